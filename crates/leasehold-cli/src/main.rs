@@ -1,0 +1,3 @@
+//! Leasehold.
+
+fn main() {}

@@ -1,0 +1,165 @@
+//! Who is who: sessions, grants and tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::limits::TOKEN_END;
+
+/// A fencing token: strictly increasing per name, new with each grant, kept by renewals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+impl Token {
+    /// The token of a name that nobody was granted yet: below every other.
+    pub const NONE: Self = Self(0);
+
+    /// A token from its number; `None` for a number that no store hands out (2^53 and above).
+    #[must_use]
+    pub const fn new(number: u64) -> Option<Self> {
+        if number < TOKEN_END { Some(Self(number)) } else { None }
+    }
+
+    /// The number, below 2^53, so that Lua, JSON and JavaScript keep it exact.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+
+    /// The token of the next grant: the wall clock, so that tokens grow although the record was forgotten or a failover
+    /// lost its last change; one more than the last, so that they grow although the clock stepped back.
+    #[must_use]
+    pub(crate) fn next(self, wall_us: u64) -> Self {
+        Self((self.0 + 1).max(wall_us))
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The public name of one client: 128 random bits. It names the client's inbox; knowing it gives no right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u128);
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.0)
+    }
+}
+
+/// One acquisition. Every request of an attempt carries the same id, so that a request whose reply was lost is sent
+/// again as it is.
+///
+/// The nonce is the secret part: who knows a whole grant id can release it. It never leaves `Debug` or `Display`;
+/// [`GrantId::wire`] writes it where a store needs it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GrantId {
+    /// Whose attempt it is.
+    pub session: SessionId,
+    /// Which attempt of that session.
+    pub counter: u64,
+    /// 64 random bits that nobody else can guess.
+    pub nonce: u64,
+}
+
+/// The length of a grant id on the wire: three hexadecimal numbers of fixed width.
+pub const GRANT_ID_LEN: usize = 64;
+/// The length of its public part.
+pub const PUBLIC_ID_LEN: usize = 48;
+
+impl GrantId {
+    /// The whole id as 64 hexadecimal digits: for the store, and for nobody else.
+    #[must_use]
+    pub fn wire(&self) -> String {
+        format!("{:032x}{:016x}{:016x}", self.session.0, self.counter, self.nonce)
+    }
+
+    /// The part that anybody may see.
+    #[must_use]
+    pub const fn public(&self) -> PublicId {
+        PublicId { session: self.session, counter: self.counter }
+    }
+}
+
+impl fmt::Debug for GrantId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GrantId({})", self.public())
+    }
+}
+
+/// Text that is not a grant id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAnId;
+
+impl fmt::Display for NotAnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not a grant id: 64 lower-case hexadecimal digits expected")
+    }
+}
+
+impl std::error::Error for NotAnId {}
+
+impl FromStr for GrantId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let plain = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+        if text.len() != GRANT_ID_LEN || !text.bytes().all(plain) {
+            return Err(NotAnId);
+        }
+        Ok(Self {
+            session: SessionId(u128::from_str_radix(&text[..32], 16).map_err(|_| NotAnId)?),
+            counter: u64::from_str_radix(&text[32..48], 16).map_err(|_| NotAnId)?,
+            nonce: u64::from_str_radix(&text[48..], 16).map_err(|_| NotAnId)?,
+        })
+    }
+}
+
+/// The public part of a grant id: what `inspect` shows, and what `revoke` names beside the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PublicId {
+    /// The client.
+    pub session: SessionId,
+    /// Its attempt.
+    pub counter: u64,
+}
+
+impl fmt::Display for PublicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{:x}", self.session, self.counter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ID: GrantId = GrantId { session: SessionId(0xabc), counter: 7, nonce: 0xdead };
+
+    #[test]
+    fn the_wire_form_comes_back() {
+        assert_eq!(ID.wire().len(), GRANT_ID_LEN);
+        assert_eq!(ID.wire().parse(), Ok(ID));
+    }
+
+    #[test]
+    fn what_is_not_an_id_is_refused() {
+        for text in ["", "abc", &ID.wire()[1..], &ID.wire().to_uppercase(), &"+".repeat(64), &"é".repeat(32)] {
+            assert_eq!(text.parse::<GrantId>(), Err(NotAnId), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_secret_part_is_not_shown() {
+        assert!(!format!("{ID:?}{}", ID.public()).contains("dead"));
+    }
+
+    #[test]
+    fn tokens_follow_the_clock_and_never_fall() {
+        assert_eq!(Token(5).next(100), Token(100));
+        assert_eq!(Token(200).next(100), Token(201));
+        assert_eq!(Token::new(TOKEN_END), None);
+    }
+}

@@ -1,0 +1,42 @@
+//! What a Leasehold lock *is*: one pure, total function over the state of one name.
+//!
+//! [`step`] takes the state, the clocks, the answer to "is this inbox attached?", and one request; it changes the state
+//! and returns an answer and the messages to send. No clock, no I/O, no randomness. It is the specification that the Lua
+//! scripts are held to, operation by operation, and it *is* the embedded store.
+//!
+//! ```
+//! use leasehold_spec::{Acquire, Env, GrantId, Op, Outcome, Patience, Resource, SessionId, step};
+//!
+//! let mut stock = Resource::default();
+//! let env = Env { wall_us: 1_795_193_818_546_882, lease_us: 5_000_000, attached: &|_| true };
+//! let id = GrantId { session: SessionId(1), counter: 1, nonce: 42 };
+//! let acquire = Acquire {
+//!     id,
+//!     lease_ms: 30_000,
+//!     not_after_us: env.lease_us,
+//!     patience: Patience::Try,
+//!     label: "host/job".into(),
+//! };
+//! let (answer, messages) = step(&mut stock, &env, &Op::Acquire(acquire));
+//! assert!(matches!(answer.outcome, Outcome::Granted { left_us: 30_000_000, .. }));
+//! assert!(messages.is_empty());
+//! ```
+#![forbid(unsafe_code)]
+
+mod id;
+pub mod limits;
+pub mod mutant;
+mod name;
+mod op;
+mod resource;
+mod settle;
+mod step;
+
+pub use id::{GRANT_ID_LEN, GrantId, NotAnId, PUBLIC_ID_LEN, PublicId, SessionId, Token};
+pub use name::{BadName, Name};
+pub use op::{
+    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Hears, Holder, Inspection, LostHow, Op, Order,
+    Outcome, Patience, Place, Renew, Rest, Was,
+};
+pub use resource::{Entry, Grant, Lapse, Resource};
+pub use step::{Env, step};

@@ -1,0 +1,44 @@
+//! Every bound of the protocol, in one place. The README has the same numbers in one table.
+
+/// The shortest lease. Below this a round trip and a scheduler's hiccup already cost a third of it.
+pub const LEASE_MIN_MS: u64 = 100;
+/// The longest lease, 24 h: a longer one is a lock that nobody takes over within an operator's day.
+pub const LEASE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
+/// The lease of a caller who names none.
+pub const LEASE_DEFAULT_MS: u64 = 30_000;
+/// The shortest claim: what a pushed grant lasts until its receiver has shown that it is awake.
+pub const CLAIM_MIN_MS: u64 = 1_000;
+/// How long a record outlives its last grant (R): an idempotent retry finds its answer, and a clock step back of up to
+/// this much lets no token fall.
+pub const RETENTION_MS: u64 = 60_000;
+/// The same in microseconds.
+pub const RETENTION_US: u64 = RETENTION_MS * 1000;
+/// The longest that a request may be under way before the store refuses it as late.
+pub const NOT_AFTER_MAX_MS: u64 = 2_000;
+/// What is left to the holder of a revoked grant, at most, to stop its work.
+pub const REVOKE_GRACE_MS: u64 = 5_000;
+/// How many waiters one step looks at. A release that skips ten thousand dead waiters would freeze the server for 37 ms.
+pub const SETTLE_STEPS: usize = 64;
+/// How far from the head a returning waiter is put back into its place.
+pub const TICKET_STEPS: usize = 64;
+/// How many lapsed claims a record remembers. One forgotten costs another claim, nothing more.
+pub const LAPSES: usize = 16;
+/// How many waiters a name may have. One more is refused as full.
+pub const QUEUE_MAX: usize = 10_000;
+/// Bytes in a name.
+pub const NAME_MAX: usize = 255;
+/// Bytes in a holder's label.
+pub const LABEL_MAX: usize = 256;
+/// Renewals in one script.
+pub const RENEW_BATCH: usize = 16;
+/// The longest time between two looks of a waiter (the floor is a third of its lease, and at most this).
+pub const LOOK_MAX_MS: u64 = 5_000;
+/// One past the largest token: Lua, JSON and JavaScript keep integers exact up to here.
+pub const TOKEN_END: u64 = 1 << 53;
+
+/// The longest time between two looks of a waiter with a lease of `lease_ms`.
+#[must_use]
+pub const fn look_floor_ms(lease_ms: u64) -> u64 {
+    let third = lease_ms / 3;
+    if third < LOOK_MAX_MS { third } else { LOOK_MAX_MS }
+}

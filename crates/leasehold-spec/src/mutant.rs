@@ -1,0 +1,112 @@
+//! Seeded flaws: each switches one rule off, so that a test can show that it would notice.
+//!
+//! Without the feature `mutants` [`is_on`] is constantly false and the flaws are not compiled in. With it, the flaw is
+//! named by the environment variable `LEASEHOLD_MUTANT`, or by [`switch`].
+
+/// A rule of the protocol, broken on purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Mutant {
+    /// No flaw.
+    None,
+    /// P1: a step does not hand a free lease to the queue, so that a newcomer may take it.
+    P1Barging,
+    /// P1: a step looks at any number of waiters.
+    P1Unbounded,
+    /// P2: a repeated acquire starts the lease anew.
+    P2RepeatExtends,
+    /// P2: an answer says how long the lease is, not what is left.
+    P2WholeLease,
+    /// P3: a repeated release hears NotHeld.
+    P3ForgetsRelease,
+    /// P3: renew compares the session only, not id and token.
+    P3RenewByAnyone,
+    /// P4: a late request is carried out.
+    P4RunsLate,
+    /// P5: a release frees the lease and only tells the next waiter.
+    P5WakeOnly,
+    /// P6: a detached waiter is granted.
+    P6GrantsDetached,
+    /// P6: a returning waiter goes to the tail.
+    P6LosesPlace,
+    /// P7: a pushed grant lasts a whole lease.
+    P7NoClaim,
+    /// P7: a lapsed claim is not remembered.
+    P7ForgetsLapse,
+    /// P9: answers do not say that others wait.
+    P9Silent,
+    /// P11: a waiter joins the queue before its inbox is proved.
+    P11NoProof,
+    /// P11: a leave goes out on another connection than its acquire.
+    P11LeaveOvertakes,
+    /// P12: validity counts from the answer.
+    P12FromReceipt,
+    /// P12: a pushed grant counts from its arrival.
+    P12PushFromReceipt,
+    /// P12: the clock stops while the machine sleeps.
+    P12Monotonic,
+    /// P12: a forward jump of the server's clock goes unnoticed.
+    P12NoJump,
+    /// P13: an unanswered release is not repeated.
+    P13ReleaseOnce,
+    /// P14: the first answer to a leave closes the attempt.
+    P14FirstLeave,
+    /// P14: a push for an unknown id is dropped.
+    P14IgnoresGhost,
+    /// P15: a waiter waits for its push alone.
+    P15NoLook,
+    /// P16: a dropped future sends nothing.
+    P16DropSilent,
+    /// P16: leaving does not hand on a grant that was already made.
+    P16LeaveKeeps,
+    /// P22: only writes raise the mark.
+    P22ReadsPass,
+    /// P22: a reader is let in below a writer's mark.
+    P22OldReader,
+}
+
+pub use switch::*;
+
+#[cfg(not(feature = "mutants"))]
+mod switch {
+    use super::Mutant;
+
+    /// Whether this flaw is on: never, in this build.
+    #[inline(always)]
+    #[must_use]
+    pub const fn is_on(_: Mutant) -> bool {
+        false
+    }
+}
+
+#[cfg(feature = "mutants")]
+mod switch {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU8, Ordering};
+
+    use super::Mutant;
+
+    static ACTIVE: AtomicU8 = AtomicU8::new(Mutant::None as u8);
+
+    /// The name that the environment gives: of a variant of [`Mutant`], or of a patch of a script.
+    #[must_use]
+    pub fn named() -> Option<&'static str> {
+        static NAME: OnceLock<Option<String>> = OnceLock::new();
+        NAME.get_or_init(|| std::env::var("LEASEHOLD_MUTANT").ok()).as_deref()
+    }
+
+    /// Whether this flaw is on in this process.
+    #[must_use]
+    pub fn is_on(mutant: Mutant) -> bool {
+        let active = ACTIVE.load(Ordering::Relaxed);
+        if active == Mutant::None as u8 {
+            return named().is_some_and(|name| name == format!("{mutant:?}"));
+        }
+        active == mutant as u8
+    }
+
+    /// Switches one flaw on for the whole process, in place of the one before.
+    pub fn switch(mutant: Mutant) {
+        ACTIVE.store(mutant as u8, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,91 @@
+//! Names of locks.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::limits::NAME_MAX;
+
+/// A name that every store accepts: 1 to 255 bytes of UTF-8 without control characters. Case counts, and nothing is
+/// trimmed or folded.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name(Arc<str>);
+
+/// Why a name was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadName {
+    /// It has no bytes.
+    Empty,
+    /// It has more than 255 bytes; how many it has.
+    TooLong(usize),
+    /// It has a control character; at which byte.
+    Control(usize),
+}
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => write!(f, "the name is empty: use 1 to {NAME_MAX} bytes of UTF-8"),
+            Self::TooLong(bytes) => {
+                write!(f, "the name has {bytes} bytes: use at most {NAME_MAX} (a hash of the long part will do)")
+            }
+            Self::Control(at) => write!(f, "the name has a control character at byte {at}: use printable text"),
+        }
+    }
+}
+
+impl std::error::Error for BadName {}
+
+impl Name {
+    /// Takes a name as it is, or says why it cannot be one.
+    pub fn new(text: &str) -> Result<Self, BadName> {
+        match text.len() {
+            0 => return Err(BadName::Empty),
+            n if n > NAME_MAX => return Err(BadName::TooLong(n)),
+            _ => {}
+        }
+        match text.char_indices().find(|(_, c)| c.is_control()) {
+            Some((at, _)) => Err(BadName::Control(at)),
+            None => Ok(Self(text.into())),
+        }
+    }
+
+    /// The name, as it was given.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_in_bytes() {
+        assert_eq!(Name::new(""), Err(BadName::Empty));
+        assert!(Name::new(&"x".repeat(NAME_MAX)).is_ok());
+        assert_eq!(Name::new(&"x".repeat(NAME_MAX + 1)), Err(BadName::TooLong(NAME_MAX + 1)));
+        assert_eq!(Name::new(&"é".repeat(128)), Err(BadName::TooLong(256)));
+        assert_eq!(Name::new("a\nb"), Err(BadName::Control(1)));
+        assert_eq!(Name::new("a\u{85}"), Err(BadName::Control(1)));
+    }
+
+    #[test]
+    fn text_stays_as_it_was() {
+        for text in [" padded ", "{tag}", "100%", "Ä/ö:ü", "a b"] {
+            assert_eq!(Name::new(text).unwrap().as_str(), text);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The state of one name.
+//!
+//! ```text
+//!   Resource
+//!     last       the highest token ever granted here, while the record lives
+//!     grant      who holds: id, token, since, length, state, label
+//!     released   the grant id that was given back last: a repeated release hears Released, a late acquire Gone
+//!     lapses     sessions whose claim ran out, and when
+//!     queue      the waiters, in ticket order: the head is next
+//!     keep_until when the record may be forgotten
+//! ```
+//!
+//! Expiry is *passive*: nothing happens to a lease until a step touches the name. A grant whose end has passed stays
+//! here, and stays nobody else's, until then. A model with active expiry misses half of the holes.
+
+use std::collections::VecDeque;
+
+use crate::id::{GrantId, SessionId, Token};
+use crate::limits::RETENTION_US;
+use crate::op::{Contention, GrantState, Hears, Order};
+
+/// The record of one name. `Default` is a name that was never used.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Resource {
+    /// The highest token granted so far.
+    pub last: Token,
+    /// Who holds.
+    pub grant: Option<Grant>,
+    /// The grant id that was given back last.
+    pub released: Option<GrantId>,
+    /// Sessions whose claim ran out, oldest note first.
+    pub lapses: Vec<Lapse>,
+    /// The waiters, in ticket order.
+    pub queue: VecDeque<Entry>,
+    /// The record stays at least until then (on the lease clock).
+    pub keep_until_us: u64,
+}
+
+/// A held lease.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// The acquisition.
+    pub id: GrantId,
+    /// Its fencing token, which never changes.
+    pub token: Token,
+    /// When it was made or last renewed.
+    pub since_us: u64,
+    /// How long it lasts from there.
+    pub length_ms: u64,
+    /// How far it is.
+    pub state: GrantState,
+    /// What the holder calls itself.
+    pub label: String,
+}
+
+impl Grant {
+    /// When the lease ends.
+    #[must_use]
+    pub const fn end_us(&self) -> u64 {
+        self.since_us + self.length_ms * 1000
+    }
+
+    /// What is left at `now_us`.
+    #[must_use]
+    pub const fn left_us(&self, now_us: u64) -> u64 {
+        self.end_us().saturating_sub(now_us)
+    }
+}
+
+/// A waiter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Entry {
+    /// The attempt that waits.
+    pub id: GrantId,
+    /// Its place: the queue is sorted by it.
+    pub ticket: u64,
+    /// The lease that it asks for.
+    pub lease_ms: u64,
+    /// How long a pushed grant lasts before it has answered.
+    pub claim_ms: u64,
+    /// When its caller stops waiting.
+    pub limit_us: Option<u64>,
+    /// When it was last heard of.
+    pub seen_us: u64,
+    /// How it hears of its grant.
+    pub hears: Hears,
+    /// What order it asks for.
+    pub order: Order,
+    /// What the waiter calls itself.
+    pub label: String,
+}
+
+/// A session whose claim ran out: its entries last seen before then are not granted (P7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lapse {
+    /// Whose claim.
+    pub session: SessionId,
+    /// When it ran out.
+    pub at_us: u64,
+}
+
+impl Resource {
+    /// Whether the record may be forgotten: R after the last lease, and R after the clock has passed the last token. One
+    /// forgotten earlier, behind a clock that stepped back, would hand out a token again.
+    #[must_use]
+    pub const fn is_forgotten(&self, wall_us: u64, lease_us: u64) -> bool {
+        self.keep_until_us <= lease_us && self.last.get() + RETENTION_US <= wall_us
+    }
+
+    /// Whether anybody waits, and whether one of them asks for strict order.
+    #[must_use]
+    pub fn contention(&self) -> Contention {
+        match self.queue.iter().map(|e| e.order).max() {
+            None => Contention::None,
+            Some(Order::Relaxed) => Contention::Others,
+            Some(Order::Strict) => Contention::Strict,
+        }
+    }
+
+    /// Whether `id` holds.
+    #[must_use]
+    pub fn held_by(&self, id: GrantId) -> Option<&Grant> {
+        self.grant.as_ref().filter(|g| g.id == id)
+    }
+
+    pub(crate) fn position(&self, id: GrantId) -> Option<usize> {
+        self.queue.iter().position(|e| e.id == id)
+    }
+
+    /// Until when a record is kept whose lease ends at `end_us`.
+    pub(crate) const fn keep_from(end_us: u64) -> u64 {
+        end_us + RETENTION_US
+    }
+}

@@ -1,0 +1,105 @@
+//! P1: the step within every step. It ends what has ended and hands a free lease to the next live waiter.
+//!
+//! Invariant: *after a step, a live waiter at the head never waits for a free lease, unless the answer said MORE.*
+
+use crate::id::SessionId;
+use crate::limits::{LAPSES, SETTLE_STEPS, look_floor_ms};
+use crate::mutant::{Mutant, is_on};
+use crate::op::{Delivery, Event, GrantState, Hears, Rest};
+use crate::resource::{Entry, Grant, Lapse, Resource};
+use crate::step::Env;
+
+/// What settling did.
+#[derive(Default)]
+pub(crate) struct Settled {
+    pub(crate) rest: Rest,
+    /// The waiter that holds now, and how long its claim lasts.
+    pub(crate) handed: Option<u64>,
+    pub(crate) delivery: Option<Delivery>,
+}
+
+pub(crate) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
+    end_expired(resource, env.lease_us);
+    let mut settled = Settled::default();
+    if resource.grant.is_none() && !is_on(Mutant::P1Barging) {
+        settled = hand_over(resource, env);
+    }
+    if resource.queue.is_empty() {
+        // Lapses speak of waiters only. Without any they are noise, and the record goes back to its short form.
+        resource.lapses.clear();
+    }
+    settled
+}
+
+fn end_expired(resource: &mut Resource, now_us: u64) {
+    let Some(ended) = resource.grant.take_if(|g| g.end_us() <= now_us) else { return };
+    if ended.state == GrantState::Pushed && !is_on(Mutant::P7ForgetsLapse) {
+        note_lapse(resource, Lapse { session: ended.id.session, at_us: ended.end_us() });
+    }
+}
+
+/// A receiver that let a claim run out is frozen, dead, or did not get the push. Its other waiters would each cost a
+/// claim: they are passed over until their session is heard again.
+fn note_lapse(resource: &mut Resource, lapse: Lapse) {
+    resource.lapses.retain(|l| l.session != lapse.session);
+    if resource.lapses.len() == LAPSES {
+        resource.lapses.remove(0);
+    }
+    resource.lapses.push(lapse);
+}
+
+fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
+    let mut looked_at = 0;
+    while let Some(head) = resource.queue.pop_front() {
+        if looked_at == SETTLE_STEPS && !is_on(Mutant::P1Unbounded) {
+            resource.queue.push_front(head);
+            return Settled { rest: Rest::More, ..Settled::default() };
+        }
+        looked_at += 1;
+        if is_gone(resource, env, &head) {
+            // Only the entry goes: the waiter keeps its ticket, and a look brings it back to its place.
+            continue;
+        }
+        return grant(resource, env, head);
+    }
+    Settled::default()
+}
+
+fn is_gone(resource: &Resource, env: &Env<'_>, entry: &Entry) -> bool {
+    let lapsed = |id: SessionId| resource.lapses.iter().any(|l| l.session == id && entry.seen_us < l.at_us);
+    let deaf = match entry.hears {
+        Hears::Listens => !(env.attached)(entry.id.session) && !is_on(Mutant::P6GrantsDetached),
+        Hears::Polls => entry.seen_us + 3 * look_floor_ms(entry.lease_ms) * 1000 <= env.lease_us,
+    };
+    entry.limit_us.is_some_and(|limit| limit <= env.lease_us) || lapsed(entry.id.session) || deaf
+}
+
+fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
+    let now_us = env.lease_us;
+    let claim_ms = if is_on(Mutant::P7NoClaim) { entry.lease_ms } else { entry.claim_ms.min(entry.lease_ms) };
+    resource.last = resource.last.next(env.wall_us);
+    let grant = Grant {
+        id: entry.id,
+        token: resource.last,
+        since_us: now_us,
+        length_ms: claim_ms,
+        state: GrantState::Pushed,
+        label: entry.label,
+    };
+    // Not at every hand-over: on a busy lock this is a write in a thousand.
+    if resource.keep_until_us < Resource::keep_from(grant.end_us()) {
+        resource.keep_until_us = Resource::keep_from(now_us + entry.lease_ms * 1000);
+    }
+    let delivery = Delivery {
+        to: grant.id.session,
+        now_us,
+        contention: resource.contention(),
+        rest: Rest::Done,
+        id: grant.id,
+        token: grant.token,
+        left_us: grant.left_us(now_us),
+        event: Event::Granted,
+    };
+    resource.grant = Some(grant);
+    Settled { rest: Rest::Done, handed: Some(claim_ms), delivery: Some(delivery) }
+}

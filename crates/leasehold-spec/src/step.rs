@@ -1,0 +1,278 @@
+//! One request, carried out.
+
+use crate::id::{GrantId, PublicId, SessionId, Token};
+use crate::limits::{QUEUE_MAX, RETENTION_MS, TICKET_STEPS};
+use crate::mutant::{Mutant, is_on};
+use crate::op::{
+    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Holder, Inspection, LostHow, Op, Outcome, Patience,
+    Place, Renew, Rest, Was,
+};
+use crate::resource::{Entry, Grant, Resource};
+use crate::settle::{Settled, settle};
+
+/// What a step may know of the world.
+pub struct Env<'a> {
+    /// Wall time in microseconds: tokens grow with it.
+    pub wall_us: u64,
+    /// The clock that leases are counted on, in microseconds. On Redis it is the wall clock; on one host it is a clock
+    /// that nobody sets and that runs while the machine sleeps.
+    pub lease_us: u64,
+    /// Whether a session's inbox is attached: asked before choosing, and nothing is sent to find out (P6).
+    pub attached: &'a dyn Fn(SessionId) -> bool,
+}
+
+/// Carries one request out: the new state, the answer, and the messages to send once the state is stored.
+///
+/// Total: every state and every request has an answer. At most one grant is made, so at most one waiter is told.
+pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
+    if resource.is_forgotten(env.wall_us, env.lease_us) {
+        *resource = Resource::default();
+    }
+    let mut step = Step { resource, env, deliveries: Vec::new(), handed: None };
+    let (outcome, rest) = match op {
+        Op::Inspect => (step.inspect(), Rest::Done),
+        Op::Acquire(acquire) => step.acquire(acquire),
+        Op::Renew(renew) => step.renew(renew),
+        Op::Release { id, token } => step.release(*id, *token),
+        Op::Leave { id } => step.leave(*id),
+        Op::Revoke { holder, token, grace_ms } => step.revoke(*holder, *token, *grace_ms),
+        Op::Settle => (Outcome::Settled, step.settle()),
+    };
+    let answer = Answer {
+        now_us: env.lease_us,
+        highest: step.resource.last,
+        contention: if is_on(Mutant::P9Silent) { Contention::None } else { step.resource.contention() },
+        rest,
+        handed: step.handed,
+        outcome,
+    };
+    (answer, step.deliveries)
+}
+
+struct Step<'a, 'e> {
+    resource: &'a mut Resource,
+    env: &'a Env<'e>,
+    deliveries: Vec<Delivery>,
+    handed: Option<u64>,
+}
+
+impl Step<'_, '_> {
+    fn settle(&mut self) -> Rest {
+        let Settled { rest, handed, delivery } = settle(self.resource, self.env);
+        self.handed = handed.or(self.handed);
+        self.deliveries.extend(delivery);
+        rest
+    }
+
+    fn acquire(&mut self, acquire: &Acquire) -> (Outcome, Rest) {
+        if self.is_late(acquire.not_after_us) {
+            return (Outcome::Late, self.settle());
+        }
+        // Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
+        self.touch(acquire);
+        let rest = self.settle();
+        if let Some(standing) = self.standing(acquire) {
+            return (standing, rest);
+        }
+        // Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
+        let is_free = self.resource.grant.is_none();
+        if is_free && (self.resource.queue.is_empty() || is_on(Mutant::P1Barging)) {
+            return (self.grant(acquire), rest);
+        }
+        let place = match &acquire.patience {
+            Patience::Try => return (Outcome::Busy { left_us: self.holder_left_us() }, rest),
+            Patience::Queue(_) if self.resource.queue.len() >= QUEUE_MAX => return (Outcome::Full, rest),
+            Patience::Queue(place) => place,
+        };
+        let ticket = self.enqueue(acquire, place);
+        (Outcome::Queued { ticket, left_us: self.holder_left_us() }, rest)
+    }
+
+    /// The answer to an attempt that the record knows already (P3). It never lengthens a lease (P2).
+    fn standing(&mut self, acquire: &Acquire) -> Option<Outcome> {
+        let now_us = self.env.lease_us;
+        if let Some(grant) = self.resource.grant.as_mut().filter(|g| g.id == acquire.id) {
+            if is_on(Mutant::P2RepeatExtends) {
+                (grant.since_us, grant.length_ms) = (now_us, acquire.lease_ms);
+            }
+            let left_us = if is_on(Mutant::P2WholeLease) { grant.length_ms * 1000 } else { grant.left_us(now_us) };
+            return Some(Outcome::Granted { token: grant.token, left_us });
+        }
+        if self.resource.released == Some(acquire.id) {
+            return Some(Outcome::Gone);
+        }
+        let entry = &self.resource.queue[self.resource.position(acquire.id)?];
+        Some(Outcome::Queued { ticket: entry.ticket, left_us: self.holder_left_us() })
+    }
+
+    fn grant(&mut self, acquire: &Acquire) -> Outcome {
+        let now_us = self.env.lease_us;
+        self.resource.last = self.resource.last.next(self.env.wall_us);
+        let grant = Grant {
+            id: acquire.id,
+            token: self.resource.last,
+            since_us: now_us,
+            length_ms: acquire.lease_ms,
+            state: GrantState::Held,
+            label: acquire.label.clone(),
+        };
+        self.resource.keep_until_us = Resource::keep_from(grant.end_us());
+        let granted = Outcome::Granted { token: grant.token, left_us: grant.left_us(now_us) };
+        self.resource.grant = Some(grant);
+        granted
+    }
+
+    fn enqueue(&mut self, acquire: &Acquire, place: &Place) -> u64 {
+        let now_us = self.env.lease_us;
+        if self.resource.queue.is_empty() {
+            let end_us = self.resource.grant.as_ref().map_or(now_us, Grant::end_us);
+            self.resource.keep_until_us = Resource::keep_from(end_us.max(now_us));
+        }
+        let queue = &mut self.resource.queue;
+        let fresh = queue.back().map_or(now_us, |tail| now_us.max(tail.ticket + 1));
+        let kept = place.ticket.filter(|_| !is_on(Mutant::P6LosesPlace));
+        let spot = kept.and_then(|ticket| match queue.back() {
+            Some(tail) if tail.ticket >= ticket => {
+                Some((ticket, queue.iter().take(TICKET_STEPS).position(|e| e.ticket > ticket)?))
+            }
+            _ => Some((ticket, queue.len())),
+        });
+        // Too far from the head to be found by a bounded walk: a place at the tail, as for a newcomer.
+        let (ticket, at) = spot.unwrap_or((fresh, queue.len()));
+        queue.insert(
+            at,
+            Entry {
+                id: acquire.id,
+                ticket,
+                lease_ms: acquire.lease_ms,
+                claim_ms: place.claim_ms,
+                limit_us: place.limit_ms.map(|ms| now_us + ms * 1000),
+                seen_us: now_us,
+                hears: place.hears,
+                order: place.order,
+                label: acquire.label.clone(),
+            },
+        );
+        ticket
+    }
+
+    fn touch(&mut self, acquire: &Acquire) {
+        let now_us = self.env.lease_us;
+        let Patience::Queue(place) = &acquire.patience else { return };
+        if let Some(at) = self.resource.position(acquire.id) {
+            let entry = &mut self.resource.queue[at];
+            entry.seen_us = now_us;
+            entry.limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+        }
+    }
+
+    fn renew(&mut self, renew: &Renew) -> (Outcome, Rest) {
+        let rest = self.settle();
+        if self.is_late(renew.not_after_us) {
+            return (Outcome::Late, rest);
+        }
+        let now_us = self.env.lease_us;
+        let known = |g: &&mut Grant| match is_on(Mutant::P3RenewByAnyone) {
+            true => g.id.session == renew.id.session,
+            false => g.id == renew.id && g.token == renew.token,
+        };
+        let Some(grant) = self.resource.grant.as_mut().filter(known) else {
+            return (Outcome::Lost { how: LostHow::NotHeld }, rest);
+        };
+        if grant.state == GrantState::Revoked {
+            return (Outcome::Lost { how: LostHow::Revoked }, rest);
+        }
+        match (renew.from, grant.state) {
+            (From::Now, _) => (grant.since_us, grant.length_ms) = (now_us, renew.lease_ms),
+            (From::Grant, GrantState::Pushed) => grant.length_ms = renew.lease_ms,
+            // Claimed before: the answer to that was lost. A fixed lease is never lengthened.
+            (From::Grant, _) => {}
+        }
+        grant.state = GrantState::Held;
+        self.resource.keep_until_us = Resource::keep_from(grant.end_us());
+        (Outcome::Renewed { left_us: grant.left_us(now_us) }, rest)
+    }
+
+    /// The grant that is given back is not ended for its age first: it ends here anyway, who comes next is the same, and
+    /// the usual release needs no clock.
+    fn release(&mut self, id: GrantId, token: Token) -> (Outcome, Rest) {
+        let held = self.resource.held_by(id).is_some_and(|g| g.token == token);
+        if held {
+            return (Outcome::Released, self.give_back());
+        }
+        let repeated = self.resource.released == Some(id) && !is_on(Mutant::P3ForgetsRelease);
+        let outcome = if repeated { Outcome::Released } else { Outcome::NotHeld };
+        (outcome, self.settle())
+    }
+
+    fn leave(&mut self, id: GrantId) -> (Outcome, Rest) {
+        if let Some(at) = self.resource.position(id) {
+            self.resource.queue.remove(at);
+            return (Outcome::Left { was: Was::Queued }, self.settle());
+        }
+        if self.resource.held_by(id).is_some() && !is_on(Mutant::P16LeaveKeeps) {
+            return (Outcome::Left { was: Was::Granted }, self.give_back());
+        }
+        (Outcome::Left { was: Was::Absent }, self.settle())
+    }
+
+    fn give_back(&mut self) -> Rest {
+        let Some(ended) = self.resource.grant.take() else { return Rest::Done };
+        self.resource.released = Some(ended.id);
+        if is_on(Mutant::P5WakeOnly) {
+            return Rest::Done;
+        }
+        let rest = self.settle();
+        let is_idle = self.resource.grant.is_none() && self.resource.queue.is_empty();
+        if is_idle && ended.length_ms > RETENTION_MS {
+            self.resource.keep_until_us = Resource::keep_from(self.env.lease_us);
+        }
+        rest
+    }
+
+    fn revoke(&mut self, holder: PublicId, token: Token, grace_ms: u64) -> (Outcome, Rest) {
+        let rest = self.settle();
+        let now_us = self.env.lease_us;
+        let seen = |g: &&mut Grant| g.id.public() == holder && g.token == token;
+        let Some(grant) = self.resource.grant.as_mut().filter(seen) else { return (Outcome::NotHeld, rest) };
+        let end_us = grant.end_us().min(now_us + grace_ms * 1000);
+        // A grant from "the future" (the clock stepped back) is dated from now, so that the grace is the grace.
+        grant.since_us = grant.since_us.min(now_us);
+        grant.length_ms = (end_us - grant.since_us) / 1000;
+        grant.state = GrantState::Revoked;
+        let left_us = grant.left_us(now_us);
+        let told = Delivery {
+            to: grant.id.session,
+            now_us,
+            contention: Contention::None,
+            rest: Rest::Done,
+            id: grant.id,
+            token: grant.token,
+            left_us,
+            event: Event::Revoked,
+        };
+        self.deliveries.push(told);
+        (Outcome::Revoking { left_us }, self.settle())
+    }
+
+    fn inspect(&self) -> Outcome {
+        let now_us = self.env.lease_us;
+        let live = self.resource.grant.as_ref().filter(|g| g.end_us() > now_us);
+        let holder = live.map(|g| Holder {
+            id: g.id.public(),
+            token: g.token,
+            left_us: g.left_us(now_us),
+            label: g.label.clone(),
+            state: g.state,
+        });
+        Outcome::Inspected(Inspection { holder, waiters: self.resource.queue.len() as u64 })
+    }
+
+    fn is_late(&self, not_after_us: u64) -> bool {
+        self.env.lease_us > not_after_us && !is_on(Mutant::P4RunsLate)
+    }
+
+    fn holder_left_us(&self) -> u64 {
+        self.resource.grant.as_ref().map_or(0, |g| g.left_us(self.env.lease_us))
+    }
+}

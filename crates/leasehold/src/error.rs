@@ -1,0 +1,166 @@
+//! What can go wrong, and what to do about it.
+
+use std::error::Error as StdError;
+use std::fmt;
+
+use leasehold_spec::BadName;
+
+/// `Result` with [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why a call failed. Its `Display` says what to do; [`Error::kind`] is for programs.
+///
+/// That somebody else holds the lock is not an error: `try_lock` answers `None`.
+pub struct Error {
+    kind: ErrorKind,
+    message: String,
+    acted: Acted,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The kinds of [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// A name, a duration, a label or a URL is not acceptable. Nothing was sent.
+    Invalid,
+    /// The store cannot be reached, or does not answer.
+    Unreachable,
+    /// The store refuses us: wrong password, or a right is missing.
+    Denied,
+    /// This store cannot give what was asked for, or this program may not ask here.
+    Unsupported,
+    /// Under our name is something that Leasehold did not write, or that a newer Leasehold wrote. It is left alone.
+    Foreign,
+    /// Too many wait for this name already. Nothing was done; try again later.
+    Full,
+    /// A quorum could not be reached.
+    Quorum,
+    /// The lease was lost.
+    Lost,
+    /// The client was closed.
+    Closed,
+    /// The store answered with an error of its own.
+    Store,
+}
+
+/// Whether the store may have carried the request out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Acted {
+    No,
+    Maybe,
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), acted: Acted::No, source: None }
+    }
+
+    pub(crate) fn invalid(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, message)
+    }
+
+    pub(crate) fn closed() -> Self {
+        Self::new(ErrorKind::Closed, "this client was closed: connect a new one")
+    }
+
+    pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+
+    pub(crate) fn may_act(mut self) -> Self {
+        self.acted = Acted::Maybe;
+        self
+    }
+
+    /// What kind of failure it is.
+    #[must_use]
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether the store may have carried the request out although it failed here. The session goes on until what it may
+    /// have taken is given back; nothing is left to do for the caller.
+    #[must_use]
+    pub fn may_have_acted(&self) -> bool {
+        self.acted == Acted::Maybe
+    }
+
+    /// Whether the same call may succeed later, without a change to the program or the store's configuration.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Quorum | ErrorKind::Store)
+    }
+
+    /// The same error, for another of the callers that it concerns.
+    pub(crate) fn share(&self) -> Self {
+        let source = self.source.as_ref().map(|source| source.to_string().into());
+        Self { kind: self.kind, message: self.message.clone(), acted: self.acted, source }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Error");
+        debug.field("kind", &self.kind).field("message", &self.message).field("may_have_acted", &self.may_have_acted());
+        if let Some(source) = &self.source {
+            debug.field("source", &source.to_string());
+        }
+        debug.finish()
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as _)
+    }
+}
+
+impl From<BadName> for Error {
+    fn from(bad: BadName) -> Self {
+        Self::invalid(bad.to_string())
+    }
+}
+
+/// Why a lease is not, or no longer, ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Lost {
+    /// It ended: not renewed in time, a fixed lease that ran out, or `max_hold` reached.
+    Expired,
+    /// Somebody revoked it.
+    Revoked,
+    /// The store no longer knows of it: it restarted empty, was flushed, or failed over to a node that missed the grant.
+    Forgotten,
+    /// Somebody else holds it already.
+    Superseded,
+    /// The client was closed.
+    Closed,
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "the lease has ended: stop the work, its effects are no longer exclusive",
+            Self::Revoked => "the lease was revoked: stop the work",
+            Self::Forgotten => "the store has forgotten the lease (restart, flush or failover): stop the work",
+            Self::Superseded => "the lease has passed to another holder: stop the work",
+            Self::Closed => "the client was closed, and its leases with it",
+        })
+    }
+}
+
+impl StdError for Lost {}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Self::new(ErrorKind::Lost, lost.to_string()).because(lost)
+    }
+}

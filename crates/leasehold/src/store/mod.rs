@@ -1,0 +1,69 @@
+//! What a session needs of a store. A store decides nothing: it runs [`step`](leasehold_spec::step), or a script that
+//! says the same.
+
+use std::sync::Arc;
+
+use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
+
+use crate::error::Error;
+use crate::world::Pending;
+
+/// Opens links.
+pub trait Store: Send + Sync + 'static {
+    /// Opens a link. What drives it runs on the runtime of whoever polls this future. Bounded by the caller.
+    ///
+    /// The errors: `Unreachable` may be tried again; every other kind is the answer.
+    fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>>;
+}
+
+/// One ordered path to a store. Requests are carried out in the order in which their futures were first polled, so that a
+/// leave never overtakes the acquire that it ends.
+pub trait Link: Send + Sync + 'static {
+    /// One request about one name. `guess` says what was last heard of the name's queue: it chooses the faster way and
+    /// never the outcome.
+    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>>;
+
+    /// Renewals of many names, an answer for each, in order. One name's fault is its own.
+    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>>;
+
+    /// Attaches the inbox of a session and proves it: a probe was seen to arrive.
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
+
+    /// Which store this is: changes with every restart and failover. Times of two runs are never compared.
+    fn run(&self) -> &str;
+
+    /// One exchange with the store, for its clock and for a sign of life.
+    fn ping(&self) -> Pending<Result<u64, Fault>>;
+
+    /// Whether the link is known to be gone.
+    fn is_closed(&self) -> bool;
+
+    /// Gives the link up: what is in flight on it fails, and the store sees it closed.
+    fn close(&self);
+}
+
+/// Where messages go. Called in the order of their arrival; must not block.
+pub type Inbox = Arc<dyn Fn(Message) + Send + Sync>;
+
+/// What arrives in an inbox.
+#[derive(Clone, Debug)]
+pub enum Message {
+    /// A grant was made or marked.
+    Delivery(Name, Delivery),
+    /// Something that is no message of ours: look at everything again.
+    Garbled,
+    /// The inbox is detached: the link is gone.
+    Detached,
+}
+
+/// Why a request has no answer.
+#[derive(Debug)]
+pub enum Fault {
+    /// The link broke, or the store is not (or no longer) the one to ask: a replica, loading, failing over. Whether the
+    /// request was carried out is not known.
+    Gone(Error),
+    /// The store refused, and did nothing.
+    Refused(Error),
+    /// The store's memory is full, and it did nothing.
+    NoMemory(Error),
+}

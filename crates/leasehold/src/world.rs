@@ -1,0 +1,62 @@
+//! The seam: everything that a session takes from the world around it, in one trait, so that a simulation can own it.
+
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A boxed future that goes to any thread.
+pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+
+/// A byte stream to a store.
+pub trait Socket: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Socket for T {}
+
+/// Where a store listens.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Address {
+    /// Host name or IP address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.host.contains(':') {
+            true => write!(f, "[{}]:{}", self.host, self.port),
+            false => write!(f, "{}:{}", self.host, self.port),
+        }
+    }
+}
+
+/// Clock, randomness, spawning and connecting.
+pub trait World: Send + Sync + 'static {
+    /// A clock that nobody sets and that runs while the machine sleeps (CLOCK_BOOTTIME), in microseconds.
+    fn now_us(&self) -> u64;
+
+    /// Wall time in microseconds. Only the in-memory store makes tokens from it.
+    fn wall_us(&self) -> u64;
+
+    /// Fills the buffer with random bytes that nobody can guess.
+    fn random(&self, bytes: &mut [u8]);
+
+    /// Which process this is: a session does not survive a fork.
+    fn process(&self) -> u32;
+
+    /// Sleeps, on the session's thread. May stand still while the machine sleeps: callers look at [`World::now_us`].
+    fn sleep(&self, duration: Duration) -> Pending<()>;
+
+    /// Opens a byte stream.
+    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>>;
+
+    /// Runs a future on the caller's runtime; gives it back where there is none.
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>>;
+
+    /// Runs a session's loop on a thread of its own, apart from every runtime of the program (P17).
+    fn spawn_session(&self, session: Pending<()>) -> io::Result<()>;
+}
