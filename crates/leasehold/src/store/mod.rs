@@ -1,6 +1,9 @@
 //! What a session needs of a store. A store decides nothing: it runs [`step`](leasehold_spec::step), or a script that
 //! says the same.
 
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
+
 use std::sync::Arc;
 
 use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
@@ -21,6 +24,8 @@ pub trait Store: Send + Sync + 'static {
 pub trait Link: Send + Sync + 'static {
     /// One request about one name. `guess` says what was last heard of the name's queue: it chooses the faster way and
     /// never the outcome.
+    ///
+    /// An answer `Released` may have a `now_us` of 0: the store did not look at its clock. Every other has the time.
     fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>>;
 
     /// Renewals of many names, an answer for each, in order. One name's fault is its own.
