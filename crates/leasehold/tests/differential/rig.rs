@@ -17,12 +17,14 @@ use leasehold_spec::{
 use leasehold_testkit::{RedisServer, Resp, Value};
 use tokio::runtime::Runtime;
 
-use crate::decode;
+use crate::decode::{self, Encoding};
 use crate::world::TokioWorld;
 
 /// How far the end of a key may be from what the specification says: TIME and SET are two moments of one script, and a
 /// busy machine can put the server aside between them.
 const TTL_TOLERANCE_US: u64 = 250_000;
+/// Longer queues are kept in a hash.
+const INLINE_MAX: usize = 64;
 /// No operation is done so close to the moment at which a record is forgotten: who is right depends on that tolerance.
 const CLEARANCE_US: u64 = 400_000;
 
@@ -286,12 +288,22 @@ impl Rig {
             }
             return;
         };
-        if stored.is_short {
+        if stored.encoding == Encoding::Short {
             stored.resource.keep_until_us = lock.model.keep_until_us;
         }
-        if stored.resource != lock.model || stored.is_short != lock.model.queue.is_empty() {
+        let fits = match stored.encoding {
+            Encoding::Short => lock.model.queue.is_empty(),
+            Encoding::Inline => (1..=INLINE_MAX).contains(&lock.model.queue.len()),
+            Encoding::Hash => !lock.model.queue.is_empty(),
+        };
+        if stored.resource != lock.model || !fits {
             self.fail(&format!("the record is to be\n{:?}\nand it is\n{stored:?}", lock.model));
         }
+        self.count(match stored.encoding {
+            Encoding::Short => "stored without a queue",
+            Encoding::Inline => "stored with its queue",
+            Encoding::Hash => "stored as a hash",
+        });
         let (ends_us, end_us) = (stored.expires_ms * 1000, lock.end_us());
         if ends_us.abs_diff(end_us) > TTL_TOLERANCE_US {
             self.fail(&format!("the record is to end at {end_us}, and it ends at {ends_us}: {stored:?}"));

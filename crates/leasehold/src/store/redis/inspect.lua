@@ -7,7 +7,7 @@
 --          FOREIGN type | NEWER version
 -- EFFECTS  none. The secret part of the grant id does not leave the store: who knows it can release.
 -- RETRY    safe
--- COST     TIME, HMGET; without a queue GET more
+-- COST     TIME, GET; with more than 64 waiters HMGET more
 --@clock
 local name, asked, found = KEYS[1], nil, nil
 --@open

@@ -206,8 +206,9 @@ impl Wire {
 }
 
 impl Link for RedisLink {
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
-        let call = Call::new(&self.wire.keys, name, op, guess);
+    /// The guess is of no use here: the scripts find a queue where they look for the record anyway.
+    fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<Result<Answer, Fault>> {
+        let call = Call::new(&self.wire.keys, name, op);
         Box::pin(self.wire.clone().apply(name.clone(), op.clone(), call))
     }
 

@@ -10,14 +10,13 @@
 --          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
 -- EFFECTS  the grants' leases; settles each name
 -- RETRY    safe: a lease from now is made long again, one from the grant ends when it did
--- COST     TIME; for each name GET, SET; with a queue HMGET, HSET, PEXPIRE more
+-- COST     TIME; for each name GET, SET; with more than 64 waiters HMGET, HSET, PEXPIRE more
 --@clock
 local answers, others, texts = {}, {}, {}
 for i, name in ipairs(KEYS) do
   local want = ARGV[2 * i - 1]
   local found = redis.pcall('GET', name)
-  if not found or #found == 0 then found = '' end
-  local begin = string.sub(found, 1, 4)
+  local begin = found and #found > 0 and string.sub(found, 1, 4)
   if (begin == 'lh1H' or begin == 'lh1P') and string.sub(found, 5, 84) == string.sub(want, 1, 80)
     and string.sub(want, 105) == 'N' and now <= string.sub(want, 89, 104) and string.sub(found, 5, 20) <= now
     and string.sub(found, 93, 108) + string.sub(found, 85, 92) * 1000 > now + 0 then

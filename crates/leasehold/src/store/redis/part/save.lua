@@ -3,41 +3,43 @@
 -- word: server time, highest token, who else waits (N nobody, O others, S a strict one), D done or M more to settle, the
 -- claim of whoever was granted here; and `lease`: since when it lasts and for how long, 0 0 if nobody holds. Whoever
 -- reads it takes off the server's time: a script would have to format a number.
-local record = 'lh1' .. state .. token .. id .. length .. since .. prev .. label
+local ttl_ms
 if ttl_changed then
   -- At least 1: a time to live of 0 deletes the key.
-  ttl_changed = math.max(math.ceil((math.max(keep + 0, token + R_US) - now_us) / 1000), 1)
+  ttl_ms = math.max(math.ceil((math.max(keep + 0, token + R_US) - now_us) / 1000), 1)
 end
-if count > 0 then
-  local queue = string.format('%05d%05d', count, strict) .. keep .. head .. tail .. tail_ticket .. lapses
-  local sets, drops = { 'HSET', name }, nil
-  if record ~= text or shape ~= 'hash' then sets[3], sets[4] = 'r', record end
-  if queue ~= meta then
-    local at = #sets
-    sets[at + 1], sets[at + 2] = 'm', queue
-  end
-  if puts then
-    for field, value in pairs(puts) do
-      if value then
-        local at = #sets
-        sets[at + 1], sets[at + 2] = field, value
-      elseif drops then
-        drops[#drops + 1] = field
-      else
-        drops = { 'HDEL', name, field }
-      end
+local record = token .. id .. length .. since .. prev .. string.format('%03d', #label) .. label
+if count > 0 and not queue then
+  record = 'lh1' .. state .. record
+  local queued = string.format('%05d%05d', count, strict) .. keep .. head .. tail .. tail_ticket .. lapses
+  local sets, drops = { 'HSET', name, 'r', record, 'm', queued }, nil
+  for field, value in pairs(puts or {}) do
+    if value then
+      local at = #sets
+      sets[at + 1], sets[at + 2] = field, value
+    elseif drops then
+      drops[#drops + 1] = field
+    else
+      drops = { 'HDEL', name, field }
     end
   end
-  if shape == 'string' then redis.call('DEL', name) end
-  if #sets > 2 then redis.call(unpack(sets)) end
+  if not is_hash then redis.call('DEL', name) end
+  redis.call(unpack(sets))
   if drops then redis.call(unpack(drops)) end
-  if ttl_changed then redis.call('PEXPIRE', name, ttl_changed) end
-elseif shape == 'none' and state == 'F' then
+  if ttl_ms then redis.call('PEXPIRE', name, ttl_ms) end
+elseif text or state ~= 'F' then
   -- A name that was never granted leaves nothing behind.
-elseif ttl_changed then
-  redis.call('SET', name, record, 'PX', ttl_changed)
-elseif record ~= text or shape ~= 'string' then
-  redis.call('SET', name, record, 'KEEPTTL')
+  if count > 0 then
+    record = 'lh1' .. string.lower(state) .. record .. keep .. string.format('%05d%05d', count, strict) .. tail_ticket
+      .. string.format('%02d', #lapses / 48) .. lapses .. queue
+  else
+    record = 'lh1' .. state .. record
+  end
+  if ttl_ms then
+    redis.call('SET', name, record, 'PX', ttl_ms)
+  elseif record ~= text or is_hash then
+    redis.call('SET', name, record, 'KEEPTTL')
+  end
 end
 if told then
   for at = 1, #told, 2 do
