@@ -120,8 +120,10 @@ async fn bare(url: &str, process: u64, workers: u64, end: Instant) -> Vec<(u64, 
     let load = |source| redis::cmd("SCRIPT").arg("LOAD").arg(source).clone();
     let acquire: String = load(BARE_ACQUIRE).query_async(&mut first).await.expect("a script");
     let release: String = load(BARE_RELEASE).query_async(&mut first).await.expect("a script");
+    let counting = client.get_multiplexed_async_connection().await.expect("a connection");
     let worker = |worker: u64| {
         let (mut connection, waiting, inbox) = (connection.clone(), Arc::clone(&waiting), inbox.clone());
+        let mut counting = counting.clone();
         let (acquire, release) = (acquire.clone(), release.clone());
         async move {
             let (mut turns, mut longest) = (0, 0);
@@ -139,7 +141,7 @@ async fn bare(url: &str, process: u64, workers: u64, end: Instant) -> Vec<(u64, 
                     _ => drop(waiting.lock().expect("no panic").remove(&id)),
                 }
                 longest = longest.max(started.elapsed().as_micros() as u64);
-                count(&mut connection).await;
+                count(&mut counting).await;
                 let released: u64 = call(&release).query_async(&mut connection).await.expect("an answer");
                 assert!(released > 0, "it was held");
                 turns += 1;

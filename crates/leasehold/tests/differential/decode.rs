@@ -1,7 +1,7 @@
 //! Reads a record out of Redis, in each of its encodings, with other eyes than the scripts': every field is checked for
 //! its form, every link of the queue for its other end, and nothing may be left over.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Order, Resource, SessionId, Token};
 use leasehold_testkit::{Resp, Value};
@@ -26,8 +26,6 @@ pub(crate) struct Stored {
 pub(crate) enum Encoding {
     /// A string without a queue. It does not say until when it is kept: 0.
     Short,
-    /// A string with its queue.
-    Inline,
     /// A hash.
     Hash,
 }
@@ -38,7 +36,12 @@ pub(crate) fn look(resp: &mut Resp, key: &str) -> Result<Option<Stored>, String>
     let Some([kind, value, expires]) = answer.items() else { return Err(format!("not a look: {answer:?}")) };
     let (resource, encoding) = match kind.text() {
         Some("none") => return Ok(None),
-        Some("string") => string(value.text().ok_or("a record that is not UTF-8")?)?,
+        Some("string") => {
+            let mut fields = Fields(value.text().ok_or("a record that is not UTF-8")?);
+            let resource = record(&mut fields)?;
+            fields.end()?;
+            (resource, Encoding::Short)
+        }
         Some("hash") => {
             let pairs = value.items().map_or_else(|| scan(resp, key), <[_]>::to_vec);
             (hash(&pairs)?, Encoding::Hash)
@@ -64,10 +67,10 @@ fn scan(resp: &mut Resp, key: &str) -> Vec<Value> {
     }
 }
 
-fn string(text: &str) -> Result<(Resource, Encoding), String> {
-    let mut fields = Fields(text);
+/// The part that both encodings have.
+fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
     if fields.take(3)? != "lh1" {
-        return Err(format!("no record: {text:?}"));
+        return Err("a record of another layout".into());
     }
     let state = fields.take(1)?;
     let last = fields.token()?;
@@ -76,43 +79,16 @@ fn string(text: &str) -> Result<(Resource, Encoding), String> {
     let since_us = fields.number(16)?;
     let prev = fields.id()?;
     let label = fields.label()?;
-    let mut resource = Resource { last, ..Resource::default() };
-    let state = match state.to_ascii_uppercase().as_str() {
-        "F" => None,
-        "H" => Some(GrantState::Held),
-        "P" => Some(GrantState::Pushed),
-        "R" => Some(GrantState::Revoked),
+    let state = match state {
+        "F" => return Ok(Resource { last, released: id, ..Resource::default() }),
+        "H" => GrantState::Held,
+        "P" => GrantState::Pushed,
+        "R" => GrantState::Revoked,
         other => return Err(format!("no state: {other:?}")),
     };
-    match state {
-        None => resource.released = id,
-        Some(state) => {
-            let id = id.ok_or("a grant without an id")?;
-            resource.grant = Some(Grant { id, token: last, since_us, length_ms, state, label });
-            resource.released = prev;
-        }
-    }
-    if fields.0.is_empty() {
-        return Ok((resource, Encoding::Short));
-    }
-    if !text.as_bytes()[3].is_ascii_lowercase() {
-        return Err(format!("a queue that the state does not tell of: {text:?}"));
-    }
-    inline(&mut resource, &mut fields)?;
-    Ok((resource, Encoding::Inline))
-}
-
-fn inline(resource: &mut Resource, fields: &mut Fields<'_>) -> Result<(), String> {
-    resource.keep_until_us = fields.number(16)?;
-    let ends = (fields.number(5)?, fields.number(5)?, fields.number(16)?);
-    for _ in 0..fields.number(2)? {
-        resource.lapses.push(fields.lapse()?);
-    }
-    while !fields.0.is_empty() {
-        let id = fields.id()?.ok_or("an entry of nobody")?;
-        resource.queue.push_back(fields.entry(id)?);
-    }
-    check_ends(&resource.queue, ends)
+    let id = id.ok_or("a grant without an id")?;
+    let grant = Some(Grant { id, token: last, since_us, length_ms, state, label });
+    Ok(Resource { last, grant, released: prev, ..Resource::default() })
 }
 
 fn hash(pairs: &[Value]) -> Result<Resource, String> {
@@ -122,42 +98,39 @@ fn hash(pairs: &[Value]) -> Result<Resource, String> {
         hash.insert(field.text().ok_or("a field that is not UTF-8")?, value.text().ok_or("a value that is not UTF-8")?);
     }
     let mut take = |field: &str| hash.remove(field);
-    let (mut resource, Encoding::Short) = string(take("r").ok_or("no field r")?)? else {
-        return Err("a queue in field r".into());
-    };
-    let mut meta = Fields(take("m").ok_or("no field m")?);
-    let (count, strict) = (meta.number(5)?, meta.number(5)?);
-    resource.keep_until_us = meta.number(16)?;
-    let (head, tail) = (meta.take(64)?, meta.take(64)?);
-    let tail_ticket = meta.number(16)?;
-    while !meta.0.is_empty() {
-        resource.lapses.push(meta.lapse()?);
+    let mut fields = Fields(take("r").ok_or("no field r")?);
+    let mut resource = record(&mut fields)?;
+    resource.keep_until_us = fields.number(16)?;
+    let (count, strict) = (fields.number(5)?, fields.number(5)?);
+    let (head, tail) = (fields.take(64)?, fields.take(64)?);
+    let tail_ticket = fields.number(16)?;
+    while !fields.0.is_empty() {
+        resource.lapses.push(fields.lapse()?);
     }
     let (mut at, mut before) = (Some(head), None);
-    while let Some(id) = at {
+    while let Some(id) = at.filter(|_| count > 0) {
         let mut fields = Fields(take(&format!("e{id}")).ok_or("a link to no entry")?);
-        resource.queue.push_back(fields.entry(id.parse().map_err(|_| format!("an entry of {id:?}"))?)?);
-        if before.is_some_and(|before| before != fields.0) {
-            return Err(format!("{id} links back to {}, and not to {before:?}", fields.0));
+        let (entry, link) = fields.entry(id)?;
+        if before.is_some_and(|before| before != link) {
+            return Err(format!("{id} links back to {link}, and not to {before:?}"));
         }
+        resource.queue.push_back(entry);
         before = Some(id);
         at = take(&format!("n{id}"));
     }
-    if before != Some(tail) {
-        return Err(format!("the tail is {before:?}, and m says {tail}"));
+    let queue = &resource.queue;
+    let stricts = queue.iter().filter(|entry| entry.order == Order::Strict).count() as u64;
+    if (queue.len() as u64, stricts) != (count, strict) {
+        return Err(format!("{} entries, {stricts} strict; r says {count}, {strict}", queue.len()));
+    }
+    let ticket = queue.back().map_or(tail_ticket, |entry| entry.ticket);
+    if (before.unwrap_or(tail), ticket) != (tail, tail_ticket) {
+        return Err(format!("the tail is {before:?} with {ticket}, and r says {tail} with {tail_ticket}"));
     }
     if !hash.is_empty() {
         return Err(format!("left over: {:?}", hash.keys()));
     }
-    check_ends(&resource.queue, (count, strict, tail_ticket))?;
     Ok(resource)
-}
-
-/// What a record says of its queue: how many, how many strict, the last ticket.
-fn check_ends(queue: &VecDeque<Entry>, ends: (u64, u64, u64)) -> Result<(), String> {
-    let strict = queue.iter().filter(|entry| entry.order == Order::Strict).count() as u64;
-    let found = (queue.len() as u64, strict, queue.back().map_or(0, |entry| entry.ticket));
-    if found == ends { Ok(()) } else { Err(format!("the queue is {found:?}, and the record says {ends:?}")) }
 }
 
 /// The fixed-width fields of a text, taken from its beginning.
@@ -199,7 +172,9 @@ impl<'a> Fields<'a> {
         Ok(Lapse { session: SessionId(session), at_us: self.number(16)? })
     }
 
-    fn entry(&mut self, id: GrantId) -> Result<Entry, String> {
+    /// An entry, and the one before it.
+    fn entry(&mut self, id: &str) -> Result<(Entry, &'a str), String> {
+        let id = id.parse().map_err(|_| format!("an entry of {id:?}"))?;
         let ticket = self.number(16)?;
         let (lease_ms, claim_ms) = (self.number(8)?, self.number(8)?);
         let limit_us = Some(self.number(16)?).filter(|&limit| limit != 0);
@@ -214,7 +189,13 @@ impl<'a> Fields<'a> {
             "r" => Order::Relaxed,
             other => return Err(format!("neither strict nor relaxed: {other:?}")),
         };
+        let before = self.take(64)?;
         let label = self.label()?;
-        Ok(Entry { id, ticket, lease_ms, claim_ms, limit_us, seen_us, hears, order, label })
+        self.end()?;
+        Ok((Entry { id, ticket, lease_ms, claim_ms, limit_us, seen_us, hears, order, label }, before))
+    }
+
+    fn end(&self) -> Result<(), String> {
+        if self.0.is_empty() { Ok(()) } else { Err(format!("left over: {:?}", self.0)) }
     }
 }

@@ -92,9 +92,9 @@ const RARE: [&str; 8] = [
     "sixteen lapses",
     "push of a grant",
     "push of a revocation",
-    "stored without a queue",
-    "stored with its queue",
+    "stored as a string",
     "stored as a hash",
+    "stored as a hash without a queue",
 ];
 
 /// Says which history it was, when it fails.

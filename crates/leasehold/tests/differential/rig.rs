@@ -23,8 +23,6 @@ use crate::world::TokioWorld;
 /// How far the end of a key may be from what the specification says: TIME and SET are two moments of one script, and a
 /// busy machine can put the server aside between them.
 const TTL_TOLERANCE_US: u64 = 250_000;
-/// Longer queues are kept in a hash.
-const INLINE_MAX: usize = 64;
 /// No operation is done so close to the moment at which a record is forgotten: who is right depends on that tolerance.
 const CLEARANCE_US: u64 = 400_000;
 
@@ -293,15 +291,14 @@ impl Rig {
         }
         let fits = match stored.encoding {
             Encoding::Short => lock.model.queue.is_empty(),
-            Encoding::Inline => (1..=INLINE_MAX).contains(&lock.model.queue.len()),
-            Encoding::Hash => !lock.model.queue.is_empty(),
+            Encoding::Hash => lock.model.grant.is_some() || !lock.model.queue.is_empty(),
         };
         if stored.resource != lock.model || !fits {
             self.fail(&format!("the record is to be\n{:?}\nand it is\n{stored:?}", lock.model));
         }
         self.count(match stored.encoding {
-            Encoding::Short => "stored without a queue",
-            Encoding::Inline => "stored with its queue",
+            Encoding::Short => "stored as a string",
+            Encoding::Hash if lock.model.queue.is_empty() => "stored as a hash without a queue",
             Encoding::Hash => "stored as a hash",
         });
         let (ends_us, end_us) = (stored.expires_ms * 1000, lock.end_us());
@@ -338,7 +335,7 @@ impl Rig {
     /// Lets the scripts queue ten thousand waiters. `step` would look through all of them at each: the model is put
     /// together from the answers instead, and compared once.
     fn fill(&mut self, lock: &mut Lock) {
-        for counter in 0..QUEUE_MAX as u64 - 5 {
+        for counter in 0..QUEUE_MAX as u64 - 1 {
             let id = GrantId { session: SessionId(0xf), counter, nonce: 7 };
             let place =
                 Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };

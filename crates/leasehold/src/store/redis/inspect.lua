@@ -7,11 +7,11 @@
 --          FOREIGN type | NEWER version
 -- EFFECTS  none. The secret part of the grant id does not leave the store: who knows it can release.
 -- RETRY    safe
--- COST     TIME, GET; with more than 64 waiters HMGET more
+-- COST     TIME, HMGET; without a queue GET more
 --@clock
 local name, asked, found = KEYS[1], nil, nil
 --@open
-local others = strict > 0 and 'S' or count > 0 and 'O' or 'N'
-local said = 'INSPECTED ' .. now .. ' ' .. token .. ' ' .. others .. ' D - ' .. string.format('%d', count)
+local others = counts % 100000 > 0 and ' S D - ' or counts > 0 and ' O D - ' or ' N D - '
+local said = 'INSPECTED ' .. now .. ' ' .. token .. others .. string.format('%d', counts / 100000)
 if state == 'F' or since + length * 1000 <= now_us then return said end
-return said .. ' ' .. since .. ' ' .. length .. ' ' .. state .. ' ' .. sub(id, 1, 48) .. ' ' .. label
+return said .. ' ' .. since .. ' ' .. length .. ' ' .. state .. ' ' .. sub(id, 1, 48) .. ' ' .. sub(rear, 68)

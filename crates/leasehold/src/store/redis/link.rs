@@ -206,9 +206,8 @@ impl Wire {
 }
 
 impl Link for RedisLink {
-    /// The guess is of no use here: the scripts find a queue where they look for the record anyway.
-    fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<Result<Answer, Fault>> {
-        let call = Call::new(&self.wire.keys, name, op);
+    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
+        let call = Call::new(&self.wire.keys, name, op, guess);
         Box::pin(self.wire.clone().apply(name.clone(), op.clone(), call))
     }
 

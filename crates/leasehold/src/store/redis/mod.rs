@@ -20,7 +20,7 @@ mod wire;
 
 use std::sync::Arc;
 
-use leasehold_spec::{Name, Op, Renew};
+use leasehold_spec::{Contention, Name, Op, Renew};
 
 pub use scripts::{Script, Scripts};
 
@@ -42,8 +42,8 @@ impl RedisStore {
 
     /// A request as it goes over the wire: for measurements of what the server does with it.
     #[doc(hidden)]
-    pub fn request(&self, name: &Name, op: &Op) -> Result<Vec<u8>, Error> {
-        let call = wire::Call::new(&keys::Keys::new(&self.target.prefix), name, op)?;
+    pub fn request(&self, name: &Name, op: &Op, guess: Contention) -> Result<Vec<u8>, Error> {
+        let call = wire::Call::new(&keys::Keys::new(&self.target.prefix), name, op, guess)?;
         Ok(call.by_digest().get_packed_command())
     }
 

@@ -10,7 +10,7 @@
 --          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
 -- EFFECTS  the grants' leases; settles each name
 -- RETRY    safe: a lease from now is made long again, one from the grant ends when it did
--- COST     TIME; for each name GET, SET; with more than 64 waiters HMGET, HSET, PEXPIRE more
+-- COST     TIME; for each name GET, SET; with a queue HMGET, HSET, PEXPIRE more
 --@clock
 local answers, others, texts = {}, {}, {}
 for i, name in ipairs(KEYS) do

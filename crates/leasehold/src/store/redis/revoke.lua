@@ -9,7 +9,7 @@
 -- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder; settles, so that with a grace of 0 the
 --          next waiter holds before this returns. `allow-oom`: an operator who clears a full memory needs it.
 -- RETRY    safe: a grant that is marked already is marked again, and its lease never grows
--- COST     TIME, GET, SET, PUBLISH; a hand-over as in release
+-- COST     TIME, HMGET, HSET, PUBLISH; a hand-over as in release
 --@clock
 local name, asked, found = KEYS[1], nil, nil
 --@open

@@ -8,7 +8,7 @@
 --          FOREIGN type | NEWER version
 -- EFFECTS  ends what has ended; makes the next live waiter the holder and publishes that; drops up to 64 dead ones
 -- RETRY    safe
--- COST     TIME, GET; a hand-over as in release
+-- COST     TIME, HMGET; a hand-over as in release
 --@clock
 local name, asked, found = KEYS[1], nil, nil
 --@open

@@ -1,6 +1,6 @@
 //! What goes to the scripts: requests as arguments of fixed width, which no script has to take apart with care.
 
-use leasehold_spec::{Acquire, From, Hears, Name, Op, Order, Patience, Place, Renew};
+use leasehold_spec::{Acquire, Contention, From, Hears, Name, Op, Order, Patience, Place, Renew};
 use redis::Cmd;
 
 use super::keys::Keys;
@@ -22,10 +22,10 @@ pub(super) struct Call {
 
 impl Call {
     /// The request for one name.
-    pub(super) fn new(keys: &Keys, name: &Name, op: &Op) -> Result<Self, Error> {
+    pub(super) fn new(keys: &Keys, name: &Name, op: &Op, guess: Contention) -> Result<Self, Error> {
         let scripts = Scripts::get();
         let (script, args) = match op {
-            Op::Acquire(acquire) => (&scripts.acquire, acquire_args(acquire)?),
+            Op::Acquire(acquire) => (&scripts.acquire, acquire_args(acquire, guess)?),
             Op::Renew(renew) => return Self::renew(keys, [(name, renew)]),
             Op::Release { id, token } => (&scripts.release, vec![format!("lh1H{:016}{}", token.get(), id.wire())]),
             Op::Leave { id } => (&scripts.leave, vec![id.wire()]),
@@ -80,7 +80,7 @@ impl Call {
     }
 }
 
-fn acquire_args(acquire: &Acquire) -> Result<Vec<String>, Error> {
+fn acquire_args(acquire: &Acquire, guess: Contention) -> Result<Vec<String>, Error> {
     let lease_ms = below(acquire.lease_ms, LENGTH_END, "lease")?;
     let label = &acquire.label;
     let mut args = vec![
@@ -90,8 +90,13 @@ fn acquire_args(acquire: &Acquire) -> Result<Vec<String>, Error> {
         keep_ms(lease_ms),
     ];
     // Each argument costs the server 0.1 µs: there is none that says nothing.
-    if let Patience::Queue(place) = &acquire.patience {
-        args.push(queue_args(place)?);
+    let place = match &acquire.patience {
+        Patience::Try => None,
+        Patience::Queue(place) => Some(queue_args(place)?),
+    };
+    match guessed(guess) {
+        None => args.extend(place),
+        Some(guess) => args.extend([place.unwrap_or_default(), guess]),
     }
     Ok(args)
 }
@@ -111,6 +116,14 @@ fn queue_args(place: &Place) -> Result<String, Error> {
         Order::Relaxed => 'r',
     };
     Ok(format!("{claim_ms:08}{}{}{hears}{order}", digits(patience), digits(ticket)))
+}
+
+/// What tells a script to expect a queue.
+fn guessed(guess: Contention) -> Option<String> {
+    match guess {
+        Contention::None => None,
+        Contention::Others | Contention::Strict => Some("c".to_owned()),
+    }
 }
 
 /// How long the record of a grant is kept that was made now.

@@ -8,36 +8,32 @@ if ttl_changed then
   -- At least 1: a time to live of 0 deletes the key.
   ttl_ms = math.max(math.ceil((math.max(keep + 0, token + R_US) - now_us) / 1000), 1)
 end
-local record = token .. id .. length .. since .. prev .. string.format('%03d', #label) .. label
-if count > 0 and not queue then
-  record = 'lh1' .. state .. record
-  local queued = string.format('%05d%05d', count, strict) .. keep .. head .. tail .. tail_ticket .. lapses
-  local sets, drops = { 'HSET', name, 'r', record, 'm', queued }, nil
-  for field, value in pairs(puts or {}) do
-    if value then
-      local at = #sets
-      sets[at + 1], sets[at + 2] = field, value
-    elseif drops then
-      drops[#drops + 1] = field
-    else
-      drops = { 'HDEL', name, field }
+if counts > 0 or is_hash and state ~= 'F' then
+  local record = 'lh1' .. state .. token .. id .. length .. since .. rear .. keep .. string.format('%010.0f', counts)
+    .. head .. tail .. tail_ticket .. lapses
+  local sets, drops = { 'HSET', name, 'r', record }, nil
+  if puts then
+    for field, value in pairs(puts) do
+      if value then
+        local at = #sets
+        sets[at + 1], sets[at + 2] = field, value
+      elseif drops then
+        drops[#drops + 1] = field
+      else
+        drops = { 'HDEL', name, field }
+      end
     end
   end
-  if not is_hash then redis.call('DEL', name) end
-  redis.call(unpack(sets))
+  if text and not is_hash then redis.call('DEL', name) end
+  if #sets > 4 or record ~= text then redis.call(unpack(sets)) end
   if drops then redis.call(unpack(drops)) end
   if ttl_ms then redis.call('PEXPIRE', name, ttl_ms) end
 elseif text or state ~= 'F' then
   -- A name that was never granted leaves nothing behind.
-  if count > 0 then
-    record = 'lh1' .. string.lower(state) .. record .. keep .. string.format('%05d%05d', count, strict) .. tail_ticket
-      .. string.format('%02d', #lapses / 48) .. lapses .. queue
-  else
-    record = 'lh1' .. state .. record
-  end
+  local record = 'lh1' .. state .. token .. id .. length .. since .. rear
   if ttl_ms then
     redis.call('SET', name, record, 'PX', ttl_ms)
-  elseif record ~= text or is_hash then
+  elseif record ~= text then
     redis.call('SET', name, record, 'KEEPTTL')
   end
 end
@@ -46,5 +42,5 @@ if told then
     redis.pcall('PUBLISH', told[at], told[at + 1])
   end
 end
-local said = ' ' .. now .. ' ' .. token .. ' ' .. (strict > 0 and 'S' or count > 0 and 'O' or 'N') .. ' ' .. rest .. ' ' .. handed
+local said = ' ' .. now .. ' ' .. token .. (counts % 100000 > 0 and ' S ' or counts > 0 and ' O ' or ' N ') .. rest .. ' ' .. handed
 local lease = state == 'F' and '0 0' or since .. ' ' .. length
