@@ -100,10 +100,12 @@ fn hash(pairs: &[Value]) -> Result<Resource, String> {
     let mut take = |field: &str| hash.remove(field);
     let mut fields = Fields(take("r").ok_or("no field r")?);
     let mut resource = record(&mut fields)?;
+    fields.end()?;
+    let mut fields = Fields(take("q").ok_or("no field q")?);
     resource.keep_until_us = fields.number(16)?;
     let (count, strict) = (fields.number(5)?, fields.number(5)?);
-    let (head, tail) = (fields.take(64)?, fields.take(64)?);
     let tail_ticket = fields.number(16)?;
+    let (head, tail) = (fields.take(64)?, fields.take(64)?);
     while !fields.0.is_empty() {
         resource.lapses.push(fields.lapse()?);
     }
@@ -121,11 +123,11 @@ fn hash(pairs: &[Value]) -> Result<Resource, String> {
     let queue = &resource.queue;
     let stricts = queue.iter().filter(|entry| entry.order == Order::Strict).count() as u64;
     if (queue.len() as u64, stricts) != (count, strict) {
-        return Err(format!("{} entries, {stricts} strict; r says {count}, {strict}", queue.len()));
+        return Err(format!("{} entries, {stricts} strict; q says {count}, {strict}", queue.len()));
     }
     let ticket = queue.back().map_or(tail_ticket, |entry| entry.ticket);
     if (before.unwrap_or(tail), ticket) != (tail, tail_ticket) {
-        return Err(format!("the tail is {before:?} with {ticket}, and r says {tail} with {tail_ticket}"));
+        return Err(format!("the tail is {before:?} with {ticket}, and q says {tail} with {tail_ticket}"));
     }
     if !hash.is_empty() {
         return Err(format!("left over: {:?}", hash.keys()));
@@ -175,10 +177,8 @@ impl<'a> Fields<'a> {
     /// An entry, and the one before it.
     fn entry(&mut self, id: &str) -> Result<(Entry, &'a str), String> {
         let id = id.parse().map_err(|_| format!("an entry of {id:?}"))?;
-        let ticket = self.number(16)?;
-        let (lease_ms, claim_ms) = (self.number(8)?, self.number(8)?);
         let limit_us = Some(self.number(16)?).filter(|&limit| limit != 0);
-        let seen_us = self.number(16)?;
+        let (seen_us, ticket, claim_ms) = (self.number(16)?, self.number(16)?, self.number(8)?);
         let hears = match self.take(1)? {
             "L" => Hears::Listens,
             "P" => Hears::Polls,
@@ -189,6 +189,7 @@ impl<'a> Fields<'a> {
             "r" => Order::Relaxed,
             other => return Err(format!("neither strict nor relaxed: {other:?}")),
         };
+        let lease_ms = self.number(8)?;
         let before = self.take(64)?;
         let label = self.label()?;
         self.end()?;

@@ -2,13 +2,14 @@
 -- acquire: take the lease, or join the queue for it. Sent again with the same id, it is also how a waiter looks.
 --
 -- KEYS     1 the record
--- ARGV     1 grant id (64) and lease in ms (8)
---          2 bytes of the caller's label (3), and the label
---          3 not_after in µs (16): later than this nothing is done (P4)
---          4 time to live of a fresh grant in ms: lease + R
---          5 place in the queue; absent, the answer is BUSY: claim in ms (8), patience in ms (16, dashes: for ever), ticket
---            to come back with (16, dashes: none), L listens or P polls, s strict or r relaxed
---          6 c if somebody is thought to wait: then the record is looked for as a hash first. (5 may be empty then.)
+-- ARGV     1 grant id (64)
+--          2 lease in ms (8)
+--          3 bytes of the caller's label (3), and the label
+--          4 not_after in µs (16): later than this nothing is done (P4)
+--          5 time to live of a fresh grant in ms: lease + R
+--          6 to be queued: claim in ms (8), L listens or P polls, s strict or r relaxed; absent or empty: BUSY
+--          7 patience in ms (16, dashes: for ever) and ticket to come back with (16, dashes: none); absent or empty: neither
+--          8 c if somebody is thought to wait: then the record is looked for as a hash first
 -- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, nobody waits.
 --          GRANTED … token lease | QUEUED … ticket lease | BUSY … lease | GONE … | LATE … | FULL …, where a
 --          lease is since when (µs) and for how long (ms), 0 0 if nobody holds
@@ -18,35 +19,56 @@
 -- COST     TIME, GET, SET. Queued: TIME, HMGET, HSET; the first waiter of a name TIME, GET, DEL, HSET, PEXPIRE. A way
 --          back to one's place walks up to 64 entries.
 --@clock
-local found
-if not ARGV[6] and now <= ARGV[3] then
-  found = redis.pcall('GET', KEYS[1])
-  if not found then
-    local nobody = '----------------------------------------------------------------'
-    redis.call('SET', KEYS[1], 'lh1H' .. now .. ARGV[1] .. now .. nobody .. ARGV[2], 'PX', ARGV[4])
-    return now
-  end
-  -- An error has no length.
-  if #found > 0 and string.sub(found, 1, 4) == 'lh1F' and string.sub(found, 5, 20) < now then
-    local last = string.sub(found, 21, 84)
-    if not string.find(ARGV[1], last, 1, true) then
-      redis.call('SET', KEYS[1], 'lh1H' .. now .. ARGV[1] .. now .. last .. ARGV[2], 'PX', ARGV[4])
+local found, got
+if now <= ARGV[4] then
+  if not ARGV[8] then
+    found = redis.pcall('GET', KEYS[1])
+    if not found then
+      local nobody = '----------------------------------------------------------------'
+      local record = 'lh1H' .. now .. ARGV[1] .. ARGV[2] .. now .. nobody .. ARGV[3]
+      redis.call('SET', KEYS[1], record, 'PX', ARGV[5])
       return now
+    end
+    -- An error has no length.
+    if #found > 0 and string.sub(found, 1, 4) == 'lh1F' and string.sub(found, 5, 20) < now then
+      local last = string.sub(found, 21, 84)
+      if last ~= ARGV[1] then
+        redis.call('SET', KEYS[1], 'lh1H' .. now .. ARGV[1] .. ARGV[2] .. now .. last .. ARGV[3], 'PX', ARGV[5])
+        return now
+      end
+    end
+  end
+  if (not found or #found == 0) and ARGV[6] and ARGV[6] ~= '' then
+    -- The usual way with a queue: a newcomer behind others, while somebody holds. It says what is said below.
+    local sub = string.sub
+    got = redis.pcall('HMGET', KEYS[1], 'r', 'q', 'e' .. ARGV[1])
+    local record, queue = got[1], got[2]
+    if record and queue and not got[3] and (ARGV[7] or '') == '' and string.find(record, '^lh1[HPR]')
+      and #queue >= 170 and not string.find(record, ARGV[1], 1, true) then
+      local length, since, counts, last = sub(record, 85, 92), sub(record, 93, 108), sub(queue, 17, 26), sub(queue, 27, 42)
+      if since + length * 1000 > now + 0 and counts >= '0000100000' and counts < '1000000000' and last < now then
+        local tail = sub(queue, 107, 170)
+        local is_strict = sub(ARGV[6], 10) == 's'
+        counts = string.format('%010.0f', counts + (is_strict and 100001 or 100000))
+        redis.call('HSET', KEYS[1], 'q', sub(queue, 1, 16) .. counts .. now .. sub(queue, 43, 106) .. ARGV[1] .. sub(queue, 171),
+          'e' .. ARGV[1], '0000000000000000' .. now .. now .. ARGV[6] .. ARGV[2] .. tail .. ARGV[3], 'n' .. tail, ARGV[1])
+        local others = sub(counts, 6) ~= '00000' and ' S D - ' or ' O D - '
+        return 'QUEUED ' .. now .. ' ' .. sub(record, 5, 20) .. others .. now .. ' ' .. since .. ' ' .. length
+      end
     end
   end
 end
-local name, asked, lease_ms = KEYS[1], string.sub(ARGV[1], 1, 64), string.sub(ARGV[1], 65)
+local name, asked, lease_ms = KEYS[1], ARGV[1], ARGV[2]
 --@open
-local place, limit, is_late = ARGV[5], ZEROS, now > ARGV[3]
-local queues = place and place ~= ''
+local queues, is_late, limit, ticket = ARGV[6] and ARGV[6] ~= '', now > ARGV[4], ZEROS, ''
 if queues and not is_late then
-  local patience = tonumber(sub(place, 9, 24))
+  local patience = tonumber(sub(ARGV[7] or '', 1, 16))
   if patience then limit = string.format('%016.0f', now_us + patience * 1000) end
   -- Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
-  if entry then puts = { ['e' .. asked] = sub(entry, 1, 32) .. limit .. now .. sub(entry, 65) } end
+  if entry then puts = { ['e' .. asked] = limit .. now .. sub(entry, 33) } end
 end
 --@settle
-local word, ticket
+local word
 if is_late then
   word = 'LATE'
 elseif state ~= 'F' and id == asked then
@@ -54,30 +76,30 @@ elseif state ~= 'F' and id == asked then
 elseif (state == 'F' and id or sub(rear, 1, 64)) == asked then
   word = 'GONE'
 elseif entry then
-  word, ticket = 'QUEUED', sub(entry, 1, 16)
+  word, ticket = 'QUEUED', sub(entry, 33, 48)
 elseif state == 'F' and counts == 0 then
   -- Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
   word = 'GRANTED'
   if now > token then token = now else token = string.format('%016.0f', token + 1) end
-  state, rear, id, length, since = 'H', id .. ARGV[2], asked, lease_ms, now
+  state, rear, id, length, since = 'H', id .. ARGV[3], asked, lease_ms, now
   keep, ttl_changed = string.format('%016.0f', now_us + length * 1000 + R_US), true
 elseif not queues then
   word = 'BUSY'
 elseif counts >= QUEUE_MAX * 100000 then
   word = 'FULL'
 else
-  word, ticket = 'QUEUED', sub(place, 25, 40)
+  word, ticket = 'QUEUED', sub(ARGV[7] or '', 17)
   if counts == 0 then
     keep, ttl_changed = string.format('%016.0f', math.max(since + length * 1000, now_us) + R_US), true
   end
   -- Before whom the ticket belongs. Too far from the head to be found by a bounded walk, or without a ticket, it is a
   -- place at the tail with a new one.
-  local after, later, is_new = nil, nil, ticket == '----------------'
+  local after, later, is_new = nil, nil, not tonumber(ticket)
   if not is_new and counts > 0 and ticket <= tail_ticket then
     local at, looked_at = head, 0
     while at and looked_at < TICKET_STEPS and not after do
       local got = redis.call('HMGET', name, 'e' .. at, 'n' .. at)
-      if sub(got[1], 1, 16) > ticket then after, later = at, got[1] end
+      if sub(got[1], 33, 48) > ticket then after, later = at, got[1] end
       at, looked_at = got[2], looked_at + 1
     end
     is_new = not after
@@ -95,8 +117,8 @@ else
     tail, tail_ticket = asked, ticket
   end
   if before == NOBODY then head = asked else puts['n' .. before] = asked end
-  counts = counts + (sub(place, 42) == 's' and 100001 or 100000)
-  puts['e' .. asked] = ticket .. lease_ms .. sub(place, 1, 8) .. limit .. now .. sub(place, 41) .. before .. ARGV[2]
+  counts = counts + (sub(ARGV[6], 10) == 's' and 100001 or 100000)
+  puts['e' .. asked] = limit .. now .. ticket .. ARGV[6] .. lease_ms .. before .. ARGV[3]
 end
 --@save
 if word == 'GRANTED' then return word .. said .. ' ' .. token .. ' ' .. lease end

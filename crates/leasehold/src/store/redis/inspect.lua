@@ -9,7 +9,7 @@
 -- RETRY    safe
 -- COST     TIME, HMGET; without a queue GET more
 --@clock
-local name, asked, found = KEYS[1], nil, nil
+local name, asked, found, got = KEYS[1], nil, nil, nil
 --@open
 local others = counts % 100000 > 0 and ' S D - ' or counts > 0 and ' O D - ' or ' N D - '
 local said = 'INSPECTED ' .. now .. ' ' .. token .. others .. string.format('%d', counts / 100000)

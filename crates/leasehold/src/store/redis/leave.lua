@@ -9,7 +9,7 @@
 -- RETRY    safe: a repeat answers absent
 -- COST     TIME, HMGET, HGET, HSET, HDEL, and a read for the neighbour; without a queue GET more, and SET
 --@clock
-local name, asked, found = KEYS[1], ARGV[1], nil
+local name, asked, found, got = KEYS[1], ARGV[1], nil, nil
 --@open
 local ended, was = nil, 'absent'
 if entry then
@@ -21,9 +21,9 @@ if entry then
     local later = redis.call('HGET', name, 'e' .. after)
     puts['e' .. after] = sub(later, 1, 66) .. before .. sub(later, 131)
   elseif not after then
-    tail, tail_ticket = before or NOBODY, before and sub(redis.call('HGET', name, 'e' .. before), 1, 16) or ZEROS
+    tail, tail_ticket = before or NOBODY, before and sub(redis.call('HGET', name, 'e' .. before), 33, 48) or ZEROS
   end
-  counts = counts - (sub(entry, 66, 66) == 's' and 100001 or 100000)
+  counts = counts - (sub(entry, 58, 58) == 's' and 100001 or 100000)
 elseif state ~= 'F' and id == asked then
   state, ended, was = 'F', length, 'granted'
 end

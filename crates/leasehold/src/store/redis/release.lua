@@ -12,7 +12,7 @@
 -- RETRY    safe: a repeat of the last release answers RELEASED again (P3)
 -- COST     GET, SETRANGE; with a queue TIME, HMGET, HMGET, PUBSUB NUMSUB, HSET, HDEL, PUBLISH, and two calls more for each
 --          dead waiter, up to 64
-local found
+local found, got
 if not ARGV[2] then
   found = redis.pcall('GET', KEYS[1])
   -- An error has no length. A lease longer than R set a time to live that is longer than a free record needs.
@@ -23,6 +23,36 @@ if not ARGV[2] then
 end
 --@clock
 local name, asked, who = KEYS[1], nil, string.sub(ARGV[1], 21)
+if found == nil or found and #found == 0 then
+  -- The usual way with a queue: the holder gives back, and the head is there. It says what is said below.
+  local sub = string.sub
+  got = redis.pcall('HMGET', name, 'r', 'q')
+  local record, queue = got[1], got[2]
+  if record and queue and #queue == 170 and sub(queue, 17, 21) ~= '00000' and string.find(record, '^lh1[HPR]')
+    and string.find(record, sub(ARGV[1], 5), 1, true) == 5 and sub(record, 5, 20) < now then
+    local head = sub(queue, 43, 106)
+    local e, n, session = 'e' .. head, 'n' .. head, sub(head, 1, 32)
+    local next_two = redis.call('HMGET', name, e, n)
+    local waiter, after = next_two[1], next_two[2]
+    local claim_ms, how, lease_ms = sub(waiter, 49, 56), sub(waiter, 57, 58), sub(waiter, 59, 66)
+    if lease_ms < claim_ms then claim_ms = lease_ms end
+    local keep = sub(queue, 1, 16)
+    local channel = sub(name, 1, string.find(name, '{', 1, true) - 1) .. 'inbox:' .. session
+    if sub(waiter, 1, 16) == '0000000000000000' and (how == 'Lr' or how == 'Ls')
+      and keep + 0 >= now + claim_ms * 1000 + 60000000 and redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+      local nobody = '----------------------------------------------------------------'
+      local counts = string.format('%010.0f', sub(queue, 17, 26) - (how == 'Ls' and 100001 or 100000))
+      local ends = sub(queue, 27, 42) .. (after and after .. sub(queue, 107) or nobody .. nobody)
+      local others = sub(counts, 6) ~= '00000' and ' S D ' or counts ~= '0000000000' and ' O D ' or ' N D '
+      redis.call('HSET', name, 'q', keep .. counts .. ends,
+        'r', 'lh1P' .. now .. head .. claim_ms .. now .. who .. sub(waiter, 131))
+      redis.call('HDEL', name, e, n)
+      redis.pcall('PUBLISH', channel,
+        'lh1 G ' .. head .. ' ' .. now .. ' ' .. claim_ms .. '000 ' .. now .. others .. name)
+      return 'RELEASED ' .. now .. ' ' .. now .. others .. claim_ms
+    end
+  end
+end
 --@open
 -- What is given back is not ended for its age first: it ends here anyway, and who comes next is the same.
 local ended, word = nil, 'NOTHELD'

@@ -30,7 +30,7 @@ for i, name in ipairs(KEYS) do
 end
 if #others == 0 then return table.concat(answers, '\n') end
 local function renew(name, found, want)
-  local asked
+  local asked, got
 --@open
 --@settle
   local word = 'RENEWED'

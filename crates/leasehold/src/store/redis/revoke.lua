@@ -11,7 +11,7 @@
 -- RETRY    safe: a grant that is marked already is marked again, and its lease never grows
 -- COST     TIME, HMGET, HSET, PUBLISH; a hand-over as in release
 --@clock
-local name, asked, found = KEYS[1], nil, nil
+local name, asked, found, got = KEYS[1], nil, nil, nil
 --@open
 --@settle
 local revoked

@@ -10,7 +10,7 @@
 -- RETRY    safe
 -- COST     TIME, HMGET; a hand-over as in release
 --@clock
-local name, asked, found = KEYS[1], nil, nil
+local name, asked, found, got = KEYS[1], nil, nil, nil
 --@open
 --@settle
 --@save

@@ -1,5 +1,6 @@
--- open: reads the record. Takes `name`, the key; `found`, what GET gave, or nil if the script has not asked; `asked`, an
--- id whose entry matters, or nil. Returns a refusal, or goes on with the locals below.
+-- open: reads the record. Takes `name`, the key; `asked`, an id whose entry matters, or nil; and what the script has got
+-- already, or nil: `found` by GET, `got` by HMGET r, q and the entry asked for. Returns a refusal, or goes on with the
+-- locals below.
 --
 -- The shared parts (clock, open, settle, save) are put into each script as text, and are no functions: a function is made
 -- anew at each call of a script, and costs more the more locals it shares. Twenty-seven of them cost 11 µs a call. They
@@ -20,11 +21,11 @@
 -- The first waiter makes it a hash, whose queue is a linked list: leave, look and hand-over cost the same with two waiters
 -- and with ten thousand. The release that finds nobody waiting makes it a string again.
 --
---     r       the record from above, and then
---             1-16 keep: until when the record is kept (µs), 17-21 entries, 22-26 strict ones, 27-90 head, 91-154 tail,
---             155-170 ticket of the tail; lapses, oldest first, each: session (32), when its claim ran out (16)
---     e<id>   1-16 ticket, 17-24 lease, 25-32 claim, 33-48 time limit (0: none), 49-64 last seen, 65 L listens or P polls,
---             66 s strict or r relaxed, 67-130 the entry before (of the head: means nothing), 131-133 bytes of the label;
+--     r       the record from above
+--     q       1-16 keep: until when the record is kept (µs), 17-21 entries, 22-26 strict ones, 27-42 ticket of the tail,
+--             43-106 head, 107-170 tail; lapses, oldest first, each: session (32), when its claim ran out (16)
+--     e<id>   1-16 time limit (0: none), 17-32 last seen, 33-48 ticket, 49-56 claim, 57 L listens or P polls, 58 s strict
+--             or r relaxed, 59-66 lease, 67-130 the entry before (of the head: means nothing), 131-133 bytes of the label;
 --             the label
 --     n<id>   the entry after
 --
@@ -33,19 +34,24 @@
 local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
 local R_MS, R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = 60000, 60000000, 64, 64, 16, 10000
 local sub, now_us = string.sub, tonumber(now)
-local text, is_hash, entry = found, false, nil
-if text == nil or text and #text == 0 then
-  -- An error has no length.
-  local got
-  if asked then got = redis.pcall('HMGET', name, 'r', 'e' .. asked) else got = redis.pcall('HMGET', name, 'r') end
+local text, is_hash, queue, entry = found, false, nil, nil
+-- An error has no length.
+if got or text == nil or text and #text == 0 then
+  if not got and asked then
+    got = redis.pcall('HMGET', name, 'r', 'q', 'e' .. asked)
+  elseif not got then
+    got = redis.pcall('HMGET', name, 'r', 'q')
+  end
   if not got.err then
-    text, entry, is_hash = got[1], got[2], true
+    text, queue, entry, is_hash = got[1], got[2], got[3], true
     if not text and redis.call('EXISTS', name) == 1 then return 'FOREIGN hash' end
   elseif sub(got.err, 1, 9) ~= 'WRONGTYPE' then
     return got
   else
     text = redis.pcall('GET', name)
-    if text and #text == 0 then return text.err and sub(text.err, 1, 9) ~= 'WRONGTYPE' and text or 'FOREIGN ' .. redis.call('TYPE', name).ok end
+    if text and #text == 0 then
+      return text.err and sub(text.err, 1, 9) ~= 'WRONGTYPE' and text or 'FOREIGN ' .. redis.call('TYPE', name).ok
+    end
   end
 end
 -- `rear` is what comes after the lease: the grant id before, and the label with its length.
@@ -54,19 +60,16 @@ local state, token, id, length, since, rear = 'F', ZEROS, NOBODY, '00000000', ZE
 local counts, keep, head, tail, tail_ticket, lapses = 0, nil, NOBODY, NOBODY, ZEROS, ''
 if text then
   state = string.match(text, '^lh1([HPRF])')
-  local at = state and tonumber(sub(text, 173, 175))
-  if not at or is_hash and #text < 345 + at then
+  if not state or #text < 175 or is_hash and (not queue or #queue < 170) then
     local version = string.match(text, '^lh(%d+)')
     return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN ' .. redis.call('TYPE', name).ok
   end
-  token, id, length, since = sub(text, 5, 20), sub(text, 21, 84), sub(text, 85, 92), sub(text, 93, 108)
-  rear = sub(text, 109, 175 + at)
+  token, id, length, since, rear = sub(text, 5, 20), sub(text, 21, 84), sub(text, 85, 92), sub(text, 93, 108), sub(text, 109)
   if is_hash then
-    at = 176 + at
-    keep, counts, head = sub(text, at, at + 15), tonumber(sub(text, at + 16, at + 25)), sub(text, at + 26, at + 89)
-    tail, tail_ticket, lapses = sub(text, at + 90, at + 153), sub(text, at + 154, at + 169), sub(text, at + 170)
+    keep, counts, tail_ticket = sub(queue, 1, 16), tonumber(sub(queue, 17, 26)), sub(queue, 27, 42)
+    head, tail, lapses = sub(queue, 43, 106), sub(queue, 107, 170), sub(queue, 171)
   end
 end
--- What is to be written of a hash, beside r: fields by name, false for one that goes. What is to be published: channel,
+-- What is to be written of a hash, beside r and q: fields by name, false for one that goes. What is to be published: channel,
 -- text, channel, text. Whether there is more to settle; the claim of whoever is granted here.
 local puts, told, rest, handed, ttl_changed = nil, nil, 'D', '-', false

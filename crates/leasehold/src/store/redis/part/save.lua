@@ -8,10 +8,11 @@ if ttl_changed then
   -- At least 1: a time to live of 0 deletes the key.
   ttl_ms = math.max(math.ceil((math.max(keep + 0, token + R_US) - now_us) / 1000), 1)
 end
+local record = 'lh1' .. state .. token .. id .. length .. since .. rear
 if counts > 0 or is_hash and state ~= 'F' then
-  local record = 'lh1' .. state .. token .. id .. length .. since .. rear .. keep .. string.format('%010.0f', counts)
-    .. head .. tail .. tail_ticket .. lapses
-  local sets, drops = { 'HSET', name, 'r', record }, nil
+  local ends = keep .. string.format('%010.0f', counts) .. tail_ticket .. head .. tail .. lapses
+  local sets, drops = { 'HSET', name, 'q', ends }, nil
+  if record ~= text or not is_hash then sets[5], sets[6] = 'r', record end
   if puts then
     for field, value in pairs(puts) do
       if value then
@@ -25,15 +26,14 @@ if counts > 0 or is_hash and state ~= 'F' then
     end
   end
   if text and not is_hash then redis.call('DEL', name) end
-  if #sets > 4 or record ~= text then redis.call(unpack(sets)) end
+  if #sets > 4 or ends ~= queue then redis.call(unpack(sets)) end
   if drops then redis.call(unpack(drops)) end
   if ttl_ms then redis.call('PEXPIRE', name, ttl_ms) end
 elseif text or state ~= 'F' then
   -- A name that was never granted leaves nothing behind.
-  local record = 'lh1' .. state .. token .. id .. length .. since .. rear
   if ttl_ms then
     redis.call('SET', name, record, 'PX', ttl_ms)
-  elseif record ~= text then
+  elseif record ~= text or is_hash then
     redis.call('SET', name, record, 'KEEPTTL')
   end
 end

@@ -33,23 +33,23 @@ while state == 'F' and counts > 0 do
   if who == asked then entry = nil end
   head = after or NOBODY
   if not after then tail = NOBODY end
-  counts = counts - (sub(waiter, 66, 66) == 's' and 100001 or 100000)
+  counts = counts - (sub(waiter, 58, 58) == 's' and 100001 or 100000)
   -- Attachment is asked for, never found out by publishing: a pattern subscriber makes PUBLISH count 1 for a dead inbox,
   -- and in a cluster 0 can mean delivered: skipping then makes two holders (P6).
-  local session, limit = sub(who, 1, 32), sub(waiter, 33, 48)
+  local session, limit = sub(who, 1, 32), sub(waiter, 1, 16)
   local channel = sub(name, 1, string.find(name, '{', 1, true) - 1) .. 'inbox:' .. session
   local alive = limit == ZEROS or limit > now
   for at = 1, #lapses, 48 do
-    if sub(lapses, at, at + 31) == session and sub(waiter, 49, 64) < sub(lapses, at + 32, at + 47) then alive = false end
+    if sub(lapses, at, at + 31) == session and sub(waiter, 17, 32) < sub(lapses, at + 32, at + 47) then alive = false end
   end
-  if alive and sub(waiter, 65, 65) == 'L' then
+  if alive and sub(waiter, 57, 57) == 'L' then
     alive = redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
   elseif alive then
-    local floor_ms = math.min(math.floor(sub(waiter, 17, 24) / 3), 5000)
-    alive = sub(waiter, 49, 64) + 3 * floor_ms * 1000 > now_us
+    local floor_ms = math.min(math.floor(sub(waiter, 59, 66) / 3), 5000)
+    alive = sub(waiter, 17, 32) + 3 * floor_ms * 1000 > now_us
   end
   if alive then
-    local lease_ms, claim_ms = sub(waiter, 17, 24), sub(waiter, 25, 32)
+    local lease_ms, claim_ms = sub(waiter, 59, 66), sub(waiter, 49, 56)
     if lease_ms < claim_ms then claim_ms = lease_ms end
     -- The token follows the clock, and never falls when that steps back.
     if now > token then
