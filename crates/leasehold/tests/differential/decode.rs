@@ -103,9 +103,9 @@ fn hash(pairs: &[Value]) -> Result<Resource, String> {
     fields.end()?;
     let mut fields = Fields(take("q").ok_or("no field q")?);
     resource.keep_until_us = fields.number(16)?;
+    let head = fields.take(64)?;
     let (count, strict) = (fields.number(5)?, fields.number(5)?);
-    let tail_ticket = fields.number(16)?;
-    let (head, tail) = (fields.take(64)?, fields.take(64)?);
+    let (tail_ticket, tail) = (fields.number(16)?, fields.take(64)?);
     while !fields.0.is_empty() {
         resource.lapses.push(fields.lapse()?);
     }

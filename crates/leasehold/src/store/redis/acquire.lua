@@ -45,14 +45,24 @@ if now <= ARGV[4] then
     local record, queue = got[1], got[2]
     if record and queue and not got[3] and (ARGV[7] or '') == '' and string.find(record, '^lh1[HPR]')
       and #queue >= 170 and not string.find(record, ARGV[1], 1, true) then
-      local length, since, counts, last = sub(record, 85, 92), sub(record, 93, 108), sub(queue, 17, 26), sub(queue, 27, 42)
-      if since + length * 1000 > now + 0 and counts >= '0000100000' and counts < '1000000000' and last < now then
-        local tail = sub(queue, 107, 170)
-        local is_strict = sub(ARGV[6], 10) == 's'
-        counts = string.format('%010.0f', counts + (is_strict and 100001 or 100000))
-        redis.call('HSET', KEYS[1], 'q', sub(queue, 1, 16) .. counts .. now .. sub(queue, 43, 106) .. ARGV[1] .. sub(queue, 171),
-          'e' .. ARGV[1], '0000000000000000' .. now .. now .. ARGV[6] .. ARGV[2] .. tail .. ARGV[3], 'n' .. tail, ARGV[1])
-        local others = sub(counts, 6) ~= '00000' and ' S D - ' or ' O D - '
+      local length, since, counts = sub(record, 85, 92), sub(record, 93, 108), sub(queue, 81, 90)
+      local end_us = since + length * 1000
+      if end_us > now + 0 and counts < '1000000000' and sub(queue, 91, 106) < now then
+        local lapses = #queue > 170 and sub(queue, 171) or ''
+        local more = string.format('%010d', counts + (string.byte(ARGV[6], 10) == 115 and 100001 or 100000))
+        local entry = '0000000000000000' .. now .. now .. ARGV[6] .. ARGV[2]
+        if counts ~= '0000000000' then
+          local tail = sub(queue, 107, 170)
+          redis.call('HSET', KEYS[1], 'q', sub(queue, 1, 80) .. more .. now .. ARGV[1] .. lapses,
+            'e' .. ARGV[1], entry .. tail .. ARGV[3], 'n' .. tail, ARGV[1])
+        else
+          local nobody = '----------------------------------------------------------------'
+          local keep = string.format('%016.0f', end_us + 60000000)
+          redis.call('HSET', KEYS[1], 'q', keep .. ARGV[1] .. more .. now .. ARGV[1] .. lapses,
+            'e' .. ARGV[1], entry .. nobody .. ARGV[3])
+          redis.call('PEXPIRE', KEYS[1], math.ceil((math.max(keep, sub(record, 5, 20) + 60000000) - now) / 1000))
+        end
+        local others = sub(more, 6) ~= '00000' and ' S D - ' or ' O D - '
         return 'QUEUED ' .. now .. ' ' .. sub(record, 5, 20) .. others .. now .. ' ' .. since .. ' ' .. length
       end
     end

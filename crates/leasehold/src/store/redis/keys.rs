@@ -71,7 +71,12 @@ impl Keys {
         Name::new(&name).ok()
     }
 
-    /// The channel of a session. The scripts make it from a record's key: `record.lua`, `inbox`.
+    /// What goes before a session's id in the name of its channel.
+    pub(crate) fn inboxes(&self) -> String {
+        format!("{}{INBOX}", self.prefix)
+    }
+
+    /// The channel of a session. The scripts make it from a record's key: `part/open.lua`, `inboxes`.
     pub(crate) fn inbox(&self, session: SessionId) -> String {
         format!("{}{INBOX}{session}", self.prefix)
     }

@@ -3,7 +3,8 @@
 --
 -- KEYS     1 the record
 -- ARGV     1 lh1H, token (16) and grant id (64): how the record begins if the grant is held and nobody waits
---          2 c if somebody is thought to wait: then the record is looked for as a hash first
+--          2 if somebody is thought to wait, what goes before a session's id in the name of its channel: then the record
+--            is looked for as a hash first
 -- RETURNS  RELEASED alone: nobody waited, and the time was not asked for
 --          RELEASED … | NOTHELD …
 --          FOREIGN type | NEWER version
@@ -23,28 +24,27 @@ if not ARGV[2] then
 end
 --@clock
 local name, asked, who = KEYS[1], nil, string.sub(ARGV[1], 21)
-if found == nil or found and #found == 0 then
+if ARGV[2] then
   -- The usual way with a queue: the holder gives back, and the head is there. It says what is said below.
   local sub = string.sub
   got = redis.pcall('HMGET', name, 'r', 'q')
   local record, queue = got[1], got[2]
-  if record and queue and #queue == 170 and sub(queue, 17, 21) ~= '00000' and string.find(record, '^lh1[HPR]')
+  local counts = queue and #queue == 170 and sub(queue, 81, 90)
+  if record and counts and counts ~= '0000000000' and string.find(record, '^lh1[HPR]')
     and string.find(record, sub(ARGV[1], 5), 1, true) == 5 and sub(record, 5, 20) < now then
-    local head = sub(queue, 43, 106)
-    local e, n, session = 'e' .. head, 'n' .. head, sub(head, 1, 32)
+    local head = sub(queue, 17, 80)
+    local e, n, channel = 'e' .. head, 'n' .. head, ARGV[2] .. sub(head, 1, 32)
     local next_two = redis.call('HMGET', name, e, n)
     local waiter, after = next_two[1], next_two[2]
-    local claim_ms, how, lease_ms = sub(waiter, 49, 56), sub(waiter, 57, 58), sub(waiter, 59, 66)
+    local claim_ms, how, lease_ms, keep = sub(waiter, 49, 56), sub(waiter, 57, 58), sub(waiter, 59, 66), sub(queue, 1, 16)
     if lease_ms < claim_ms then claim_ms = lease_ms end
-    local keep = sub(queue, 1, 16)
-    local channel = sub(name, 1, string.find(name, '{', 1, true) - 1) .. 'inbox:' .. session
     if sub(waiter, 1, 16) == '0000000000000000' and (how == 'Lr' or how == 'Ls')
       and keep + 0 >= now + claim_ms * 1000 + 60000000 and redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
+      counts = string.format('%010d', counts - (how == 'Ls' and 100001 or 100000))
       local nobody = '----------------------------------------------------------------'
-      local counts = string.format('%010.0f', sub(queue, 17, 26) - (how == 'Ls' and 100001 or 100000))
-      local ends = sub(queue, 27, 42) .. (after and after .. sub(queue, 107) or nobody .. nobody)
-      local others = sub(counts, 6) ~= '00000' and ' S D ' or counts ~= '0000000000' and ' O D ' or ' N D '
-      redis.call('HSET', name, 'q', keep .. counts .. ends,
+      local ends = after and sub(queue, 91) or sub(queue, 91, 106) .. nobody
+      local others = sub(counts, 6) ~= '00000' and ' S D ' or after and ' O D ' or ' N D '
+      redis.call('HSET', name, 'q', keep .. (after or nobody) .. counts .. ends,
         'r', 'lh1P' .. now .. head .. claim_ms .. now .. who .. sub(waiter, 131))
       redis.call('HDEL', name, e, n)
       redis.pcall('PUBLISH', channel,

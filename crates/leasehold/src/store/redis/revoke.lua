@@ -22,7 +22,7 @@ if state ~= 'F' and token .. sub(id, 1, 48) == ARGV[1] then
   state, length = 'R', string.format('%08.0f', math.floor((last_us - since) / 1000))
   local left_us = string.format('%.0f', math.max(since + length * 1000 - now_us, 0))
   revoked, told = since .. ' ' .. length, told or {}
-  told[#told + 1] = sub(name, 1, string.find(name, '{', 1, true) - 1) .. 'inbox:' .. sub(id, 1, 32)
+  told[#told + 1] = inboxes .. sub(id, 1, 32)
   told[#told + 1] = 'lh1 R ' .. id .. ' ' .. token .. ' ' .. left_us .. ' ' .. now .. ' N D ' .. name
 end
 if revoked then

@@ -27,7 +27,13 @@ impl Call {
         let (script, args) = match op {
             Op::Acquire(acquire) => (&scripts.acquire, acquire_args(acquire, guess)?),
             Op::Renew(renew) => return Self::renew(keys, [(name, renew)]),
-            Op::Release { id, token } => (&scripts.release, vec![format!("lh1H{:016}{}", token.get(), id.wire())]),
+            Op::Release { id, token } => {
+                let mut args = vec![format!("lh1H{:016}{}", token.get(), id.wire())];
+                if guess != Contention::None {
+                    args.push(keys.inboxes());
+                }
+                (&scripts.release, args)
+            }
             Op::Leave { id } => (&scripts.leave, vec![id.wire()]),
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = format!("{:016}{:032x}{:016x}", token.get(), holder.session.0, holder.counter);
@@ -95,7 +101,9 @@ fn acquire_args(acquire: &Acquire, guess: Contention) -> Result<Vec<String>, Err
         Patience::Queue(place) => queue_args(place)?,
     };
     args.extend(place);
-    args.extend(guessed(guess));
+    if guess != Contention::None {
+        args.push("c".to_owned());
+    }
     // Each argument costs the server 0.1 µs: the usual request has none that says nothing.
     while args.last().is_some_and(String::is_empty) {
         args.pop();
@@ -122,14 +130,6 @@ fn queue_args(place: &Place) -> Result<[String; 2], Error> {
         _ => digits(patience) + &digits(ticket),
     };
     Ok([format!("{claim_ms:08}{hears}{order}"), bounds])
-}
-
-/// What tells a script to expect a queue.
-fn guessed(guess: Contention) -> Option<String> {
-    match guess {
-        Contention::None => None,
-        Contention::Others | Contention::Strict => Some("c".to_owned()),
-    }
 }
 
 /// How long the record of a grant is kept that was made now.

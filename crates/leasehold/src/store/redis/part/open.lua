@@ -22,8 +22,8 @@
 -- and with ten thousand. The release that finds nobody waiting makes it a string again.
 --
 --     r       the record from above
---     q       1-16 keep: until when the record is kept (µs), 17-21 entries, 22-26 strict ones, 27-42 ticket of the tail,
---             43-106 head, 107-170 tail; lapses, oldest first, each: session (32), when its claim ran out (16)
+--     q       1-16 keep: until when the record is kept (µs), 17-80 head, 81-85 entries, 86-90 strict ones, 91-106 ticket of
+--             the tail, 107-170 tail; lapses, oldest first, each: session (32), when its claim ran out (16)
 --     e<id>   1-16 time limit (0: none), 17-32 last seen, 33-48 ticket, 49-56 claim, 57 L listens or P polls, 58 s strict
 --             or r relaxed, 59-66 lease, 67-130 the entry before (of the head: means nothing), 131-133 bytes of the label;
 --             the label
@@ -66,10 +66,13 @@ if text then
   end
   token, id, length, since, rear = sub(text, 5, 20), sub(text, 21, 84), sub(text, 85, 92), sub(text, 93, 108), sub(text, 109)
   if is_hash then
-    keep, counts, tail_ticket = sub(queue, 1, 16), tonumber(sub(queue, 17, 26)), sub(queue, 27, 42)
-    head, tail, lapses = sub(queue, 43, 106), sub(queue, 107, 170), sub(queue, 171)
+    keep, head, counts = sub(queue, 1, 16), sub(queue, 17, 80), tonumber(sub(queue, 81, 90))
+    tail_ticket, tail, lapses = sub(queue, 91, 106), sub(queue, 107, 170), sub(queue, 171)
   end
 end
+-- What goes before a session's id in the name of its channel: app:lh1:inbox: for the record app:lh1:{…}. No prefix has a
+-- brace.
+local inboxes = string.match(name, '^[^{]*') .. 'inbox:'
 -- What is to be written of a hash, beside r and q: fields by name, false for one that goes. What is to be published: channel,
 -- text, channel, text. Whether there is more to settle; the claim of whoever is granted here.
 local puts, told, rest, handed, ttl_changed = nil, nil, 'D', '-', false

@@ -10,7 +10,7 @@ if ttl_changed then
 end
 local record = 'lh1' .. state .. token .. id .. length .. since .. rear
 if counts > 0 or is_hash and state ~= 'F' then
-  local ends = keep .. string.format('%010.0f', counts) .. tail_ticket .. head .. tail .. lapses
+  local ends = keep .. head .. string.format('%010d', counts) .. tail_ticket .. tail .. lapses
   local sets, drops = { 'HSET', name, 'q', ends }, nil
   if record ~= text or not is_hash then sets[5], sets[6] = 'r', record end
   if puts then

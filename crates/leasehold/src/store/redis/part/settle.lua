@@ -37,7 +37,7 @@ while state == 'F' and counts > 0 do
   -- Attachment is asked for, never found out by publishing: a pattern subscriber makes PUBLISH count 1 for a dead inbox,
   -- and in a cluster 0 can mean delivered: skipping then makes two holders (P6).
   local session, limit = sub(who, 1, 32), sub(waiter, 1, 16)
-  local channel = sub(name, 1, string.find(name, '{', 1, true) - 1) .. 'inbox:' .. session
+  local channel = inboxes .. session
   local alive = limit == ZEROS or limit > now
   for at = 1, #lapses, 48 do
     if sub(lapses, at, at + 31) == session and sub(waiter, 17, 32) < sub(lapses, at + 32, at + 47) then alive = false end
