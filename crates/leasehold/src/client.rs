@@ -41,7 +41,6 @@ impl Leasehold {
     }
 
     /// Connects with more said than a URL.
-    #[must_use]
     pub fn builder(url: &str) -> Builder {
         Builder { url: url.to_owned(), prefix: None, lease: Duration::from_millis(LEASE_DEFAULT_MS), holder: None }
     }

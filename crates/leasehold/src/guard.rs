@@ -97,7 +97,6 @@ impl Guard {
 
     /// A future that is ready when the lease is lost, before it ends at the store. It is owned: it outlives this borrow
     /// and goes to other tasks.
-    #[must_use]
     pub fn lost(&self) -> LostSignal {
         LostSignal(Arc::clone(&self.hold))
     }

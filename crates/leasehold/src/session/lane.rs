@@ -57,7 +57,7 @@ impl Session {
         if lane == Lane::Reopen {
             let (tell, is_open) = oneshot::channel();
             self.spawn_lane(Some(tell));
-            drop(self.within(REOPEN_US, is_open).await);
+            let _open_or_too_late = self.within(REOPEN_US, is_open).await;
         }
     }
 

@@ -211,7 +211,7 @@ impl Session {
             _ => state.mourners.push(tell),
         });
         let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-        drop(self.within(patience_us, is_closed).await);
+        let _closed_or_too_late = self.within(patience_us, is_closed).await;
         self.with(|state| state.unreturned())
     }
 
