@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, From, Hears, Name, Op, Patience, Place, Renew};
+use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait, What};
 use super::clock::ServerClock;
@@ -17,7 +17,7 @@ use crate::store::Link;
 pub(crate) enum Errand {
     Return { counter: u64, name: Name, op: Op, asked: Asked },
     Renew(Vec<Renewing>),
-    Look { counter: u64, name: Name, op: Op, asked: Asked },
+    Look { id: GrantId, name: Name, op: Op, asked: Asked },
     Settle { name: Name },
 }
 
@@ -154,8 +154,9 @@ impl State {
         if attempt.asked.is_some() || next_us > now_us || (!is_first && is_on(Mutant::P15NoLook)) {
             return None;
         }
+        let id = attempt.id;
         let (name, op, asked) = self.ask(counter, &link, now_us)?;
-        Some(Errand::Look { counter, name, op, asked })
+        Some(Errand::Look { id, name, op, asked })
     }
 
     /// Notes an acquire as sent, and answers what to send.

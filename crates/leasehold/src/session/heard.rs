@@ -23,19 +23,26 @@ type Heard = Result<Answer, Fault>;
 
 impl State {
     /// The answer to an acquire, first or repeated.
-    pub(crate) fn heard_acquire(&mut self, counter: u64, asked: &Asked, heard: Heard) {
+    pub(crate) fn heard_acquire(&mut self, name: &Name, id: GrantId, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let counter = id.counter;
+        let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
+            // It was closed, and carried out all the same: a script that the server had forgotten is sent a second time,
+            // and that can come behind the leave.
+            if let Ok(Answer { outcome: Outcome::Granted { .. } | Outcome::Queued { .. }, .. }) = heard {
+                self.return_ghost(name.clone(), id, heard_us);
+            }
+            return;
+        };
         attempt.unask(asked);
         match &heard {
             Err(Fault::Gone(_)) => attempt.tries.gone(),
             _ => attempt.tries.answered(),
         }
-        let name = attempt.name.clone();
         match heard {
             Ok(answer) => {
-                self.note(&name, &answer, asked.sent_us, heard_us);
-                self.acquire_says(counter, asked, heard_us, &name, &answer);
+                self.note(name, &answer, asked.sent_us, heard_us);
+                self.acquire_says(counter, asked, heard_us, name, &answer);
             }
             Err(fault) => self.acquire_failed(counter, heard_us, fault),
         }

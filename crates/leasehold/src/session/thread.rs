@@ -131,12 +131,12 @@ async fn meanwhile<T>(session: &Arc<Session>, work: impl Future<Output = T>) -> 
 fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
     match errand {
         Errand::Return { .. } => send_return(session, errand),
-        Errand::Look { counter, name, op, asked } => {
+        Errand::Look { id, name, op, asked } => {
             let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
             let request = asked.link.apply(&name, &op, guess);
             spawn(session, async move {
                 let heard = request.await;
-                session_.with(|state| state.heard_acquire(counter, &asked, heard));
+                session_.with(|state| state.heard_acquire(&name, id, &asked, heard));
             });
         }
         Errand::Renew(batch) => {
