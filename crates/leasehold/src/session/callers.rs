@@ -157,6 +157,21 @@ impl State {
         self.wake = Wake::Now;
     }
 
+    /// The thread has ended: nobody renews or sends any more.
+    pub(crate) fn end_all(&mut self) {
+        self.stage = Stage::Closed;
+        for attempt in self.attempts.values_mut() {
+            attempt.tell(Verdict::Failed(Error::closed()));
+            match &mut attempt.phase {
+                Phase::Held(holding) => drop(holding.hold.lose(Lost::Closed)),
+                Phase::Returning(returning) => drop(returning.caller.take()),
+                _ => {}
+            }
+        }
+        self.mourners.clear();
+        self.bells.clear();
+    }
+
     /// The names of everything that is not given back yet.
     pub(crate) fn unreturned(&self) -> Vec<Name> {
         self.attempts.values().map(|attempt| attempt.name.clone()).collect()
