@@ -1,5 +1,6 @@
 //! The session against a store that answers when, what and in the order that a test wants: schedules that a real server
 //! shows once in a million runs. `scripts/mutants` breaks a rule and sees its test here fail.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,8 +9,8 @@ use std::time::{Duration, Instant};
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
 use leasehold::{Guard, Leasehold, Lost, Released};
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Event, GrantId, Name, Op, Outcome, Patience, Renew, Rest, SessionId, Token,
-    Was,
+    Acquire, Answer, Contention, Delivery, Event, GrantId, Joined, Name, Op, Outcome, Patience, Renew, Rest, SessionId,
+    Token, Was,
 };
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -262,7 +263,7 @@ fn token(number: u64) -> Token {
 }
 
 fn queued(ticket: u64, left_ms: u64) -> Outcome {
-    Outcome::Queued { ticket, left_us: left_ms * MS }
+    Outcome::Queued { ticket, left_us: left_ms * MS, joined: Joined::Before }
 }
 
 async fn pause(ms: u64) {
@@ -495,6 +496,25 @@ async fn p15_every_waiter_looks_after_a_reconnect() {
         assert!(matches!(acquire.patience, Patience::Queue(place) if place.ticket.is_some()));
         bench.say(look, queued(1, 60_000), 7);
     }
+}
+
+#[tokio::test]
+async fn p15_a_look_that_re_enters_the_queue_calls_the_others_to_look() {
+    let mut bench = Bench::new().await;
+    let _early = bench.lock(900);
+    let (asked, early) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    let _late = bench.lock(30_000);
+    let (asked, late) = bench.next_acquire().await;
+    bench.say(asked, queued(2, 60_000), 7);
+    // The first look finds that it had been dropped. The other would look in four seconds at the earliest.
+    let (look, again) = bench.next_acquire().await;
+    assert_eq!(again.id, early.id);
+    let begun = Instant::now();
+    bench.say(look, Outcome::Queued { ticket: 1, left_us: 60_000 * MS, joined: Joined::Now }, 7);
+    let (_, again) = bench.next_acquire().await;
+    assert_eq!(again.id, late.id);
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
 #[tokio::test]
