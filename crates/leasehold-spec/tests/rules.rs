@@ -1,6 +1,5 @@
 //! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches each rule off and sees its test
 //! fail.
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::collections::HashSet;
 
