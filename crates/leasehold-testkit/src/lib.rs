@@ -4,6 +4,8 @@
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
+//! - [`FaultProxy`] stands in front of a server and loses, delays, holds, refuses and garbles: this reply, that script,
+//!   the next three messages. Every fault is counted, so that a test can assert that it happened.
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are what such tests otherwise write anew, and wrongly.
 //!
@@ -18,11 +20,13 @@
 
 pub mod clock;
 pub mod port;
+pub mod proxy;
 pub mod resp;
 pub mod server;
 mod skew;
 
 pub use clock::{boottime_us, wait_until};
 pub use port::{Port, free_port};
+pub use proxy::FaultProxy;
 pub use resp::{Resp, Value};
 pub use server::RedisServer;
