@@ -169,7 +169,7 @@ impl Gate {
 
 /// A token that came too late: a later holder has entered. Nothing was read or changed.
 ///
-/// As an [`Error`](crate::Error) it has the kind [`ErrorKind::Lost`], and is the source:
+/// As an [`Error`] it has the kind [`ErrorKind::Lost`], and is the source:
 /// the fence has found out what the holder did not know yet, and what to do is the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stale {
