@@ -4,35 +4,48 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{env, fs, thread};
 
 use leasehold_testkit::{RedisServer, Value, free_port, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 
+/// A leaf of the example, with tests of its own.
+#[path = "../examples/stock/verdict.rs"]
+mod verdict;
+
 /// Longer than any of these takes; what takes longer hangs.
 const LONG: Duration = Duration::from_secs(120);
 const PIECES: u64 = 300;
 
-/// The example as it is now: `cargo test --test stock` builds no examples, and an old one would be tested.
+/// The example. `cargo test` has built it, unless told to build this test alone: then it is built here.
 fn example() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let mut build = Command::new(env!("CARGO"));
-        build.args(["build", "--quiet", "--package", "leasehold-cli", "--example", "stock", "--message-format=json"]);
-        if !cfg!(debug_assertions) {
-            build.arg("--release");
+        let test = env::current_exe().unwrap();
+        let program = test.ancestors().nth(2).unwrap().join("examples/stock");
+        if !is_fresh(&program) {
+            let mut build = Command::new(env!("CARGO"));
+            build.args(["build", "--package", "leasehold-cli", "--example", "stock"]);
+            if !cfg!(debug_assertions) {
+                build.arg("--release");
+            }
+            assert!(build.status().unwrap().success(), "the example does not build");
+            assert!(is_fresh(&program), "cargo has put the example elsewhere than {}", program.display());
         }
-        let built = build.stderr(Stdio::inherit()).output().unwrap();
-        assert!(built.status.success(), "the example does not build");
-        let messages = String::from_utf8(built.stdout).unwrap();
-        let executable = messages.lines().find_map(|line| {
-            let message: Json = serde_json::from_str(line).unwrap();
-            (message["target"]["name"] == "stock").then(|| message["executable"].as_str().map(PathBuf::from))?
-        });
-        executable.expect("cargo says where it put the example")
+        program
     })
+}
+
+/// Whether the program is not older than any of its sources, which cargo lists beside it: an old one would be tested.
+fn is_fresh(program: &Path) -> bool {
+    let changed = |file: &Path| fs::metadata(file).and_then(|file| file.modified()).ok();
+    let (Some(built), Ok(list)) = (changed(program), fs::read_to_string(program.with_extension("d"))) else {
+        return false;
+    };
+    let (_, sources) = list.split_once(": ").unwrap();
+    sources.split_whitespace().all(|source| changed(Path::new(source)).is_some_and(|changed| changed <= built))
 }
 
 struct Run {
@@ -239,13 +252,13 @@ fn an_interrupt_ends_a_process_that_is_stopped() {
 #[cfg(target_os = "linux")]
 fn children_of(pid: u32) -> Vec<u32> {
     // Of every thread: which one started a process is the program's own affair.
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     lists.flat_map(|list| list.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>()).collect()
 }
 
 #[cfg(target_os = "linux")]
 fn state_of(pid: u32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }

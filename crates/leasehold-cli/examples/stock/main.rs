@@ -17,7 +17,7 @@
 //! | `shop.rs` | the lock and the stock; reading and writing are two steps, as with any database |
 //! | `worker.rs` | the sale |
 //! | `team.rs`, `manager.rs` | threads or processes full of workers, and who watches them |
-//! | `report.rs` | the figures and the verdict |
+//! | `verdict.rs`, `report.rs` | what is to be thought of the figures, and how it is said |
 
 mod manager;
 mod plan;
@@ -25,6 +25,7 @@ mod report;
 mod said;
 mod shop;
 mod team;
+mod verdict;
 mod worker;
 
 use std::process::ExitCode;

@@ -10,9 +10,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
 use crate::plan::{Guarding, Pause, Place, Plan};
-use crate::report::{End, INTERRUPTED, Report};
+use crate::report::{INTERRUPTED, Report};
 use crate::shop::Stock;
 use crate::team::{Signed, Team};
+use crate::verdict::End;
 use crate::worker::{Note, Order, Role, Tally};
 
 /// How long nothing may happen, beyond a lease, until it is given up.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::plan::{Fence, Guarding, Pause, Place, Plan};
+use crate::verdict::{Books, End, Mode, Verdict};
 use crate::worker::Tally;
 
 /// It could not be carried out.
@@ -24,35 +25,11 @@ pub(crate) struct Report {
     pub(crate) end: End,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    SoldOut,
-    Interrupted,
-}
-
 /// How to say it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     Text,
     Json,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// Every piece was sold once.
-    Sound,
-    /// Every piece was sold once, and the worker that was stopped was refused.
-    Refused,
-    /// Oversold without a lock.
-    NoLock,
-    /// Not oversold without a lock: luck.
-    Luck,
-    /// Oversold by the worker that was stopped.
-    NoFence,
-    /// Stopped halfway in a demonstration: there is nothing to be judged.
-    Open,
-    /// What must not be.
-    Wrong(&'static str),
 }
 
 impl Report {
@@ -69,31 +46,18 @@ impl Report {
         }
     }
 
-    /// How many were sold that were not there. Below zero, pieces have vanished.
-    fn oversold(&self) -> i128 {
-        i128::from(self.tally.sold) + i128::from(self.left) - i128::from(self.plan.pieces)
+    fn books(&self) -> Books {
+        let Tally { sold, refused, .. } = self.tally;
+        Books { start: self.plan.pieces, sold, left: self.left, refused, end: self.end }
     }
 
     fn verdict(&self) -> Verdict {
-        let balanced = self.oversold() == 0;
-        match (self.plan.guard, self.end) {
-            _ if self.end == End::SoldOut && self.left > 0 => Verdict::Wrong("nobody sells, and pieces are left"),
-            _ if self.oversold() < 0 => Verdict::Wrong("pieces have vanished that nobody bought"),
-            (Guarding::Lease { pause: Pause::Nobody, .. }, _) if !balanced => Verdict::Wrong("oversold under a lock"),
-            (Guarding::Lease { pause: Pause::Nobody, .. }, _) => Verdict::Sound,
-            (_, End::Interrupted) => Verdict::Open,
-            (Guarding::Nothing, _) if balanced => Verdict::Luck,
-            (Guarding::Nothing, _) => Verdict::NoLock,
-            (Guarding::Lease { fence: Fence::Without, .. }, _) if balanced => {
-                Verdict::Wrong("a worker was stopped beyond its lease, wrote, and nothing was oversold")
-            }
-            (Guarding::Lease { fence: Fence::Without, .. }, _) => Verdict::NoFence,
-            (Guarding::Lease { fence: Fence::With, .. }, _) if !balanced => Verdict::Wrong("oversold behind a fence"),
-            (Guarding::Lease { fence: Fence::With, .. }, _) if self.tally.refused == 0 => {
-                Verdict::Wrong("a worker was stopped beyond its lease, and the fence refused nobody")
-            }
-            (Guarding::Lease { fence: Fence::With, .. }, _) => Verdict::Refused,
-        }
+        self.books().verdict(match self.plan.guard {
+            Guarding::Nothing => Mode::NoLock,
+            Guarding::Lease { pause: Pause::Nobody, .. } => Mode::Lock,
+            Guarding::Lease { pause: Pause::OneWorker, fence: Fence::Without, .. } => Mode::Stopped,
+            Guarding::Lease { pause: Pause::OneWorker, fence: Fence::With, .. } => Mode::StoppedFenced,
+        })
     }
 
     fn text(&self, verdict: Verdict) -> String {
@@ -106,7 +70,7 @@ impl Report {
             ("start", self.plan.pieces.to_string()),
             ("sold", sold.to_string()),
             ("left", self.left.to_string()),
-            ("oversold", self.oversold().to_string()),
+            ("oversold", self.books().oversold().to_string()),
             ("sales/s", format!("{:.0} ({:.2} s)", self.sales_per_second(), self.took.as_secs_f64())),
         ];
         if let Some(stopped_for) = self.stopped_for {
@@ -123,7 +87,7 @@ impl Report {
 
     fn words(&self, verdict: Verdict) -> String {
         let (start, sum) = (self.plan.pieces, u128::from(self.tally.sold) + u128::from(self.left));
-        let oversold = self.oversold();
+        let oversold = self.books().oversold();
         match verdict {
             Verdict::Sound => format!("sold + left = {sum} = start: every piece was sold once."),
             Verdict::Refused => format!(
@@ -174,7 +138,7 @@ impl Report {
             "start": self.plan.pieces,
             "sold": self.tally.sold,
             "left": self.left,
-            "oversold": i64::try_from(self.oversold()).unwrap_or(i64::MAX),
+            "oversold": i64::try_from(self.books().oversold()).unwrap_or(i64::MAX),
             "refused": self.tally.refused,
             "given_up": self.tally.given_up,
             "outlived": self.tally.outlived,
@@ -224,60 +188,5 @@ impl Report {
 
     fn sales_per_second(&self) -> f64 {
         self.tally.sold as f64 / self.took.as_secs_f64().max(f64::EPSILON)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn verdict(guard: Guarding, sold: u64, left: u64, refused: u64, end: End) -> Verdict {
-        let plan =
-            Plan { name: "test".into(), place: Place::Embedded, pieces: 10, teams: 1, workers: 1, guard, window_us: 0 };
-        let tally = Tally { sold, refused, ..Tally::default() };
-        Report { plan, tally, left, took: Duration::from_secs(1), stopped_for: None, end }.verdict()
-    }
-
-    const fn lease(fence: Fence, pause: Pause) -> Guarding {
-        Guarding::Lease { lease_ms: 1000, fence, pause }
-    }
-
-    #[test]
-    fn books_that_balance_are_sound() {
-        let plain = lease(Fence::Without, Pause::Nobody);
-        assert_eq!(verdict(plain, 10, 0, 0, End::SoldOut), Verdict::Sound);
-        assert_eq!(verdict(plain, 4, 6, 0, End::Interrupted), Verdict::Sound);
-        assert_eq!(verdict(lease(Fence::With, Pause::OneWorker), 10, 0, 1, End::SoldOut), Verdict::Refused);
-        assert_eq!(verdict(Guarding::Nothing, 10, 0, 0, End::SoldOut), Verdict::Luck);
-    }
-
-    #[test]
-    fn overselling_is_the_lesson_or_a_bug() {
-        assert_eq!(verdict(Guarding::Nothing, 15, 0, 0, End::SoldOut), Verdict::NoLock);
-        assert_eq!(verdict(lease(Fence::Without, Pause::OneWorker), 20, 0, 0, End::SoldOut), Verdict::NoFence);
-        for (guard, end) in [
-            (lease(Fence::Without, Pause::Nobody), End::SoldOut),
-            (lease(Fence::With, Pause::Nobody), End::SoldOut),
-            (lease(Fence::Without, Pause::Nobody), End::Interrupted),
-            (lease(Fence::With, Pause::OneWorker), End::SoldOut),
-        ] {
-            assert!(matches!(verdict(guard, 11, 0, 1, end), Verdict::Wrong(_)), "{guard:?} {end:?}");
-        }
-    }
-
-    #[test]
-    fn a_demonstration_that_shows_nothing_is_wrong() {
-        let (unfenced, fenced) = (lease(Fence::Without, Pause::OneWorker), lease(Fence::With, Pause::OneWorker));
-        assert!(matches!(verdict(unfenced, 10, 0, 0, End::SoldOut), Verdict::Wrong(_)));
-        assert!(matches!(verdict(fenced, 10, 0, 0, End::SoldOut), Verdict::Wrong(_)));
-        assert_eq!(verdict(unfenced, 3, 7, 0, End::Interrupted), Verdict::Open);
-    }
-
-    #[test]
-    fn pieces_do_not_vanish_or_stay() {
-        for guard in [Guarding::Nothing, lease(Fence::Without, Pause::Nobody)] {
-            assert!(matches!(verdict(guard, 9, 0, 0, End::SoldOut), Verdict::Wrong(_)));
-            assert!(matches!(verdict(guard, 9, 1, 0, End::SoldOut), Verdict::Wrong(_)));
-        }
     }
 }
