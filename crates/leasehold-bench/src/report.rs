@@ -132,21 +132,22 @@ fn verdict_line(case: &Case, verdict: &Verdict) -> Result<String> {
     Ok(format!("{}\n", serde_json::to_string(&line).context("writing a verdict")?))
 }
 
+const HEADS: [&str; 10] =
+    ["system", "pairs/s", "p50 µs", "p99 µs", "p99.9 µs", "max µs", "worker/mean", "server µs", "scripts", "lost"];
+
 fn table(case: &Case, rows: &[Row], verdicts: &[Verdict]) -> String {
-    let mut text = format!("{}\n", case.title());
-    let heads =
-        ["system", "pairs/s", "p50 µs", "p99 µs", "p99.9 µs", "max µs", "worker/mean", "server µs", "scripts", "lost"];
-    text += &line(&heads.map(String::from));
     let mut systems: Vec<System> = Vec::new();
     for row in rows {
         if !systems.contains(&row.system) {
             systems.push(row.system);
         }
     }
+    let mut lines = vec![HEADS.map(String::from)];
     for system in systems {
         let of: Vec<&Row> = rows.iter().filter(|row| row.system == system).collect();
-        text += &line(&cells(system, &of));
+        lines.push(cells(system, &of));
     }
+    let mut text = format!("{}\n{}", case.title(), columns(&lines));
     for verdict in verdicts {
         let Verdict { what, spread, limit, is_met } = verdict;
         let (sign, bar) = match limit {
@@ -159,12 +160,10 @@ fn table(case: &Case, rows: &[Row], verdicts: &[Verdict]) -> String {
     text + "\n"
 }
 
-fn cells(system: System, rows: &[&Row]) -> [String; 10] {
+fn cells(system: System, rows: &[&Row]) -> [String; HEADS.len()] {
     let spread = |figure: fn(&Row) -> f64| Spread::of(&rows.iter().map(|row| figure(row)).collect::<Vec<_>>());
-    let worst = rows
-        .iter()
-        .filter_map(|row| row.fairness)
-        .reduce(|a, b| Fairness { min: a.min.min(b.min), max: a.max.max(b.max) });
+    let wider = |a: Fairness, b: Fairness| Fairness { min: a.min.min(b.min), max: a.max.max(b.max) };
+    let worst = rows.iter().filter_map(|row| row.fairness).reduce(wider);
     let lost = rows.iter().filter_map(|row| row.lost_updates).reduce(|a, b| a + b);
     [
         system.name().to_owned(),
@@ -180,10 +179,18 @@ fn cells(system: System, rows: &[&Row]) -> [String; 10] {
     ]
 }
 
-fn line(cells: &[String; 10]) -> String {
-    let [system, speed, rest @ ..] = cells;
-    let rest: String = rest.iter().map(|cell| format!("  {cell:>20}")).collect();
-    format!("  {system:<10}{speed:>22}{rest}\n")
+/// The first column to the left, the others to the right, each as wide as its widest cell.
+fn columns(lines: &[[String; HEADS.len()]]) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for line in lines {
+        text += &format!("  {:<width$}", line[0], width = width(0));
+        for (column, cell) in line.iter().enumerate().skip(1) {
+            text += &format!("  {cell:>width$}", width = width(column));
+        }
+        text += "\n";
+    }
+    text
 }
 
 /// `median (min–max)`.

@@ -132,14 +132,23 @@ impl Case {
     /// Its title in a table.
     pub(crate) fn title(&self) -> String {
         let Self { scenario, names, processes, tasks, threads, .. } = self;
-        let threads = if *threads == 1 { "one thread" } else { &format!("{threads} threads") };
+        let (tasks, threads) = (count(*tasks, "task"), count(*threads, "thread"));
         let size = match scenario {
-            Scenario::Uncontended => format!("{tasks} tasks on {threads}, each its own name"),
-            Scenario::Hot => format!("{processes} processes × {tasks} tasks on {threads}, one name"),
-            Scenario::ServerCost => format!("{} {} names, {tasks} tasks", self.pairs, names.name()),
+            Scenario::Uncontended => format!("{tasks} on {threads}, each its own name"),
+            Scenario::Hot => format!("{} × {tasks} on {threads}, one name", count(*processes, "process")),
+            Scenario::ServerCost => format!("{} {} names, {tasks}", self.pairs, names.name()),
         };
         format!("{} · {size}", scenario.name())
     }
+}
+
+fn count(number: u32, noun: &str) -> String {
+    let ending = match (number, noun.ends_with('s')) {
+        (1, _) => "",
+        (_, true) => "es",
+        (_, false) => "s",
+    };
+    format!("{number} {noun}{ending}")
 }
 
 /// The counter that the section of a shared lock counts up.

@@ -1,23 +1,17 @@
 //! The store that is measured: the user's, or a redis-server of this program's own.
 
-use std::net::{Ipv4Addr, TcpListener};
-use std::process::Stdio;
-use std::time::Duration;
-
+use leasehold_testkit::RedisServer;
 use redis::aio::MultiplexedConnection;
-use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::process::{Child, Command};
-use tokio::time::timeout;
 
-use crate::error::{Context, Failure, Result};
+use crate::error::{Context, Result};
 use crate::system;
 
 /// A store, and a connection to ask it what it did.
 pub(crate) struct Store {
     url: String,
     control: MultiplexedConnection,
-    own: Option<OwnServer>,
+    /// Ended, by its own process id, when this is dropped.
+    own: Option<RedisServer>,
 }
 
 impl Store {
@@ -26,8 +20,8 @@ impl Store {
         let (url, own) = match given {
             Some(url) => (url.to_owned(), None),
             None => {
-                let server = OwnServer::start().await?;
-                (format!("redis://127.0.0.1:{}", server.port), Some(server))
+                let server = RedisServer::start();
+                (server.url(), Some(server))
             }
         };
         let control = system::connection(&url).await?;
@@ -85,58 +79,6 @@ impl ScriptCost {
 
     pub(crate) fn since(self, before: Self) -> Self {
         Self { calls: self.calls - before.calls, time_us: self.time_us - before.time_us }
-    }
-}
-
-/// A redis-server on a free loopback port, without persistence. Killed, by its own process id, when this is dropped.
-struct OwnServer {
-    port: u16,
-    _child: Child,
-    _directory: TempDir,
-}
-
-/// Between finding a free port and the server's bind somebody else may take it.
-const START_ATTEMPTS: u32 = 5;
-const START_LIMIT: Duration = Duration::from_secs(10);
-
-impl OwnServer {
-    async fn start() -> Result<Self> {
-        let mut last = Failure::from("never tried");
-        for _ in 0..START_ATTEMPTS {
-            match Self::start_once().await {
-                Ok(server) => return Ok(server),
-                Err(failure) => last = failure,
-            }
-        }
-        Err(format!("no redis-server could be started ({last}): install one, or name a store with --store").into())
-    }
-
-    async fn start_once() -> Result<Self> {
-        let directory = tempfile::tempdir().context("making a directory")?;
-        let port =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).and_then(|free| free.local_addr()).context("a port")?.port();
-        let mut child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-            .current_dir(directory.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .kill_on_drop(true)
-            .spawn()
-            .context("starting redis-server")?;
-        let mut said = BufReader::new(child.stdout.take().expect("the server's output is a pipe")).lines();
-        let ready = async {
-            while let Some(line) = said.next_line().await? {
-                if line.contains("Ready to accept connections") {
-                    return Ok(true);
-                }
-            }
-            std::io::Result::Ok(false)
-        };
-        match timeout(START_LIMIT, ready).await.context("redis-server is not ready")?.context("reading its output")? {
-            true => Ok(Self { port, _child: child, _directory: directory }),
-            false => Err("redis-server ended at once".into()),
-        }
     }
 }
 
