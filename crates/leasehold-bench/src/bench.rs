@@ -47,9 +47,9 @@ async fn measure(case: &Case, system: System, run: u32, store: &mut Store) -> Re
     let about = about(system, run)?;
     let spec = case.spec(system, store.url(), &about);
     let crew = Crew::muster(case.processes, &spec).await?;
-    let before = store.script_cost().await?;
+    let before = store.cost().await?;
     let reports = crew.go().await?;
-    let cost = store.script_cost().await?.since(before);
+    let cost = store.cost().await?.since(before);
 
     let served: Vec<u64> = reports.iter().flat_map(|report| report.served.iter().copied()).collect();
     let pairs: u64 = reports.iter().map(|report| report.pairs).sum();
@@ -80,8 +80,10 @@ async fn measure(case: &Case, system: System, run: u32, store: &mut Store) -> Re
         p999_us: waits.percentile_us(99.9),
         max_us: waits.max_us(),
         fairness: Fairness::of(&served),
-        server_us_per_op: cost.time_us as f64 / pairs as f64,
-        server_calls_per_op: cost.calls as f64 / pairs as f64,
+        server_us_per_op: cost.scripts_us as f64 / pairs as f64,
+        server_calls_per_op: cost.scripts as f64 / pairs as f64,
+        server_cpu_us_per_op: cost.cpu_us as f64 / pairs as f64,
+        client_cpu_us_per_op: reports.iter().map(|report| report.cpu_us).sum::<u64>() as f64 / pairs as f64,
         lost_updates,
     })
 }

@@ -36,6 +36,10 @@ pub(crate) struct Row {
     /// The server's own time in EVALSHA.
     pub(crate) server_us_per_op: f64,
     pub(crate) server_calls_per_op: f64,
+    /// The server's processor time, whatever it was spent on.
+    pub(crate) server_cpu_us_per_op: f64,
+    /// The processor time of all worker processes.
+    pub(crate) client_cpu_us_per_op: f64,
     /// `null` where nothing was counted.
     pub(crate) lost_updates: Option<u64>,
 }
@@ -132,8 +136,20 @@ fn verdict_line(case: &Case, verdict: &Verdict) -> Result<String> {
     Ok(format!("{}\n", serde_json::to_string(&line).context("writing a verdict")?))
 }
 
-const HEADS: [&str; 10] =
-    ["system", "pairs/s", "p50 µs", "p99 µs", "p99.9 µs", "max µs", "worker/mean", "server µs", "scripts", "lost"];
+const HEADS: [&str; 12] = [
+    "system",
+    "pairs/s",
+    "p50 µs",
+    "p99 µs",
+    "p99.9 µs",
+    "max µs",
+    "worker/mean",
+    "script µs",
+    "scripts",
+    "server CPU µs",
+    "client CPU µs",
+    "lost",
+];
 
 fn table(case: &Case, rows: &[Row], verdicts: &[Verdict]) -> String {
     let mut systems: Vec<System> = Vec::new();
@@ -175,6 +191,8 @@ fn cells(system: System, rows: &[&Row]) -> [String; HEADS.len()] {
         worst.map_or("-".to_owned(), |worst| format!("{:.2}–{:.2}", worst.min, worst.max)),
         range(spread(|row| row.server_us_per_op), 1),
         range(spread(|row| row.server_calls_per_op), 2),
+        range(spread(|row| row.server_cpu_us_per_op), 1),
+        range(spread(|row| row.client_cpu_us_per_op), 1),
         lost.map_or("-".to_owned(), |lost| lost.to_string()),
     ]
 }
@@ -225,6 +243,8 @@ pub(crate) mod tests {
             fairness: Some(Fairness { min: 0.9, max: 1.1 }),
             server_us_per_op: 20.5,
             server_calls_per_op: 2.0,
+            server_cpu_us_per_op: 30.5,
+            client_cpu_us_per_op: 40.5,
             lost_updates: Some(0),
         }
     }
@@ -247,7 +267,8 @@ pub(crate) mod tests {
         let wanted = concat!(
             r#"{"record":"run","scenario":"hot","system":"floor","names":"shared","processes":2,"tasks":8,"threads":1,"#,
             r#""run":1,"ops":10,"ops_per_s":5.0,"p50_us":1,"p99_us":2,"p999_us":3,"max_us":4,"#,
-            r#""fairness":{"min":0.9,"max":1.1},"server_us_per_op":20.5,"server_calls_per_op":2.0,"lost_updates":0}"#
+            r#""fairness":{"min":0.9,"max":1.1},"server_us_per_op":20.5,"server_calls_per_op":2.0,"#,
+            r#""server_cpu_us_per_op":30.5,"client_cpu_us_per_op":40.5,"lost_updates":0}"#
         );
         assert_eq!(line, wanted);
         let bare = Row { fairness: None, lost_updates: None, ..row() };

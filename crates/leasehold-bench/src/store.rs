@@ -48,37 +48,47 @@ impl Store {
         Ok(count.unwrap_or(0))
     }
 
-    /// What scripts have cost the server so far. Differences are taken, and the statistics never reset: they may be
-    /// somebody's.
-    pub(crate) async fn script_cost(&mut self) -> Result<ScriptCost> {
+    /// What the server has done so far. Differences are taken, and the statistics never reset: they may be somebody's.
+    pub(crate) async fn cost(&mut self) -> Result<Cost> {
         let tried = "reading the server's statistics";
-        let info: String =
-            redis::cmd("INFO").arg("commandstats").query_async(&mut self.control).await.context(tried)?;
-        ScriptCost::read(&info).context(tried)
+        let mut info = redis::cmd("INFO");
+        let info: String = info.arg("cpu").arg("commandstats").query_async(&mut self.control).await.context(tried)?;
+        Cost::read(&info).context(tried)
     }
 }
 
-/// The server's own time in EVALSHA, commands inside the script included.
+/// What the server has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ScriptCost {
-    pub(crate) calls: u64,
-    pub(crate) time_us: u64,
+pub(crate) struct Cost {
+    /// Calls of EVALSHA.
+    pub(crate) scripts: u64,
+    /// Time in them, commands inside a script included.
+    pub(crate) scripts_us: u64,
+    /// Processor time of the whole server: scripts, and reading and writing the network, which is mostly more.
+    pub(crate) cpu_us: u64,
 }
 
-impl ScriptCost {
+impl Cost {
     fn read(info: &str) -> Result<Self> {
-        let Some(fields) = info.lines().find_map(|line| line.trim_end().strip_prefix("cmdstat_evalsha:")) else {
-            return Ok(Self::default());
+        let line = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
+        let seconds = |name: &str| -> Result<f64> {
+            line(name).and_then(|value| value.parse().ok()).ok_or_else(|| format!("no {name:?}").into())
         };
-        let number = |name: &str| -> Result<u64> {
+        let cpu_us = ((seconds("used_cpu_user")? + seconds("used_cpu_sys")?) * 1e6) as u64;
+        let Some(fields) = line("cmdstat_evalsha") else { return Ok(Self { cpu_us, ..Self::default() }) };
+        let field = |name: &str| -> Result<u64> {
             let value = fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
             value.and_then(|v| v.parse().ok()).ok_or_else(|| format!("no {name:?} in {fields:?}").into())
         };
-        Ok(Self { calls: number("calls")?, time_us: number("usec")? })
+        Ok(Self { scripts: field("calls")?, scripts_us: field("usec")?, cpu_us })
     }
 
     pub(crate) fn since(self, before: Self) -> Self {
-        Self { calls: self.calls - before.calls, time_us: self.time_us - before.time_us }
+        Self {
+            scripts: self.scripts - before.scripts,
+            scripts_us: self.scripts_us - before.scripts_us,
+            cpu_us: self.cpu_us - before.cpu_us,
+        }
     }
 }
 
@@ -86,20 +96,23 @@ impl ScriptCost {
 mod tests {
     use super::*;
 
-    const INFO: &str = "# Commandstats\r\n\
+    const CPU: &str = "# CPU\r\nused_cpu_sys:1.000005\r\nused_cpu_user:2.500000\r\n";
+    const SCRIPTS: &str = "# Commandstats\r\n\
         cmdstat_set:calls=5,usec=50,usec_per_call=10.00,rejected_calls=0,failed_calls=0\r\n\
         cmdstat_evalsha:calls=12,usec=345,usec_per_call=28.75,rejected_calls=0,failed_calls=0\r\n";
 
     #[test]
     fn script_time_is_read_and_nothing_else() {
-        let cost = ScriptCost::read(INFO).unwrap();
-        assert_eq!(cost, ScriptCost { calls: 12, time_us: 345 });
-        assert_eq!(cost.since(ScriptCost { calls: 2, time_us: 45 }), ScriptCost { calls: 10, time_us: 300 });
+        let cost = Cost::read(&format!("{CPU}{SCRIPTS}")).unwrap();
+        assert_eq!(cost, Cost { scripts: 12, scripts_us: 345, cpu_us: 3_500_005 });
+        let before = Cost { scripts: 2, scripts_us: 45, cpu_us: 500_000 };
+        assert_eq!(cost.since(before), Cost { scripts: 10, scripts_us: 300, cpu_us: 3_000_005 });
     }
 
     #[test]
-    fn a_server_that_ran_no_script_has_spent_nothing() {
-        assert_eq!(ScriptCost::read("# Commandstats\r\n").unwrap(), ScriptCost::default());
-        assert!(ScriptCost::read("cmdstat_evalsha:calls=many,usec=1\r\n").is_err());
+    fn a_server_that_ran_no_script_has_spent_nothing_on_them() {
+        assert_eq!(Cost::read(CPU).unwrap(), Cost { scripts: 0, scripts_us: 0, cpu_us: 3_500_005 });
+        assert!(Cost::read(&format!("{CPU}cmdstat_evalsha:calls=many,usec=1\r\n")).is_err());
+        assert!(Cost::read(SCRIPTS).is_err());
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use redis::aio::MultiplexedConnection;
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -85,6 +86,8 @@ pub(crate) struct Report {
     pub(crate) pairs: u64,
     /// How long was counted.
     pub(crate) counted_us: u64,
+    /// Processor time of this process from the start on, for all pairs.
+    pub(crate) cpu_us: u64,
     pub(crate) waits: PackedWaits,
 }
 
@@ -129,9 +132,10 @@ async fn run<C: Client>(spec: Spec) -> Result<Report> {
     }
     println!("{READY}");
     tokio::task::spawn_blocking(await_go).await.context("waiting for the start")??;
-    let begun = Instant::now();
+    let (begun, cpu_before_us) = (Instant::now(), cpu_us());
     let tallies =
         timeout(limit, all_tasks(&client, &spec, counter.as_ref())).await.context("the run did not end")??;
+    let cpu_us = cpu_us() - cpu_before_us;
     let counted_us = match spec.span {
         Span::Window { window_ms, .. } => window_ms * 1_000,
         Span::Pairs { .. } => begun.elapsed().as_micros() as u64,
@@ -142,8 +146,15 @@ async fn run<C: Client>(spec: Spec) -> Result<Report> {
         served: tallies.iter().map(|tally| tally.served).collect(),
         pairs: tallies.iter().map(|tally| tally.pairs).sum(),
         counted_us,
+        cpu_us,
         waits: PackedWaits::from(&waits),
     })
+}
+
+/// What all threads of this process have used of the processors so far.
+fn cpu_us() -> u64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    used.tv_sec as u64 * 1_000_000 + used.tv_nsec as u64 / 1_000
 }
 
 fn await_go() -> Result<()> {
