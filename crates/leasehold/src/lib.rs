@@ -1,1 +1,25 @@
-//! Leasehold.
+//! Distributed locks that are fast, fair, fenced and honest about loss.
+#![forbid(unsafe_code)]
+
+mod client;
+mod error;
+mod guard;
+mod mutex;
+mod real;
+mod session;
+mod store;
+mod world;
+
+pub use client::{Builder, Closed, Leasehold};
+pub use error::{Error, ErrorKind, Lost, Result};
+pub use guard::{Guard, LostSignal, Released};
+pub use leasehold_spec::Token;
+pub use mutex::{Holder, Inspection, Mutex, Revoked};
+
+/// The seam between a session and the world, for simulations and tests. No promise of stability.
+#[doc(hidden)]
+pub mod seam {
+    pub use crate::real::Real;
+    pub use crate::store::{Fault, Inbox, Link, Message, Store};
+    pub use crate::world::{Address, Pending, Socket, World};
+}

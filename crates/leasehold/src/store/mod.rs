@@ -5,8 +5,10 @@ use std::sync::Arc;
 
 use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
 
-use crate::error::Error;
-use crate::world::Pending;
+use crate::error::{Error, ErrorKind};
+use crate::world::{Pending, World};
+
+mod memory;
 
 /// Opens links.
 pub trait Store: Send + Sync + 'static {
@@ -66,4 +68,26 @@ pub enum Fault {
     Refused(Error),
     /// The store's memory is full, and it did nothing.
     NoMemory(Error),
+}
+
+/// Chooses the store that a URL names.
+pub(crate) fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+    let (scheme, rest) = url.split_once(':').ok_or_else(|| no_scheme(url))?;
+    match scheme {
+        "memory" if prefix.is_some() => {
+            Err(Error::invalid("memory: takes no prefix: name the store, as in memory:app"))
+        }
+        "memory" if rest.is_empty() => Ok(Arc::new(memory::Memory::private(world))),
+        "memory" => Ok(Arc::new(memory::Memory::shared(rest, world))),
+        "rediss" | "redis+sentinel" | "redis+cluster" | "quorum" | "file" => Err(Error::new(
+            ErrorKind::Unsupported,
+            format!("{scheme}: is planned and not built yet: use memory:, memory:NAME or redis://"),
+        )),
+        _ => Err(Error::invalid(format!("no store is called {scheme}: use memory:, memory:NAME or redis://HOST:PORT"))),
+    }
+}
+
+// The text may hold a password: it is never shown.
+fn no_scheme(_url: &str) -> Error {
+    Error::invalid("a store's URL begins with its kind: memory:, memory:NAME or redis://HOST:PORT")
 }
