@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::error::{Context, Result};
 use crate::stats::{PackedWaits, Waits};
-use crate::system::{self, Client, Floor, Lock, S5, System, Unlocked};
+use crate::system::{self, Client, Floor, Leasehold, Lock, S5, System, Unlocked};
 
 /// What a worker is told, as one line of JSON on its standard input (not among its arguments, which everybody on the
 /// machine can read: the URL may have a password in it).
@@ -109,7 +109,7 @@ pub(crate) fn main() -> Result<()> {
         match spec.system {
             System::S5 => run::<S5>(spec).await,
             System::Floor => run::<Floor>(spec).await,
-            System::Leasehold => Err("leasehold has no faces yet".into()),
+            System::Leasehold => run::<Leasehold>(spec).await,
             System::None => run::<Unlocked>(spec).await,
         }
     })?;

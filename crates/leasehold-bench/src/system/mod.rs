@@ -1,6 +1,7 @@
 //! What is measured. A system knows how to lock and how to give back, and nothing of the scenario that it runs in.
 
 mod floor;
+mod leasehold;
 mod none;
 mod s5;
 
@@ -13,6 +14,7 @@ use redis::{AsyncConnectionConfig, IntoConnectionInfo};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use floor::Floor;
+pub(crate) use leasehold::Leasehold;
 pub(crate) use none::Unlocked;
 pub(crate) use s5::S5;
 
