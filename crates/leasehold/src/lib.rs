@@ -20,6 +20,13 @@ pub use mutex::{Holder, Inspection, Mutex, Revoked};
 #[doc(hidden)]
 pub mod seam {
     pub use crate::real::Real;
+    #[cfg(feature = "redis")]
+    pub use crate::store::redis::{RedisStore, Script, Scripts};
     pub use crate::store::{Fault, Inbox, Link, Message, Store};
     pub use crate::world::{Address, Pending, Socket, World};
 }
+
+/// The README's Rust blocks, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

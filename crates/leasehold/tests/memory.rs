@@ -119,7 +119,7 @@ async fn the_closure_is_dropped_when_the_lease_is_lost() {
     let mutex = leasehold.mutex("a").fixed_lease(150 * MS);
     let lost = mutex.run(async |_| tokio::time::sleep(Duration::from_secs(60)).await).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Lost);
-    assert_eq!(leasehold.mutex("b").run(async |guard| guard.token().get() > 0).await.unwrap(), true);
+    assert!(leasehold.mutex("b").run(async |guard| guard.token().get() > 0).await.unwrap());
 }
 
 #[tokio::test]

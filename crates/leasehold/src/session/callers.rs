@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, Name, Op, Token};
+use leasehold_spec::{Contention, GrantId, Name, Op, Token};
 use tokio::sync::oneshot;
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Returning, Terms, Tries, Verdict, Wait, What};
@@ -33,7 +33,7 @@ impl State {
         caller: oneshot::Sender<Verdict>,
         lane: Option<Arc<dyn Link>>,
         now_us: u64,
-    ) -> (u64, Option<First>) {
+    ) -> (GrantId, Option<First>) {
         let id = self.new_id();
         let counter = id.counter;
         let may_send = self.home.is_some() || wait == Wait::No;
@@ -61,7 +61,7 @@ impl State {
             self.fail(counter, error, now_us);
         }
         self.arm(counter);
-        (counter, first)
+        (id, first)
     }
 
     /// Nobody waits for the attempt any more: it is given up, whatever became of it (P16).
@@ -155,6 +155,21 @@ impl State {
             self.give_back(counter, now_us);
         }
         self.wake = Wake::Now;
+    }
+
+    /// The thread has ended: nobody renews or sends any more.
+    pub(crate) fn end_all(&mut self) {
+        self.stage = Stage::Closed;
+        for attempt in self.attempts.values_mut() {
+            attempt.tell(Verdict::Failed(Error::closed()));
+            match &mut attempt.phase {
+                Phase::Held(holding) => drop(holding.hold.lose(Lost::Closed)),
+                Phase::Returning(returning) => drop(returning.caller.take()),
+                _ => {}
+            }
+        }
+        self.mourners.clear();
+        self.bells.clear();
     }
 
     /// The names of everything that is not given back yet.

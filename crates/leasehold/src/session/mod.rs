@@ -95,21 +95,21 @@ impl Session {
     async fn attempt(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
         self.check_usable()?;
         let (tell, verdict) = oneshot::channel();
-        let (counter, first, lane) = self.with(|state| {
+        let (id, first, lane) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());
             }
             let now_us = state.world.now_us();
             let (link, lane) = state.lane_link(now_us);
-            let (counter, first) = state.begin(name, terms, wait, tell, link, now_us);
-            Ok((counter, first, lane))
+            let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
+            Ok((id, first, lane))
         })?;
-        let mut asking = Unfinished { session: self, counter, on_drop: Unfinished::give_up };
+        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Unfinished::give_up };
         self.reopen_if(lane);
         let ask = async {
             let Some(first) = first else { return };
             let heard = first.asked.link.apply(name, &first.op, first.guess).await;
-            self.with(|state| state.heard_acquire(counter, &first.asked, heard));
+            self.with(|state| state.heard_acquire(name, id, &first.asked, heard));
         };
         // The answer and the push come by different ways, and the push may be first: then nobody waits for the answer.
         let (mut ask, mut verdict) = (pin!(ask), pin!(verdict));
@@ -123,7 +123,7 @@ impl Session {
         .await;
         asking.disarm();
         if !is_answered {
-            self.with(|state| state.left_alone(counter));
+            self.with(|state| state.left_alone(id.counter));
         }
         told.map_err(|_| Error::closed())
     }
