@@ -71,7 +71,7 @@ const LEASE_MS: u64 = 30_000;
 
 /// Commands that may wait for the connection's task. With the default of 50, a thousand tasks queue for the queue, which
 /// costs every system of this crate a fifth of its speed and says nothing about locks.
-const PIPELINE_BUFFER: usize = 1024;
+const PIPELINE_BUFFER: usize = 16 * 1024;
 
 /// Longer than any pause of a busy machine: a time-out would end the run.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
