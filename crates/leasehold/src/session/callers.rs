@@ -99,7 +99,7 @@ impl State {
         }
         // Known once the state is changed: the guard must not be valid while its release is under way.
         hold.lose(Lost::Released);
-        self.give_back(counter, now_us);
+        self.turn_back(counter, now_us);
         let serial = self.serial();
         let link = lane.or(self.home.clone());
         let attempt = self.attempts.get_mut(&counter)?;

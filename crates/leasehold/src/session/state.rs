@@ -256,6 +256,13 @@ impl State {
 
     /// Makes an attempt one to give back, whatever it was.
     pub(crate) fn give_back(&mut self, counter: u64, now_us: u64) {
+        self.turn_back(counter, now_us);
+        self.arm(counter);
+    }
+
+    /// The same without its alarm, for a caller that sends the release itself: an alarm that is due now wakes the thread,
+    /// and at each release that costs more than the release.
+    pub(crate) fn turn_back(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let what = match &attempt.phase {
             Phase::Returning(_) => return,
@@ -275,7 +282,6 @@ impl State {
         let until_us = now_us + attempt.terms.lease_us() + 2_000_000;
         attempt.asked = None;
         attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, caller: None });
-        self.arm(counter);
     }
 
     pub(crate) fn remember_release(&mut self, released: GivenUp, now_us: u64) {
