@@ -136,6 +136,9 @@ impl Gate {
 
     /// Lets the holder of `token` in, and shuts out whoever holds an older one; or changes nothing and says who was
     /// faster. To be called before the first read, and again with each write.
+    ///
+    /// # Errors
+    /// The token is [`Stale`].
     pub fn enter(&mut self, token: Token, access: Access) -> Result<(), Stale> {
         let mark = match access {
             Access::Read if is_on(Mutant::P22OldReader) => Token::NONE,

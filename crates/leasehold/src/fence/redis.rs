@@ -7,12 +7,16 @@ use std::time::Duration;
 
 use leasehold_spec::Token;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, RedisError, ServerErrorKind};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError,
+    ServerErrorKind,
+};
 use tokio::sync::Mutex;
 
 use super::script::{Reply, Script, Scripts, digits, marks_key, word};
 use super::{Access, Stale};
 use crate::error::{Error, ErrorKind, Result};
+use crate::store::redis::Target;
 
 /// How long one attempt to connect, and one answer, may take.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const CALL: Duration = Duration::from_secs(5);
 /// The first, and another one over a new connection where the old one was gone.
 const ATTEMPTS: usize = 2;
+
+/// Rights that the scripts need.
+const RIGHTS: &str = "+evalsha +eval +get +set +del +type +pttl +auth +ping, and the key and `lhf:{key}`";
 
 /// Keys of a Redis that are read and written with a token only.
 ///
@@ -47,7 +54,7 @@ const ATTEMPTS: usize = 2;
 ///
 /// # Round trips
 ///
-/// Each call is one script and one round trip; one more when the server has forgotten the script. An answer is awaited
+/// Each call is one script and one round trip, one more when the server has forgotten the script. An answer is awaited
 /// for 2 s. A connection that has gone is replaced within the call, once, and the request repeated. After 5 s a call ends
 /// with [`ErrorKind::Unreachable`].
 ///
@@ -70,6 +77,8 @@ pub struct RedisFence {
 
 struct Shared {
     client: Client,
+    /// What goes before every key.
+    prefix: String,
     scripts: Scripts,
     /// This client, in the marks.
     id: u64,
@@ -105,14 +114,24 @@ enum Trouble {
 }
 
 impl RedisFence {
-    /// Connects, and shows that the server answers: `redis://[user:password@]host[:port][/database]`.
+    /// Connects to a Redis, 7.0 or newer, and shows that it answers. The URL is that of
+    /// [`Leasehold::connect`](crate::Leasehold::connect); a prefix in it goes before every key.
     ///
     /// The connection runs on the tokio runtime that this is called on, a later one on that of the call that needed it.
+    ///
+    /// # Errors
+    /// `Invalid` and `Unsupported` for the URL, `Unreachable`, `Denied`.
     pub async fn connect(url: &str) -> Result<Self> {
-        let client = open(url)?;
+        let (client, prefix) = open(url)?;
         let id = getrandom::u64().map_err(|e| Error::new(ErrorKind::Store, "no random numbers").because(e))?;
-        let shared =
-            Shared { client, scripts: Scripts::new(), id, calls: AtomicU64::new(0), line: Mutex::new(Line::default()) };
+        let shared = Shared {
+            client,
+            prefix,
+            scripts: Scripts::new(),
+            id,
+            calls: AtomicU64::new(0),
+            line: Mutex::new(Line::default()),
+        };
         let (_, mut connection) = shared.line().await?;
         match Cmd::new().arg("PING").query_async::<()>(&mut connection).await {
             Ok(()) => Ok(Self { shared: Arc::new(shared), keep_ms: 0 }),
@@ -123,7 +142,8 @@ impl RedisFence {
     /// Lets the marks of a key expire when nobody has entered for so long. Zero is for ever, and the default.
     ///
     /// A holder that was stopped for longer than this, and goes on, is no longer refused. Choose it far beyond the
-    /// longest time for which a process of yours can be stopped and come back: days, not leases.
+    /// longest time for which a process of yours can be stopped and come back: days, not leases. Of several clients that
+    /// say different things the last one to enter decides.
     #[must_use]
     pub fn forget_after(mut self, unused: Duration) -> Self {
         // One that is too small to be counted is still not "for ever".
@@ -134,12 +154,19 @@ impl RedisFence {
 
     /// Enters and leaves the key alone: to claim several keys before the first of them is read, or one that is then used
     /// in another way.
+    ///
+    /// # Errors
+    /// `Lost` when the token is [stale](Stale), `Foreign` when something else stands where the marks should, `Invalid` for
+    /// an empty key; `Unreachable`, `Denied`, and `Store` for the server's other errors.
     pub async fn enter(&self, key: &str, token: Token, access: Access) -> Result<()> {
         let script = &self.shared.scripts.enter;
         self.call(&Request { script, key, token, access, value: None }).await.map(drop)
     }
 
     /// Enters to read, and gives the value: `None` if there is no such key.
+    ///
+    /// # Errors
+    /// As [`RedisFence::enter`]; `Foreign` also when the key is not a string.
     pub async fn get(&self, key: &str, token: Token) -> Result<Option<Vec<u8>>> {
         let script = &self.shared.scripts.get;
         match self.call(&Request { script, key, token, access: Access::Read, value: None }).await? {
@@ -149,11 +176,17 @@ impl RedisFence {
     }
 
     /// Enters to write, and sets the value. An expiry of the key stays as it is.
+    ///
+    /// # Errors
+    /// As [`RedisFence::get`]; `Store` also when the server's memory is full.
     pub async fn set(&self, key: &str, token: Token, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key, token, Some(value.as_ref())).await
     }
 
     /// Enters to write, and removes the key. Its marks stay.
+    ///
+    /// # Errors
+    /// As [`RedisFence::set`].
     pub async fn remove(&self, key: &str, token: Token) -> Result<()> {
         self.write(key, token, None).await
     }
@@ -234,8 +267,9 @@ struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     fn of(request: &Request<'a>, shared: &Shared, keep_ms: u64) -> Self {
         let call = shared.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let guarded = shared.key(request);
         Self {
-            keys: [marks_key(request.key), request.key.to_owned()],
+            keys: [marks_key(&guarded), guarded],
             words: [
                 word(request.access).to_owned(),
                 digits(request.token.get()),
@@ -286,6 +320,10 @@ impl Shared {
         Ok((line.number, connection))
     }
 
+    fn key(&self, request: &Request<'_>) -> String {
+        format!("{}{}", self.prefix, request.key)
+    }
+
     /// Gives a connection up, unless another caller did so before.
     async fn hang_up(&self, number: u64) {
         let mut line = self.line.lock().await;
@@ -295,7 +333,8 @@ impl Shared {
     }
 
     fn judge(&self, bytes: &[u8], request: &Request<'_>) -> Result<Reply> {
-        let (key, marks) = (request.key, marks_key(request.key));
+        let key = self.key(request);
+        let marks = marks_key(&key);
         match Reply::parse(bytes) {
             Some(Reply::Stale(mark)) => Err(Stale { token: request.token, mark, access: request.access }.into()),
             Some(Reply::ForeignMarks) => Err(Error::new(
@@ -324,7 +363,7 @@ impl Shared {
         match error.code() {
             code if is_denied || matches!(code, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => Trouble::Answered(because(
                 ErrorKind::Denied,
-                format!("the Redis at {server} refuses this user: check the password, and the user's rights"),
+                format!("the Redis at {server} refuses us: check user and password, and the rights {RIGHTS}"),
             )),
             Some("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN") => Trouble::Elsewhere(because(
                 ErrorKind::Unreachable,
@@ -358,18 +397,19 @@ impl Trouble {
     }
 }
 
-/// Never repeats the URL: it may have a password in it.
-fn open(url: &str) -> Result<Client> {
-    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    if ["rediss", "valkeys"].contains(&scheme) {
-        return Err(Error::new(
-            ErrorKind::Unsupported,
-            format!("`{scheme}://` needs TLS, which this fence does not speak: use `redis://` over a tunnel"),
-        ));
+/// The URL of a lock's store is one of a fence, and its errors do not repeat it.
+fn open(url: &str) -> Result<(Client, String)> {
+    let Target { address, user, password, db, prefix } = Target::parse(url)?;
+    let mut settings = RedisConnectionInfo::default().set_db(db).set_skip_set_lib_name();
+    if let Some(user) = user {
+        settings = settings.set_username(user);
     }
-    Client::open(url).map_err(|_| {
-        Error::invalid("the URL is not one of a Redis: `redis://[user:password@]host[:port][/database]` is expected")
-    })
+    if let Some(password) = password {
+        settings = settings.set_password(password);
+    }
+    let broken = |e: RedisError| Error::invalid("the URL's parts do not make a connection").because(e.to_string());
+    let server = ConnectionAddr::Tcp(address.host, address.port).into_connection_info().map_err(broken)?;
+    Ok((Client::open(server.set_redis_settings(settings)).map_err(broken)?, prefix))
 }
 
 fn garbled(reply: &str) -> Error {
