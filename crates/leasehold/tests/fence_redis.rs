@@ -268,16 +268,36 @@ async fn a_write_that_arrives_late_puts_nothing_back() {
     fence.set("k", token(33), "old").await.unwrap();
     assert_eq!(held.hits(), 1, "it went over a second connection");
     fence.set("k", token(33), "new").await.unwrap();
-    let scripts_run = || {
-        let stats = server.command(&["INFO", "commandstats"]);
-        let line = stats.text().and_then(|text| text.lines().find(|line| line.starts_with("cmdstat_evalsha:")));
-        let calls = line.and_then(|line| line.split_once("calls=")).and_then(|(_, rest)| rest.split_once(','));
-        calls.expect("scripts were run").0.parse::<u64>().unwrap()
-    };
-    let before = scripts_run();
+    let before = scripts_run(&server);
     held.lift();
-    wait_until("the held write reaches the server", LONG, || scripts_run() > before);
+    wait_until("the held write reaches the server", LONG, || scripts_run(&server) > before);
     assert_eq!(server.command(&["GET", "k"]), Value::from("new"));
+}
+
+/// Whoever does not know what became of a write can put an end to it without another one.
+#[tokio::test]
+async fn to_enter_ends_a_write_that_is_still_on_its_way() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port());
+    let fence = RedisFence::connect(&proxy.url()).await.unwrap();
+    fence.set("k", token(33), "first").await.unwrap();
+
+    let held = proxy.inject(Fault::hold(Requests::named("EVALSHA")).times(2));
+    let error = fence.set("k", token(33), "late").await.unwrap_err();
+    assert_eq!((error.kind(), error.may_have_acted(), held.hits()), (ErrorKind::Unreachable, true, 2), "{error:?}");
+    fence.enter("k", token(33), Access::Write).await.unwrap();
+    assert_eq!(fence.get("k", token(33)).await.unwrap().as_deref(), Some(&b"first"[..]));
+    let before = scripts_run(&server);
+    held.lift();
+    wait_until("both reach the server", LONG, || scripts_run(&server) >= before + 2);
+    assert_eq!(server.command(&["GET", "k"]), Value::from("first"));
+}
+
+fn scripts_run(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let line = stats.text().and_then(|text| text.lines().find(|line| line.starts_with("cmdstat_evalsha:")));
+    let calls = line.and_then(|line| line.split_once("calls=")).and_then(|(_, rest)| rest.split_once(','));
+    calls.expect("scripts were run").0.parse().unwrap()
 }
 
 /// A write is carried out, its answer is lost, and a later holder enters before it is repeated: "stale" is then true of

@@ -74,6 +74,8 @@ mod memory;
 mod redis;
 #[cfg(feature = "redis")]
 mod script;
+#[cfg(feature = "redis")]
+mod server;
 
 use std::error::Error as StdError;
 use std::fmt;
