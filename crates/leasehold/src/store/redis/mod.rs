@@ -21,6 +21,7 @@ mod wire;
 use std::sync::Arc;
 
 pub use scripts::{Script, Scripts};
+pub(crate) use url::Target;
 
 use crate::error::Error;
 use crate::store::{Link, Store};
@@ -28,14 +29,14 @@ use crate::world::{Pending, World};
 
 /// One Redis.
 pub struct RedisStore {
-    target: url::Target,
+    target: Target,
     world: Arc<dyn World>,
 }
 
 impl RedisStore {
     /// Reads a `redis://` URL. No I/O.
     pub fn new(url: &str, world: Arc<dyn World>) -> Result<Self, Error> {
-        Ok(Self { target: url::Target::parse(url)?, world })
+        Ok(Self { target: Target::parse(url)?, world })
     }
 
     /// The same store, below a prefix.
