@@ -47,7 +47,7 @@ impl State {
                 self.note(name, &answer, asked.sent_us, heard_us);
                 self.acquire_says(counter, asked, heard_us, name, &answer);
             }
-            Err(fault) => self.acquire_failed(counter, asked, heard_us, fault),
+            Err(fault) => self.acquire_failed(counter, heard_us, fault),
         }
         self.arm(counter);
     }
@@ -100,7 +100,7 @@ impl State {
         }
     }
 
-    fn acquire_failed(&mut self, counter: u64, asked: &Asked, now_us: u64, fault: Fault) {
+    fn acquire_failed(&mut self, counter: u64, now_us: u64, fault: Fault) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let is_waiting = matches!(attempt.phase, Phase::Queued { .. });
         match (fault, attempt.wait, &attempt.phase) {
@@ -111,7 +111,7 @@ impl State {
             }
             (Fault::Gone(error), ..) => {
                 self.trouble = Some(error);
-                self.set_next(counter, again_us(asked, now_us));
+                self.set_next(counter, now_us);
             }
             (Fault::NoMemory(_), ..) if is_waiting => {
                 // New entries are refused then, hand-overs never: a settle makes the hand-over that this look wanted.
@@ -283,7 +283,7 @@ impl State {
                     self.remove(counter);
                     return;
                 }
-                self.set_next(counter, again_us(asked, heard_us));
+                self.set_next(counter, heard_us);
                 self.arm(counter);
                 return;
             }
@@ -474,12 +474,6 @@ impl Attempt {
             self.asked = None;
         }
     }
-}
-
-/// When to ask again what its link did not answer: at once on another link. A link that goes on is one to a server which
-/// is busy with somebody's slow script, says so within microseconds, and would be asked ten thousand times a second.
-fn again_us(asked: &Asked, now_us: u64) -> u64 {
-    if asked.link.is_closed() { now_us } else { now_us + RETRY_US }
 }
 
 fn why_lost(how: LostHow, token: Token, highest: Token) -> Lost {

@@ -34,11 +34,6 @@ pub(super) fn fault(error: &RedisError) -> Fault {
     }
 }
 
-/// Whether an error of this code says that another server is to be asked, or this one later, on a new connection.
-pub(super) fn is_elsewhere(code: &str) -> bool {
-    matches!(code, "READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN")
-}
-
 /// The error behind a failed first exchange.
 pub(super) fn handshake(error: &RedisError, at: &str) -> Error {
     match error.code() {

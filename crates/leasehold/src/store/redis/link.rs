@@ -134,7 +134,7 @@ impl Wire {
             // Definite: nothing ran. Sent by its source it is known again from now on.
             answer = self.ask(&call.by_source()).await;
         }
-        match answer.map_err(|error| self.fault(&error))? {
+        match answer.map_err(|error| fault::fault(&error))? {
             Value::BulkString(text) => String::from_utf8(text).map_err(|_| self.garbled()),
             _ => Err(self.garbled()),
         }
@@ -186,14 +186,13 @@ impl Wire {
         };
         if let Err(error) = subscribed {
             *self.line.attached() = None;
-            return Err(self.fault(&error));
+            return Err(fault::fault(&error));
         }
         seen.await.map_err(|_| Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis broke")))
     }
 
     async fn ping(mut self) -> Result<u64, Fault> {
-        let time = self.ask(&redis::cmd("TIME")).await;
-        let time = time.map_err(|error| self.fault(&error))?;
+        let time = self.ask(&redis::cmd("TIME")).await.map_err(|error| fault::fault(&error))?;
         match redis::from_redis_value::<(u64, u64)>(time) {
             Ok((seconds, micros)) if micros < 1_000_000 => Ok(seconds * 1_000_000 + micros),
             _ => Err(self.garbled()),
@@ -203,15 +202,6 @@ impl Wire {
     fn garbled(&self) -> Fault {
         self.line.close();
         fault::garbled()
-    }
-
-    /// A demoted primary closes nothing, and answers whoever stays READONLY for ever: the link leads to a server that is
-    /// not, or not yet, the one to ask, and so does not lead anywhere.
-    fn fault(&self, error: &RedisError) -> Fault {
-        if error.code().is_some_and(fault::is_elsewhere) {
-            self.line.close();
-        }
-        fault::fault(error)
     }
 }
 
