@@ -110,7 +110,7 @@ impl Builder {
         self
     }
 
-    /// What this client calls itself, shown by `inspect`: at most 256 bytes without control characters. `pid N` unless
+    /// What this client calls itself, shown by `inspect`: at most 256 bytes without control characters. `HOST/PID` unless
     /// said.
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
@@ -131,7 +131,7 @@ impl Builder {
     #[doc(hidden)]
     pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
         check_lease(self.lease)?;
-        let holder = self.holder.unwrap_or_else(|| format!("pid {}", world.process()));
+        let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
         if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {
             return Err(Error::invalid(format!(
                 "the holder's label must have at most {LABEL_MAX} bytes and no control characters"

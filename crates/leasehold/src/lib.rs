@@ -25,3 +25,8 @@ pub mod seam {
     pub use crate::store::{Fault, Inbox, Link, Message, Store};
     pub use crate::world::{Address, Pending, Socket, World};
 }
+
+/// The README's Rust blocks, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

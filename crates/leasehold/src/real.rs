@@ -35,6 +35,10 @@ impl World for Real {
         getrandom::fill(bytes).expect("the operating system gives random bytes");
     }
 
+    fn host(&self) -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+
     fn process(&self) -> u32 {
         std::process::id()
     }

@@ -203,25 +203,40 @@ impl Tries {
     }
 }
 
+/// Whether the session has a link of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    Online,
+    Offline,
+}
+
 pub(crate) fn same(a: &Arc<dyn Link>, b: &Arc<dyn Link>) -> bool {
     std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
 }
 
 impl Attempt {
-    /// When something is to be done next, if no answer comes before.
-    pub(crate) fn due_us(&self) -> u64 {
+    /// When something is to be done next, if no answer comes before. Without a link only what time alone decides is.
+    pub(crate) fn due_us(&self, reach: Reach) -> u64 {
         let answer_us = self.asked.as_ref().map_or(u64::MAX, |asked| asked.until_us);
         let patience_us = match (&self.phase, self.wait) {
             (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until(until_us)) => until_us,
             _ => u64::MAX,
         };
         // While a request is in flight the next one waits for its answer, or for its time-out.
-        let next = |next_us: u64| if self.asked.is_some() { answer_us } else { next_us };
+        let next = |next_us: u64| match reach {
+            _ if self.asked.is_some() => answer_us,
+            Reach::Online => next_us,
+            Reach::Offline => u64::MAX,
+        };
         let phase_us = match &self.phase {
+            // Who does not wait hears that there is no store.
+            Phase::Asking { next_us } if self.wait == Wait::No && self.asked.is_none() => *next_us,
             Phase::Asking { next_us } | Phase::Queued { next_us } => next(*next_us),
             Phase::Claiming { until_us, next_us, .. } => next(*next_us).min(*until_us),
             Phase::Held(holding) => next(holding.renew_us).min(holding.hold.valid_until_us()),
             Phase::Ended { until_us, .. } => *until_us,
+            // A leave may follow its acquire on the callers' link, which can be up when ours is not.
+            Phase::Returning(returning) if self.asked.is_none() && self.tries.follow().is_some() => returning.next_us,
             Phase::Returning(returning) => next(returning.next_us).min(returning.until_us),
         };
         phase_us.min(patience_us)

@@ -36,7 +36,7 @@ impl State {
     ) -> (GrantId, Option<First>) {
         let id = self.new_id();
         let counter = id.counter;
-        let may_send = self.home.is_some() || wait == Wait::No;
+        let may_send = self.home.is_some() || wait == Wait::No || is_on(Mutant::P11NoProof);
         let link = lane.or(self.home.clone()).filter(|_| may_send);
         self.insert(Attempt {
             id,
@@ -155,6 +155,21 @@ impl State {
             self.give_back(counter, now_us);
         }
         self.wake = Wake::Now;
+    }
+
+    /// The thread has ended: nobody renews or sends any more.
+    pub(crate) fn end_all(&mut self) {
+        self.stage = Stage::Closed;
+        for attempt in self.attempts.values_mut() {
+            attempt.tell(Verdict::Failed(Error::closed()));
+            match &mut attempt.phase {
+                Phase::Held(holding) => drop(holding.hold.lose(Lost::Closed)),
+                Phase::Returning(returning) => drop(returning.caller.take()),
+                _ => {}
+            }
+        }
+        self.mourners.clear();
+        self.bells.clear();
     }
 
     /// The names of everything that is not given back yet.

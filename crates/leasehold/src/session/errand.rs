@@ -10,7 +10,7 @@ use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wa
 use super::clock::ServerClock;
 use super::silent;
 use super::state::State;
-use crate::error::Lost;
+use crate::error::{Error, Lost};
 use crate::store::Link;
 
 /// Something to send.
@@ -31,11 +31,12 @@ pub(crate) struct Renewing {
 impl State {
     /// Everything that is due, in the order of P11: what goes back, what is renewed (the earliest end first), who looks.
     pub(crate) fn errands(&mut self, now_us: u64) -> Vec<Errand> {
+        let reach = self.reach();
         let (mut returns, mut renewals, mut looks) = (Vec::new(), Vec::new(), Vec::new());
         while let Some(counter) = self.alarms.pop(now_us) {
             let Some(attempt) = self.attempts.get_mut(&counter) else { continue };
             attempt.alarm_us = u64::MAX;
-            if attempt.due_us() <= now_us {
+            if attempt.due_us(reach) <= now_us {
                 match self.due(counter, now_us) {
                     Some(errand @ Errand::Return { .. }) => returns.push(errand),
                     Some(Errand::Renew(mut one)) => renewals.append(&mut one),
@@ -58,17 +59,16 @@ impl State {
         errands
     }
 
-    /// Sets the next alarm. What could not be sent for want of a link is not due again before there is one: attaching
-    /// wakes every attempt.
+    /// Sets the next alarm. What waits for a link has none: attaching wakes every attempt.
     fn arm_after(&mut self, counter: u64, now_us: u64) {
+        let reach = self.reach();
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let due_us = attempt.due_us();
-        if due_us == u64::MAX {
-            return;
+        let due_us = attempt.due_us(reach);
+        if due_us < u64::MAX {
+            // What is still due could not be sent: not again in the same turn.
+            attempt.alarm_us = due_us.max(now_us + 1_000);
+            self.alarms.set(attempt.alarm_us, counter);
         }
-        let alarm_us = due_us.max(now_us + if self.home.is_none() { OFFLINE_US } else { 1 });
-        attempt.alarm_us = alarm_us;
-        self.alarms.set(alarm_us, counter);
     }
 
     fn due(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
@@ -85,6 +85,11 @@ impl State {
             {
                 self.give_up_waiting(counter, now_us);
                 self.due_return(counter, now_us)
+            }
+            Phase::Asking { .. } if attempt.wait == Wait::No && self.home.is_none() => {
+                let error = self.trouble.as_ref().map_or_else(silent, Error::share);
+                self.fail(counter, error, now_us);
+                None
             }
             Phase::Asking { .. } | Phase::Queued { .. } => self.due_look(counter, now_us),
             Phase::Claiming { until_us, .. } if *until_us <= now_us => {
@@ -287,9 +292,6 @@ impl State {
         self.look_at_everything(now_us);
     }
 }
-
-/// Between two looks at what waits for a link.
-const OFFLINE_US: u64 = 50_000;
 
 impl Attempt {
     fn is_out_of_patience(&self, now_us: u64) -> bool {

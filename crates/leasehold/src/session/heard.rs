@@ -39,6 +39,7 @@ impl State {
             Err(Fault::Gone(_)) => attempt.tries.gone(),
             _ => attempt.tries.answered(),
         }
+        asked.give_up_on(&heard);
         match heard {
             Ok(answer) => {
                 self.note(name, &answer, asked.sent_us, heard_us);
@@ -62,7 +63,10 @@ impl State {
                 let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
                 let left_us = left_us.min(attempt.terms.lease_us());
                 let until_us = from_us + reliable_us(left_us);
-                self.enter(counter, token, heard_us, until_us, from_us + left_us / 3, answer.contention);
+                // Not a whole lease: a grant whose push or whose answer was lost.
+                let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
+                let renew_us = from_us + left_us / 3;
+                self.enter(counter, heard_us, Entry { token, until_us, renew_us, claim, level: answer.contention });
             }
             Outcome::Queued { ticket, left_us } => {
                 if !attempt.believes(answer.highest) {
@@ -161,14 +165,9 @@ impl State {
         };
         match made_us {
             Some(made_us) if now_us < made_us + left_us / 2 => {
-                let until_us = made_us + reliable_us(left_us);
-                self.enter(counter, push.token, now_us, until_us, made_us + left_us / 3, push.contention);
-                if let Some(Attempt { phase: Phase::Held(holding), .. }) = self.attempts.get_mut(&counter) {
-                    holding.claim = Claim::Due;
-                    if holding.renew_us == u64::MAX {
-                        holding.renew_us = made_us + left_us / 3;
-                    }
-                }
+                let (until_us, renew_us) = (made_us + reliable_us(left_us), made_us + left_us / 3);
+                let (token, level) = (push.token, push.contention);
+                self.enter(counter, now_us, Entry { token, until_us, renew_us, claim: Claim::Due, level });
             }
             _ => {
                 attempt.latest = push.token;
@@ -179,7 +178,8 @@ impl State {
     }
 
     /// Makes the attempt a held lease and tells the caller.
-    fn enter(&mut self, counter: u64, token: Token, now_us: u64, until_us: u64, renew_us: u64, level: Contention) {
+    fn enter(&mut self, counter: u64, now_us: u64, entry: Entry) {
+        let Entry { token, until_us, renew_us, claim, level } = entry;
         let world = Arc::clone(&self.world);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.latest = token;
@@ -190,15 +190,16 @@ impl State {
         }
         let hold = Arc::new(Hold::new(attempt.name.clone(), attempt.id, token, until_us, world));
         hold.set_contention(level);
-        let renew_us = if attempt.terms.renewal == Renewal::Never { u64::MAX } else { renew_us };
-        attempt.phase =
-            Phase::Held(Holding { hold: Arc::clone(&hold), granted_us: now_us, renew_us, claim: Claim::Done });
+        let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
+        let renew_us = if is_whole { u64::MAX } else { renew_us };
+        attempt.phase = Phase::Held(Holding { hold: Arc::clone(&hold), granted_us: now_us, renew_us, claim });
         attempt.tell(Verdict::Granted(hold));
     }
 
     /// The answer to a renewal or a claim.
     pub(crate) fn heard_renew(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
         let name = attempt.name.clone();
@@ -234,8 +235,9 @@ impl State {
             }
             (Phase::Claiming { token, .. }, Outcome::Renewed { left_us }) => {
                 let (token, left_us) = (*token, (*left_us).min(lease_us));
-                let until_us = asked.sent_us + reliable_us(left_us);
-                self.enter(counter, token, heard_us, until_us, asked.sent_us + left_us / 3, answer.contention);
+                let (until_us, renew_us) = (asked.sent_us + reliable_us(left_us), asked.sent_us + left_us / 3);
+                let (claim, level) = (Claim::Done, answer.contention);
+                self.enter(counter, heard_us, Entry { token, until_us, renew_us, claim, level });
             }
             (Phase::Held(holding), Outcome::Lost { how }) => {
                 let why = why_lost(*how, holding.hold.token, answer.highest);
@@ -243,6 +245,7 @@ impl State {
                 let left_us = if why == Lost::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
                 self.end(counter, why, heard_us + left_us);
             }
+            (Phase::Claiming { .. }, Outcome::Lost { how: LostHow::Revoked }) => self.finish(counter, Verdict::Again),
             (Phase::Claiming { .. }, Outcome::Lost { .. }) => {
                 attempt.latest = attempt.latest.max(answer.highest);
                 attempt.phase = Phase::Queued { next_us: heard_us };
@@ -265,6 +268,7 @@ impl State {
     /// The answer to a release or a leave.
     pub(crate) fn heard_return(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
         let name = attempt.name.clone();
@@ -424,6 +428,16 @@ impl State {
     }
 }
 
+/// How a lease is entered.
+#[derive(Clone, Copy)]
+struct Entry {
+    token: Token,
+    until_us: u64,
+    renew_us: u64,
+    claim: Claim,
+    level: Contention,
+}
+
 /// Between two calls to all waiters of a name to look.
 const RALLY_US: u64 = 100_000;
 /// Between two tries of a request that the store refuses.
@@ -432,6 +446,16 @@ const RETRY_US: u64 = 250_000;
 const MAX_TRY_US: u64 = NOT_AFTER_MAX_MS * 1000;
 /// How many attempts a session may have for it to still chase ghosts: a rogue publisher must not fill the memory.
 const GHOSTS: usize = 1_000_000;
+
+impl Asked {
+    /// A store that is not the one to ask (a replica, one that loads) goes on answering, and never with an answer: the link
+    /// is given up, and the next one is greeted anew.
+    fn give_up_on(&self, heard: &Heard) {
+        if matches!(heard, Err(Fault::Gone(_))) {
+            self.link.close();
+        }
+    }
+}
 
 impl Attempt {
     /// Whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.

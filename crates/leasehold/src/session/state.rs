@@ -10,7 +10,7 @@ use leasehold_spec::limits::{CLAIM_MIN_MS, look_floor_ms};
 use leasehold_spec::{Answer, Contention, GrantId, Name, Rest, SessionId, Token};
 
 use super::alarms::Alarms;
-use super::attempt::{Attempt, Phase, Returning, What, same};
+use super::attempt::{Attempt, Phase, Reach, Returning, What, same};
 use super::clock::{Sample, ServerClock};
 use super::lane::LaneState;
 use tokio::sync::oneshot;
@@ -162,8 +162,9 @@ impl State {
 
     /// Sets the attempt's next alarm, and wakes the thread when it would look too late.
     pub(crate) fn arm(&mut self, counter: u64) {
+        let reach = self.reach();
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let due_us = attempt.due_us();
+        let due_us = attempt.due_us(reach);
         if due_us < attempt.alarm_us {
             attempt.alarm_us = due_us;
             self.alarms.set(due_us, counter);
@@ -171,6 +172,10 @@ impl State {
         if due_us < self.planned_us {
             self.wake = Wake::Now;
         }
+    }
+
+    pub(crate) fn reach(&self) -> Reach {
+        if self.home.is_some() { Reach::Online } else { Reach::Offline }
     }
 
     pub(crate) fn guess(&self, name: &Name) -> Contention {

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::clock::Sample;
 use super::errand::Errand;
-use super::state::{Stage, Wake};
+use super::state::{Stage, State, Wake};
 use super::{Session, silent};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
@@ -38,6 +38,7 @@ const BACKOFF_MAX_US: u64 = 1_000_000;
 
 /// Runs the session until it is closed and everything is given back, or cannot be any more.
 pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
+    let _last_words = LastWords(Arc::clone(&session));
     let mut ready = Some(ready);
     let mut backoff_us = BACKOFF_MIN_US;
     while !is_over(&session) {
@@ -66,10 +67,15 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
             }
         }
     }
-    session.with(|state| {
-        state.stage = Stage::Closed;
-        state.mourners.clear();
-    });
+}
+
+/// However the thread ends, nobody waits for it afterwards.
+struct LastWords(Arc<Session>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.0.with(State::end_all);
+    }
 }
 
 /// P11: connect and be greeted (role, run), ask the time, attach the inbox and prove it.
