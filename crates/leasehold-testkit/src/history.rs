@@ -326,6 +326,25 @@ mod tests {
     }
 
     #[test]
+    fn a_claim_is_no_later_than_its_question_and_a_grant_no_earlier_than_its_answer() {
+        let recorder = Recorder::in_memory();
+        let attempt = recorder.attempt("n", "c");
+        let asked = boottime_us();
+        let held = attempt.granted(1);
+        let mut checked = 0;
+        held.claims(|| {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            checked = boottime_us();
+            true
+        });
+        let events = recorder.history().events;
+        let [Event::Granted { asked_us, granted_us, .. }, Event::Claimed { at_us, .. }] = &events[..] else {
+            panic!("{events:?}");
+        };
+        assert!(*asked_us <= asked && asked <= *granted_us && granted_us <= at_us && *at_us < checked, "{events:?}");
+    }
+
+    #[test]
     fn a_written_history_reads_the_same() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("history");

@@ -3,6 +3,7 @@
 
 mod client;
 mod error;
+pub mod fence;
 mod guard;
 mod mutex;
 mod real;

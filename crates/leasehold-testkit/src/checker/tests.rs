@@ -159,6 +159,23 @@ fn an_overlap_with_one_that_began_long_before_is_found() {
 }
 
 #[test]
+fn an_overlap_lasts_as_long_as_the_longest_of_those_that_were_there() {
+    let story = Story::default().grant("a", 10, 100, 110).until(900).grant("b", 11, 100, 120).until(220);
+    let report = story.grant("c", 12, 100, 210).until(300).check(&Rules::limit(2));
+    assert!(matches!(only(&report), Violation::Overlap { tokens: [10, 12], from_us: 210, to_us: 300, .. }));
+}
+
+#[test]
+fn claims_may_be_recorded_in_any_order() {
+    let story = Story::default().grant("b", 11, 105, 210).until(300).grant("a", 10, 100, 110);
+    let claim = |at_us| Event::Claimed { name: NAME.into(), client: "a".into(), token: 10, at_us };
+    let mut events = story.0;
+    events.extend([claim(220), claim(150)]);
+    let report = check(&History { events }, &Rules::mutex());
+    assert!(matches!(only(&report), Violation::Overlap { to_us: 220, .. }));
+}
+
+#[test]
 fn a_hand_over_within_a_microsecond_and_a_grant_without_a_claim_are_no_overlap() {
     let story = Story::default().grant("a", 10, 100, 110).until(200).grant("b", 11, 105, 200).until(300);
     story.grant("c", 12, 100, 250).check(&Rules::mutex()).assert_clean();
@@ -191,7 +208,8 @@ fn a_declared_fault_excuses_what_it_breaks_and_nothing_else() {
     let report = overlap().fault(Promise::Exclusion, 0, 215).check(&Rules::mutex());
     report.assert_clean();
     assert!(matches!(report.excused[..], [Violation::Overlap { .. }]));
-    // Over before the overlap began, or about something else.
+    // Over before the overlap began, begun when it was over, or about something else.
+    assert_eq!(overlap().fault(Promise::Exclusion, 221, 999).check(&Rules::mutex()).violations.len(), 1);
     assert_eq!(overlap().fault(Promise::Exclusion, 0, 209).check(&Rules::mutex()).violations.len(), 1);
     assert_eq!(overlap().fault(Promise::Tokens, 0, 999).check(&Rules::mutex()).violations.len(), 1);
     let same = good().grant("c", 11, 50, 400).fault(Promise::Tokens, 0, 999).check(&Rules::mutex());
@@ -232,6 +250,9 @@ fn a_fence_that_falls_is_found() {
     assert!(matches!(only(&report), Violation::FenceFell { write: 3, before: 11, token: 10, .. }));
     let report = writes(1).check(&Rules::mutex());
     assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "two first writes");
+    let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Accepted(1));
+    let report = story.fenced("b", 11, Fenced::Unknown).last(final_fenced, 2).check(&Rules::mutex());
+    assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "an unanswered one does not explain them");
 }
 
 #[test]
@@ -261,6 +282,10 @@ fn lost_updates_are_counted_and_excused_by_a_pause() {
 
     let twice = || good_writes().counted(1, 260, Acknowledged).last(final_counted, 2);
     let report = twice().check(&Rules::mutex());
+    assert!(matches!(only(&report), Violation::LostUpdates { lost: 1, .. }));
+    // An unanswered write has hidden the loss from the final number.
+    let hidden = good_writes().counted(1, 260, Acknowledged).counted(2, 270, Answered::Unknown);
+    let report = hidden.last(final_counted, 3).check(&Rules::mutex());
     assert!(matches!(only(&report), Violation::LostUpdates { lost: 1, .. }));
     // A late write of an old number takes back what others have counted since.
     let report = good_writes().counted(2, 260, Acknowledged).last(final_counted, 1).check(&Rules::mutex());

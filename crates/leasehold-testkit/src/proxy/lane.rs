@@ -174,3 +174,26 @@ enum Receiver {
     There,
     Gone,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_goes_on_after_a_cut_and_everything_after_an_end() {
+        let shared = Shared::new(0);
+        let lane = || {
+            let lane = Lane::new(Direction::ToServer);
+            lane.push(Parcel::new(b"one".to_vec(), Instant::now(), None));
+            lane
+        };
+        let finished = lane();
+        finished.finish();
+        assert_eq!(finished.next(&shared), Some(b"one".to_vec()));
+        assert_eq!(finished.next(&shared), None);
+        let cut = lane();
+        cut.cut();
+        cut.push(Parcel::new(b"two".to_vec(), Instant::now(), None));
+        assert_eq!(cut.next(&shared), None);
+    }
+}

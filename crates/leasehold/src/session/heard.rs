@@ -8,7 +8,9 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, NOT_AFTER_MAX_MS, QUEUE_MAX, REVOKE_GRACE_MS};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, Contention, Delivery, Event, GrantId, LostHow, Name, Order, Outcome, Rest, Token};
+use leasehold_spec::{
+    Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Order, Outcome, Rest, Token,
+};
 
 use super::attempt::{
     Asked, Attempt, Claim, GivenBack, Holding, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What,
@@ -68,11 +70,11 @@ impl State {
                 let renew_us = from_us + left_us / 3;
                 self.enter(counter, heard_us, Entry { token, until_us, renew_us, claim, level: answer.contention });
             }
-            Outcome::Queued { ticket, left_us } => {
+            Outcome::Queued { ticket, left_us, joined } => {
                 if !attempt.believes(answer.highest) {
                     return;
                 }
-                let re_entered = attempt.ticket.is_some_and(|_| !matches!(attempt.phase, Phase::Queued { .. }));
+                let re_entered = joined == Joined::Now && attempt.ticket.is_some();
                 attempt.latest = answer.highest;
                 attempt.ticket = Some(ticket);
                 let lease_ms = attempt.terms.lease_ms;

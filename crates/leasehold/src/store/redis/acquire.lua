@@ -11,7 +11,7 @@
 --            ticket to come back with (16, dashes: none), L listens or P polls, s strict or r relaxed
 --          7 what goes before a session's id in the name of its inbox
 -- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, nobody waits.
---          GRANTED … token left | QUEUED … ticket left | BUSY … left | GONE … | LATE … | FULL …, after `finish`
+--          GRANTED … token left | QUEUED … ticket left now|before | BUSY … left | GONE … | LATE … | FULL …, after `finish`
 --          FOREIGN type | NEWER version
 -- EFFECTS  makes the grant or the entry; settles. Not `allow-oom`: with a full memory it is refused before it begins.
 -- RETRY    safe: whose id holds is granted again, whose id waits is queued again, with what is left (P2, P3)
@@ -102,7 +102,7 @@ if queues and waiting then put(who, sub(waiting, 1, 32) .. time_limit() .. now .
 settle()
 if state ~= 'F' and id == who then return finish('GRANTED', token .. ' ' .. left()) end
 if released() == who then return finish('GONE') end
-if entries[who] then return finish('QUEUED', sub(entries[who], 1, 16) .. ' ' .. left()) end
+if entries[who] then return finish('QUEUED', sub(entries[who], 1, 16) .. ' ' .. left() .. ' before') end
 -- Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
 if state == 'F' and count == 0 then
   grant(who, 'H', lease, ARGV[2])
@@ -112,4 +112,4 @@ end
 if not queues then return finish('BUSY', left()) end
 if count >= QUEUE_MAX then return finish('FULL') end
 local ticket = enqueue()
-return finish('QUEUED', ticket .. ' ' .. left())
+return finish('QUEUED', ticket .. ' ' .. left() .. ' now')

@@ -101,7 +101,9 @@ local function keep_until(us) keep, ttl_changed = digits(us), true end
 local function entry(who)
   if entries[who] == nil then
     local found = call('HMGET', key, 'e' .. who, 'n' .. who)
-    entries[who], after[who] = found[1], found[2]
+    entries[who] = found[1]
+    -- Its link may have been written in this step already.
+    if after[who] == nil then after[who] = found[2] end
   end
   return entries[who], after[who]
 end

@@ -4,8 +4,8 @@
 use std::str::{FromStr, SplitN};
 
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, LostHow, Name, Op, Outcome, PublicId,
-    Rest, SessionId, Token, Was,
+    Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Joined, LostHow, Name, Op, Outcome,
+    PublicId, Rest, SessionId, Token, Was,
 };
 
 use super::keys::Keys;
@@ -59,7 +59,7 @@ fn words(text: &str) -> Option<Said> {
     };
     let outcome = match word {
         "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.number()? },
-        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.number()? },
+        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.number()?, joined: words.joined()? },
         "BUSY" => Outcome::Busy { left_us: words.number()? },
         "GONE" => Outcome::Gone,
         "LATE" => Outcome::Late,
@@ -140,6 +140,14 @@ impl<'a> Words<'a> {
         match self.next()? {
             "revoked" => Some(LostHow::Revoked),
             "notheld" => Some(LostHow::NotHeld),
+            _ => None,
+        }
+    }
+
+    fn joined(&mut self) -> Option<Joined> {
+        match self.next()? {
+            "now" => Some(Joined::Now),
+            "before" => Some(Joined::Before),
             _ => None,
         }
     }

@@ -1,0 +1,6 @@
+
+-- enter: raises the marks and leaves the guarded key alone.
+--
+-- RETURNS  DONE
+raise()
+return 'DONE'
