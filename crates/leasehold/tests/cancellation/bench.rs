@@ -1,7 +1,7 @@
 //! A store, and what a test does to the way there.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::seam::{Real, Scripts, choose};

@@ -9,6 +9,7 @@ mod gate;
 mod hand;
 mod others;
 mod phases;
+mod schedules;
 
 use std::time::{Duration, Instant};
 

@@ -29,8 +29,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    pub(crate) const ALL: [Self; 5] =
-        [Self::BeforeSend, Self::InFlight, Self::Queued, Self::GrantedUnseen, Self::Held];
+    pub(crate) const ALL: [Self; 5] = [Self::BeforeSend, Self::InFlight, Self::Queued, Self::GrantedUnseen, Self::Held];
 }
 
 /// How many futures were seen dropped in each phase.
