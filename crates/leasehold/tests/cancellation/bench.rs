@@ -104,6 +104,14 @@ impl Bench {
         }
     }
 
+    /// The proxy and the server behind it.
+    pub(crate) fn wires(&self) -> (&FaultProxy, &RedisServer) {
+        match &self.store {
+            Shop::Redis { server, proxy, .. } => (proxy, server),
+            Shop::Memory { .. } => panic!("the embedded store has no wires"),
+        }
+    }
+
     /// A client behind the gate.
     pub(crate) fn connect(&self, label: &str) -> Leasehold {
         self.block_on(async {
