@@ -23,7 +23,7 @@ pub mod seam {
     pub use crate::real::Real;
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{RedisStore, Script, Scripts};
-    pub use crate::store::{Fault, Inbox, Link, Message, Store};
+    pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
     pub use crate::world::{Address, Pending, Socket, World};
 }
 

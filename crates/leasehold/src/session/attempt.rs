@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::{GrantId, Name, Order, Token};
+use leasehold_spec::{GrantId, Name, Op, Order, Token};
 use tokio::sync::oneshot;
 
 use super::hold::Hold;
@@ -135,6 +135,15 @@ pub(crate) struct Returning {
 pub(crate) enum What {
     Release(Token),
     Leave,
+}
+
+impl What {
+    pub(crate) fn op(self, id: GrantId) -> Op {
+        match self {
+            Self::Release(token) => Op::Release { id, token },
+            Self::Leave => Op::Leave { id },
+        }
+    }
 }
 
 /// What the store said to a release.

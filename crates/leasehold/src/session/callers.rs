@@ -6,7 +6,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Op, Token};
 use tokio::sync::oneshot;
 
-use super::attempt::{Asked, Attempt, GivenBack, Phase, Returning, Terms, Tries, Verdict, Wait, What};
+use super::attempt::{Asked, Attempt, GivenBack, Phase, Terms, Tries, Verdict, Wait};
 use super::hold::Hold;
 use super::silent;
 use super::state::{Stage, State, Wake};
@@ -101,15 +101,13 @@ impl State {
         hold.lose(Lost::Released);
         self.turn_back(counter, now_us);
         let serial = self.serial();
-        let link = lane.or(self.home.clone());
         let attempt = self.attempts.get_mut(&counter)?;
         let within_us = attempt.terms.answer_within_us();
-        let Phase::Returning(Returning { what: What::Release(token), caller, .. }) = &mut attempt.phase else {
-            return None;
-        };
+        let link = attempt.tries.follow().cloned().or(lane).or(self.home.clone());
+        let Phase::Returning(returning) = &mut attempt.phase else { return None };
         let (tell, answer) = oneshot::channel();
-        *caller = Some(tell);
-        let op = Op::Release { id: attempt.id, token: *token };
+        returning.caller = Some(tell);
+        let op = returning.what.op(attempt.id);
         let first = link.map(|link| Asked { link, sent_us: now_us, until_us: now_us + within_us, serial });
         attempt.asked = first.clone();
         self.arm(counter);

@@ -6,7 +6,7 @@ use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
 
-use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait, What};
+use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
 use super::clock::ServerClock;
 use super::silent;
 use super::state::State;
@@ -259,10 +259,7 @@ impl State {
         // Behind the acquire that it ends, on the same connection: on another one it would overtake it.
         let follow = attempt.tries.follow().filter(|_| !is_on(Mutant::P11LeaveOvertakes));
         let link = Arc::clone(follow.or(self.home.as_ref())?);
-        let op = match returning.what {
-            What::Release(token) => Op::Release { id: attempt.id, token },
-            What::Leave => Op::Leave { id: attempt.id },
-        };
+        let op = returning.what.op(attempt.id);
         let until_us = now_us + attempt.terms.answer_within_us();
         let asked = Asked { link, sent_us: now_us, until_us, serial };
         attempt.asked = Some(asked.clone());

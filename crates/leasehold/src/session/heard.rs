@@ -62,6 +62,10 @@ impl State {
                 if token < attempt.latest {
                     return;
                 }
+                if attempt.holds_before(token) {
+                    self.superseded(counter, token, heard_us);
+                    return;
+                }
                 let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
                 let left_us = left_us.min(attempt.terms.lease_us());
                 let until_us = from_us + reliable_us(left_us);
@@ -144,6 +148,7 @@ impl State {
             (Event::Granted, Phase::Asking { .. } | Phase::Queued { .. }) if push.token > attempt.latest => {
                 self.pushed_grant(counter, now_us, push);
             }
+            (Event::Granted, _) if attempt.holds_before(push.token) => self.superseded(counter, push.token, now_us),
             (Event::Granted, _) => {}
             (Event::Revoked, Phase::Held(holding)) if holding.hold.token == push.token => {
                 self.end(counter, Lost::Revoked, now_us + push.left_us);
@@ -196,6 +201,17 @@ impl State {
         let renew_us = if is_whole { u64::MAX } else { renew_us };
         attempt.phase = Phase::Held(Holding { hold: Arc::clone(&hold), granted_us: now_us, renew_us, claim });
         attempt.tell(Verdict::Granted(hold));
+    }
+
+    /// The grant that is held has ended, and a late look had the same attempt granted anew: somebody may have held in
+    /// between, so the guard must not live on by it.
+    fn superseded(&mut self, counter: u64, token: Token, now_us: u64) {
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        if let Phase::Held(holding) = &attempt.phase {
+            holding.hold.lose(Lost::Superseded);
+        }
+        attempt.phase = Phase::Ended { token, until_us: u64::MAX };
+        self.give_back(counter, now_us);
     }
 
     /// The answer to a renewal or a claim.
@@ -466,6 +482,11 @@ impl Attempt {
             Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
             _ => highest >= self.latest,
         }
+    }
+
+    /// Whether it holds an earlier grant than that of this token.
+    fn holds_before(&self, token: Token) -> bool {
+        matches!(&self.phase, Phase::Held(holding) if holding.hold.token < token)
     }
 
     /// Ends the wait for an answer: for this request, not for a later one.

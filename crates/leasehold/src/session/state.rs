@@ -264,14 +264,20 @@ impl State {
     /// and at each release that costs more than the release.
     pub(crate) fn turn_back(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let what = match &attempt.phase {
+        let token = match &attempt.phase {
             Phase::Returning(_) => return,
             Phase::Held(holding) => {
                 holding.hold.lose(Lost::Released);
-                What::Release(holding.hold.token)
+                Some(holding.hold.token)
             }
-            Phase::Claiming { token, .. } | Phase::Ended { token, .. } => What::Release(*token),
-            Phase::Asking { .. } | Phase::Queued { .. } => What::Leave,
+            Phase::Claiming { token, .. } | Phase::Ended { token, .. } => Some(*token),
+            Phase::Asking { .. } | Phase::Queued { .. } => None,
+        };
+        // While an acquire of it is unanswered the grant may have lapsed and been made anew, with a token that nobody here
+        // has heard of. A release of the old one would find nothing and close the attempt.
+        let what = match token {
+            Some(token) if attempt.tries.is_settled() => What::Release(token),
+            _ => What::Leave,
         };
         let never_sent = what == What::Leave && attempt.ticket.is_none() && attempt.tries.is_settled();
         if never_sent {

@@ -74,8 +74,8 @@ pub enum Fault {
     NoMemory(Error),
 }
 
-/// Chooses the store that a URL names.
-pub(crate) fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+/// Chooses the store that a URL names. No I/O.
+pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
     // The text may hold a password: no error repeats more of it than the scheme.
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(Error::invalid(format!("a store's URL begins with its kind: {KINDS}")));
