@@ -20,6 +20,8 @@ mod wire;
 
 use std::sync::Arc;
 
+use leasehold_spec::{Contention, Name, Op, Renew};
+
 pub use scripts::{Script, Scripts};
 pub(crate) use url::Target;
 
@@ -42,6 +44,21 @@ impl RedisStore {
     /// The same store, below a prefix.
     pub(crate) fn below(self, prefix: &str) -> Result<Self, Error> {
         Ok(Self { target: self.target.below(prefix)?, world: self.world })
+    }
+
+    /// A request as it goes over the wire: for measurements of what the server does with it.
+    #[doc(hidden)]
+    pub fn request(&self, name: &Name, op: &Op, guess: Contention) -> Result<Vec<u8>, Error> {
+        let call = wire::Call::new(&keys::Keys::new(&self.target.prefix), name, op, guess)?;
+        Ok(call.by_digest().get_packed_command())
+    }
+
+    /// A batch of renewals, likewise.
+    #[doc(hidden)]
+    pub fn renewal(&self, batch: &[(Name, Renew)]) -> Result<Vec<u8>, Error> {
+        let keys = keys::Keys::new(&self.target.prefix);
+        let call = wire::Call::renew(&keys, batch.iter().map(|(name, renew)| (name, renew)))?;
+        Ok(call.by_digest().get_packed_command())
     }
 }
 
