@@ -4,32 +4,47 @@ use leasehold_spec::Token;
 
 use super::scene::Scene;
 
-/// What went wrong in a step.
+/// What must never be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Fault {
-    /// P1.
-    HeadWaits,
-    /// P2, P22.
+pub(crate) enum Harm {
+    TwoHolders,
     TokenFell,
-    /// P3.
+    Haunted,
+    HeadWaits,
     FalseAlarm,
-    /// P6.
     OutOfOrder,
-    /// P6.
     ToTheDeaf,
-    /// P7.
     DearDeath,
-    /// P7.
     ClaimUnnoticed,
-    /// P9.
     Heedless,
-    /// P15, P21.
     WaitsForEver,
+    NobodyStands,
+}
+
+impl Harm {
+    /// The property that it breaks, as reports name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::TwoHolders => "two holders at once",
+            Self::TokenFell => "a token that is not above every earlier one",
+            Self::Haunted => "a lease held by nobody who knows of it",
+            Self::HeadWaits => "a live waiter left at a free lease",
+            Self::FalseAlarm => "a release in time is called NotHeld",
+            Self::OutOfOrder => "a waiter passed over for a later one",
+            Self::ToTheDeaf => "a lease handed to an inbox that is gone",
+            Self::DearDeath => "a dead process costs more than one claim",
+            Self::ClaimUnnoticed => "a lapsed claim that nobody looks after",
+            Self::Heedless => "a run that goes on although others are known to wait",
+            Self::WaitsForEver => "a waiter that waits for ever",
+            Self::NobodyStands => "a local queue that nothing stands for",
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
-    pub(crate) fault: Option<Fault>,
+    /// What a step did wrong. What is wrong with a state is not written down: it can be seen.
+    pub(crate) harm: Option<Harm>,
     /// The highest token that anybody entered with, and its local passes.
     pub(crate) entered: (Token, u8),
     /// The last hand-over: by whom, to whom.
@@ -54,14 +69,14 @@ pub(crate) struct Handed {
 }
 
 impl Ledger {
-    pub(crate) fn fault(&mut self, fault: Fault) {
-        self.fault.get_or_insert(fault);
+    pub(crate) fn note(&mut self, harm: Harm) {
+        self.harm.get_or_insert(harm);
     }
 
     /// Somebody enters: tokens grow with each entry, in real time.
     pub(crate) fn enters(&mut self, token: Token, pass: u8) {
         if (token, pass) <= self.entered {
-            self.fault(Fault::TokenFell);
+            self.note(Harm::TokenFell);
         }
         self.entered = (token, pass);
     }
@@ -69,7 +84,7 @@ impl Ledger {
     /// A holder passed its lease on locally, `heedless` times since it was told that others wait.
     pub(crate) fn passed(&mut self, scene: &Scene, heedless: u8) {
         if heedless > scene.passes {
-            self.fault(Fault::Heedless);
+            self.note(Harm::Heedless);
         }
     }
 }

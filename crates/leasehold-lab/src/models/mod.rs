@@ -11,6 +11,7 @@ mod server;
 mod session;
 mod words;
 mod world;
+mod cases;
 mod check;
 
 pub(crate) use check::main;

@@ -7,7 +7,7 @@
 use leasehold_spec::GrantState;
 use stateright::{Expectation, Property};
 
-use super::ledger::Fault;
+use super::ledger::Harm;
 use super::scene::{Scene, clock_us};
 use super::server::{attempt_of, grant_id};
 use super::session::{Attempt, Life, Phase, Session, Task};
@@ -15,52 +15,59 @@ use super::world::{Play, World};
 
 type Check = fn(&Play, &World) -> bool;
 
-const ALWAYS: &[(&str, Check)] = &[
-    ("two holders at once", |_, w| w.ledger.forgot || w.believers() <= 1),
-    ("a token that is not above every earlier one", |_, w| !w.has(Fault::TokenFell)),
-    ("a grant that nobody knows and nobody gives back", |_, w| !w.is_haunted()),
-    ("a live waiter left at a free lease", |_, w| !w.has(Fault::HeadWaits)),
-    ("a release in time is called NotHeld", |_, w| !w.has(Fault::FalseAlarm)),
-    ("a waiter is passed over for a later one", |_, w| !w.has(Fault::OutOfOrder)),
-    ("a lease is handed to an inbox that is gone", |_, w| !w.has(Fault::ToTheDeaf)),
-    ("a dead process costs more than one claim", |_, w| !w.has(Fault::DearDeath)),
-    ("a lapsed claim is noticed by nobody", |_, w| !w.has(Fault::ClaimUnnoticed)),
-    ("a run goes on although its session knows that others wait", |_, w| !w.has(Fault::Heedless)),
-    ("a waiter waits for ever", |_, w| !w.has(Fault::WaitsForEver)),
-    ("a local queue that nothing stands for", |p, w| w.sessions.iter().all(|s| s.is_stood_for(p, w.tick))),
-];
+/// A harm must never be seen. Only the first sight counts: a breadth-first search comes by the shortest way first, and the
+/// checker would keep the last.
+macro_rules! never {
+    ($($harm:ident: $seen:expr),* $(,)?) => {
+        &[$((Harm::$harm, |play, world| {
+            let seen: Check = $seen;
+            !seen(play, world) || play.was_found_before()
+        })),*]
+    };
+}
 
+const NEVER: &[(Harm, Check)] = never! {
+    TwoHolders: |_, w| !w.ledger.forgot && w.believers() > 1,
+    TokenFell: |_, w| w.has(Harm::TokenFell),
+    Haunted: |_, w| w.is_haunted(),
+    HeadWaits: |_, w| w.has(Harm::HeadWaits),
+    FalseAlarm: |_, w| w.has(Harm::FalseAlarm),
+    OutOfOrder: |_, w| w.has(Harm::OutOfOrder),
+    ToTheDeaf: |_, w| w.has(Harm::ToTheDeaf),
+    DearDeath: |_, w| w.has(Harm::DearDeath),
+    ClaimUnnoticed: |_, w| w.has(Harm::ClaimUnnoticed),
+    Heedless: |_, w| w.has(Harm::Heedless),
+    WaitsForEver: |_, w| w.has(Harm::WaitsForEver),
+    NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
+};
+
+/// What a search must come by, or it has searched nothing.
 const REACHED: &[(&str, Check)] = &[
-    ("reach: everybody was served", |_, w| {
-        w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served)) && w.store.grant.is_none()
-    }),
-    ("reach: a pushed grant is entered", |_, w| {
-        let entered = |h: super::ledger::Handed| w.holds(h.to);
-        w.ledger.handed.is_some_and(entered)
-    }),
-    ("reach: a lease ends and nobody has touched it yet", |_, w| {
+    ("everybody is served", |_, w| w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))),
+    ("a pushed grant is entered", |_, w| w.ledger.handed.is_some_and(|handed| w.holds(handed.to))),
+    ("a lease has ended, and nobody has touched it", |_, w| {
         w.store.grant.as_ref().is_some_and(|g| g.end_us() <= clock_us(w.tick)) && !w.store.queue.is_empty()
     }),
 ];
 
-pub(crate) fn all(scene: &Scene) -> Vec<Property<Play>> {
-    let property = |expectation: Expectation| {
-        move |(name, condition): &(&'static str, Check)| Property {
-            expectation: expectation.clone(),
-            name,
-            condition: *condition,
-        }
-    };
-    let mut all: Vec<_> = ALWAYS.iter().map(property(Expectation::Always)).collect();
-    if scene.sessions.len() > 1 {
-        all.extend(REACHED.iter().map(property(Expectation::Sometimes)));
+pub(crate) fn all(play: &Play) -> Vec<Property<Play>> {
+    let property = |expectation, name, condition| Property { expectation, name, condition };
+    let watched = NEVER.iter().filter(|(harm, _)| play.watch.is_none_or(|watched| watched == *harm));
+    let mut all: Vec<_> = watched.map(|(harm, check)| property(Expectation::Always, harm.name(), *check)).collect();
+    if play.watch.is_none() {
+        all.extend(REACHED.iter().map(|(name, check)| property(Expectation::Sometimes, name, *check)));
     }
     all
 }
 
+/// How many things a search must reach.
+pub(crate) const fn to_reach() -> usize {
+    REACHED.len()
+}
+
 impl World {
-    fn has(&self, fault: Fault) -> bool {
-        self.ledger.fault == Some(fault)
+    fn has(&self, harm: Harm) -> bool {
+        self.ledger.harm == Some(harm)
     }
 
     /// How many holders act, now, in the belief that the lease is theirs.
@@ -107,14 +114,14 @@ impl World {
             }
         }
         if self.ledger.dead_ticks > scene.claim {
-            self.ledger.fault(Fault::DearDeath);
+            self.ledger.note(Harm::DearDeath);
         }
         self.watch_claim(somebody_waits);
         for s in 0..self.sessions.len() {
             let is_left = self.sessions[s].is_settled() && self.is_left_waiting(scene, s, holder);
             self.ledger.idle[s] = if is_left { self.ledger.idle[s] + 1 } else { 0 };
             if self.ledger.idle[s] > scene.floor() {
-                self.ledger.fault(Fault::WaitsForEver);
+                self.ledger.note(Harm::WaitsForEver);
             }
         }
     }
@@ -127,7 +134,7 @@ impl World {
         let looked = !by.is_settled() || self.buffers.iter().any(|(s, _)| *s == handed.by);
         let is_pending = self.sessions.iter().any(|s| !s.is_settled());
         if has_lapsed && grant.token == handed.token && somebody_waits && !looked && !is_pending {
-            self.ledger.fault(Fault::ClaimUnnoticed);
+            self.ledger.note(Harm::ClaimUnnoticed);
         }
     }
 

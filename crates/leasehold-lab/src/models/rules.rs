@@ -61,6 +61,8 @@ pub(crate) enum Botch {
     WritesThenFails,
     /// A release needs memory.
     ReleaseNeedsMemory,
+    /// P6: the count that PUBLISH returns decides who is there; a waiter that is passed over has been told already.
+    CountsReceivers,
 }
 
 impl Off {

@@ -76,6 +76,8 @@ pub(crate) struct Scene {
     /// Local passes once others wait; 0: no local runs.
     pub(crate) passes: u8,
     pub(crate) renewal: Renewal,
+    /// The first session's inbox hears on another node: the store that runs the scripts does not count it (P6).
+    pub(crate) is_uncounted: bool,
     pub(crate) budget: Budget,
 }
 
@@ -95,6 +97,10 @@ impl Scene {
 
     pub(crate) fn is_hit(&self, session: u8) -> bool {
         self.hit & (1 << session) != 0
+    }
+
+    pub(crate) fn is_counted(&self, session: u8) -> bool {
+        !(self.is_uncounted && session == 0)
     }
 
     /// What bounds a run is part of the state only where there are runs.

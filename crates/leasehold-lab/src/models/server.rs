@@ -7,7 +7,7 @@ use leasehold_spec::{
     SessionId, step,
 };
 
-use super::ledger::{Fault, Handed};
+use super::ledger::{Harm, Handed};
 use super::network::{Ask, Message, Request};
 use super::rules::Botch;
 use super::scene::{TICK_MS, clock_us};
@@ -28,7 +28,7 @@ impl World {
     /// Carries out a request of `session`. The answer is for whoever still listens.
     pub(crate) fn script(&mut self, now: &Now<'_>, session: u8, request: Request, refuse: bool) -> Message {
         if request.ask == Ask::Subscribe {
-            self.attached[session as usize] = true;
+            self.attached[session as usize] = now.scene.is_counted(session);
             self.sessions[session as usize].links[0].is_subscribed = true;
             now.say(|| "the store: inbox attached".into());
             return Message::Subscribed;
@@ -56,12 +56,20 @@ impl World {
     fn step(&mut self, now: &Now<'_>, session: u8, request: &Request) -> (Answer, Vec<Delivery>) {
         let op = operation(now, session, request);
         let attached = &self.attached;
+        let mut told = Vec::new();
+        if now.off.botches(Botch::CountsReceivers) {
+            let env = Env { wall_us: clock_us(self.tick), lease_us: clock_us(self.tick), attached: &|_| true };
+            told = step(&mut self.store.clone(), &env, &op).1;
+            told.retain(|push| !attached[attempt_of(push.id).0 as usize]);
+        }
         let env = Env {
             wall_us: clock_us(self.tick),
             lease_us: clock_us(self.tick),
             attached: &|id: SessionId| attached[id.0 as usize],
         };
-        step(&mut self.store, &env, &op)
+        let (answer, deliveries) = step(&mut self.store, &env, &op);
+        told.extend(deliveries);
+        (answer, told)
     }
 
     /// A message to an inbox: on the first connection, if the subscription on it lives.
@@ -79,16 +87,17 @@ impl World {
     /// What must be so after every script.
     fn check(&mut self, session: u8, request: &Request, before: &Resource, answer: &Answer) {
         let id = grant_id(session, request.n);
+        self.ledger.idle[session as usize] = 0;
         if self.sessions[session as usize].life == Life::Dead {
             self.ledger.dead_ticks = 0;
         }
         let is_free = self.store.grant.as_ref().is_none_or(|g| g.end_us() <= clock_us(self.tick));
         if is_free && answer.rest == Rest::Done && self.store.queue.iter().any(|e| self.is_live(e)) {
-            self.ledger.fault(Fault::HeadWaits);
+            self.ledger.note(Harm::HeadWaits);
         }
         match (request.ask, &answer.outcome) {
             (Ask::Release { .. }, Outcome::NotHeld) if self.ledger.gave_back == Some((session, request.n)) => {
-                self.ledger.fault(Fault::FalseAlarm);
+                self.ledger.note(Harm::FalseAlarm);
             }
             (Ask::Release { .. }, Outcome::Released) | (Ask::Leave, Outcome::Left { .. })
                 if before.held_by(id).is_some() =>
@@ -102,11 +111,11 @@ impl World {
             let chosen = before.queue.iter().find(|e| e.id == grant.id).map(|e| e.ticket);
             self.ledger.handed = Some(Handed { by: session, to, token: grant.token });
             if !self.attached[to.0 as usize] {
-                self.ledger.fault(Fault::ToTheDeaf);
+                self.ledger.note(Harm::ToTheDeaf);
             }
             let stood = |e: &&Entry| self.is_live(e) && before.queue.iter().any(|b| b.id == e.id);
             if chosen.is_some_and(|ticket| self.store.queue.iter().filter(stood).any(|e| self.place(e) < ticket)) {
-                self.ledger.fault(Fault::OutOfOrder);
+                self.ledger.note(Harm::OutOfOrder);
             }
         }
     }

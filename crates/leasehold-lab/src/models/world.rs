@@ -5,11 +5,13 @@
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use leasehold_spec::Resource;
 use stateright::{Model, Property};
 
-use super::ledger::Ledger;
+use super::ledger::{Harm, Ledger};
 use super::network::{Fate, Message, Request};
 use super::properties;
 use super::rules::{Botch, Off};
@@ -61,6 +63,20 @@ pub(crate) enum Act {
 pub(crate) struct Play {
     pub(crate) scene: Scene,
     pub(crate) off: Off,
+    /// The only harm that is looked for; all of them if not given.
+    pub(crate) watch: Option<Harm>,
+    was_found: Arc<AtomicBool>,
+}
+
+impl Play {
+    pub(crate) fn new(scene: Scene, off: Off, watch: Option<Harm>) -> Self {
+        Self { scene, off, watch, was_found: Arc::default() }
+    }
+
+    /// Whether a harm was seen before this one.
+    pub(crate) fn was_found_before(&self) -> bool {
+        self.was_found.swap(true, Ordering::Relaxed)
+    }
 }
 
 impl Model for Play {
@@ -73,7 +89,7 @@ impl Model for Play {
         vec![World {
             tick: 0,
             store: Resource::default(),
-            attached: vec![true; sessions.len()],
+            attached: (0..sessions.len() as u8).map(|s| self.scene.is_counted(s)).collect(),
             sessions,
             buffers: Vec::new(),
             budget: self.scene.budget,
@@ -82,8 +98,8 @@ impl Model for Play {
     }
 
     fn actions(&self, world: &World, acts: &mut Vec<Act>) {
-        // Beyond a fault there is nothing to learn: the shortest way to it ends here.
-        if world.ledger.fault.is_none() {
+        // Beyond a harm there is nothing to learn: the shortest way to it ends here.
+        if world.ledger.harm.is_none() {
             world.acts(self, acts);
         }
     }
@@ -91,11 +107,12 @@ impl Model for Play {
     fn next_state(&self, world: &World, act: Act) -> Option<World> {
         let mut next = world.clone();
         next.act(self, act, None);
+        next.ledger.harm = next.ledger.harm.filter(|harm| self.watch.is_none_or(|watched| watched == *harm));
         Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        properties::all(&self.scene)
+        properties::all(self)
     }
 }
 
@@ -306,6 +323,7 @@ impl World {
     fn restart(&mut self, now: &Now<'_>) {
         self.store = Resource::default();
         self.ledger.forgot = true;
+        self.ledger.gave_back = None;
         self.buffers.clear();
         for s in 0..self.sessions.len() as u8 {
             self.attached[s as usize] = false;
