@@ -9,8 +9,17 @@ const TWO: &[Order] = &[Relaxed, Relaxed];
 const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
 const TWO_STRICT: &[Order] = &[Strict, Strict];
 
-const NONE: Budget =
-    Budget { slow: 0, cuts: 0, lost_pushes: 0, retries: 0, cancels: 0, pauses: 0, crashes: 0, refusals: 0, restarts: 0 };
+const NONE: Budget = Budget {
+    slow: 0,
+    cuts: 0,
+    lost_pushes: 0,
+    retries: 0,
+    cancels: 0,
+    pauses: 0,
+    crashes: 0,
+    refusals: 0,
+    restarts: 0,
+};
 
 const BASE: Scene = Scene {
     name: "",
@@ -156,5 +165,6 @@ pub(crate) const AMNESIA: Scene = Scene {
 };
 
 pub(crate) const ALL: &[Scene] = &[
-    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, SLOT, RUNS, MEMORY, PAUSES, UNCOUNTED, AMNESIA,
+    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, SLOT, RUNS, MEMORY, PAUSES, UNCOUNTED,
+    AMNESIA,
 ];

@@ -7,7 +7,7 @@ use leasehold_spec::{
     SessionId, step,
 };
 
-use super::ledger::{Harm, Handed};
+use super::ledger::{Handed, Harm};
 use super::network::{Ask, Message, Request};
 use super::rules::Botch;
 use super::scene::{TICK_MS, clock_us};
@@ -75,7 +75,9 @@ impl World {
     /// A message to an inbox: on the first connection, if the subscription on it lives.
     fn publish(&mut self, now: &Now<'_>, delivery: Delivery) {
         let (session, n) = attempt_of(delivery.id);
-        now.say(|| format!("the store pushes token {} to {}", words::token(delivery.token), words::attempt(session, n)));
+        now.say(|| {
+            format!("the store pushes token {} to {}", words::token(delivery.token), words::attempt(session, n))
+        });
         let link = &mut self.sessions[session as usize].links[0];
         if link.is_subscribed {
             link.back.push_back(Message::Push(delivery));

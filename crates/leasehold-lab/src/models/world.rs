@@ -176,7 +176,8 @@ impl World {
             Life::Paused => acts.push(Act::Resume(s)),
             Life::Dead => {}
         }
-        if session.life != Life::Dead && is_hit && budget.crashes > 0 && session.tasks.iter().any(|t| *t != Task::Idle) {
+        if session.life != Life::Dead && is_hit && budget.crashes > 0 && session.tasks.iter().any(|t| *t != Task::Idle)
+        {
             let is_waiting = session.links.iter().any(|l| !l.out.is_empty());
             acts.push(Act::Crash(s, Fate::Gone));
             acts.extend(is_waiting.then_some(Act::Crash(s, Fate::Late)));
@@ -357,7 +358,8 @@ impl World {
             self.buffers.iter_mut().for_each(|(_, buffer)| buffer.retain(|r| !is_late(r)));
         }
         self.buffers.retain(|(_, buffer)| !buffer.is_empty());
-        self.buffers.sort_by(|a, b| (a.0, a.1.front().map(|r| (r.n, r.sent))).cmp(&(b.0, b.1.front().map(|r| (r.n, r.sent)))));
+        self.buffers
+            .sort_by(|a, b| (a.0, a.1.front().map(|r| (r.n, r.sent))).cmp(&(b.0, b.1.front().map(|r| (r.n, r.sent)))));
         for attempt in self.sessions.iter_mut().flat_map(|s| &mut s.attempts) {
             attempt.open.retain(|o| o.link.is_some() || o.not_after >= tick);
         }
