@@ -223,7 +223,7 @@ impl RedisFence {
                 format!("the key {key:?} is not a string: use `enter`, and read and write it in your own way"),
             )),
             Some(reply) => Ok(reply),
-            None => Err(garbled(&String::from_utf8_lossy(&bytes[..bytes.len().min(80)]))),
+            None => Err(garbled(&String::from_utf8_lossy(&bytes[..bytes.len().min(80)])).may_act()),
         }
     }
 }
