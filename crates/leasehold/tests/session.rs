@@ -466,17 +466,32 @@ async fn p15_a_waiter_whose_push_was_lost_looks() {
 }
 
 #[tokio::test]
-async fn p15_the_name_is_settled_when_the_awaited_lease_ends() {
+async fn p15_a_waiter_looks_when_the_awaited_lease_ends_and_again_when_it_was_renewed() {
+    let mut bench = Bench::new().await;
+    let _locking = bench.lock(30_000);
+    let (mut asked, acquire) = bench.next_acquire().await;
+    let begun = Instant::now();
+    for turn in 1..=3 {
+        bench.say(asked, queued(42, 200), 7);
+        let look;
+        (asked, look) = bench.next_acquire().await;
+        assert_eq!(look.id, acquire.id);
+        let waited = begun.elapsed();
+        // Long before the waiter's own look, in four seconds at the earliest.
+        assert!((turn * Duration::from_millis(200)..Duration::from_millis(3_500)).contains(&waited), "{waited:?}");
+    }
+}
+
+/// A look would be refused then, as every request that could need memory.
+#[tokio::test]
+async fn p15_a_name_is_settled_when_the_memory_is_full() {
     let mut bench = Bench::new().await;
     let _locking = bench.lock(30_000);
     let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, queued(42, 200), 7);
-    let begun = Instant::now();
-    let settle = bench.next().await;
-    assert_eq!(settle.op, Op::Settle);
-    let waited = begun.elapsed();
-    // Long before the waiter's own look, in four seconds at the earliest.
-    assert!((Duration::from_millis(200)..Duration::from_millis(3_500)).contains(&waited), "{waited:?}");
+    bench.say(asked, queued(42, 100), 7);
+    let (look, _) = bench.next_acquire().await;
+    look.reply.send(Err(Fault::NoMemory(any_error()))).unwrap();
+    assert_eq!(bench.next().await.op, Op::Settle);
 }
 
 #[tokio::test]

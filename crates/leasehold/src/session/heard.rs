@@ -17,7 +17,7 @@ use super::attempt::{
 };
 use super::clock::reliable_us;
 use super::hold::Hold;
-use super::state::{GivenUp, State};
+use super::state::{GivenUp, State, Then};
 use crate::error::{Error, ErrorKind, Lost};
 use crate::store::Fault;
 
@@ -90,7 +90,10 @@ impl State {
                 if re_entered {
                     self.look_at_once(name, counter, heard_us);
                 }
-                self.watch(name, answer.highest, heard_us, left_us);
+                if let Some(slot) = self.slots.get_mut(name) {
+                    slot.waiter = counter;
+                }
+                self.watch(name, answer.highest, heard_us, left_us, Then::Look);
             }
             Outcome::Late => self.set_next(counter, heard_us), // Definite, and the clock is anchored anew: ask again.
             Outcome::Busy { .. } => self.finish(counter, Verdict::Busy),
@@ -119,7 +122,7 @@ impl State {
                 let token = attempt.latest;
                 let next_us = self.next_look_us(lease_ms, now_us);
                 self.set_phase(counter, Phase::Queued { next_us });
-                self.watch(&name, token, now_us, 0);
+                self.watch(&name, token, now_us, 0, Then::Settle);
             }
             (Fault::NoMemory(error) | Fault::Refused(error), ..) => self.fail(counter, error, now_us),
         }
@@ -129,7 +132,7 @@ impl State {
     pub(crate) fn pushed(&mut self, name: Name, push: &Delivery) {
         let now_us = self.world.now_us();
         if push.rest == Rest::More {
-            self.watch(&name, push.token, now_us, 0);
+            self.watch(&name, push.token, now_us, 0, Then::Settle);
         }
         let counter = push.id.counter;
         let known = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == push.id);
@@ -339,7 +342,7 @@ impl State {
             Ok(answer) => self.note(name, &answer, sent_us, heard_us),
             Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
                 self.trouble = Some(error);
-                self.watch(name, Token::NONE, heard_us, RETRY_US);
+                self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle);
             }
         }
     }
