@@ -298,6 +298,54 @@ async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
     assert!(locking.await.unwrap().is_ok());
 }
 
+/// After a failover the old primary may live on, cut off, and grant to whoever is still connected to it.
+#[tokio::test]
+async fn p11_what_another_run_says_is_no_answer() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (old, acquire) = bench.next_acquire().await;
+    assert_eq!(old.link, 1, "the callers' lane");
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    bench.home_again(3).await;
+    bench.say(old, Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    let (asked, again) = bench.next_acquire().await;
+    assert_eq!((asked.link, again.id), (2, acquire.id));
+    pause(50).await;
+    assert!(!locking.is_finished(), "granted by a store that is not the one any more");
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
+}
+
+/// A store that restarted empty with its clock behind begins below the tokens that its waiters have heard of.
+#[tokio::test]
+async fn p3_tokens_of_two_runs_are_not_compared() {
+    let mut bench = Bench::new().await;
+    let locking = [bench.lock(30_000), bench.lock(30_000)];
+    for ticket in [1, 2] {
+        let (asked, _) = bench.next_acquire().await;
+        bench.say(asked, queued(ticket, 60_000), 1_000);
+    }
+    pause(50).await;
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (first, _) = bench.next_acquire().await;
+    let (second, waiter) = bench.next_acquire().await;
+    bench.say(first, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    bench.say(second, queued(2, 60_000), 7);
+    pause(100).await;
+    bench.nothing();
+    bench.push(waiter.id, 8, bench.store.server_us(), 1_000 * MS);
+    let mut tokens = Vec::new();
+    for locking in locking {
+        let guard = timeout(Duration::from_secs(10), locking).await.expect("granted").unwrap().unwrap();
+        tokens.push(guard.token());
+        std::mem::forget(guard);
+    }
+    tokens.sort();
+    assert_eq!(tokens, [token(7), token(8)]);
+}
+
 #[tokio::test]
 async fn p11_a_leave_follows_its_acquire_on_the_same_link() {
     let mut bench = Bench::new().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
+use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew, Token};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait, What};
 use super::clock::ServerClock;
@@ -287,12 +287,25 @@ impl State {
         Some(Errand::Return { counter, name: attempt.name.clone(), op, asked })
     }
 
-    /// A link leads to this run of the store. Times of two runs are never compared.
+    /// A link leads to this run of the store. Times of two runs are never compared, nor tokens that are not held: one that
+    /// restarted empty, with its clock behind, begins below what its waiters have heard, and they would believe nothing.
     pub(crate) fn meet(&mut self, run: &str) {
-        if self.run != run {
-            self.clock = ServerClock::default();
-            self.met_anew = !self.run.is_empty();
-            self.run = run.to_owned();
+        if self.run == run {
+            return;
+        }
+        self.clock = ServerClock::default();
+        self.met_anew = !self.run.is_empty();
+        self.run = run.to_owned();
+        for attempt in self.attempts.values_mut() {
+            match attempt.phase {
+                Phase::Asking { .. } | Phase::Queued { .. } => attempt.latest = Token::NONE,
+                // What another run pushed is not to be claimed here.
+                Phase::Claiming { .. } => {
+                    attempt.latest = Token::NONE;
+                    attempt.phase = Phase::Queued { next_us: 0 };
+                }
+                Phase::Held(_) | Phase::Ended { .. } | Phase::Returning(_) => {}
+            }
         }
     }
 

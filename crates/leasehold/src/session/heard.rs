@@ -17,6 +17,7 @@ use super::attempt::{
 };
 use super::clock::reliable_us;
 use super::hold::Hold;
+use super::silent;
 use super::state::{GivenUp, State, Then};
 use crate::error::{Error, ErrorKind, Lost};
 use crate::store::Fault;
@@ -27,6 +28,7 @@ impl State {
     /// The answer to an acquire, first or repeated.
     pub(crate) fn heard_acquire(&mut self, name: &Name, id: GrantId, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
         let counter = id.counter;
         let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
             // It was closed, and carried out all the same: a script that the server had forgotten is sent a second time,
@@ -52,6 +54,12 @@ impl State {
         self.arm(counter);
     }
 
+    /// What another run of the store says is no answer: after a failover the old primary may live on, cut off, and grant,
+    /// renew and release to whoever is still connected to it. Nor is its clock to be compared with that of this one.
+    fn of_this_run(&self, asked: &Asked, heard: Heard) -> Heard {
+        if asked.link.run() == self.run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) }
+    }
+
     fn acquire_says(&mut self, counter: u64, asked: &Asked, heard_us: u64, name: &Name, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
@@ -60,6 +68,7 @@ impl State {
         match answer.outcome {
             Outcome::Granted { token, left_us } => {
                 if token < attempt.latest {
+                    self.not_at_once(counter, heard_us);
                     return;
                 }
                 let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
@@ -72,6 +81,7 @@ impl State {
             }
             Outcome::Queued { ticket, left_us, joined } => {
                 if !attempt.believes(answer.highest) {
+                    self.not_at_once(counter, heard_us);
                     return;
                 }
                 let re_entered = joined == Joined::Now && attempt.ticket.is_some();
@@ -204,6 +214,7 @@ impl State {
     /// The answer to a renewal or a claim.
     pub(crate) fn heard_renew(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
         asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
@@ -273,6 +284,7 @@ impl State {
     /// The answer to a release or a leave.
     pub(crate) fn heard_return(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
         asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
@@ -413,6 +425,14 @@ impl State {
         for counter in others {
             self.set_next(counter, now_us);
             self.arm(counter);
+        }
+    }
+
+    /// An answer that is not believed, for an older one than was heard since, leaves its waiter where it was. Should that be
+    /// "due", as with a store whose tokens have fallen, it would ask again in the same breath, and again.
+    fn not_at_once(&mut self, counter: u64, now_us: u64) {
+        if let Some(Attempt { phase: Phase::Queued { next_us }, .. }) = self.attempts.get_mut(&counter) {
+            *next_us = (*next_us).max(now_us + RETRY_US);
         }
     }
 

@@ -178,7 +178,11 @@ impl Session {
         let sent_us = self.world.now_us();
         match self.within(ASK_WITHIN_US, link.apply(name, &op, guess)).await {
             Some(Ok(answer)) => {
-                self.with(|state| state.note(name, &answer, sent_us, state.world.now_us()));
+                self.with(|state| {
+                    if link.run() == state.run {
+                        state.note(name, &answer, sent_us, state.world.now_us());
+                    }
+                });
                 Ok(answer.outcome)
             }
             Some(Err(Fault::Gone(error))) => Err(error.may_act()),
