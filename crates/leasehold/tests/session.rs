@@ -283,6 +283,30 @@ async fn p3_the_statement_with_the_larger_token_is_the_later_one() {
     assert_eq!(guard.check(), Ok(token(8)));
 }
 
+/// A look was under way when the push came; the lease lapsed at the store (its clock jumped), and the look was granted a
+/// new one. The guard has the old token, and the new grant has nobody.
+#[tokio::test]
+async fn p3_a_second_grant_is_not_taken_for_the_first() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    let (look, _) = bench.next_acquire().await;
+    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+    let guard = locking.await.unwrap().unwrap();
+    bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS }, 9);
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Expired);
+    let release = loop {
+        let asked = bench.next().await;
+        if !matches!(asked.op, Op::Renew(_)) {
+            break asked;
+        }
+    };
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(9) });
+    bench.say(release, Outcome::Released, 9);
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
 #[tokio::test]
 async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
     let mut bench = Bench::new().await;

@@ -199,8 +199,16 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.latest = token;
         if let Phase::Held(holding) = &attempt.phase {
-            // The same grant, said again.
-            holding.hold.extend(until_us);
+            if holding.hold.token == token {
+                // The same grant, said again.
+                holding.hold.extend(until_us);
+                return;
+            }
+            // Ours had lapsed (the server's clock jumped), and a look that was under way was granted anew: somebody may
+            // have held in between, and nobody here knows of the new one.
+            holding.hold.lose(Lost::Expired);
+            attempt.phase = Phase::Ended { token, until_us };
+            self.give_back(counter, now_us);
             return;
         }
         let hold = Arc::new(Hold::new(attempt.name.clone(), attempt.id, token, until_us, world));
