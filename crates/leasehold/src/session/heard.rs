@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, NOT_AFTER_MAX_MS, QUEUE_MAX, REVOKE_GRACE_MS};
+use leasehold_spec::limits::{
+    CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, NOT_AFTER_MAX_MS, QUEUE_MAX, REVOKE_GRACE_MS,
+};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
     Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Order, Outcome, Rest, Token,
@@ -33,8 +35,14 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
             // It was closed, and carried out all the same: a script that the server had forgotten is sent a second time,
             // and that can come behind the leave.
-            if let Ok(Answer { outcome: Outcome::Granted { .. } | Outcome::Queued { .. }, .. }) = heard {
-                self.return_ghost(name.clone(), id, heard_us);
+            match heard {
+                Ok(Answer { outcome: Outcome::Granted { left_us, .. }, .. }) => {
+                    self.return_ghost(name.clone(), id, heard_us, left_us);
+                }
+                Ok(Answer { outcome: Outcome::Queued { .. }, .. }) => {
+                    self.return_ghost(name.clone(), id, heard_us, self.claim_ms() * 1000);
+                }
+                _ => {}
             }
             return;
         };
@@ -149,7 +157,7 @@ impl State {
         let Some(attempt) = known else {
             // A ghost: an attempt that is closed was granted all the same. It is never believed, and given back.
             if push.event == Event::Granted && push.id.session == self.session && !is_on(Mutant::P14IgnoresGhost) {
-                self.return_ghost(name, push.id, now_us);
+                self.return_ghost(name, push.id, now_us, push.left_us);
             }
             return;
         };
@@ -159,7 +167,7 @@ impl State {
             }
             (Event::Granted, _) => {}
             (Event::Revoked, Phase::Held(holding)) if holding.hold.token == push.token => {
-                self.end(counter, Lost::Revoked, now_us + push.left_us);
+                self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
             }
             (Event::Revoked, _) => {}
         }
@@ -337,21 +345,25 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let (id, name) = (attempt.id, attempt.name.clone());
         let Phase::Returning(returning) = &mut attempt.phase else { return };
-        let (what, until_us) = (returning.what, returning.until_us);
-        let closed = match what {
+        let closed = match returning.what {
             // The usual release does not say the time: it closes what went before it on its own link.
             What::Release(_) => attempt.tries.closed_by(&asked.link, 0),
             What::Leave => attempt.tries.closed_by(&asked.link, answer.now_us) || is_on(Mutant::P14FirstLeave),
+        };
+        let released = match returning.what {
+            What::Release(token) => Some(GivenUp { name, id, token, until_us: returning.until_us }),
+            What::Leave => None,
         };
         if !closed {
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(MAX_TRY_US);
             returning.what = What::Leave;
             returning.next_us = now_us + wait_us + 1_000;
-            return;
+        } else {
+            self.remove(counter);
         }
-        self.remove(counter);
-        if let What::Release(token) = what {
-            self.remember_release(GivenUp { name, id, token, until_us }, now_us);
+        // Closed or not: a failover can bring it back from now on.
+        if let Some(released) = released {
+            self.remember_release(released, now_us);
         }
     }
 
@@ -367,11 +379,13 @@ impl State {
         }
     }
 
-    fn return_ghost(&mut self, name: Name, id: GrantId, now_us: u64) {
+    fn return_ghost(&mut self, name: Name, id: GrantId, now_us: u64, left_us: u64) {
         if self.attempts.contains_key(&id.counter) || self.attempts.len() >= GHOSTS {
-            return; // Its claim ends it.
+            return; // Its end ends it.
         }
-        self.insert_return(name, id, What::Leave, now_us + CLAIM_MIN_MS * 1000 + MAX_TRY_US);
+        // While the store cannot be reached it is kept for as long as the grant can last. Anybody can publish: within bounds.
+        let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
+        self.insert_return(name, id, What::Leave, now_us + left_us + MAX_TRY_US);
     }
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).

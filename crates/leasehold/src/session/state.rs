@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, look_floor_ms};
+use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_MS, look_floor_ms};
 use leasehold_spec::{Answer, Contention, GrantId, Name, Rest, SessionId, Token};
 
 use super::alarms::Alarms;
@@ -213,7 +213,9 @@ impl State {
     }
 
     pub(crate) fn sample(&mut self, sample: Sample) {
-        self.rtt_us = (7 * self.rtt_us + sample.heard_us.saturating_sub(sample.sent_us)) / 8;
+        // A stop of this process is no property of the way: one that slept for an hour would ask for claims of as long.
+        let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_MS * 1000);
+        self.rtt_us = (7 * self.rtt_us + trip_us) / 8;
         let Some(jump_us) = self.clock.observe(sample) else { return };
         // The server's clock went ahead: every lease on it ends that much earlier. What is left is shortened now, and
         // asked for at once.
