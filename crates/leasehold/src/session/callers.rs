@@ -168,6 +168,7 @@ impl State {
         }
         self.mourners.clear();
         self.bells.clear();
+        self.close_lane();
     }
 
     /// The names of everything that is not given back yet.
