@@ -11,7 +11,7 @@ use leasehold_spec::{Contention, Token};
 
 use crate::client::Handle;
 use crate::error::{Lost, Result};
-use crate::session::{GivenBack, Hold};
+use crate::session::{GivenBack, Hold, Seat};
 
 /// A held lease. Dropping it gives the lease back in the background, with a runtime or without; [`Guard::release`] does
 /// so and tells how it went.
@@ -98,7 +98,7 @@ impl Guard {
     /// A future that is ready when the lease is lost, before it ends at the store. It is owned: it outlives this borrow
     /// and goes to other tasks.
     pub fn lost(&self) -> LostSignal {
-        LostSignal(Arc::clone(&self.hold))
+        LostSignal::new(&self.hold)
     }
 
     /// Gives the lease back, and answers once the store has said so: one round trip.
@@ -140,20 +140,41 @@ impl fmt::Debug for Guard {
 
 /// Ready when a lease is lost: see [`Guard::lost`]. A lease that is given back is not lost; its signal then says
 /// [`Lost::Released`].
-#[derive(Clone)]
 #[must_use = "a signal does nothing unless it is awaited"]
-pub struct LostSignal(Arc<Hold>);
+pub struct LostSignal {
+    hold: Arc<Hold>,
+    seat: Seat,
+}
+
+impl LostSignal {
+    fn new(hold: &Arc<Hold>) -> Self {
+        Self { hold: Arc::clone(hold), seat: Seat::default() }
+    }
+}
+
+impl Clone for LostSignal {
+    fn clone(&self) -> Self {
+        Self::new(&self.hold)
+    }
+}
 
 impl Future for LostSignal {
     type Output = Lost;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Lost> {
-        self.0.poll_lost(context)
+        let signal = self.get_mut();
+        signal.hold.poll_lost(&mut signal.seat, context)
+    }
+}
+
+impl Drop for LostSignal {
+    fn drop(&mut self) {
+        self.hold.leave(&self.seat);
     }
 }
 
 impl fmt::Debug for LostSignal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LostSignal").field("lost", &self.0.why_lost()).finish()
+        f.debug_struct("LostSignal").field("lost", &self.hold.why_lost()).finish()
     }
 }

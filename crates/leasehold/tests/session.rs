@@ -295,7 +295,7 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
     bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
     bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS }, 9);
-    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Expired);
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Superseded);
     let release = loop {
         let asked = bench.next().await;
         if !matches!(asked.op, Op::Renew(_)) {

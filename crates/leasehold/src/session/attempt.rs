@@ -19,6 +19,7 @@ use leasehold_spec::{GrantId, Name, Op, Order, Token};
 use tokio::sync::oneshot;
 
 use super::hold::Hold;
+use super::words::Words;
 use crate::error::Error;
 use crate::store::Link;
 
@@ -251,12 +252,9 @@ impl Attempt {
         phase_us.min(patience_us)
     }
 
-    /// Tells the caller; a grant that nobody takes is for the session to give back.
-    pub(crate) fn tell(&mut self, verdict: Verdict) {
-        if let Some(caller) = self.caller.take() {
-            // Refused only when the future was dropped: its own drop gives the attempt up.
-            drop(caller.send(verdict));
-        }
+    /// Tells the caller, once.
+    pub(crate) fn tell(&mut self, words: &mut Words, verdict: Verdict) {
+        words.verdict(self.caller.take(), verdict);
     }
 }
 

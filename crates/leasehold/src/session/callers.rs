@@ -1,5 +1,6 @@
 //! What callers change: an attempt begins, is given up, or is given back.
 
+use std::mem::take;
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -98,7 +99,7 @@ impl State {
             return None;
         }
         // Known once the state is changed: the guard must not be valid while its release is under way.
-        hold.lose(Lost::Released);
+        self.words.lost(hold, Lost::Released);
         self.turn_back(counter, now_us);
         let serial = self.serial();
         let attempt = self.attempts.get_mut(&counter)?;
@@ -134,7 +135,10 @@ impl State {
 
     pub(crate) fn ring_bells(&mut self) {
         let now_us = self.world.now_us();
-        self.bells.retain(|(at_us, bell)| *at_us > now_us && !bell.is_closed());
+        let (rung, waiting) =
+            take(&mut self.bells).into_iter().partition(|(at_us, bell)| *at_us <= now_us || bell.is_closed());
+        self.bells = waiting;
+        rung.into_iter().for_each(|(_, bell)| self.words.ring(bell));
     }
 
     /// No new work: callers hear it, and what is held goes back (P18).
@@ -146,9 +150,9 @@ impl State {
         let all: Vec<u64> = self.attempts.keys().copied().collect();
         for counter in all {
             let Some(attempt) = self.attempts.get_mut(&counter) else { continue };
-            attempt.tell(Verdict::Failed(Error::closed()));
+            attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             if let Phase::Held(holding) = &attempt.phase {
-                holding.hold.lose(Lost::Closed);
+                self.words.lost(&holding.hold, Lost::Closed);
             }
             self.give_back(counter, now_us);
         }
@@ -159,16 +163,16 @@ impl State {
     pub(crate) fn end_all(&mut self) {
         self.stage = Stage::Closed;
         for attempt in self.attempts.values_mut() {
-            attempt.tell(Verdict::Failed(Error::closed()));
+            attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             match &mut attempt.phase {
-                Phase::Held(holding) => drop(holding.hold.lose(Lost::Closed)),
-                Phase::Returning(returning) => drop(returning.caller.take()),
+                Phase::Held(holding) => self.words.lost(&holding.hold, Lost::Closed),
+                Phase::Returning(returning) => self.words.given_back(returning.caller.take(), || Err(Error::closed())),
                 _ => {}
             }
         }
-        self.mourners.clear();
-        self.bells.clear();
         self.close_lane();
+        take(&mut self.mourners).into_iter().for_each(|mourner| self.words.ring(mourner));
+        take(&mut self.bells).into_iter().for_each(|(_, bell)| self.words.ring(bell));
     }
 
     /// The names of everything that is not given back yet.

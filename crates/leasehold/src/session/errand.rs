@@ -116,7 +116,7 @@ impl State {
             }
             Phase::Claiming { .. } => self.due_renewal(counter, now_us),
             Phase::Held(holding) if holding.hold.valid_until_us() <= now_us => {
-                holding.hold.lose(Lost::Expired);
+                self.words.lost(&holding.hold, Lost::Expired);
                 self.give_back(counter, now_us);
                 self.due_return(counter, now_us)
             }
@@ -146,7 +146,7 @@ impl State {
             (Phase::Asking { .. }, None) => Verdict::Failed(silent().may_act()),
             _ => Verdict::Busy,
         };
-        attempt.tell(verdict);
+        attempt.tell(&mut self.words, verdict);
         self.give_back(counter, now_us);
     }
 
@@ -265,9 +265,7 @@ impl State {
         let attempt = self.attempts.get_mut(&counter)?;
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         if returning.until_us <= now_us {
-            if let Some(caller) = returning.caller.take() {
-                drop(caller.send(Err(silent().may_act())));
-            }
+            self.words.given_back(returning.caller.take(), || Err(silent().may_act()));
             self.remove(counter);
             return None;
         }

@@ -79,10 +79,6 @@ impl State {
                     self.not_at_once(counter, heard_us);
                     return;
                 }
-                if attempt.holds_before(token) {
-                    self.superseded(counter, token, heard_us);
-                    return;
-                }
                 let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
                 let left_us = left_us.min(attempt.terms.lease_us());
                 let until_us = from_us + reliable_us(left_us);
@@ -102,7 +98,7 @@ impl State {
                 let lease_ms = attempt.terms.lease_ms;
                 if let Phase::Held(holding) = &attempt.phase {
                     // The grant lapsed, and a late look of ours put the same id into the queue again.
-                    holding.hold.lose(Lost::Superseded);
+                    self.words.lost(&holding.hold, Lost::Superseded);
                     attempt.phase = Phase::Queued { next_us: heard_us };
                     self.give_back(counter, heard_us);
                     return;
@@ -217,11 +213,7 @@ impl State {
                 holding.hold.extend(until_us);
                 return;
             }
-            // Ours had lapsed (the server's clock jumped), and a look that was under way was granted anew: somebody may
-            // have held in between, and nobody here knows of the new one.
-            holding.hold.lose(Lost::Expired);
-            attempt.phase = Phase::Ended { token, until_us };
-            self.give_back(counter, now_us);
+            self.superseded(counter, token, now_us);
             return;
         }
         let hold = Arc::new(Hold::new(attempt.name.clone(), attempt.id, token, until_us, world));
@@ -229,7 +221,7 @@ impl State {
         let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
         let renew_us = if is_whole { u64::MAX } else { renew_us };
         attempt.phase = Phase::Held(Holding { hold: Arc::clone(&hold), granted_us: now_us, renew_us, claim });
-        attempt.tell(Verdict::Granted(hold));
+        attempt.tell(&mut self.words, Verdict::Granted(hold));
     }
 
     /// The grant that is held has ended, and a late look had the same attempt granted anew: somebody may have held in
@@ -237,7 +229,7 @@ impl State {
     fn superseded(&mut self, counter: u64, token: Token, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if let Phase::Held(holding) = &attempt.phase {
-            holding.hold.lose(Lost::Superseded);
+            self.words.lost(&holding.hold, Lost::Superseded);
         }
         attempt.phase = Phase::Ended { token, until_us: u64::MAX };
         self.give_back(counter, now_us);
@@ -308,7 +300,7 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let Phase::Held(holding) = &attempt.phase else { return };
         let token = holding.hold.token;
-        holding.hold.lose(why);
+        self.words.lost(&holding.hold, why);
         attempt.asked = None;
         attempt.phase = Phase::Ended { token, until_us };
     }
@@ -335,9 +327,7 @@ impl State {
                 return;
             }
             Err(Fault::Refused(error) | Fault::NoMemory(error)) => {
-                if let Some(caller) = returning.caller.take() {
-                    drop(caller.send(Err(error.share())));
-                }
+                self.words.given_back(returning.caller.take(), || Err(error.share()));
                 self.trouble = Some(error);
                 self.set_next(counter, heard_us + RETRY_US);
                 self.arm(counter);
@@ -348,9 +338,7 @@ impl State {
             Outcome::NotHeld => GivenBack::NotHeld,
             _ => GivenBack::Released,
         };
-        if let Some(caller) = returning.caller.take() {
-            drop(caller.send(Ok(given_back)));
-        }
+        self.words.given_back(returning.caller.take(), || Ok(given_back));
         self.returned(counter, asked, heard_us, &answer);
         self.note(&name, &answer, asked.sent_us, heard_us);
         self.arm(counter);
@@ -434,7 +422,7 @@ impl State {
     fn finish(&mut self, counter: u64, verdict: Verdict) {
         let now_us = self.world.now_us();
         if let Some(attempt) = self.attempts.get_mut(&counter) {
-            attempt.tell(verdict);
+            attempt.tell(&mut self.words, verdict);
             attempt.ticket = None;
         }
         self.give_back(counter, now_us);
@@ -442,7 +430,7 @@ impl State {
 
     pub(crate) fn fail(&mut self, counter: u64, error: Error, now_us: u64) {
         if let Some(attempt) = self.attempts.get_mut(&counter) {
-            attempt.tell(Verdict::Failed(error));
+            attempt.tell(&mut self.words, Verdict::Failed(error));
         }
         self.give_back(counter, now_us);
     }

@@ -1,5 +1,6 @@
 //! A held lease, as the guard, its signals and the session share it.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -24,8 +25,14 @@ pub(crate) struct Hold {
 struct Fate {
     lost: Option<Lost>,
     contention: Contention,
-    waiting: Vec<Waker>,
+    /// Who waits for the end, by seat.
+    waiting: BTreeMap<u64, Waker>,
+    next_seat: u64,
 }
+
+/// A place among those who wait for the end of a hold, until it is left.
+#[derive(Debug, Default)]
+pub(crate) struct Seat(Option<u64>);
 
 impl Hold {
     pub(crate) fn new(name: Name, id: GrantId, token: Token, valid_until_us: u64, world: Arc<dyn World>) -> Self {
@@ -38,7 +45,9 @@ impl Hold {
         if self.world.now_us() < self.valid_until_us.load(Ordering::Acquire) {
             return Ok(self.token);
         }
-        Err(self.lose(Lost::Expired))
+        let (why, waiting) = self.end(Lost::Expired);
+        waiting.into_iter().for_each(Waker::wake);
+        Err(why)
     }
 
     pub(crate) fn remaining_us(&self) -> u64 {
@@ -66,34 +75,45 @@ impl Hold {
         }
     }
 
-    /// Ends the hold, and answers why it ended: the first reason stays.
-    pub(crate) fn lose(&self, why: Lost) -> Lost {
-        let (why, waiting) = {
-            let mut fate = self.fate();
-            let why = *fate.lost.get_or_insert(why);
-            self.valid_until_us.store(0, Ordering::Release);
-            (why, std::mem::take(&mut fate.waiting))
-        };
-        waiting.into_iter().for_each(Waker::wake);
-        why
+    /// Ends the hold, and answers why it ended (the first reason stays) and who is to be woken for it.
+    pub(crate) fn end(&self, why: Lost) -> (Lost, Vec<Waker>) {
+        let mut fate = self.fate();
+        let why = *fate.lost.get_or_insert(why);
+        self.valid_until_us.store(0, Ordering::Release);
+        (why, std::mem::take(&mut fate.waiting).into_values().collect())
     }
 
     pub(crate) fn why_lost(&self) -> Option<Lost> {
         self.fate().lost
     }
 
-    pub(crate) fn poll_lost(&self, context: &Context<'_>) -> Poll<Lost> {
+    pub(crate) fn poll_lost(&self, seat: &mut Seat, context: &Context<'_>) -> Poll<Lost> {
         if let Err(lost) = self.check() {
             return Poll::Ready(lost);
         }
+        let waker = context.waker().clone();
         let mut fate = self.fate();
         if let Some(lost) = fate.lost {
             return Poll::Ready(lost);
         }
-        if !fate.waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            fate.waiting.push(context.waker().clone());
-        }
+        let number = *seat.0.get_or_insert_with(|| {
+            fate.next_seat += 1;
+            fate.next_seat
+        });
+        let before = fate.waiting.insert(number, waker);
+        // A waker that goes may take its task along: never under the lock.
+        drop(fate);
+        drop(before);
         Poll::Pending
+    }
+
+    /// Nobody waits there any more. Without this a lease that is held for weeks would keep a waker for each task that ever
+    /// waited for its loss.
+    pub(crate) fn leave(&self, seat: &Seat) {
+        if let Some(number) = seat.0 {
+            let waker = self.fate().waiting.remove(&number);
+            drop(waker);
+        }
     }
 
     pub(crate) fn contention(&self) -> Contention {

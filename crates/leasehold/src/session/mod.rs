@@ -22,6 +22,7 @@ mod hold;
 mod lane;
 mod state;
 mod thread;
+mod words;
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -34,7 +35,7 @@ use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
-pub(crate) use self::hold::Hold;
+pub(crate) use self::hold::{Hold, Seat};
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Store};
@@ -239,15 +240,18 @@ impl Session {
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
-    /// Changes the state, and wakes the thread when that made something due before its next look.
+    /// Changes the state, wakes the thread when that made something due before its next look, and tells callers what they
+    /// are to hear.
     fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut state);
         let wake = std::mem::replace(&mut state.wake, Wake::No);
+        let words = state.words.take();
         drop(state);
         if wake == Wake::Now {
             self.wake.notify_one();
         }
+        words.say();
         result
     }
 }

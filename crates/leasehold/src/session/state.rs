@@ -13,6 +13,7 @@ use super::alarms::Alarms;
 use super::attempt::{Attempt, Phase, Reach, Returning, What, same};
 use super::clock::{Sample, ServerClock};
 use super::lane::LaneState;
+use super::words::Words;
 use tokio::sync::oneshot;
 
 use crate::error::{Error, Lost};
@@ -45,6 +46,8 @@ pub(crate) struct State {
     pub(crate) planned_us: u64,
     pub(crate) wake: Wake,
     pub(crate) rtt_us: u64,
+    /// What is to be said once the lock is free.
+    pub(crate) words: Words,
     /// Callers' timers: dropped when their moment has come.
     pub(crate) bells: Vec<(u64, oneshot::Sender<()>)>,
     /// Who waits for the end.
@@ -123,6 +126,7 @@ impl State {
             run: String::new(),
             met_anew: false,
             lane: LaneState::Absent,
+            words: Words::default(),
             bells: Vec::new(),
             mourners: Vec::new(),
             home: None,
@@ -283,7 +287,7 @@ impl State {
         let token = match &attempt.phase {
             Phase::Returning(_) => return,
             Phase::Held(holding) => {
-                holding.hold.lose(Lost::Released);
+                self.words.lost(&holding.hold, Lost::Released);
                 Some(holding.hold.token)
             }
             Phase::Claiming { token, .. } | Phase::Ended { token, .. } => Some(*token),

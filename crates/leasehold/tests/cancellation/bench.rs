@@ -48,7 +48,7 @@ pub(crate) struct Bench {
 
 enum Shop {
     Memory { gate: Gate, url: String },
-    Redis { server: RedisServer, proxy: FaultProxy, sent: Arc<Counters> },
+    Redis { server: Box<RedisServer>, proxy: FaultProxy, sent: Arc<Counters> },
 }
 
 #[derive(Default)]
@@ -89,7 +89,7 @@ impl Bench {
             false
         })));
         drop(counting);
-        Self { runtime: runtime(), store: Shop::Redis { server, proxy, sent } }
+        Self { runtime: runtime(), store: Shop::Redis { server: Box::new(server), proxy, sent } }
     }
 
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {

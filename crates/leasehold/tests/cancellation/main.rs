@@ -10,6 +10,7 @@ mod hand;
 mod others;
 mod phases;
 mod schedules;
+mod wakers;
 
 use std::time::{Duration, Instant};
 

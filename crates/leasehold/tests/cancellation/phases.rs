@@ -222,7 +222,7 @@ impl Ward {
                 0 => Driven::new(async move {
                     let guard = mutex.lock().await.expect("granted");
                     inside.fetch_add(usize::from(guard.is_valid()), Ordering::SeqCst);
-                    pending().await
+                    pending::<()>().await;
                 }),
                 _ => Driven::new(async move {
                     let work = mutex.run(async |guard: &Guard| {
