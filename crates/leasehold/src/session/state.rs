@@ -4,6 +4,7 @@
 //! thread asks what is due.
 
 use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_MS, look_floor_ms};
@@ -23,7 +24,7 @@ use crate::world::World;
 pub(crate) struct State {
     pub(crate) world: Arc<dyn World>,
     pub(crate) session: SessionId,
-    pub(crate) attempts: HashMap<u64, Attempt>,
+    pub(crate) attempts: HashMap<u64, Attempt, BuildHasherDefault<Spread>>,
     /// P21: what a session knows of a name. Local queues will stand here.
     pub(crate) slots: HashMap<Name, Slot>,
     pub(crate) alarms: Alarms<u64>,
@@ -54,6 +55,26 @@ pub(crate) struct State {
     pub(crate) mourners: Vec<oneshot::Sender<()>>,
     next_counter: u64,
     next_serial: u64,
+    /// Drawn ahead: a system call for each attempt would be dear.
+    nonces: Vec<u64>,
+}
+
+/// Spreads our own counters over a table. Nobody chooses them to collide, and SipHash takes longer than the look-up.
+#[derive(Default)]
+pub(crate) struct Spread(u64);
+
+impl Hasher for Spread {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(self.0 ^ u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +131,8 @@ pub(crate) struct GivenUp {
     pub(crate) until_us: u64,
 }
 
+/// How many nonces are drawn at once.
+const NONCES: usize = 32;
 /// How many releases a session remembers.
 const RELEASES: usize = 1024;
 
@@ -118,7 +141,7 @@ impl State {
         Self {
             world,
             session,
-            attempts: HashMap::new(),
+            attempts: HashMap::default(),
             slots: HashMap::new(),
             alarms: Alarms::default(),
             watches: Alarms::default(),
@@ -139,15 +162,21 @@ impl State {
             rtt_us: 0,
             next_counter: 1,
             next_serial: 1,
+            nonces: Vec::new(),
         }
     }
 
     pub(crate) fn new_id(&mut self) -> GrantId {
-        let mut nonce = [0; 8];
-        self.world.random(&mut nonce);
+        let nonce = self.nonces.pop().unwrap_or_else(|| {
+            let mut drawn = [0; 8 * NONCES];
+            self.world.random(&mut drawn);
+            let (nonces, _) = drawn.as_chunks();
+            self.nonces.extend(nonces[1..].iter().map(|nonce| u64::from_ne_bytes(*nonce)));
+            u64::from_ne_bytes(nonces[0])
+        });
         let counter = self.next_counter;
         self.next_counter += 1;
-        GrantId { session: self.session, counter, nonce: u64::from_ne_bytes(nonce) }
+        GrantId { session: self.session, counter, nonce }
     }
 
     pub(crate) fn serial(&mut self) -> u64 {
