@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Terms, Tries, Verdict, Wait};
 use super::hold::Hold;
+use super::lane::LaneState;
 use super::silent;
 use super::state::{Stage, State, Wake};
 use crate::error::{Error, Lost};
@@ -125,8 +126,12 @@ impl State {
         }
     }
 
-    /// Rings at `at_us`.
+    /// Rings at `at_us`; at once where nobody keeps the time any more.
     pub(crate) fn set_bell(&mut self, at_us: u64, bell: oneshot::Sender<()>) {
+        if self.stage == Stage::Closed {
+            self.words.ring(bell);
+            return;
+        }
         self.bells.push((at_us, bell));
         if at_us < self.planned_us {
             self.wake = Wake::Now;
@@ -162,6 +167,10 @@ impl State {
     /// The thread has ended: nobody renews or sends any more.
     pub(crate) fn end_all(&mut self) {
         self.stage = Stage::Closed;
+        // Handles and guards may live on for long, and need no connection.
+        if let LaneState::Open(link) = take(&mut self.lane) {
+            link.close();
+        }
         for attempt in self.attempts.values_mut() {
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             match &mut attempt.phase {

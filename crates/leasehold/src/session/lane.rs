@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Session;
-use super::state::State;
+use super::state::{Stage, State};
 use crate::store::Link;
 
 /// What is to be done about the lane.
@@ -68,6 +68,7 @@ impl Session {
             let link = open.await;
             let Some(session) = session.upgrade() else { return };
             session.with(|state| match link {
+                Ok(link) if state.stage == Stage::Closed => link.close(),
                 Ok(link) => state.lane = LaneState::Open(link),
                 Err(error) => state.trouble = Some(error),
             });
