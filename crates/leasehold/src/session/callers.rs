@@ -102,15 +102,14 @@ impl State {
         // Known once the state is changed: the guard must not be valid while its release is under way.
         self.words.lost(hold, Lost::Released);
         self.give_back(counter, now_us);
-        let serial = self.serial();
+        let attempt = self.attempts.get(&counter)?;
+        let (link, terms) = (attempt.tries.follow().cloned(), Arc::clone(&attempt.terms));
+        let first = link.or(lane).or(self.home.clone()).map(|link| self.asked(link, &terms, now_us));
         let attempt = self.attempts.get_mut(&counter)?;
-        let within_us = attempt.terms.answer_within_us();
-        let link = attempt.tries.follow().cloned().or(lane).or(self.home.clone());
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         let (tell, answer) = oneshot::channel();
         returning.caller = Some(tell);
         let op = returning.what.op(attempt.id);
-        let first = link.map(|link| Asked { link, sent_us: now_us, until_us: now_us + within_us, serial });
         attempt.asked = first.clone();
         self.arm(counter);
         let guess = self.guess(&hold.name);
