@@ -56,11 +56,12 @@ impl Leasehold {
     ///
     /// # Cancel safety
     /// The client is closed whether this future is finished or dropped.
-    pub async fn close(self) -> Closed {
-        let session = self.handle.session();
-        session.begin_close();
-        let left = session.closed(CLOSE_WITHIN).await;
-        Closed { left: left.iter().map(ToString::to_string).collect() }
+    pub fn close(self) -> impl Future<Output = Closed> + Send {
+        self.handle.session().begin_close();
+        async move {
+            let left = self.handle.session().closed(CLOSE_WITHIN).await;
+            Closed { left: left.iter().map(ToString::to_string).collect() }
+        }
     }
 }
 

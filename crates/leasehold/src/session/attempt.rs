@@ -160,6 +160,8 @@ pub(crate) struct Asked {
     pub(crate) link: Arc<dyn Link>,
     pub(crate) sent_us: u64,
     pub(crate) until_us: u64,
+    /// A patience that ends before this is too short for any store: its caller hears this answer all the same.
+    pub(crate) usual_us: u64,
     /// Which one: the answer to an older one does not end the wait for this.
     pub(crate) serial: u64,
 }
@@ -228,10 +230,6 @@ impl Attempt {
     /// When something is to be done next, if no answer comes before. Without a link only what time alone decides is.
     pub(crate) fn due_us(&self, reach: Reach) -> u64 {
         let answer_us = self.asked.as_ref().map_or(u64::MAX, |asked| asked.until_us);
-        let patience_us = match (&self.phase, self.wait) {
-            (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until(until_us)) => until_us,
-            _ => u64::MAX,
-        };
         // While a request is in flight the next one waits for its answer, or for its time-out.
         let next = |next_us: u64| match reach {
             _ if self.asked.is_some() => answer_us,
@@ -249,7 +247,18 @@ impl Attempt {
             Phase::Returning(returning) if self.asked.is_none() && self.tries.follow().is_some() => returning.next_us,
             Phase::Returning(returning) => next(returning.next_us).min(returning.until_us),
         };
-        phase_us.min(patience_us)
+        phase_us.min(self.patience_us())
+    }
+
+    /// When the caller stops waiting. Who has no time at all still waits for one answer: "nobody knows" is no use to it.
+    pub(crate) fn patience_us(&self) -> u64 {
+        match (&self.phase, self.wait, &self.asked) {
+            (Phase::Asking { .. }, Wait::Until(until_us), Some(asked)) => until_us.max(asked.usual_us),
+            (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until(until_us), _) => {
+                until_us
+            }
+            _ => u64::MAX,
+        }
     }
 
     /// Tells the caller, once.

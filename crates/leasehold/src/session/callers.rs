@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Terms, Tries, Verdict, Wait};
 use super::hold::Hold;
+use super::lane::LaneState;
 use super::silent;
 use super::state::{Stage, State, Wake};
 use crate::error::{Error, Lost};
@@ -101,15 +102,14 @@ impl State {
         // Known once the state is changed: the guard must not be valid while its release is under way.
         self.words.lost(hold, Lost::Released);
         self.turn_back(counter, now_us);
-        let serial = self.serial();
+        let attempt = self.attempts.get(&counter)?;
+        let (link, terms) = (attempt.tries.follow().cloned(), Arc::clone(&attempt.terms));
+        let first = link.or(lane).or(self.home.clone()).map(|link| self.asked(link, &terms, now_us));
         let attempt = self.attempts.get_mut(&counter)?;
-        let within_us = attempt.terms.answer_within_us();
-        let link = attempt.tries.follow().cloned().or(lane).or(self.home.clone());
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         let (tell, answer) = oneshot::channel();
         returning.caller = Some(tell);
         let op = returning.what.op(attempt.id);
-        let first = link.map(|link| Asked { link, sent_us: now_us, until_us: now_us + within_us, serial });
         attempt.asked = first.clone();
         self.arm(counter);
         let guess = self.guess(&hold.name);
@@ -125,8 +125,12 @@ impl State {
         }
     }
 
-    /// Rings at `at_us`.
+    /// Rings at `at_us`; at once where nobody keeps the time any more.
     pub(crate) fn set_bell(&mut self, at_us: u64, bell: oneshot::Sender<()>) {
+        if self.stage == Stage::Closed {
+            self.words.ring(bell);
+            return;
+        }
         self.bells.push((at_us, bell));
         if at_us < self.planned_us {
             self.wake = Wake::Now;
@@ -162,6 +166,10 @@ impl State {
     /// The thread has ended: nobody renews or sends any more.
     pub(crate) fn end_all(&mut self) {
         self.stage = Stage::Closed;
+        // Handles and guards may live on for long, and need no connection.
+        if let LaneState::Open(link) = take(&mut self.lane) {
+            link.close();
+        }
         for attempt in self.attempts.values_mut() {
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             match &mut attempt.phase {

@@ -98,9 +98,7 @@ impl State {
         }
         let attempt = self.attempts.get(&counter)?;
         match &attempt.phase {
-            Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }
-                if attempt.is_out_of_patience(now_us) =>
-            {
+            Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. } if attempt.patience_us() <= now_us => {
                 self.give_up_waiting(counter, now_us);
                 self.due_return(counter, now_us)
             }
@@ -184,8 +182,9 @@ impl State {
 
     /// Notes an acquire as sent, and answers what to send.
     pub(crate) fn ask(&mut self, counter: u64, link: &Arc<dyn Link>, now_us: u64) -> Option<(Name, Op, Asked)> {
-        let (claim_ms, serial) = (self.claim_ms(), self.serial());
-        let within_us = self.attempts.get(&counter)?.terms.answer_within_us();
+        let claim_ms = self.claim_ms();
+        let terms = Arc::clone(&self.attempts.get(&counter)?.terms);
+        let asked = self.asked(Arc::clone(link), &terms, now_us);
         let not_after_us = self.clock.not_after(now_us, u64::MAX);
         let attempt = self.attempts.get_mut(&counter)?;
         let limit_ms = |until_us: u64| until_us.saturating_sub(now_us) / 1000;
@@ -207,14 +206,12 @@ impl State {
             label: attempt.terms.label.to_string(),
         };
         attempt.tries.sent(link, not_after_us);
-        let asked = Asked { link: Arc::clone(link), sent_us: now_us, until_us: now_us + within_us, serial };
         attempt.asked = Some(asked.clone());
         Some((attempt.name.clone(), Op::Acquire(acquire), asked))
     }
 
     fn due_renewal(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
         let link = self.home.clone()?;
-        let serial = self.serial();
         let attempt = self.attempts.get(&counter)?;
         if attempt.asked.is_some() {
             return None;
@@ -245,10 +242,9 @@ impl State {
         };
         let from = if attempt.terms.renewal == Renewal::Never { From::Grant } else { From::Now };
         let not_after_us = self.clock.server_at(until_us, now_us).unwrap_or(0);
-        let within_us = attempt.terms.answer_within_us();
         let renew = Renew { id: attempt.id, token, from, lease_ms, not_after_us };
-        let asked = Asked { link, sent_us: now_us, until_us: now_us + within_us, serial };
-        let name = attempt.name.clone();
+        let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
+        let asked = self.asked(link, &terms, now_us);
         self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
         Some(Errand::Renew(vec![Renewing { counter, name, renew, asked }]))
     }
@@ -261,7 +257,6 @@ impl State {
     }
 
     fn due_return(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
-        let serial = self.serial();
         let attempt = self.attempts.get_mut(&counter)?;
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         if returning.until_us <= now_us {
@@ -276,10 +271,10 @@ impl State {
         let follow = attempt.tries.follow().filter(|_| !is_on(Mutant::P11LeaveOvertakes));
         let link = Arc::clone(follow.or(self.home.as_ref())?);
         let op = returning.what.op(attempt.id);
-        let until_us = now_us + attempt.terms.answer_within_us();
-        let asked = Asked { link, sent_us: now_us, until_us, serial };
-        attempt.asked = Some(asked.clone());
-        Some(Errand::Return { counter, name: attempt.name.clone(), op, asked })
+        let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
+        let asked = self.asked(link, &terms, now_us);
+        self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
+        Some(Errand::Return { counter, name, op, asked })
     }
 
     /// A link leads to this run of the store. Times of two runs are never compared, nor tokens that are not held: one that
@@ -316,11 +311,5 @@ impl State {
         }
         self.home = Some(link);
         self.look_at_everything(now_us);
-    }
-}
-
-impl Attempt {
-    fn is_out_of_patience(&self, now_us: u64) -> bool {
-        matches!(self.wait, Wait::Until(until_us) if until_us <= now_us)
     }
 }

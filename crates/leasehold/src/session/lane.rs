@@ -11,7 +11,7 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 use super::Session;
-use super::state::State;
+use super::state::{Stage, State};
 use crate::error::Error;
 use crate::store::Link;
 
@@ -60,6 +60,8 @@ impl State {
 
     fn lane_opened(&mut self, link: Result<Arc<dyn Link>, Error>) {
         match link {
+            // The session ended while it was opened: nobody would ever close it.
+            Ok(link) if self.stage == Stage::Closed => link.close(),
             Ok(link) => self.lane = LaneState::Open(link),
             Err(error) => {
                 self.trouble = Some(error);

@@ -30,12 +30,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
+use leasehold_spec::{Contention, Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
 pub(crate) use self::hold::{Hold, Seat};
+use self::lane::Lane;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Store};
@@ -63,11 +64,13 @@ impl Session {
             world,
             store,
         });
+        let opening = Opening(&session);
         let (ready, is_ready) = oneshot::channel();
         let run = thread::run(Arc::clone(&session), id, ready);
         session.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
         is_ready.await.map_err(|_| Error::closed())??;
         session.open_lane().await;
+        std::mem::forget(opening);
         Ok(session)
     }
 
@@ -169,6 +172,9 @@ impl Session {
     pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
         self.check_usable()?;
         let (link, guess, lane) = self.with(|state| {
+            if state.stage != Stage::Open {
+                return (Err(Error::closed()), Contention::None, Lane::Fine);
+            }
             let (link, lane) = state.lane_link(state.world.now_us());
             let trouble = state.trouble.as_ref().map_or_else(silent, Error::share);
             (link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane)
@@ -253,6 +259,15 @@ impl Session {
         }
         words.say();
         result
+    }
+}
+
+/// A session that nobody has a handle of yet. Its connecting can be dropped: then there is nobody to close it later.
+struct Opening<'a>(&'a Session);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.begin_close();
     }
 }
 

@@ -11,7 +11,7 @@ use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_MS, look_floor_ms};
 use leasehold_spec::{Answer, Contention, GrantId, Name, Rest, SessionId, Token};
 
 use super::alarms::Alarms;
-use super::attempt::{Attempt, Phase, Reach, Returning, What, same};
+use super::attempt::{Asked, Attempt, Phase, Reach, Returning, Terms, What, same};
 use super::clock::{Sample, ServerClock};
 use super::lane::LaneState;
 use super::words::Words;
@@ -133,6 +133,8 @@ pub(crate) struct GivenUp {
 
 /// How many nonces are drawn at once.
 const NONCES: usize = 32;
+/// An answer takes no longer than this, or than eight round trips, unless something is wrong.
+const USUAL_MIN_US: u64 = 50_000;
 /// How many releases a session remembers.
 const RELEASES: usize = 1024;
 
@@ -179,9 +181,12 @@ impl State {
         GrantId { session: self.session, counter, nonce }
     }
 
-    pub(crate) fn serial(&mut self) -> u64 {
+    /// A request of an attempt with these terms, sent now.
+    pub(crate) fn asked(&mut self, link: Arc<dyn Link>, terms: &Terms, now_us: u64) -> Asked {
         self.next_serial += 1;
-        self.next_serial
+        let until_us = now_us + terms.answer_within_us();
+        let usual_us = until_us.min(now_us + USUAL_MIN_US.max(8 * self.rtt_us));
+        Asked { link, sent_us: now_us, until_us, usual_us, serial: self.next_serial }
     }
 
     pub(crate) fn insert(&mut self, attempt: Attempt) {

@@ -112,6 +112,14 @@ impl Bench {
         }
     }
 
+    /// The server, where there is one.
+    pub(crate) fn server(&self) -> Option<&RedisServer> {
+        match &self.store {
+            Shop::Redis { server, .. } => Some(server),
+            Shop::Memory { .. } => None,
+        }
+    }
+
     /// A client behind the gate.
     pub(crate) fn connect(&self, label: &str) -> Leasehold {
         self.block_on(async {
@@ -151,11 +159,14 @@ impl Bench {
         }
     }
 
-    pub(crate) fn resume(&self) {
+    /// Lets go on what is held up, and returns when what `client`'s callers had sent is carried out and answered.
+    pub(crate) fn resume(&self, client: &Leasehold) {
         match &self.store {
             Shop::Memory { gate, .. } => gate.resume(),
             Shop::Redis { proxy, .. } => proxy.resume(),
         }
+        // Behind it on the same connection.
+        let _ = self.inspect(client, "probe");
     }
 
     /// Cuts every link of the clients behind the gate, and returns when they have found out and tried again in vain.

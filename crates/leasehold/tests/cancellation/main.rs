@@ -5,6 +5,7 @@
 //! a leave on the same connection; a place in the queue is left; a grant that nobody took is handed on.
 
 mod bench;
+mod clients;
 mod gate;
 mod hand;
 mod others;

@@ -145,7 +145,7 @@ impl Ward {
         }
         let unanswered = futures.iter().filter(|future| !future.is_woken()).count();
         drop(futures);
-        self.bench.resume();
+        self.bench.resume(&self.subject);
         self.nothing_is_left(&names);
         self.count(Phase::InFlight, unanswered);
     }
@@ -198,7 +198,7 @@ impl Ward {
         poll_all(&mut futures);
         until("all are carried out", || self.bench.there(&self.other, &names) == count);
         assert!(futures.iter().all(|future| !future.is_woken()));
-        self.bench.resume();
+        self.bench.resume(&self.subject);
         until("all are woken", || futures.iter().all(Driven::is_woken));
         let ours = self.held_by_subject(&names);
         drop(futures);

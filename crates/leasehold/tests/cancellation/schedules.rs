@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::seam::{Script, Scripts};
 use leasehold::{Guard, Leasehold, Lost, Mutex};
-use leasehold_testkit::proxy::{Fault, Requests};
+use leasehold_testkit::proxy::{Fault, Injected, Requests};
 
 use crate::bench::{Bench, Way};
 use crate::hand::{Driven, until};
@@ -51,7 +51,7 @@ on_both_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |bench| {
     let guard = waiting.finish("the message has come").expect("granted");
     assert_eq!(Driven::new(guard.lost()).finish("nothing claims it"), Lost::Expired);
     until("it has ended in the store too", || bench.inspect(&other, "a").holder.is_none());
-    bench.resume();
+    bench.resume(&subject);
     drop(guard);
     close(&bench, subject);
     assert_eq!(bench.inspect(&other, "a").holder, None, "nobody renews it, and nobody gives it back");
@@ -75,7 +75,9 @@ fn a_guard_does_not_live_on_by_a_later_grant_of_its_attempt() {
     until("it waits", || bench.inspect(&other, "a").waiters == 1);
     assert!(waiting.poll().is_pending());
     let looking = proxy.inject(Fault::hold(calls(&Scripts::get().acquire)).once());
-    let claiming = proxy.inject(Fault::hold(calls(&Scripts::get().renew)));
+    // Neither claimed nor given back before it was seen.
+    let others =
+        [&Scripts::get().renew, &Scripts::get().release].map(|script| proxy.inject(Fault::hold(calls(script))));
     looking.wait(1, LEASE);
     drop(held);
     let guard = waiting.finish("the message has come").expect("granted");
@@ -89,8 +91,8 @@ fn a_guard_does_not_live_on_by_a_later_grant_of_its_attempt() {
         assert!(remaining <= CLAIM, "{remaining:?} are not left of a claim of {CLAIM:?}");
         guard.check().is_err()
     });
+    others.iter().for_each(Injected::lift);
     until("the second is given back", || holder().is_none());
-    claiming.lift();
     drop(guard);
     close(&bench, subject);
 }
