@@ -512,6 +512,7 @@ impl Attempt {
     /// Whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.
     fn believes(&self, highest: Token) -> bool {
         match self.phase {
+            _ if is_on(Mutant::P3OlderWins) => true,
             Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
             _ => highest >= self.latest,
         }
