@@ -83,8 +83,17 @@ pub(crate) enum Phase {
     /// A push that is too old to be entered unasked: claim first, then enter (P12).
     Claiming { token: Token, asked: Option<u8> },
     Holding(Holding),
-    Releasing { token: Token, asked: Option<u8>, bar: Option<u8> },
-    Leaving { asked: Option<u8>, again_at: u8, close_at: u8 },
+    Releasing { token: Token, asked: Option<u8>, bar: Option<u8>, again: Again },
+    Leaving { asked: Option<u8>, again_at: u8, close_at: u8, again: Again },
+}
+
+/// What was heard while an id is being given back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Again {
+    /// An earlier release was not answered.
+    pub(crate) is_repeated: bool,
+    /// The store said that the id waits or holds anew: it must be left at once, not only when P14 allows to close it.
+    pub(crate) is_back: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,6 +124,7 @@ pub(crate) struct Run {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Session {
+    pub(crate) me: u8,
     pub(crate) life: Life,
     pub(crate) links: Vec<Link>,
     /// Whether the inbox of the first connection is proved (P11).
@@ -130,10 +140,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(scene: &Scene, tasks: usize) -> Self {
+    pub(crate) fn new(scene: &Scene, me: u8, tasks: usize) -> Self {
         Self {
+            me,
             life: Life::Awake,
-            links: (0..scene.links).map(|k| Link::open(k == 0)).collect(),
+            links: (0..scene.links).map(|k| Link::open(k == 0 && !scene.polls(me))).collect(),
             is_proved: true,
             lag: Some(0),
             attempts: Vec::new(),
@@ -146,6 +157,10 @@ impl Session {
     /// Whether nothing is under way on its connections, and its inbox works.
     pub(crate) fn is_settled(&self) -> bool {
         self.life == Life::Awake && self.is_proved && self.links.iter().all(|l| !l.is_up || l.is_quiet())
+    }
+
+    pub(crate) fn is_waiting(&self, i: usize) -> bool {
+        matches!(self.attempts[i].phase, Phase::Waiting { .. })
     }
 
     pub(crate) fn find(&self, n: u8) -> Option<usize> {
@@ -200,7 +215,7 @@ impl Session {
         let last = attempt.open.iter().map(|o| o.not_after).max().unwrap_or(now.tick).max(now.tick);
         let counts_from = if now.slips(Slip::ClosesEarly) { last - now.scene.slack.min(last) } else { last };
         let close_at = counts_from + now.scene.lease;
-        attempt.phase = Phase::Leaving { asked: None, again_at: now.tick, close_at };
+        attempt.phase = Phase::Leaving { asked: None, again_at: now.tick, close_at, again: Again::default() };
     }
 
     /// The holder's section ends: to the next local waiter if the run may go on (P20), else back to the store.
@@ -249,7 +264,7 @@ impl Session {
         let attempt = &mut self.attempts[i];
         let Phase::Holding(Holding { token, .. }) = attempt.phase else { return };
         let bar = attempt.open.iter().map(|o| o.not_after).max();
-        attempt.phase = Phase::Releasing { token, asked: None, bar };
+        attempt.phase = Phase::Releasing { token, asked: None, bar, again: Again::default() };
         if !now.slips(Slip::ReleaseOnly) {
             self.ask_again(now, i);
         }
@@ -351,9 +366,10 @@ impl Session {
                     }
                 }
                 Phase::Claiming { asked, .. } | Phase::Leaving { asked, .. } => drop(gone(asked)),
-                Phase::Releasing { asked, .. } => {
-                    if gone(asked) && now.slips(Slip::ReleaseOnce) {
-                        dropped.push(i);
+                Phase::Releasing { asked, again, .. } => {
+                    if gone(asked) {
+                        again.is_repeated = true;
+                        dropped.extend(now.slips(Slip::ReleaseOnce).then_some(i));
                     }
                 }
                 Phase::Holding(holding) => drop(gone(&mut holding.renewing)),

@@ -84,7 +84,7 @@ impl Model for Play {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let sessions: Vec<_> = self.scene.sessions.iter().map(|tasks| Session::new(&self.scene, tasks.len())).collect();
+        let sessions: Vec<_> = self.scene.sessions.iter().enumerate().map(|(s, tasks)| Session::new(&self.scene, s as u8, tasks.len())).collect();
         let ledger = Ledger { idle: vec![0; sessions.len()], ..Ledger::default() };
         vec![World {
             tick: 0,
@@ -168,7 +168,7 @@ impl World {
                 acts.push(Act::LosePush(s));
             }
         }
-        if self.attached[s as usize] && !session.links[0].is_subscribed {
+        if self.attached[s as usize] && !play.scene.polls(s) && !session.links[0].is_subscribed {
             acts.push(Act::Detach(s));
         }
         match session.life {
@@ -323,7 +323,7 @@ impl World {
     fn restart(&mut self, now: &Now<'_>) {
         self.store = Resource::default();
         self.ledger.forgot = true;
-        self.ledger.gave_back = None;
+        self.ledger.gave_back_last = None;
         self.buffers.clear();
         for s in 0..self.sessions.len() as u8 {
             self.attached[s as usize] = false;
