@@ -55,6 +55,8 @@ pub(crate) struct Ledger {
     pub(crate) entered: (Token, u8),
     /// The last hand-over: by whom, to whom.
     pub(crate) handed: Option<Handed>,
+    /// The earliest place that each attempt came back to with a ticket, while it waits.
+    pub(crate) places: Vec<((u8, u8), u64)>,
     /// The attempts whose release was carried out in time, oldest first, until the session knows.
     pub(crate) gave_back: Vec<(u8, u8)>,
     /// The one that the record remembers.
@@ -87,6 +89,19 @@ impl Ledger {
             self.note(Harm::TokenFell);
         }
         self.entered = (token, pass);
+    }
+
+    /// An attempt asks for the place that it was told.
+    pub(crate) fn asks_for(&mut self, attempt: (u8, u8), ticket: u64) {
+        if self.place(attempt).is_none_or(|known| ticket < known) {
+            self.places.retain(|(a, _)| *a != attempt);
+            self.places.push((attempt, ticket));
+            self.places.sort_unstable();
+        }
+    }
+
+    pub(crate) fn place(&self, attempt: (u8, u8)) -> Option<u64> {
+        self.places.iter().find(|(a, _)| *a == attempt).map(|(_, ticket)| *ticket)
     }
 
     /// A release is answered, and its caller told whether the lease had been lost before.

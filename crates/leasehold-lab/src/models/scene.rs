@@ -65,6 +65,7 @@ pub(crate) struct Scene {
     pub(crate) sessions: &'static [&'static [Order]],
     /// Only these sessions are hit by faults (bit set): a symmetric copy finds nothing new.
     pub(crate) hit: u8,
+    /// Connections of a session that faults hit. The others have one: two would only let their own messages cross.
     pub(crate) links: u8,
     pub(crate) until: u8,
     /// Every task has called `lock()` when this tick ends.
@@ -119,6 +120,10 @@ impl Scene {
     /// Nothing goes wrong at all.
     pub(crate) fn is_faultless(&self) -> bool {
         self.budget == Budget::default()
+    }
+
+    pub(crate) fn links_of(&self, session: u8) -> u8 {
+        if self.is_hit(session) { self.links } else { 1 }
     }
 
     pub(crate) fn is_counted(&self, session: u8) -> bool {

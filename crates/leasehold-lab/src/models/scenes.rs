@@ -7,6 +7,7 @@ use super::scene::{Budget, Renewal, Scene};
 const ONE: &[Order] = &[Relaxed];
 const TWO: &[Order] = &[Relaxed, Relaxed];
 const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
+const THREE_STRICT: &[Order] = &[Strict, Strict, Strict];
 const TWO_STRICT: &[Order] = &[Strict, Strict];
 
 const NONE: Budget =
@@ -176,11 +177,10 @@ pub(crate) const POLLERS: Scene = Scene {
 pub(crate) const DOUBLES: Scene = Scene {
     name: "doubles",
     about: "",
-    sessions: &[ONE, TWO, ONE],
+    sessions: &[ONE, THREE_STRICT],
     links: 2,
     until: 1,
-    start_by: 1,
-    budget: Budget { cuts: 1, retries: 1, slow: 1, ..NONE },
+    budget: Budget { cuts: 1, retries: 1, ..NONE },
     ..BASE
 };
 

@@ -11,7 +11,7 @@ use super::ledger::{Harm, Handed};
 use super::network::{Ask, Message, Request};
 use super::rules::{Botch, Slip};
 use super::scene::{TICK_MS, clock_us};
-use super::session::{Life, Now, Phase};
+use super::session::{Life, Now};
 use super::words;
 use super::world::World;
 
@@ -118,6 +118,9 @@ impl World {
             (Ask::Leave, Outcome::Left { .. }) if before.held_by(id).is_some() => self.ledger.gave_back_last = None,
             _ => {}
         }
+        if let (Ask::Acquire { ticket: Some(ticket), .. }, Outcome::Queued { .. }) = (request.ask, &answer.outcome) {
+            self.ledger.asks_for((session, request.n), ticket);
+        }
         if let (Some(_), Some(grant)) = (answer.handed, &self.store.grant) {
             let to = attempt_of(grant.id);
             let chosen = before.queue.iter().find(|e| e.id == grant.id).map(|e| e.ticket);
@@ -138,13 +141,10 @@ impl World {
         self.attached[session] && self.sessions[session].life == Life::Awake
     }
 
-    /// The place of an entry, as its session was told it.
+    /// The place that an entry should have: the one that its session was told and came back with.
     fn place(&self, entry: &Entry) -> u64 {
-        let (session, n) = attempt_of(entry.id);
-        let session = &self.sessions[session as usize];
-        let attempt = session.find(n).map(|i| &session.attempts[i]);
-        let waiting = attempt.filter(|a| matches!(a.phase, Phase::Waiting { .. }));
-        waiting.and_then(|a| a.ticket).map_or(entry.ticket, |told| told.min(entry.ticket))
+        let place = self.ledger.place(attempt_of(entry.id));
+        place.map_or(entry.ticket, |told| told.min(entry.ticket))
     }
 }
 

@@ -144,7 +144,7 @@ impl Session {
         Self {
             me,
             life: Life::Awake,
-            links: (0..scene.links).map(|k| Link::open(k == 0 && !scene.polls(me))).collect(),
+            links: (0..scene.links_of(me)).map(|k| Link::open(k == 0 && !scene.polls(me))).collect(),
             is_proved: true,
             lag: Some(0),
             attempts: Vec::new(),

@@ -140,7 +140,7 @@ impl World {
         let (scene, budget) = (&play.scene, &self.budget);
         let is_hit = scene.is_hit(s) && *budget != Budget::default();
         let session = &self.sessions[s as usize];
-        scene.links == 1 && !is_hit && session.life == Life::Awake && !session.tasks.contains(&Task::Idle)
+        scene.links_of(s) == 1 && !is_hit && session.life == Life::Awake && !session.tasks.contains(&Task::Idle)
     }
 
     /// Time passes when nothing is under way, or when what is under way is slow; and when everybody who is to come has.
@@ -327,7 +327,7 @@ impl World {
         self.buffers.clear();
         for s in 0..self.sessions.len() as u8 {
             self.attached[s as usize] = false;
-            for k in 0..now.scene.links {
+            for k in 0..now.scene.links_of(s) {
                 self.cut(now, s, k, Fate::Gone);
             }
         }
@@ -358,6 +358,9 @@ impl World {
         }
         self.buffers.retain(|(_, buffer)| !buffer.is_empty());
         self.buffers.sort_by(|a, b| (a.0, a.1.front().map(|r| (r.n, r.sent))).cmp(&(b.0, b.1.front().map(|r| (r.n, r.sent)))));
+        let sessions = &self.sessions;
+        let waits = |(s, n): (u8, u8)| sessions[s as usize].find(n).is_some_and(|i| sessions[s as usize].is_waiting(i));
+        self.ledger.places.retain(|(attempt, _)| waits(*attempt));
         for attempt in self.sessions.iter_mut().flat_map(|s| &mut s.attempts) {
             attempt.open.retain(|o| o.link.is_some() || o.not_after >= tick);
         }
