@@ -43,8 +43,6 @@ pub enum Mutant {
     P12FromReceipt,
     /// P12: a pushed grant counts from its arrival.
     P12PushFromReceipt,
-    /// P12: the clock stops while the machine sleeps.
-    P12Monotonic,
     /// P12: a forward jump of the server's clock goes unnoticed.
     P12NoJump,
     /// P13: an unanswered release is not repeated.

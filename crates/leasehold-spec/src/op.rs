@@ -173,6 +173,8 @@ pub enum Outcome {
         ticket: u64,
         /// What is left of the holder's lease.
         left_us: u64,
+        /// Since when.
+        joined: Joined,
     },
     /// Somebody else holds, and the attempt does not wait.
     Busy {
@@ -213,6 +215,15 @@ pub enum Outcome {
     Settled,
     /// What there is.
     Inspected(Inspection),
+}
+
+/// Since when an attempt waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Joined {
+    /// Since this request. One that came with a ticket had been dropped: its session's others may have been, too (P15).
+    Now,
+    /// Since an earlier one.
+    Before,
 }
 
 /// Why a renewal was refused.

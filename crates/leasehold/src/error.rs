@@ -143,6 +143,8 @@ pub enum Lost {
     Superseded,
     /// The client was closed.
     Closed,
+    /// It was not lost: its guard gave it back.
+    Released,
 }
 
 impl fmt::Display for Lost {
@@ -153,6 +155,7 @@ impl fmt::Display for Lost {
             Self::Forgotten => "the store has forgotten the lease (restart, flush or failover): stop the work",
             Self::Superseded => "the lease has passed to another holder: stop the work",
             Self::Closed => "the client was closed, and its leases with it",
+            Self::Released => "the lease was given back by its guard",
         })
     }
 }

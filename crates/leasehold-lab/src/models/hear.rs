@@ -72,7 +72,7 @@ impl Session {
                 let base = if now.slips(Slip::FromReceipt) { now.tick } else { to.sent };
                 self.granted(now, ledger, i, token, base + ticks(left_us), run);
             }
-            Outcome::Queued { ticket, left_us } => {
+            Outcome::Queued { ticket, left_us, .. } => {
                 let deadline = (when(answer.now_us) + ticks(left_us)).max(now.tick + 1);
                 let look_at = if now.slips(Slip::NoLook) { NEVER } else { deadline.min(now.tick + now.scene.floor()) };
                 attempt.ticket = Some(ticket);

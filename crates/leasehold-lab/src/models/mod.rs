@@ -1,5 +1,7 @@
 //! The protocol as a model.
 
+mod cases;
+mod check;
 mod hear;
 mod ledger;
 mod network;
@@ -11,7 +13,5 @@ mod server;
 mod session;
 mod words;
 mod world;
-mod cases;
-mod check;
 
 pub(crate) use check::main;

@@ -24,7 +24,9 @@ pub(crate) fn token(token: Token) -> String {
 
 pub(crate) fn answer(answer: &Answer) -> String {
     let said = match &answer.outcome {
-        Outcome::Granted { token: t, left_us } => format!("GRANTED token {}, {} ticks left", token(*t), ticks(*left_us)),
+        Outcome::Granted { token: t, left_us } => {
+            format!("GRANTED token {}, {} ticks left", token(*t), ticks(*left_us))
+        }
         Outcome::Queued { left_us, .. } => format!("QUEUED, the holder has {} ticks left", ticks(*left_us)),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ticks left", ticks(*left_us)),
         Outcome::Lost { how: LostHow::NotHeld } => "LOST".into(),

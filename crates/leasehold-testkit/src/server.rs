@@ -1,0 +1,412 @@
+//! Real redis-servers, one for each test that wants one.
+//!
+//! A test that passes because no server was there proves nothing, so a missing `redis-server` is a failure that says how
+//! to install it, never a skip. Each server has a [port](crate::port), a directory and a process of its own; it is ended
+//! by process id, and always by SIGKILL: what a test wants of a server's end is a crash.
+//!
+//! # Who ends the server when the test cannot?
+//!
+//! Dropping [`RedisServer`] does, also while a test panics. A test process that is killed or aborts drops nothing; so
+//! beside each server sits a watchdog, a shell that reads from a pipe whose other end only the test process holds, and
+//! that kills the server and removes its directory when the pipe breaks. The watchdog is a process group of its own, so
+//! that Ctrl-C does not end it before its work is done.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tempfile::TempDir;
+
+use crate::port::{Port, free_port};
+use crate::resp::{Resp, Value};
+use crate::skew::SkewClock;
+
+/// How long a server may take until it answers. It takes some 20 ms; a busy machine takes longer.
+const READY: Duration = Duration::from_secs(30);
+const LOOK: Duration = Duration::from_millis(3);
+/// How many ports are tried. A port that is reserved here can still be taken by a program that knows nothing of that.
+const STARTS: usize = 5;
+
+/// A redis-server of one's own, on 127.0.0.1.
+#[derive(Debug)]
+pub struct RedisServer {
+    port: Port,
+    settings: Builder,
+    skew: Option<SkewClock>,
+    process: Mutex<Option<Process>>,
+    // Last: the directory goes when the process is gone.
+    dir: TempDir,
+}
+
+/// What a [`RedisServer`] is to be like.
+#[derive(Clone, Debug, Default)]
+pub struct Builder {
+    config: Vec<(String, String)>,
+    password: Option<String>,
+    primary: Option<(u16, Option<String>)>,
+    skew: bool,
+}
+
+impl Builder {
+    /// A line of the configuration: any directive that `redis-server` knows.
+    #[must_use]
+    pub fn config(mut self, directive: &str, value: &str) -> Self {
+        self.config.push((directive.into(), value.into()));
+        self
+    }
+
+    /// With an append-only file, flushed as `fsync` says: `always`, `everysec` or `no`.
+    #[must_use]
+    pub fn appendonly(self, fsync: &str) -> Self {
+        self.config("appendonly", "yes").config("appendfsync", fsync)
+    }
+
+    /// Behind a password, which the server's [`url`](RedisServer::url) then contains.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.into());
+        self
+    }
+
+    /// With so many bytes of memory, and an error for whoever wants more.
+    #[must_use]
+    pub fn maxmemory(self, bytes: u64) -> Self {
+        self.config("maxmemory", &bytes.to_string()).config("maxmemory-policy", "noeviction")
+    }
+
+    /// As a replica. It has started when it is in step with its primary.
+    #[must_use]
+    pub fn replica_of(mut self, primary: &RedisServer) -> Self {
+        self.primary = Some((primary.port(), primary.settings.password.clone()));
+        self
+    }
+
+    /// With a wall clock of its own, which [`RedisServer::shift_clock`] moves.
+    #[must_use]
+    pub fn skew(mut self) -> Self {
+        self.skew = true;
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    /// When there is no `redis-server`, or it does not start: the message has the end of its log.
+    #[must_use]
+    #[track_caller]
+    pub fn start(self) -> RedisServer {
+        let dir = tempfile::Builder::new().prefix("leasehold-redis-").tempdir().expect("a temporary directory");
+        let skew = self.skew.then(|| SkewClock::new(dir.path()));
+        let mut server = RedisServer { port: free_port(), settings: self, skew, process: Mutex::new(None), dir };
+        for _ in 0..STARTS {
+            match server.launch() {
+                Ok(()) => return server,
+                Err(NotStarted::PortTaken) => server.port = free_port(),
+                Err(NotStarted::Broken(why)) => panic!("{why}"),
+            }
+        }
+        panic!("redis-server found {STARTS} ports taken that were free a moment before");
+    }
+}
+
+const WATCHDOG: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
+
+/// A running server and its watchdog.
+#[derive(Debug)]
+struct Process {
+    server: Child,
+    watchdog: Child,
+}
+
+enum NotStarted {
+    PortTaken,
+    Broken(String),
+}
+
+impl RedisServer {
+    /// A server without persistence, password or bound on its memory.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// What else a server can be like.
+    #[must_use]
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    /// Its port on 127.0.0.1: the same for as long as this lives, over [`kill`](Self::kill) and
+    /// [`restart`](Self::restart).
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port.number()
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        match &self.settings.password {
+            Some(password) => format!("redis://:{password}@127.0.0.1:{}", self.port()),
+            None => format!("redis://127.0.0.1:{}", self.port()),
+        }
+    }
+
+    /// Its process id.
+    ///
+    /// # Panics
+    /// While it is killed.
+    #[must_use]
+    #[track_caller]
+    pub fn pid(&self) -> u32 {
+        self.process().as_ref().expect("the server was killed and not restarted").server.id()
+    }
+
+    /// A connection to it, with the password given.
+    #[must_use]
+    #[track_caller]
+    pub fn resp(&self) -> Resp {
+        let mut resp = Resp::connect(self.port());
+        if let Some(password) = &self.settings.password {
+            assert_eq!(resp.command(&["AUTH", password]), Value::Status("OK".into()));
+        }
+        resp
+    }
+
+    /// One command on a connection of its own.
+    #[track_caller]
+    pub fn command<A: AsRef<[u8]>>(&self, arguments: &[A]) -> Value {
+        self.resp().command(arguments)
+    }
+
+    /// Kills it, and returns when it is gone. What it had not yet written is lost.
+    pub fn kill(&self) {
+        drop(self.process().take());
+    }
+
+    /// Kills it if it runs, and starts it again on the same port: empty, unless it persists.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[track_caller]
+    pub fn restart(&self) {
+        self.kill();
+        match self.launch() {
+            Ok(()) => {}
+            Err(NotStarted::PortTaken) => panic!("port {} was taken while its server was down", self.port()),
+            Err(NotStarted::Broken(why)) => panic!("{why}"),
+        }
+    }
+
+    /// Freezes it (SIGSTOP), and returns when it stands still: connections stay open, and nothing is answered.
+    #[track_caller]
+    pub fn stop(&self) {
+        self.signal(Signal::STOP);
+        // The signal is only on its way when `kill` returns. NOWAIT leaves an exit for `Child::wait`.
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.rustix_pid()), options).expect("the server is our child");
+        assert!(status.is_some_and(|status| status.stopped()), "redis-server ended by itself:\n{}", self.log_end());
+    }
+
+    /// Lets it go on (SIGCONT) after [`stop`](Self::stop).
+    #[track_caller]
+    pub fn cont(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Sets its wall clock to so many microseconds before (negative) or after the machine's. Replaces an earlier shift;
+    /// heeded at once, and kept over a restart.
+    ///
+    /// # Panics
+    /// If it was started without [`Builder::skew`].
+    #[track_caller]
+    pub fn shift_clock(&self, micros: i64) {
+        self.skewed().set_skew_us(micros);
+    }
+
+    /// How many microseconds its wall clock is ahead of the machine's.
+    ///
+    /// # Panics
+    /// If it was started without [`Builder::skew`].
+    #[must_use]
+    #[track_caller]
+    pub fn clock_shift(&self) -> i64 {
+        self.skewed().skew_us()
+    }
+
+    /// Its working directory, with its log and what it persists.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The end of its log.
+    #[must_use]
+    pub fn log_end(&self) -> String {
+        let log = fs::read(self.dir().join("redis.log")).unwrap_or_default();
+        String::from_utf8_lossy(&log[log.len().saturating_sub(4096)..]).into_owned()
+    }
+
+    #[track_caller]
+    fn skewed(&self) -> &SkewClock {
+        self.skew.as_ref().expect("a server whose clock moves is started with `RedisServer::builder().skew()`")
+    }
+
+    #[track_caller]
+    fn signal(&self, signal: Signal) {
+        kill_process(self.rustix_pid(), signal).expect("a child that was not waited for can be signalled");
+    }
+
+    #[track_caller]
+    fn rustix_pid(&self) -> Pid {
+        let pid = i32::try_from(self.pid()).expect("process ids are below 2^22");
+        Pid::from_raw(pid).expect("the process id of a child is not 0")
+    }
+
+    /// A test that panicked while it held this has left nothing half done: the process is there, or it is not.
+    fn process(&self) -> MutexGuard<'_, Option<Process>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn launch(&self) -> Result<(), NotStarted> {
+        // A log of its own for each start: the address that an earlier start found taken is not this one's trouble.
+        File::create(self.dir().join("redis.log")).expect("our temporary directory can be written");
+        let mut process = Process::start(&mut self.arguments(), self.dir());
+        self.await_answer(&mut process)?;
+        *self.process() = Some(process);
+        Ok(())
+    }
+
+    fn arguments(&self) -> Command {
+        let mut command = Command::new("redis-server");
+        command.current_dir(self.dir());
+        let mut set = |directive: &str, value: &str| {
+            command.arg(format!("--{directive}")).arg(value);
+        };
+        set("bind", "127.0.0.1");
+        set("port", &self.port().to_string());
+        set("save", "");
+        set("daemonize", "no");
+        set("logfile", "redis.log");
+        // More than the kernel's default is refused with a warning in each log.
+        set("tcp-backlog", "128");
+        // A replica that joins is served at once, not after the five seconds in which others might join too.
+        set("repl-diskless-sync-delay", "0");
+        if let Some(password) = &self.settings.password {
+            set("requirepass", password);
+        }
+        if let Some((port, password)) = &self.settings.primary {
+            set("replicaof", &format!("127.0.0.1 {port}"));
+            if let Some(password) = password {
+                set("masterauth", password);
+            }
+        }
+        for (directive, value) in &self.settings.config {
+            set(directive, value);
+        }
+        command.envs(self.skew.iter().flat_map(SkewClock::environment));
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+    }
+
+    fn await_answer(&self, process: &mut Process) -> Result<(), NotStarted> {
+        let deadline = Instant::now() + READY;
+        loop {
+            let late = Instant::now() >= deadline;
+            match self.look(process.server.id()) {
+                Ok(Look::Ready) => return Ok(()),
+                Ok(Look::Stranger) => return Err(NotStarted::PortTaken),
+                Ok(Look::Loading) | Err(_) => {}
+            }
+            if let Some(status) = process.server.try_wait().expect("the server is our child") {
+                let log = self.log_end();
+                return Err(match log.contains("Address already in use") {
+                    true => NotStarted::PortTaken,
+                    false => NotStarted::Broken(format!("redis-server ended at once ({status}):\n{log}")),
+                });
+            }
+            if late {
+                return Err(NotStarted::Broken(format!("no answer in {READY:?}:\n{}", self.log_end())));
+            }
+            thread::sleep(LOOK);
+        }
+    }
+
+    /// Whether our server answers at our port: another one may have been faster, and would answer just as well.
+    fn look(&self, pid: u32) -> io::Result<Look> {
+        let mut resp = Resp::try_connect(self.port(), Duration::from_secs(1))?;
+        if let Some(password) = &self.settings.password {
+            resp.try_command(&["AUTH", password])?;
+        }
+        let ours = format!("process_id:{pid}\r\n");
+        match resp.try_command(&["INFO", "server"])? {
+            Value::Bulk(info) if String::from_utf8_lossy(&info).contains(&ours) => {}
+            _ => return Ok(Look::Stranger),
+        }
+        if matches!(resp.try_command(&["PING"])?, Value::Error(error) if error.starts_with("LOADING")) {
+            return Ok(Look::Loading);
+        }
+        if self.settings.primary.is_some() {
+            let info = resp.try_command(&["INFO", "replication"])?;
+            return Ok(match info.text().is_some_and(|text| text.contains("master_link_status:up")) {
+                true => Look::Ready,
+                false => Look::Loading,
+            });
+        }
+        Ok(Look::Ready)
+    }
+}
+
+enum Look {
+    Ready,
+    Loading,
+    Stranger,
+}
+
+impl Process {
+    fn start(command: &mut Command, dir: &Path) -> Self {
+        let mut server = command.spawn().unwrap_or_else(|e| match e.kind() {
+            io::ErrorKind::NotFound => panic!(
+                "redis-server is not installed: these tests run against a real one and are not skipped without it \
+                 (Debian: apt-get install redis-server; macOS: brew install redis)"
+            ),
+            _ => panic!("redis-server cannot be started: {e}"),
+        });
+        let watchdog = Command::new("sh")
+            .args(["-c", WATCHDOG, "leasehold-watchdog", &server.id().to_string()])
+            .arg(dir)
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match watchdog {
+            Ok(watchdog) => Self { server, watchdog },
+            Err(e) => {
+                end(&mut server);
+                panic!("sh cannot be started: {e}");
+            }
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // The watchdog first: with the server gone its process id could soon be somebody else's.
+        end(&mut self.watchdog);
+        end(&mut self.server);
+    }
+}
+
+/// Kills a child and waits for it. One that has ended already is only waited for.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}

@@ -1,0 +1,70 @@
+//! Locks on one Redis.
+//!
+//! The store decides by scripts that say exactly what [`leasehold_spec::step`] says; the differential test holds them to
+//! it, operation by operation. What is in the store, and how, is told at the head of `record.lua`; how a request becomes
+//! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`.
+//!
+//! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no
+//! session beyond its id; nothing outside of this folder knows that the client crate exists.
+
+mod fault;
+mod handshake;
+mod keys;
+mod link;
+#[cfg(feature = "mutants")]
+mod mutants;
+mod reply;
+mod scripts;
+mod url;
+mod wire;
+
+use std::sync::Arc;
+
+use leasehold_spec::{Contention, Name, Op, Renew};
+
+pub use scripts::{Script, Scripts};
+pub(crate) use url::Target;
+
+use crate::error::Error;
+use crate::store::{Link, Store};
+use crate::world::{Pending, World};
+
+/// One Redis.
+pub struct RedisStore {
+    target: Target,
+    world: Arc<dyn World>,
+}
+
+impl RedisStore {
+    /// Reads a `redis://` URL. No I/O.
+    pub fn new(url: &str, world: Arc<dyn World>) -> Result<Self, Error> {
+        Ok(Self { target: Target::parse(url)?, world })
+    }
+
+    /// The same store, below a prefix.
+    pub(crate) fn below(self, prefix: &str) -> Result<Self, Error> {
+        Ok(Self { target: self.target.below(prefix)?, world: self.world })
+    }
+
+    /// A request as it goes over the wire: for measurements of what the server does with it.
+    #[doc(hidden)]
+    pub fn request(&self, name: &Name, op: &Op, guess: Contention) -> Result<Vec<u8>, Error> {
+        let call = wire::Call::new(&keys::Keys::new(&self.target.prefix), name, op, guess)?;
+        Ok(call.by_digest().get_packed_command())
+    }
+
+    /// A batch of renewals, likewise.
+    #[doc(hidden)]
+    pub fn renewal(&self, batch: &[(Name, Renew)]) -> Result<Vec<u8>, Error> {
+        let keys = keys::Keys::new(&self.target.prefix);
+        let call = wire::Call::renew(&keys, &batch.iter().map(|(name, renew)| (name, renew)).collect::<Vec<_>>())?;
+        Ok(call.by_digest().get_packed_command())
+    }
+}
+
+impl Store for RedisStore {
+    fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
+        let opening = handshake::open(self.target.clone(), Arc::clone(&self.world));
+        Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn Link>) })
+    }
+}

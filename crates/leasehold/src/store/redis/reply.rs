@@ -1,0 +1,212 @@
+//! What the scripts answer: one string of words. Whatever is not exactly that is garbage, and the link is not believed
+//! any further.
+
+use std::str::{FromStr, SplitN};
+
+use leasehold_spec::{
+    Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Joined, LostHow, Name, Op, Outcome,
+    PublicId, Rest, SessionId, Token, Was,
+};
+
+use super::keys::Keys;
+
+/// What a script said.
+#[derive(Debug)]
+pub(super) enum Said {
+    Answer(Answer),
+    /// Under the key is something that is not ours: which type.
+    Foreign(String),
+    /// The record has a newer layout: which.
+    Newer(String),
+    /// One name's error in a batch.
+    Error(String),
+}
+
+/// What of a request its answer leaves out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum To {
+    Acquire { lease_ms: u64 },
+    Release { token: Token },
+    Other,
+}
+
+impl From<&Op> for To {
+    fn from(op: &Op) -> Self {
+        match op {
+            Op::Acquire(acquire) => Self::Acquire { lease_ms: acquire.lease_ms },
+            Op::Release { token, .. } => Self::Release { token: *token },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The answer to one request; `None` for garbage.
+pub(super) fn parse(to: To, text: &str) -> Option<Said> {
+    match (to, text) {
+        // The two answers of an uncontended lock have no words to spare.
+        (To::Acquire { lease_ms }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
+            let token = token(digits)?;
+            let outcome = Outcome::Granted { token, left_us: lease_ms * 1000 };
+            Some(Said::Answer(quiet(token.get(), token, outcome)))
+        }
+        (To::Release { token }, "RELEASED") => Some(Said::Answer(quiet(0, token, Outcome::Released))),
+        _ => words(text),
+    }
+}
+
+fn quiet(now_us: u64, highest: Token, outcome: Outcome) -> Answer {
+    Answer { now_us, highest, contention: Contention::None, rest: Rest::Done, handed: None, outcome }
+}
+
+fn words(text: &str) -> Option<Said> {
+    let (word, rest) = text.split_once(' ')?;
+    match word {
+        "FOREIGN" => return Some(Said::Foreign(rest.to_owned())),
+        "NEWER" => return Some(Said::Newer(rest.to_owned())),
+        "ERROR" => return Some(Said::Error(rest.to_owned())),
+        _ => {}
+    }
+    let mut words = Words(rest.splitn(usize::MAX, ' '));
+    let now_us = words.number()?;
+    let highest = words.token()?;
+    let contention = words.contention()?;
+    let rest = words.rest()?;
+    let handed = match words.next()? {
+        "-" => None,
+        claim => Some(number(claim)?),
+    };
+    let outcome = match word {
+        "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.number()? },
+        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.number()?, joined: words.joined()? },
+        "BUSY" => Outcome::Busy { left_us: words.number()? },
+        "GONE" => Outcome::Gone,
+        "LATE" => Outcome::Late,
+        "FULL" => Outcome::Full,
+        "RENEWED" => Outcome::Renewed { left_us: words.number()? },
+        "LOST" => Outcome::Lost { how: words.how()? },
+        "RELEASED" => Outcome::Released,
+        "NOTHELD" => Outcome::NotHeld,
+        "LEFT" => Outcome::Left { was: words.was()? },
+        "REVOKING" => Outcome::Revoking { left_us: words.number()? },
+        "SETTLED" => Outcome::Settled,
+        "INSPECTED" => Outcome::Inspected(words.inspection(highest)?),
+        _ => return None,
+    };
+    words.end()?;
+    Some(Said::Answer(Answer { now_us, highest, contention, rest, handed, outcome }))
+}
+
+/// A message to an inbox; `None` for garbage.
+pub(super) fn delivery(keys: &Keys, to: SessionId, text: &str) -> Option<(Name, Delivery)> {
+    // The key comes last: a name may have spaces in it.
+    let mut words = Words(text.splitn(9, ' '));
+    if words.next()? != "lh1" {
+        return None;
+    }
+    let event = match words.next()? {
+        "G" => Event::Granted,
+        "R" => Event::Revoked,
+        _ => return None,
+    };
+    let id = GrantId::from_str(words.next()?).ok().filter(|id| id.session == to)?;
+    let token = words.token()?;
+    let left_us = words.number()?;
+    let now_us = words.number()?;
+    let contention = words.contention()?;
+    let rest = words.rest()?;
+    let name = keys.name(words.next()?)?;
+    Some((name, Delivery { to, now_us, contention, rest, id, token, left_us, event }))
+}
+
+struct Words<'a>(SplitN<'a, char>);
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        self.0.next()
+    }
+
+    fn end(mut self) -> Option<()> {
+        self.next().is_none().then_some(())
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        number(self.next()?)
+    }
+
+    fn token(&mut self) -> Option<Token> {
+        token(self.next()?)
+    }
+
+    fn contention(&mut self) -> Option<Contention> {
+        match self.next()? {
+            "N" => Some(Contention::None),
+            "O" => Some(Contention::Others),
+            "S" => Some(Contention::Strict),
+            _ => None,
+        }
+    }
+
+    fn rest(&mut self) -> Option<Rest> {
+        match self.next()? {
+            "D" => Some(Rest::Done),
+            "M" => Some(Rest::More),
+            _ => None,
+        }
+    }
+
+    fn how(&mut self) -> Option<LostHow> {
+        match self.next()? {
+            "revoked" => Some(LostHow::Revoked),
+            "notheld" => Some(LostHow::NotHeld),
+            _ => None,
+        }
+    }
+
+    fn joined(&mut self) -> Option<Joined> {
+        match self.next()? {
+            "now" => Some(Joined::Now),
+            "before" => Some(Joined::Before),
+            _ => None,
+        }
+    }
+
+    fn was(&mut self) -> Option<Was> {
+        match self.next()? {
+            "queued" => Some(Was::Queued),
+            "granted" => Some(Was::Granted),
+            "absent" => Some(Was::Absent),
+            _ => None,
+        }
+    }
+
+    fn inspection(&mut self, token: Token) -> Option<Inspection> {
+        let waiters = self.number()?;
+        let Some(state) = self.next() else { return Some(Inspection { holder: None, waiters }) };
+        let state = match state {
+            "H" => GrantState::Held,
+            "P" => GrantState::Pushed,
+            "R" => GrantState::Revoked,
+            _ => return None,
+        };
+        let id = self.next().filter(|id| id.len() == 48 && id.is_ascii())?;
+        let session = SessionId(u128::from_str_radix(&id[..32], 16).ok()?);
+        let id = PublicId { session, counter: u64::from_str_radix(&id[32..], 16).ok()? };
+        let left_us = self.number()?;
+        // The label comes last: it may have spaces in it.
+        let mut label = self.next()?.to_owned();
+        while let Some(more) = self.next() {
+            label.push(' ');
+            label.push_str(more);
+        }
+        Some(Inspection { holder: Some(Holder { id, token, left_us, label, state }), waiters })
+    }
+}
+
+fn number(digits: &str) -> Option<u64> {
+    // `parse` alone would take a sign.
+    digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
+}
+
+fn token(digits: &str) -> Option<Token> {
+    Token::new(number(digits)?)
+}

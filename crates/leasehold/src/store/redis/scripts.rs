@@ -1,0 +1,136 @@
+//! The scripts, as they are sent: one file for each operation, with the shared part put in once.
+
+use std::sync::OnceLock;
+
+const CLOCK: &str = include_str!("clock.lua");
+const RECORD: &str = include_str!("record.lua");
+/// Where a script wants the shared parts: what it knows of records comes after its fast way, which does not pay for it.
+const PARTS: [(&str, &str); 2] = [("--@clock\n", CLOCK), ("--@record\n", RECORD)];
+
+/// One script.
+#[derive(Clone, Debug)]
+pub struct Script {
+    /// Its file, without `.lua`.
+    pub name: &'static str,
+    /// What the server runs.
+    pub source: String,
+    /// By what the server knows it: the SHA-1 of the source, in hexadecimal.
+    pub sha: String,
+}
+
+/// All of them.
+#[derive(Clone, Debug)]
+pub struct Scripts {
+    /// See `acquire.lua`; so for the others.
+    pub acquire: Script,
+    /// Up to 16 names at once.
+    pub renew: Script,
+    /// Gives back.
+    pub release: Script,
+    /// Stops waiting.
+    pub leave: Script,
+    /// Marks.
+    pub revoke: Script,
+    /// Looks after the queue.
+    pub settle: Script,
+    /// Looks, and writes nothing.
+    pub inspect: Script,
+}
+
+impl Scripts {
+    /// The scripts of this build: made once.
+    pub fn get() -> &'static Self {
+        static SCRIPTS: OnceLock<Scripts> = OnceLock::new();
+        SCRIPTS.get_or_init(|| Self {
+            acquire: script("acquire", include_str!("acquire.lua")),
+            renew: script("renew", include_str!("renew.lua")),
+            release: script("release", include_str!("release.lua")),
+            leave: script("leave", include_str!("leave.lua")),
+            revoke: script("revoke", include_str!("revoke.lua")),
+            settle: script("settle", include_str!("settle.lua")),
+            inspect: script("inspect", include_str!("inspect.lua")),
+        })
+    }
+
+    /// Each of them.
+    pub fn each(&self) -> [&Script; 7] {
+        [&self.acquire, &self.renew, &self.release, &self.leave, &self.revoke, &self.settle, &self.inspect]
+    }
+}
+
+fn script(name: &'static str, own: &str) -> Script {
+    let mut source = own.to_owned();
+    for (mark, part) in PARTS {
+        assert_eq!(source.matches(mark).count(), 1, "{name}.lua says once where a shared part goes");
+        source = source.replace(mark, part);
+    }
+    let source = patched(name, source);
+    let sha = sha1_smol::Sha1::from(&source).digest().to_string();
+    Script { name, source, sha }
+}
+
+#[cfg(feature = "mutants")]
+fn patched(name: &str, source: String) -> String {
+    super::mutants::patched(name, source)
+}
+
+#[cfg(not(feature = "mutants"))]
+fn patched(_: &str, source: String) -> String {
+    source
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_spec::limits;
+
+    use super::*;
+
+    #[test]
+    fn every_script_has_its_header() {
+        for script in Scripts::get().each() {
+            assert!(script.source.starts_with("#!lua"), "{} has no shebang line", script.name);
+            for part in ["KEYS", "ARGV", "RETURNS", "EFFECTS", "RETRY", "COST"] {
+                let line = format!("\n-- {part} ");
+                assert!(script.source.contains(&line), "{} does not say its {part}", script.name);
+            }
+        }
+    }
+
+    #[test]
+    fn time_is_asked_for_once() {
+        for script in Scripts::get().each() {
+            let calls = script.source.matches("redis.call('TIME')").count();
+            assert_eq!(calls, 1, "{} asks for the time {calls} times", script.name);
+        }
+    }
+
+    #[test]
+    fn only_what_gives_back_or_hands_on_runs_with_a_full_memory() {
+        for script in Scripts::get().each() {
+            let flags = script.source.lines().next().unwrap_or_default();
+            let wanted = match script.name {
+                "acquire" => "#!lua",
+                "inspect" => "#!lua flags=no-writes",
+                _ => "#!lua flags=allow-oom",
+            };
+            assert_eq!(flags, wanted, "{}", script.name);
+        }
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_specification() {
+        let line = format!(
+            "R_MS, R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = {}, {}, {}, {}, {}, {}\n",
+            limits::RETENTION_MS,
+            limits::RETENTION_US,
+            limits::SETTLE_STEPS,
+            limits::TICKET_STEPS,
+            limits::LAPSES,
+            limits::QUEUE_MAX
+        );
+        assert!(RECORD.contains(&line), "record.lua has other bounds than: {line}");
+        assert!(RECORD.contains(&format!(" / 3), {})", limits::LOOK_MAX_MS)), "record.lua has another floor");
+        let long = format!("<= '{:08}'", limits::RETENTION_MS);
+        assert!(Scripts::get().release.source.contains(&long), "release.lua has another R");
+    }
+}

@@ -1,0 +1,407 @@
+//! Random histories. They lean towards what is rare: half of the choices look at the model first, so that a release is
+//! often of the grant that is held, a renewal of one that was marked, and the clock stops where a lease ends.
+
+use leasehold_spec::limits::{LEASE_MAX_MS, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS};
+use leasehold_spec::{
+    Acquire, Contention, From, GrantId, GrantState, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Token,
+};
+
+use crate::random::Random;
+use crate::rig::{Lock, Rig};
+
+/// An acquisition that was asked for once. It may be asked for again, whatever became of it.
+#[derive(Clone)]
+struct Attempt {
+    lock: usize,
+    acquire: Acquire,
+    token: Option<Token>,
+    ticket: Option<u64>,
+}
+
+pub(crate) struct History<'a> {
+    rig: &'a mut Rig,
+    random: Random,
+    locks: Vec<Lock>,
+    sessions: usize,
+    attempts: Vec<Attempt>,
+}
+
+const NAMES: [&str; 4] = ["orders/42", "a b {c} 100%", "Ä", "}"];
+const LABELS: [&str; 4] = ["host/job", "", "two words", "{Ä} - F H 0"];
+
+impl<'a> History<'a> {
+    pub(crate) fn new(rig: &'a mut Rig, seed: u64, sessions: usize) -> Self {
+        let mut random = Random::new(seed);
+        let locks = NAMES[..random.index(NAMES.len()) + 1].iter().map(|name| Lock::new(name)).collect();
+        let mut history = Self { rig, random, locks, sessions, attempts: Vec::new() };
+        for number in 0..sessions {
+            if history.random.chance(80) {
+                history.rig.attach(number);
+            }
+        }
+        history
+    }
+
+    /// A history of so many steps.
+    pub(crate) fn play(mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+        }
+        self.rig.end_history();
+    }
+
+    /// A queue of mostly dead waiters, longer than one step looks at.
+    pub(crate) fn play_crowd(mut self, steps: usize) {
+        self.locks.truncate(1);
+        for _ in 0..self.random.within(20, 180) {
+            let session = 1 + self.random.index(self.sessions - 1);
+            let mut patience = self.place();
+            if let (Patience::Queue(place), true) = (&mut patience, self.random.chance(99)) {
+                (place.hears, place.limit_ms) = (Hears::Listens, None);
+            }
+            self.acquire_anew(0, session, patience);
+        }
+        for number in 0..self.sessions {
+            if self.random.chance(95) {
+                self.rig.detach(number);
+            }
+        }
+        for _ in 0..steps {
+            match self.random.below(4) {
+                0 => self.release(0),
+                1 => self.apply(0, &Op::Settle),
+                2 => self.move_clock(),
+                _ => self.step(),
+            }
+        }
+        self.rig.end_history();
+    }
+
+    /// Claims that run out, one after the other, of more sessions than a record remembers.
+    pub(crate) fn play_lapses(mut self) {
+        self.locks.truncate(1);
+        for number in 0..self.sessions {
+            self.rig.attach(number);
+        }
+        for round in 0..2 {
+            for session in 0..self.sessions {
+                let mut place = self.place();
+                if let Patience::Queue(place) = &mut place {
+                    (place.limit_ms, place.hears, place.ticket) = (None, Hears::Listens, None);
+                    place.claim_ms = 1_000;
+                }
+                self.acquire_anew(0, session, place);
+                if round == 1 && self.random.chance(30) {
+                    self.look(0);
+                }
+            }
+        }
+        for _ in 0..self.sessions {
+            self.rig.move_clock(1_100_000, &mut self.locks);
+            self.apply(0, &Op::Settle);
+            if self.locks[0].model.lapses.len() == leasehold_spec::limits::LAPSES {
+                self.rig.count("sixteen lapses");
+            }
+            if self.random.chance(20) {
+                self.step();
+            }
+        }
+        self.rig.end_history();
+    }
+
+    /// A queue that is full, or almost.
+    pub(crate) fn play_full(mut self, steps: usize) {
+        self.locks = vec![self.rig.full_queue()];
+        for _ in 0..steps {
+            match self.random.below(20) {
+                0 => {
+                    let queue = &self.locks[0].model.queue;
+                    let id = queue[self.random.index(queue.len())].id;
+                    self.apply(0, &Op::Leave { id });
+                }
+                1 => self.look(0),
+                2 => self.step(),
+                _ => {
+                    let session = self.random.index(self.sessions);
+                    let place = self.place();
+                    self.acquire_anew(0, session, place);
+                }
+            }
+        }
+        self.rig.check_full_queue(&self.locks[0]);
+        self.rig.end_history();
+    }
+
+    fn step(&mut self) {
+        if self.rig.is_full && self.random.chance(25) {
+            self.rig.fill_memory(false);
+        }
+        let lock = self.random.index(self.locks.len());
+        if self.random.chance(25) && self.step_that_fits(lock) {
+            return;
+        }
+        match self.random.below(100) {
+            0..=13 => {
+                let session = self.random.index(self.sessions);
+                self.acquire_anew(lock, session, Patience::Try);
+            }
+            14..=31 => {
+                let session = self.random.index(self.sessions);
+                let place = self.place();
+                self.acquire_anew(lock, session, place);
+            }
+            32..=44 => self.look(lock),
+            45..=53 => self.release(lock),
+            54..=62 => self.leave(lock),
+            63..=69 => self.renew(lock),
+            70..=73 => self.renew_many(),
+            74..=77 => self.revoke(lock),
+            78..=80 => self.apply(lock, &Op::Settle),
+            81..=83 => self.apply(lock, &Op::Inspect),
+            84..=91 => self.move_clock(),
+            92..=96 => {
+                let session = self.random.index(self.sessions);
+                if self.random.chance(60) { self.rig.attach(session) } else { self.rig.detach(session) }
+            }
+            _ => self.rig.fill_memory(true),
+        }
+    }
+
+    /// What is rare by chance alone.
+    fn step_that_fits(&mut self, lock: usize) -> bool {
+        if !self.locks[lock].model.queue.is_empty() && self.random.chance(30) {
+            self.leave(lock);
+            return true;
+        }
+        let model = &self.locks[lock].model;
+        let (grant, released) = (model.grant.clone(), model.released);
+        match (grant, released) {
+            (Some(grant), _) if grant.state == GrantState::Revoked => {
+                self.renew_as(lock, grant.id, grant.token);
+                true
+            }
+            (Some(grant), _) if self.random.chance(25) => {
+                self.apply(lock, &Op::Leave { id: grant.id });
+                true
+            }
+            (Some(grant), _) => {
+                let token = grant.token;
+                let grace_ms = *self.random.pick(&[0, 1, 500, REVOKE_GRACE_MS]);
+                self.apply(lock, &Op::Revoke { holder: grant.id.public(), token, grace_ms });
+                true
+            }
+            (None, Some(released)) => {
+                let Some(at) = self.attempts.iter().position(|attempt| attempt.acquire.id == released) else {
+                    return false;
+                };
+                match self.attempts[at].token {
+                    Some(token) if self.random.chance(30) => self.apply(lock, &Op::Release { id: released, token }),
+                    _ => self.acquire_again(at),
+                }
+                true
+            }
+            (None, None) => false,
+        }
+    }
+
+    fn apply(&mut self, lock: usize, op: &Op) {
+        let guess = self.guess(lock);
+        self.rig.apply(&mut self.locks[lock], op, guess);
+    }
+
+    fn guess(&mut self, lock: usize) -> Contention {
+        match self.random.chance(70) {
+            true => self.locks[lock].model.contention(),
+            false => *self.random.pick(&[Contention::None, Contention::Others, Contention::Strict]),
+        }
+    }
+
+    fn lease_ms(&mut self) -> u64 {
+        *self.random.pick(&[100, 300, 1_000, 30_000, RETENTION_MS, RETENTION_MS + 1, 120_000, LEASE_MAX_MS])
+    }
+
+    fn place(&mut self) -> Patience {
+        let limit_ms = match self.random.below(4) {
+            0 => Some(*self.random.pick(&[0, 1, 400, 5_000, 31_536_000_000])),
+            _ => None,
+        };
+        Patience::Queue(Place {
+            claim_ms: *self.random.pick(&[1_000, 1_000, 2_500, 100_000]),
+            limit_ms,
+            ticket: None,
+            hears: if self.random.chance(80) { Hears::Listens } else { Hears::Polls },
+            order: if self.random.chance(20) { Order::Strict } else { Order::Relaxed },
+        })
+    }
+
+    fn not_after_us(&mut self) -> u64 {
+        let now_us = self.rig.now_us();
+        match self.random.below(12) {
+            0 => now_us - self.random.within(0, 3_000_000),
+            _ => now_us + 2_000_000,
+        }
+    }
+
+    fn acquire_anew(&mut self, lock: usize, session: usize, patience: Patience) {
+        let id = GrantId {
+            session: self.rig.sessions[session].id,
+            counter: self.attempts.len() as u64,
+            nonce: self.random.number(),
+        };
+        let acquire = Acquire {
+            id,
+            lease_ms: self.lease_ms(),
+            not_after_us: self.not_after_us(),
+            patience,
+            label: (*self.random.pick(&LABELS)).to_owned(),
+        };
+        self.attempts.push(Attempt { lock, acquire, token: None, ticket: None });
+        self.ask(self.attempts.len() - 1);
+    }
+
+    fn acquire_again(&mut self, at: usize) {
+        let not_after_us = self.not_after_us();
+        let ticket = match self.random.below(5) {
+            0 => None,
+            // The place of somebody else: never asked for by a client, and still the same on both sides.
+            1 => self.attempts[self.random.index(self.attempts.len())].ticket,
+            _ => self.attempts[at].ticket,
+        };
+        let another = self.random.chance(10).then(|| self.place());
+        let acquire = &mut self.attempts[at].acquire;
+        acquire.not_after_us = not_after_us;
+        match &mut acquire.patience {
+            Patience::Queue(place) => place.ticket = ticket,
+            Patience::Try => acquire.patience = another.unwrap_or(Patience::Try),
+        }
+        self.ask(at);
+    }
+
+    fn ask(&mut self, at: usize) {
+        let Attempt { lock, acquire, .. } = self.attempts[at].clone();
+        let guess = self.guess(lock);
+        match self.rig.apply(&mut self.locks[lock], &Op::Acquire(acquire), guess) {
+            Some(Outcome::Granted { token, .. }) => self.attempts[at].token = Some(token),
+            Some(Outcome::Queued { ticket, .. }) => self.attempts[at].ticket = Some(ticket),
+            _ => {}
+        }
+    }
+
+    /// An attempt at this name: whoever holds or waits, or any that there was.
+    fn one_of(&mut self, lock: usize) -> Option<usize> {
+        let model = &self.locks[lock].model;
+        let holder = model.grant.as_ref().map(|grant| grant.id);
+        let wanted = match self.random.below(4) {
+            0 | 1 => holder,
+            2 if !model.queue.is_empty() => Some(model.queue[self.random.index(model.queue.len())].id),
+            _ => None,
+        };
+        let here: Vec<_> = (0..self.attempts.len()).filter(|&at| self.attempts[at].lock == lock).collect();
+        match wanted {
+            Some(id) => here.into_iter().find(|&at| self.attempts[at].acquire.id == id),
+            None if here.is_empty() => None,
+            None => Some(*self.random.pick(&here)),
+        }
+    }
+
+    /// The token that an attempt knows, or was pushed; seldom another one.
+    fn token(&mut self, at: usize) -> Token {
+        let Attempt { lock, acquire, token, .. } = &self.attempts[at];
+        let held = self.locks[*lock].model.held_by(acquire.id).map(|grant| grant.token);
+        let last = self.locks[*lock].model.last;
+        match self.random.below(12) {
+            0 => last,
+            1 => Token::NONE,
+            _ => held.or(*token).unwrap_or(last),
+        }
+    }
+
+    fn look(&mut self, lock: usize) {
+        if let Some(at) = self.one_of(lock) {
+            self.acquire_again(at);
+        }
+    }
+
+    fn release(&mut self, lock: usize) {
+        if let Some(at) = self.one_of(lock) {
+            let token = self.token(at);
+            self.apply(lock, &Op::Release { id: self.attempts[at].acquire.id, token });
+        }
+    }
+
+    fn leave(&mut self, lock: usize) {
+        let queue = &self.locks[lock].model.queue;
+        if !queue.is_empty() && self.random.chance(85) {
+            let id = queue[self.random.index(queue.len())].id;
+            return self.apply(lock, &Op::Leave { id });
+        }
+        if let Some(at) = self.one_of(lock) {
+            self.apply(lock, &Op::Leave { id: self.attempts[at].acquire.id });
+        }
+    }
+
+    fn renewal(&mut self, id: GrantId, token: Token) -> Renew {
+        let from = if self.random.chance(70) { From::Now } else { From::Grant };
+        Renew { id, token, from, lease_ms: self.lease_ms(), not_after_us: self.not_after_us() }
+    }
+
+    fn renew_as(&mut self, lock: usize, id: GrantId, token: Token) {
+        let renew = self.renewal(id, token);
+        self.apply(lock, &Op::Renew(renew));
+    }
+
+    fn renew(&mut self, lock: usize) {
+        if let Some(at) = self.one_of(lock) {
+            let token = self.token(at);
+            self.renew_as(lock, self.attempts[at].acquire.id, token);
+        }
+    }
+
+    /// A batch about every name, some of them with a queue.
+    fn renew_many(&mut self) {
+        let mut batch = Vec::new();
+        for lock in 0..self.locks.len().min(RENEW_BATCH) {
+            let Some(at) = self.one_of(lock) else { continue };
+            let mut id = self.attempts[at].acquire.id;
+            if self.random.chance(5) {
+                // Of the right client, and yet another grant.
+                id.nonce ^= 1;
+            }
+            let token = self.token(at);
+            batch.push((lock, self.renewal(id, token)));
+        }
+        self.rig.renew(&mut self.locks, &batch);
+    }
+
+    fn revoke(&mut self, lock: usize) {
+        let Some(at) = self.one_of(lock) else { return };
+        let mut holder = self.attempts[at].acquire.id.public();
+        if self.random.chance(10) {
+            holder.session = SessionId(7);
+        }
+        let token = self.token(at);
+        let grace_ms = *self.random.pick(&[0, 700, REVOKE_GRACE_MS]);
+        self.apply(lock, &Op::Revoke { holder, token, grace_ms });
+    }
+
+    /// To the end of a lease, past the retention, or back.
+    fn move_clock(&mut self) {
+        let lock = self.random.index(self.locks.len());
+        let left_us = self.locks[lock].model.grant.as_ref().map_or(0, |grant| grant.left_us(self.rig.now_us()));
+        let left_us = i64::try_from(left_us).unwrap_or(0);
+        let by_us = match self.random.below(12) {
+            0..=3 => left_us + 1_000,
+            4 => left_us - 20_000,
+            5 => 20_000_000,
+            6 => 70_000_000,
+            7 => 200_000,
+            8 => -1_500_000,
+            9 => -40_000_000,
+            10 => -300_000_000,
+            _ => 2_000_000,
+        };
+        // A day ahead and a month: the clock is to stay one that a server could have.
+        let bounded = by_us.clamp(-86_400_000_000, 2 * 86_400_000_000);
+        self.rig.move_clock(bounded, &mut self.locks);
+    }
+}

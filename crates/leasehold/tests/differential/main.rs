@@ -1,0 +1,96 @@
+//! The scripts say what the specification says: random histories on a real Redis and on `step`, with equal answers, equal
+//! states and equal messages after each operation.
+//!
+//! `LEASEHOLD_SEED=… cargo test -p leasehold --test differential` repeats one history; `LEASEHOLD_HISTORIES=…` says how
+//! many there are.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod decode;
+mod history;
+mod random;
+mod rig;
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use history::History;
+use rig::{OUTCOMES, Rig, Seen};
+
+/// As many as take about a minute on two processors.
+const HISTORIES: u64 = 3_000;
+/// Each with a server of its own.
+const HANDS: u64 = 2;
+const STEPS: usize = 50;
+const SESSIONS: usize = 24;
+
+fn from_environment(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is to be a number")))
+}
+
+fn play(rig: &mut Rig, seed: u64) {
+    match seed % 60 {
+        0..=2 => History::new(rig, seed, 20).play_crowd(20),
+        3 | 4 => History::new(rig, seed, 20).play_lapses(),
+        5 => History::new(rig, seed, 5).play_full(220),
+        _ => History::new(rig, seed, 5).play(STEPS),
+    }
+}
+
+#[test]
+fn random_histories() {
+    if let Some(seed) = from_environment("LEASEHOLD_SEED") {
+        let mut rig = Rig::start(SESSIONS);
+        play(&mut rig, seed);
+        println!("seed {seed}: {:?}", rig.seen);
+        return;
+    }
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let first = u64::from(now.subsec_nanos()) * 1_000;
+    let histories = from_environment("LEASEHOLD_HISTORIES").unwrap_or(HISTORIES);
+    let seen = std::thread::scope(|threads| {
+        let hands: Vec<_> =
+            (0..HANDS).map(|hand| threads.spawn(move || play_all(first + hand, histories / HANDS))).collect();
+        let mut seen = BTreeMap::new();
+        for hand in hands {
+            for (what, count) in hand.join().unwrap_or_else(|failed| std::panic::resume_unwind(failed)) {
+                *seen.entry(what).or_default() += count;
+            }
+        }
+        seen
+    });
+    println!("{histories} histories from seed {first}: {seen:#?}");
+    check_coverage(&seen);
+}
+
+/// Every so many-th history from a seed on, on a server of its own.
+fn play_all(first: u64, histories: u64) -> Seen {
+    let mut rig = Rig::start(SESSIONS);
+    for at in 0..histories {
+        let told = Told(first + at * HANDS);
+        play(&mut rig, told.0);
+        std::mem::forget(told);
+    }
+    rig.seen
+}
+
+/// A run that never met an outcome has not shown that the two agree on it.
+fn check_coverage(seen: &Seen) {
+    let count = |what: &str| seen.get(what).copied().unwrap_or(0);
+    let all: u64 = OUTCOMES.iter().map(|what| count(what)).sum();
+    for outcome in OUTCOMES {
+        assert!(count(outcome) * 50 >= all, "{outcome}: {} of {all}, less than two in a hundred", count(outcome));
+    }
+    for rare in ["more", "forgotten", "sixteen lapses", "push of a grant", "push of a revocation"] {
+        assert!(count(rare) >= 20, "{rare}: only {}", count(rare));
+    }
+}
+
+/// Says which history it was, when it fails.
+struct Told(u64);
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        println!("LEASEHOLD_SEED={} cargo test -p leasehold --test differential -- --nocapture", self.0);
+    }
+}

@@ -1,0 +1,518 @@
+//! A real server with a clock that can be moved, real subscribers, and the specification beside it.
+//!
+//! Each operation runs on the server first, through the crate's own link: the very scripts that are shipped. Then `step`
+//! runs it on the model, at the time that the server's answer gives, with the attachments that the script could see. The
+//! answer, everything that is stored, and everything that was published must be the same.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use leasehold::seam::{Fault, Link, Message, Real, RedisStore, Store};
+use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
+use leasehold_spec::{
+    Acquire, Answer, Contention, Delivery, Entry, Env, Event, GrantId, Hears, LostHow, Name, Op, Order, Outcome,
+    Patience, Place, Renew, Resource, Rest, SessionId, Was, step,
+};
+use leasehold_testkit::{RedisServer, Resp, Value};
+use tokio::runtime::Runtime;
+
+use crate::decode;
+
+/// How far the end of a key may be from what the specification says: TIME and SET are two moments of one script, and a
+/// busy machine can put the server aside between them.
+const TTL_TOLERANCE_US: u64 = 250_000;
+/// No operation is done so close to the moment at which a record is forgotten: who is right depends on that tolerance.
+const CLEARANCE_US: u64 = 400_000;
+
+/// How often what was met.
+pub(crate) type Seen = BTreeMap<&'static str, u64>;
+
+/// How much of a history is told when it fails.
+const SHOWN: usize = 100;
+
+/// One name, as the specification has it.
+pub(crate) struct Lock {
+    pub(crate) name: Name,
+    pub(crate) key: String,
+    pub(crate) model: Resource,
+}
+
+impl Lock {
+    pub(crate) fn new(text: &str) -> Self {
+        let escaped = text.replace('%', "%25").replace('{', "%7B").replace('}', "%7D");
+        let name = Name::new(text).expect("the test uses good names");
+        Self { name, key: format!("lh1:{{{escaped}}}"), model: Resource::default() }
+    }
+
+    /// When the record may be forgotten.
+    fn end_us(&self) -> u64 {
+        self.model.keep_until_us.max(self.model.last.get() + RETENTION_US)
+    }
+}
+
+/// One client, with a subscription that comes and goes. The first one's is the crate's own.
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    connection: Option<Resp>,
+    pub(crate) is_attached: bool,
+    due: Vec<String>,
+}
+
+/// What was done in a history, told when it fails.
+#[derive(Debug)]
+#[expect(dead_code, reason = "read by Debug, in the report of a failure")]
+enum Done {
+    Op(String, Box<Op>, Contention, Box<Result<Answer, String>>),
+    Renew(Vec<(Name, Renew)>, Vec<Result<Answer, String>>),
+    Clock(i64),
+    Attached(usize, bool),
+    Memory(bool),
+}
+
+pub(crate) struct Rig {
+    runtime: Runtime,
+    server: RedisServer,
+    resp: Resp,
+    link: Arc<dyn Link>,
+    /// Subscribed by pattern: it hears what is published to nobody, and makes PUBLISH count one for a dead inbox.
+    monitor: Resp,
+    pub(crate) sessions: Vec<Session>,
+    inbox: Arc<Mutex<Vec<(Name, Delivery)>>>,
+    inbox_due: Vec<(Name, Delivery)>,
+    pub(crate) is_full: bool,
+    /// A record with as many waiters as one may have, less a few; kept in another database.
+    full_queue: Option<Resource>,
+    /// A full queue takes too long to be read after each operation.
+    is_unread: bool,
+    shift_us: i64,
+    pings: u64,
+    history: Vec<Done>,
+    pub(crate) seen: Seen,
+}
+
+impl Rig {
+    pub(crate) fn start(sessions: usize) -> Self {
+        let server = RedisServer::builder().skew().config("maxmemory-policy", "noeviction").start();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let store = RedisStore::new(&server.url(), Real::world()).expect("a good URL");
+        let link = runtime.block_on(store.open()).expect("the server is there");
+        let mut monitor = server.resp();
+        assert!(monitor.command(&["PSUBSCRIBE", "lh1:inbox:*"]).items().is_some());
+        let session = |number: usize| Session {
+            id: SessionId(0x1000_0000_0000_0000_0000_0000_0000_0000 + number as u128),
+            connection: (number > 0).then(|| server.resp()),
+            is_attached: number == 0,
+            due: Vec::new(),
+        };
+        let sessions: Vec<_> = (0..sessions).map(session).collect();
+        let inbox: Arc<Mutex<Vec<_>>> = Arc::default();
+        let heard = Arc::clone(&inbox);
+        let hear = Arc::new(move |message| match message {
+            Message::Delivery(name, delivery) => heard.lock().unwrap().push((name, delivery)),
+            Message::Garbled => panic!("garbage in an inbox"),
+            // The link goes with the rig. Gone before, it would answer nothing.
+            Message::Detached => {}
+        });
+        runtime.block_on(link.attach(sessions[0].id, hear)).expect("an inbox");
+        let resp = server.resp();
+        let mut rig = Self {
+            runtime,
+            server,
+            resp,
+            link,
+            monitor,
+            sessions,
+            inbox,
+            inbox_due: Vec::new(),
+            is_full: false,
+            full_queue: None,
+            is_unread: false,
+            shift_us: 0,
+            pings: 0,
+            history: Vec::new(),
+            seen: BTreeMap::new(),
+        };
+        // The probe of the inbox.
+        assert_eq!(rig.published().len(), 1);
+        rig
+    }
+
+    /// The server's clock, as far as one can tell from here.
+    pub(crate) fn now_us(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
+        u64::try_from(now).expect("before the year 586524").saturating_add_signed(self.shift_us)
+    }
+
+    /// Moves the server's clock. What is forgotten by then is gone for good, although the clock may step back.
+    pub(crate) fn move_clock(&mut self, by_us: i64, locks: &mut [Lock]) {
+        self.shift_us += by_us;
+        self.server.shift_clock(self.shift_us);
+        self.history.push(Done::Clock(by_us));
+        for lock in locks {
+            self.steer_clear(lock);
+            let now_us = self.now_us();
+            if lock.model.is_forgotten(now_us, now_us) {
+                assert_eq!(self.resp.command(&["EXISTS", &lock.key]), Value::Int(0), "{}", lock.key);
+                self.count(if lock.model == Resource::default() { "never known" } else { "forgotten" });
+                lock.model = Resource::default();
+            }
+        }
+    }
+
+    fn steer_clear(&mut self, lock: &Lock) {
+        if self.now_us().abs_diff(lock.end_us()) < CLEARANCE_US {
+            self.shift_us += 2 * i64::try_from(CLEARANCE_US).expect("less than a second");
+            self.server.shift_clock(self.shift_us);
+        }
+    }
+
+    /// From now on the server refuses what needs memory.
+    pub(crate) fn fill_memory(&mut self, is_full: bool) {
+        if self.is_full != is_full {
+            let bytes = if is_full { "1" } else { "0" };
+            assert_eq!(self.resp.command(&["CONFIG", "SET", "maxmemory", bytes]), Value::Status("OK".into()));
+            self.is_full = is_full;
+            self.history.push(Done::Memory(is_full));
+        }
+    }
+
+    pub(crate) fn attach(&mut self, number: usize) {
+        let session = &mut self.sessions[number];
+        if let (Some(connection), false) = (&mut session.connection, session.is_attached) {
+            let channel = format!("lh1:inbox:{}", session.id);
+            assert!(connection.command(&["SUBSCRIBE", &channel]).items().is_some());
+            session.is_attached = true;
+            self.history.push(Done::Attached(number, true));
+        }
+    }
+
+    pub(crate) fn detach(&mut self, number: usize) {
+        let session = &mut self.sessions[number];
+        if let (Some(connection), true) = (&mut session.connection, session.is_attached) {
+            connection.send(&["UNSUBSCRIBE"]).unwrap();
+            let heard = heard_until(connection, "unsubscribe");
+            assert_eq!(heard, std::mem::take(&mut session.due), "what session {number} heard");
+            session.is_attached = false;
+            self.history.push(Done::Attached(number, false));
+        }
+    }
+
+    /// One operation, on both. Answers what came out, if the store did anything.
+    pub(crate) fn apply(&mut self, lock: &mut Lock, op: &Op, guess: Contention) -> Option<Outcome> {
+        self.steer_clear(lock);
+        let answered = self.runtime.block_on(self.link.apply(&lock.name, op, guess));
+        let told = answered.as_ref().map(Answer::clone).map_err(|fault| format!("{fault:?}"));
+        self.history.push(Done::Op(lock.key.clone(), Box::new(op.clone()), guess, Box::new(told)));
+        match answered {
+            Ok(answer) => {
+                let mut due = Vec::new();
+                self.check(lock, op, &answer, &mut due);
+                self.check_deliveries(&due);
+                Some(answer.outcome)
+            }
+            Err(Fault::NoMemory(_)) if self.is_full && matches!(op, Op::Acquire(_)) => {
+                self.count("no memory");
+                self.check_stored(lock);
+                self.check_deliveries(&[]);
+                None
+            }
+            Err(fault) => self.fail(&format!("{fault:?}")),
+        }
+    }
+
+    /// A batch of renewals, on both.
+    pub(crate) fn renew(&mut self, locks: &mut [Lock], batch: &[(usize, Renew)]) {
+        for (number, _) in batch {
+            self.steer_clear(&locks[*number]);
+        }
+        let named: Vec<_> = batch.iter().map(|(number, renew)| (locks[*number].name.clone(), renew.clone())).collect();
+        let answers = self.runtime.block_on(self.link.renew(&named));
+        let told = answers.iter().map(|one| one.as_ref().cloned().map_err(|fault| format!("{fault:?}")));
+        self.history.push(Done::Renew(named, told.collect()));
+        if answers.len() != batch.len() {
+            self.fail("not an answer for each name");
+        }
+        // Names whose records have a queue are looked after last, and messages come in that order.
+        let mut due = Vec::new();
+        for ((number, renew), answer) in batch.iter().zip(answers) {
+            match answer {
+                Ok(answer) => self.check(&mut locks[*number], &Op::Renew(renew.clone()), &answer, &mut due),
+                Err(fault) => self.fail(&format!("{fault:?}")),
+            }
+        }
+        self.check_deliveries(&due);
+    }
+
+    fn check(&mut self, lock: &mut Lock, op: &Op, answer: &Answer, due: &mut Vec<(Name, Delivery)>) {
+        let is_timeless = answer.now_us == 0 && answer.outcome == Outcome::Released;
+        let now_us = if is_timeless { self.now_us() } else { answer.now_us };
+        let attached = |id: SessionId| self.sessions.iter().any(|session| session.id == id && session.is_attached);
+        let env = Env { wall_us: now_us, lease_us: now_us, attached: &attached };
+        let (mut expected, deliveries) = step(&mut lock.model, &env, op);
+        if is_timeless {
+            expected.now_us = 0;
+        }
+        self.count(kind(&expected.outcome));
+        if expected.rest == Rest::More {
+            self.count("more");
+        }
+        for delivery in &deliveries {
+            self.count(match delivery.event {
+                Event::Granted => "push of a grant",
+                Event::Revoked => "push of a revocation",
+            });
+        }
+        if *answer != expected {
+            self.fail(&format!("the answer is to be\n{expected:?}\nand it is\n{answer:?}"));
+        }
+        due.extend(deliveries.into_iter().map(|delivery| (lock.name.clone(), delivery)));
+        self.check_stored(lock);
+    }
+
+    /// What is stored is what the specification says, and ends when it says.
+    fn check_stored(&mut self, lock: &Lock) {
+        if self.is_unread {
+            return;
+        }
+        let stored = match decode::look(&mut self.resp, &lock.key) {
+            Ok(stored) => stored,
+            Err(why) => self.fail(&format!("{}: {why}", lock.key)),
+        };
+        let Some(mut stored) = stored else {
+            if lock.model != Resource::default() {
+                self.fail(&format!("nothing is stored, and it is to be\n{:?}", lock.model));
+            }
+            return;
+        };
+        if stored.is_short {
+            stored.resource.keep_until_us = lock.model.keep_until_us;
+        }
+        if stored.resource != lock.model || stored.is_short != lock.model.queue.is_empty() {
+            self.fail(&format!("the record is to be\n{:?}\nand it is\n{stored:?}", lock.model));
+        }
+        let (ends_us, end_us) = (stored.expires_ms * 1000, lock.end_us());
+        if ends_us.abs_diff(end_us) > TTL_TOLERANCE_US {
+            self.fail(&format!("the record is to end at {end_us}, and it ends at {ends_us}: {stored:?}"));
+        }
+    }
+
+    /// A name whose queue is almost full: filled once, by the scripts, and copied for each history.
+    pub(crate) fn full_queue(&mut self) -> Lock {
+        let mut lock = Lock::new("full");
+        self.is_unread = true;
+        if self.full_queue.is_none() {
+            self.fill(&mut lock);
+            self.check_full_queue(&lock);
+            assert_eq!(self.resp.command(&["MOVE", &lock.key, "1"]), Value::Int(1));
+            let mut other = self.server.resp();
+            assert_eq!(other.command(&["SELECT", "1"]), Value::Status("OK".into()));
+            // The clock will be moved by days before the next history of this kind.
+            assert_eq!(other.command(&["PERSIST", &lock.key]), Value::Int(1));
+            self.full_queue = Some(lock.model.clone());
+            self.history.clear();
+        }
+        self.is_unread = true;
+        let mut other = self.server.resp();
+        assert_eq!(other.command(&["SELECT", "1"]), Value::Status("OK".into()));
+        assert_eq!(other.command(&["COPY", &lock.key, &lock.key, "DB", "0"]), Value::Int(1));
+        lock.model = self.full_queue.clone().expect("it was just filled");
+        let end_ms = lock.end_us().div_ceil(1000).to_string();
+        assert_eq!(self.resp.command(&["PEXPIREAT", &lock.key, &end_ms]), Value::Int(1));
+        lock
+    }
+
+    /// Lets the scripts queue ten thousand waiters. `step` would look through all of them at each: the model is put
+    /// together from the answers instead, and compared once.
+    fn fill(&mut self, lock: &mut Lock) {
+        for counter in 0..QUEUE_MAX as u64 - 5 {
+            let id = GrantId { session: SessionId(0xf), counter, nonce: 7 };
+            let place =
+                Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
+            let patience = Patience::Queue(place);
+            let not_after_us = self.now_us() + 2_000_000;
+            let acquire = Acquire { id, lease_ms: LEASE_MAX_MS, not_after_us, patience, label: "many".into() };
+            let op = Op::Acquire(acquire);
+            if counter == 0 {
+                self.apply(lock, &op, Contention::None);
+                continue;
+            }
+            let answer = self.runtime.block_on(self.link.apply(&lock.name, &op, Contention::Others)).unwrap();
+            let Outcome::Queued { ticket, .. } = answer.outcome else { self.fail(&format!("{answer:?}")) };
+            lock.model.queue.push_back(Entry {
+                id,
+                ticket,
+                lease_ms: LEASE_MAX_MS,
+                claim_ms: 1_000,
+                limit_us: None,
+                seen_us: answer.now_us,
+                hears: Hears::Listens,
+                order: Order::Relaxed,
+                label: "many".into(),
+            });
+        }
+    }
+
+    /// Reads the whole of it.
+    pub(crate) fn check_full_queue(&mut self, lock: &Lock) {
+        self.is_unread = false;
+        self.check_stored(lock);
+    }
+
+    fn check_deliveries(&mut self, due: &[(Name, Delivery)]) {
+        let texts = self.published();
+        let expected: Vec<_> = due.iter().map(|(name, delivery)| message(name, delivery)).collect();
+        let published: Vec<_> = texts.iter().map(|(channel, text)| (channel.clone(), plain(text))).collect();
+        if published != expected {
+            self.fail(&format!("published is to be\n{expected:?}\nand it is\n{published:?}"));
+        }
+        for ((name, delivery), (_, text)) in due.iter().zip(texts) {
+            match self.sessions.iter_mut().find(|session| session.id == delivery.to) {
+                Some(Session { connection: None, .. }) => self.inbox_due.push((name.clone(), delivery.clone())),
+                Some(session) if session.is_attached => session.due.push(text),
+                // Published to nobody.
+                _ => {}
+            }
+        }
+    }
+
+    /// What was published since the last look: channel and text. A PING comes after every message that was published
+    /// before it, so nothing is awaited.
+    fn published(&mut self) -> Vec<(String, String)> {
+        self.pings += 1;
+        let ping = self.pings.to_string();
+        self.monitor.send(&["PING", &ping]).unwrap();
+        let mut published = Vec::new();
+        loop {
+            let message = self.monitor.receive().unwrap();
+            let items: Vec<_> = message.items().unwrap().iter().map(|item| item.text().unwrap_or_default()).collect();
+            match items.as_slice() {
+                ["pong", text] if *text == ping => return published,
+                ["pmessage", _, channel, text] => published.push(((*channel).to_owned(), (*text).to_owned())),
+                other => panic!("{other:?} on the monitor"),
+            }
+        }
+    }
+
+    /// Ends a history: each subscriber has heard what was due to it. The next one begins with an empty server.
+    pub(crate) fn end_history(&mut self) {
+        self.fill_memory(false);
+        for number in 1..self.sessions.len() {
+            self.detach(number);
+        }
+        // An answer comes after every message that was sent before it.
+        self.runtime.block_on(self.link.ping()).unwrap();
+        let heard = std::mem::take(&mut *self.inbox.lock().unwrap());
+        let due = std::mem::take(&mut self.inbox_due);
+        if heard != due {
+            self.fail(&format!("heard is to be\n{due:?}\nand it is\n{heard:?}"));
+        }
+        assert_eq!(self.resp.command(&["FLUSHDB"]), Value::Status("OK".into()));
+        self.is_unread = false;
+        self.shift_us = 0;
+        self.server.shift_clock(0);
+        self.history.clear();
+    }
+
+    pub(crate) fn count(&mut self, what: &'static str) {
+        *self.seen.entry(what).or_default() += 1;
+    }
+
+    pub(crate) fn fail(&self, what: &str) -> ! {
+        let skipped = self.history.len().saturating_sub(SHOWN);
+        println!("{skipped} steps, then");
+        for done in &self.history[skipped..] {
+            println!("{done:?}");
+        }
+        panic!("{what}")
+    }
+}
+
+fn heard_until(connection: &mut Resp, last: &str) -> Vec<String> {
+    let mut heard = Vec::new();
+    loop {
+        let message = connection.receive().unwrap();
+        let items = message.items().unwrap();
+        match items[0].text() {
+            Some("message") => heard.push(items[2].text().unwrap().to_owned()),
+            Some(text) if text == last => return heard,
+            other => panic!("{other:?} heard"),
+        }
+    }
+}
+
+/// A message without the zeros that a script may leave before what is left of a lease.
+fn plain(text: &str) -> String {
+    let mut words: Vec<_> = text.splitn(9, ' ').map(str::to_owned).collect();
+    if let Some(left) = words.get_mut(4).filter(|left| left.parse::<u64>().is_ok()) {
+        *left = left.parse::<u64>().unwrap().to_string();
+    }
+    words.join(" ")
+}
+
+/// The message that a delivery is, as a channel and a text.
+fn message(name: &Name, delivery: &Delivery) -> (String, String) {
+    let Delivery { to, now_us, contention, rest, id, token, left_us, event } = delivery;
+    let event = match event {
+        Event::Granted => 'G',
+        Event::Revoked => 'R',
+    };
+    let contention = match contention {
+        Contention::None => 'N',
+        Contention::Others => 'O',
+        Contention::Strict => 'S',
+    };
+    let rest = match rest {
+        Rest::Done => 'D',
+        Rest::More => 'M',
+    };
+    let key = Lock::new(name.as_str()).key;
+    (
+        format!("lh1:inbox:{to}"),
+        format!("lh1 {event} {} {token} {left_us} {now_us} {contention} {rest} {key}", id.wire()),
+    )
+}
+
+pub(crate) fn kind(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Granted { .. } => "granted",
+        Outcome::Queued { .. } => "queued",
+        Outcome::Busy { .. } => "busy",
+        Outcome::Gone => "gone",
+        Outcome::Late => "late",
+        Outcome::Full => "full",
+        Outcome::Renewed { .. } => "renewed",
+        Outcome::Lost { how: LostHow::Revoked } => "lost: revoked",
+        Outcome::Lost { how: LostHow::NotHeld } => "lost: not held",
+        Outcome::Released => "released",
+        Outcome::NotHeld => "not held",
+        Outcome::Left { was: Was::Queued } => "left: queued",
+        Outcome::Left { was: Was::Granted } => "left: granted",
+        Outcome::Left { was: Was::Absent } => "left: absent",
+        Outcome::Revoking { .. } => "revoking",
+        Outcome::Settled => "settled",
+        Outcome::Inspected(_) => "inspected",
+    }
+}
+
+/// What every run must have seen, and at least two in a hundred times.
+pub(crate) const OUTCOMES: [&str; 18] = [
+    "granted",
+    "queued",
+    "busy",
+    "gone",
+    "late",
+    "full",
+    "renewed",
+    "lost: revoked",
+    "lost: not held",
+    "released",
+    "not held",
+    "left: queued",
+    "left: granted",
+    "left: absent",
+    "revoking",
+    "settled",
+    "inspected",
+    "no memory",
+];
