@@ -73,7 +73,7 @@ pub(crate) const ALL: &[Case] = &[
     case("P9", "answers do not say that others wait", store(Mutant::P9Silent), &s::RUNS, Harm::Heedless),
     case("P9", "the session does not heed it", session(Slip::IgnoresOthers), &s::RUNS, Harm::Heedless),
     case("P11", "a leave overtakes its acquire", session(Slip::LeaveOvertakes), &s::CROSSED, Harm::LeftButHolds),
-    case("P11", "answers about an id being given back are ignored", session(Slip::IgnoresAnswers), &s::CROSSED, Harm::LeftButHolds),
+    case("P11", "a release overtakes a look", session(Slip::ReleaseOvertakes), &s::CROSSED, Harm::LeftButHolds),
     case("P12", "validity counts from the answer", session(Slip::FromReceipt), &s::HAND_OVER, Harm::TwoHolders),
     case(
         "P12",

@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::network::{Ask, Message, Request};
 use super::rules::Slip;
 use super::scene::{ticks, when};
-use super::session::{Again, Attempt, Holding, NEVER, Now, Phase, Run, Session, Task};
+use super::session::{Attempt, Holding, NEVER, Now, Phase, Run, Sent, Session, Task};
 
 impl Session {
     pub(crate) fn hear(&mut self, now: &Now<'_>, ledger: &mut Ledger, k: u8, message: Message) {
@@ -64,8 +64,9 @@ impl Session {
     /// The answer to an acquire: a first one, a retry, or a look.
     fn asked(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, to: &Request, answer: &Answer, run: Run) {
         let attempt = &mut self.attempts[i];
+        // P11: the leave behind it takes back whatever this grants.
         if matches!(attempt.phase, Phase::Releasing { .. } | Phase::Leaving { .. }) {
-            return self.heard_while_leaving(now, i, answer);
+            return;
         }
         match answer.outcome {
             Outcome::Granted { token, left_us } => {
@@ -87,21 +88,6 @@ impl Session {
                     *look_at = now.tick;
                 }
             }
-            _ => {}
-        }
-    }
-
-    /// An answer about an id that is being given back is old, as a rule, and ignored (P11). If it was given after the
-    /// release was carried out, the id waits or holds anew, for nobody, and leaves again at once.
-    fn heard_while_leaving(&mut self, now: &Now<'_>, i: usize, answer: &Answer) {
-        if now.slips(Slip::IgnoresAnswers) {
-            return;
-        }
-        let is_in = matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Queued { .. });
-        match &mut self.attempts[i].phase {
-            Phase::Releasing { token, again, .. } => again.is_back |= is_in && answer.highest > *token,
-            Phase::Leaving { asked: None, again_at, .. } if is_in => *again_at = now.tick,
-            Phase::Leaving { again, .. } => again.is_back |= is_in,
             _ => {}
         }
     }
@@ -176,28 +162,19 @@ impl Session {
     }
 
     fn released(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, released: Token, answer: &Answer) {
-        let Phase::Releasing { token, bar, again, .. } = self.attempts[i].phase else { return };
+        let Phase::Releasing { token, sent, .. } = self.attempts[i].phase else { return };
         if token != released {
             return;
         }
         // The record remembers one released id. To a repeated release NotHeld may mean that another release came since.
-        let is_told = answer.outcome == Outcome::NotHeld && (!again.is_repeated || now.slips(Slip::BelievesNotHeld));
-        ledger.reported((self.me, self.attempts[i].n), is_told);
-        match bar {
-            None => drop(self.attempts.remove(i)),
-            // An acquire that was unanswered when the release left may come after it, and hold for nobody.
-            Some(bar) => {
-                let again_at = if again.is_back { now.tick } else { bar + 1 };
-                let (close_at, again) = (bar + now.scene.lease, Again::default());
-                self.attempts[i].phase = Phase::Leaving { asked: None, again_at, close_at, again };
-            }
-        }
+        let is_sure = sent == Sent::Once || now.slips(Slip::BelievesNotHeld);
+        ledger.reported((self.me, self.attempts[i].n), answer.outcome == Outcome::NotHeld && is_sure);
+        self.close(now, i);
     }
 
     fn left(&mut self, now: &Now<'_>, i: usize, to: &Request, answer: &Answer) {
-        let Phase::Leaving { asked, again, .. } = &mut self.attempts[i].phase else { return };
+        let Phase::Leaving { asked, .. } = &mut self.attempts[i].phase else { return };
         *asked = None;
-        let is_back = std::mem::take(&mut again.is_back);
         let open_now = || self.attempts[i].open.iter().map(|o| o.not_after).max();
         let bar = match now.off {
             _ if now.slips(Slip::FirstLeave) => None,
@@ -207,7 +184,7 @@ impl Session {
         match bar.filter(|bar| when(answer.now_us) <= *bar) {
             Some(bar) => {
                 if let Phase::Leaving { again_at, .. } = &mut self.attempts[i].phase {
-                    *again_at = if is_back { now.tick } else { bar + 1 };
+                    *again_at = bar + 1;
                 }
             }
             None => {
@@ -277,7 +254,7 @@ impl Session {
 }
 
 fn leaving_at_once(now: &Now<'_>) -> Phase {
-    Phase::Leaving { asked: None, again_at: now.tick, close_at: now.tick + now.scene.lease, again: Again::default() }
+    Phase::Leaving { asked: None, again_at: now.tick, close_at: now.tick + now.scene.lease }
 }
 
 impl Run {

@@ -32,8 +32,8 @@ pub(crate) enum Slip {
     PollsTooRarely,
     /// P11: a leave goes out on another connection than its acquire.
     LeaveOvertakes,
-    /// P11: every answer about an id that is being given back is ignored.
-    IgnoresAnswers,
+    /// P11: a release goes out on the callers' connection while a look is unanswered on the other.
+    ReleaseOvertakes,
     /// P12: validity counts from the answer.
     FromReceipt,
     /// P12: a pushed grant counts from its arrival.

@@ -110,9 +110,9 @@ pub(crate) const RETRIES: Scene = Scene {
 pub(crate) const CROSSED: Scene = Scene {
     name: "crossed",
     about: "two connections, whole but slow: an answer and a push, a leave and an acquire cross",
-    sessions: &[TWO, ONE],
+    sessions: &[TWO, TWO],
     links: 2,
-    until: 3,
+    until: 2,
     start_by: 0,
     budget: Budget { slow: 1, cancels: 1, ..NONE },
     ..BASE

@@ -83,17 +83,16 @@ pub(crate) enum Phase {
     /// A push that is too old to be entered unasked: claim first, then enter (P12).
     Claiming { token: Token, asked: Option<u8> },
     Holding(Holding),
-    Releasing { token: Token, asked: Option<u8>, bar: Option<u8>, again: Again },
-    Leaving { asked: Option<u8>, again_at: u8, close_at: u8, again: Again },
+    Releasing { token: Token, asked: Option<u8>, sent: Sent },
+    Leaving { asked: Option<u8>, again_at: u8, close_at: u8 },
 }
 
-/// What was heard while an id is being given back.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Again {
-    /// An earlier release was not answered.
-    pub(crate) is_repeated: bool,
-    /// The store said that the id waits or holds anew: it must be left at once, not only when P14 allows to close it.
-    pub(crate) is_back: bool,
+/// How often a release was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sent {
+    Once,
+    /// An earlier one was not answered.
+    Again,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -215,7 +214,7 @@ impl Session {
         let last = attempt.open.iter().map(|o| o.not_after).max().unwrap_or(now.tick).max(now.tick);
         let counts_from = if now.slips(Slip::ClosesEarly) { last - now.scene.slack.min(last) } else { last };
         let close_at = counts_from + now.scene.lease;
-        attempt.phase = Phase::Leaving { asked: None, again_at: now.tick, close_at, again: Again::default() };
+        attempt.phase = Phase::Leaving { asked: None, again_at: now.tick, close_at };
     }
 
     /// The holder's section ends: to the next local waiter if the run may go on (P20), else back to the store.
@@ -263,8 +262,12 @@ impl Session {
     fn end_run(&mut self, now: &Now<'_>, i: usize) {
         let attempt = &mut self.attempts[i];
         let Phase::Holding(Holding { token, .. }) = attempt.phase else { return };
-        let bar = attempt.open.iter().map(|o| o.not_after).max();
-        attempt.phase = Phase::Releasing { token, asked: None, bar, again: Again::default() };
+        if attempt.open.is_empty() || now.slips(Slip::ReleaseOvertakes) {
+            attempt.phase = Phase::Releasing { token, asked: None, sent: Sent::Once };
+        } else {
+            // A look is unanswered. A release on another connection would overtake it, and the look take the lease anew.
+            self.leave(now, i);
+        }
         if !now.slips(Slip::ReleaseOnly) {
             self.ask_again(now, i);
         }
@@ -366,9 +369,9 @@ impl Session {
                     }
                 }
                 Phase::Claiming { asked, .. } | Phase::Leaving { asked, .. } => drop(gone(asked)),
-                Phase::Releasing { asked, again, .. } => {
+                Phase::Releasing { asked, sent, .. } => {
                     if gone(asked) {
-                        again.is_repeated = true;
+                        *sent = Sent::Again;
                         dropped.extend(now.slips(Slip::ReleaseOnce).then_some(i));
                     }
                 }
