@@ -79,25 +79,20 @@ pub(crate) struct Open {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
-    Waiting {
-        look_at: u8,
-    },
+    Waiting { look_at: u8 },
     /// A push that is too old to be entered unasked: claim first, then enter (P12).
-    Claiming {
-        token: Token,
-        asked: Option<u8>,
-    },
+    Claiming { token: Token, asked: Option<u8> },
     Holding(Holding),
-    Releasing {
-        token: Token,
-        asked: Option<u8>,
-        bar: Option<u8>,
-    },
-    Leaving {
-        asked: Option<u8>,
-        again_at: u8,
-        close_at: u8,
-    },
+    Releasing { token: Token, asked: Option<u8>, sent: Sent },
+    Leaving { asked: Option<u8>, again_at: u8, close_at: u8 },
+}
+
+/// How often a release was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sent {
+    Once,
+    /// An earlier one was not answered.
+    Again,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -128,6 +123,7 @@ pub(crate) struct Run {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Session {
+    pub(crate) me: u8,
     pub(crate) life: Life,
     pub(crate) links: Vec<Link>,
     /// Whether the inbox of the first connection is proved (P11).
@@ -143,10 +139,11 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(scene: &Scene, tasks: usize) -> Self {
+    pub(crate) fn new(scene: &Scene, me: u8, tasks: usize) -> Self {
         Self {
+            me,
             life: Life::Awake,
-            links: (0..scene.links).map(|k| Link::open(k == 0)).collect(),
+            links: (0..scene.links_of(me)).map(|k| Link::open(k == 0 && !scene.polls(me))).collect(),
             is_proved: true,
             lag: Some(0),
             attempts: Vec::new(),
@@ -159,6 +156,10 @@ impl Session {
     /// Whether nothing is under way on its connections, and its inbox works.
     pub(crate) fn is_settled(&self) -> bool {
         self.life == Life::Awake && self.is_proved && self.links.iter().all(|l| !l.is_up || l.is_quiet())
+    }
+
+    pub(crate) fn is_waiting(&self, i: usize) -> bool {
+        matches!(self.attempts[i].phase, Phase::Waiting { .. })
     }
 
     pub(crate) fn find(&self, n: u8) -> Option<usize> {
@@ -261,8 +262,12 @@ impl Session {
     fn end_run(&mut self, now: &Now<'_>, i: usize) {
         let attempt = &mut self.attempts[i];
         let Phase::Holding(Holding { token, .. }) = attempt.phase else { return };
-        let bar = attempt.open.iter().map(|o| o.not_after).max();
-        attempt.phase = Phase::Releasing { token, asked: None, bar };
+        if attempt.open.is_empty() || now.slips(Slip::ReleaseOvertakes) {
+            attempt.phase = Phase::Releasing { token, asked: None, sent: Sent::Once };
+        } else {
+            // A look is unanswered. A release on another connection would overtake it, and the look take the lease anew.
+            self.leave(now, i);
+        }
         if !now.slips(Slip::ReleaseOnly) {
             self.ask_again(now, i);
         }
@@ -291,7 +296,8 @@ impl Session {
         // A fixed lease is claimed, once, if it is a claim as yet; it is never lengthened.
         let is_claimed = left >= now.scene.lease;
         let renew_at = if now.scene.is_fixed() && is_claimed { NEVER } else { now.tick + third };
-        attempt.phase = Phase::Holding(Holding { token, until, renew_at, renewing: None, task, pass: 0, run });
+        attempt.phase =
+            Phase::Holding(Holding { token, until, renew_at, renewing: None, task, pass: 0, run });
         ledger.enters(token, 0);
         if self.tasks[task as usize] == Task::Waiting {
             self.tasks[task as usize] = Task::Inside;
@@ -363,9 +369,10 @@ impl Session {
                     }
                 }
                 Phase::Claiming { asked, .. } | Phase::Leaving { asked, .. } => drop(gone(asked)),
-                Phase::Releasing { asked, .. } => {
-                    if gone(asked) && now.slips(Slip::ReleaseOnce) {
-                        dropped.push(i);
+                Phase::Releasing { asked, sent, .. } => {
+                    if gone(asked) {
+                        *sent = Sent::Again;
+                        dropped.extend(now.slips(Slip::ReleaseOnce).then_some(i));
                     }
                 }
                 Phase::Holding(holding) => drop(gone(&mut holding.renewing)),
@@ -515,9 +522,9 @@ impl Session {
             (Ask::Renew { .. }, _) => now.tick + now.scene.slack,
             _ => NEVER,
         };
-        let bar = attempt
-            .filter(|_| ask == Ask::Leave)
-            .and_then(|a| a.open.iter().filter(|o| o.link != Some(k)).map(|o| o.not_after).max());
+        let bar = attempt.filter(|_| ask == Ask::Leave).and_then(|a| {
+            a.open.iter().filter(|o| o.link != Some(k)).map(|o| o.not_after).max()
+        });
         self.links[k as usize].out.push_back(Request { n, ask, sent: now.tick, not_after, bar });
     }
 }
