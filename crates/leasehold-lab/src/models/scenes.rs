@@ -10,8 +10,17 @@ const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
 const THREE_STRICT: &[Order] = &[Strict, Strict, Strict];
 const TWO_STRICT: &[Order] = &[Strict, Strict];
 
-const NONE: Budget =
-    Budget { slow: 0, cuts: 0, lost_pushes: 0, retries: 0, cancels: 0, pauses: 0, crashes: 0, refusals: 0, restarts: 0 };
+const NONE: Budget = Budget {
+    slow: 0,
+    cuts: 0,
+    lost_pushes: 0,
+    retries: 0,
+    cancels: 0,
+    pauses: 0,
+    crashes: 0,
+    refusals: 0,
+    restarts: 0,
+};
 
 const BASE: Scene = Scene {
     name: "",
@@ -193,5 +202,6 @@ pub(crate) const AMNESIA: Scene = Scene {
 };
 
 pub(crate) const ALL: &[Scene] = &[
-    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES, UNCOUNTED, POLLERS, AMNESIA,
+    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES,
+    UNCOUNTED, POLLERS, AMNESIA,
 ];

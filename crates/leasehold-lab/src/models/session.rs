@@ -79,12 +79,25 @@ pub(crate) struct Open {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
-    Waiting { look_at: u8 },
+    Waiting {
+        look_at: u8,
+    },
     /// A push that is too old to be entered unasked: claim first, then enter (P12).
-    Claiming { token: Token, asked: Option<u8> },
+    Claiming {
+        token: Token,
+        asked: Option<u8>,
+    },
     Holding(Holding),
-    Releasing { token: Token, asked: Option<u8>, sent: Sent },
-    Leaving { asked: Option<u8>, again_at: u8, close_at: u8 },
+    Releasing {
+        token: Token,
+        asked: Option<u8>,
+        sent: Sent,
+    },
+    Leaving {
+        asked: Option<u8>,
+        again_at: u8,
+        close_at: u8,
+    },
 }
 
 /// How often a release was sent.
@@ -296,8 +309,7 @@ impl Session {
         // A fixed lease is claimed, once, if it is a claim as yet; it is never lengthened.
         let is_claimed = left >= now.scene.lease;
         let renew_at = if now.scene.is_fixed() && is_claimed { NEVER } else { now.tick + third };
-        attempt.phase =
-            Phase::Holding(Holding { token, until, renew_at, renewing: None, task, pass: 0, run });
+        attempt.phase = Phase::Holding(Holding { token, until, renew_at, renewing: None, task, pass: 0, run });
         ledger.enters(token, 0);
         if self.tasks[task as usize] == Task::Waiting {
             self.tasks[task as usize] = Task::Inside;
@@ -522,9 +534,9 @@ impl Session {
             (Ask::Renew { .. }, _) => now.tick + now.scene.slack,
             _ => NEVER,
         };
-        let bar = attempt.filter(|_| ask == Ask::Leave).and_then(|a| {
-            a.open.iter().filter(|o| o.link != Some(k)).map(|o| o.not_after).max()
-        });
+        let bar = attempt
+            .filter(|_| ask == Ask::Leave)
+            .and_then(|a| a.open.iter().filter(|o| o.link != Some(k)).map(|o| o.not_after).max());
         self.links[k as usize].out.push_back(Request { n, ask, sent: now.tick, not_after, bar });
     }
 }
