@@ -150,7 +150,7 @@ fn the_words_say_what_happened() {
         String::from_utf8(output.stdout).unwrap()
     };
     let sound = words(&[]);
-    assert!(sound.contains("sold + left = 50 = start") && sound.contains("window    0ns"), "{sound}");
+    assert!(sound.contains("sold + left = 50 = start") && sound.contains("window    0 "), "{sound}");
     let none = words(&["--lock", "none"]);
     assert!(none.contains("sold that were not there"), "{none}");
     let paused = words(&["--pause"]);

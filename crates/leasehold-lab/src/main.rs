@@ -1,3 +1,7 @@
-//! Leasehold.
+//! Leasehold's laboratory.
 
-fn main() {}
+mod models;
+
+fn main() {
+    models::main();
+}

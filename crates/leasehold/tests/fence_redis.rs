@@ -116,9 +116,11 @@ async fn a_bad_url_is_refused_and_never_shown() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{url}: {error:?}");
         assert_shows_no_secret(&error);
     }
-    let error = RedisFence::connect("rediss://:s3cret@localhost").await.unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert_shows_no_secret(&error);
+    for url in ["rediss://:s3cret@localhost", "redis+cluster://:s3cret@localhost"] {
+        let error = RedisFence::connect(url).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}: {error:?}");
+        assert_shows_no_secret(&error);
+    }
 
     let nobody = free_port();
     let error = RedisFence::connect(&format!("redis://:s3cret@127.0.0.1:{}", nobody.number())).await.unwrap_err();
@@ -199,20 +201,47 @@ async fn a_full_memory_changes_nothing() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let error = fence.set("k", token(2), "w").await.unwrap_err();
     assert_eq!((error.kind(), error.may_have_acted()), (ErrorKind::Store, false), "{error:?}");
+    assert!(error.to_string().contains("memory"), "{error}");
+    // A holder may always read what it is about to decide on.
+    assert_eq!(fence.get("k", token(1)).await.unwrap().as_deref(), Some(&b"v"[..]));
+    fence.enter("new", token(1), Access::Write).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     fence.set("k", token(1), "x").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_missing_right_is_denied() {
+async fn the_rights_that_are_named_are_enough_and_one_less_is_denied() {
     let server = RedisServer::start();
-    server.command(&["ACL", "SETUSER", "poor", "on", ">pw", "~mine*", "~lhf:{mine*", "+@all", "-set"]);
+    let rights = ["+evalsha", "+eval", "+get", "+set", "+del", "+type", "+pttl", "+auth", "+ping"];
+    let user = ["ACL", "SETUSER", "poor", "reset", "on", ">pw", "~mine*", "~lhf:{mine*"];
     let url = format!("redis://poor:pw@127.0.0.1:{}", server.port());
+    server.command(&[&user[..], &rights].concat());
     let fence = RedisFence::connect(&url).await.unwrap();
-    for key in ["mine", "yours"] {
-        let error = fence.set(key, token(1), "v").await.unwrap_err();
-        assert_eq!((error.kind(), error.may_have_acted()), (ErrorKind::Denied, false), "{key}: {error:?}");
+    fence.enter("mine", token(1), Access::Write).await.unwrap();
+    fence.set("mine", token(1), "v").await.unwrap();
+    fence.get("mine", token(1)).await.unwrap();
+    fence.remove("mine", token(1)).await.unwrap();
+    let error = fence.set("yours", token(1), "v").await.unwrap_err();
+    assert_eq!((error.kind(), error.may_have_acted()), (ErrorKind::Denied, false), "{error:?}");
+
+    server.command(&[&user[..], &rights, &["-set"]].concat());
+    let error = RedisFence::connect(&url).await.unwrap().set("mine", token(2), "v").await.unwrap_err();
+    assert_eq!((error.kind(), error.may_have_acted()), (ErrorKind::Denied, false), "{error:?}");
+    for right in rights {
+        assert!(error.to_string().contains(right), "{right} is not named: {error}");
     }
+}
+
+#[tokio::test]
+async fn a_prefix_goes_before_every_key() {
+    let server = RedisServer::start();
+    let fence = RedisFence::connect(&format!("{}?prefix=app:", server.url())).await.unwrap();
+    fence.set("k", token(1), "v").await.unwrap();
+    assert_eq!(server.command(&["GET", "app:k"]), Value::from("v"));
+    assert_eq!(server.command(&["EXISTS", "lhf:{app:k}"]), Value::Int(1));
+    // Under whatever prefix: one key has one fence.
+    let whole = RedisFence::connect(&server.url()).await.unwrap();
+    assert!(Stale::behind(&whole.set("app:k", Token::NONE, "w").await.unwrap_err()).is_some());
 }
 
 #[tokio::test]
@@ -239,16 +268,36 @@ async fn a_write_that_arrives_late_puts_nothing_back() {
     fence.set("k", token(33), "old").await.unwrap();
     assert_eq!(held.hits(), 1, "it went over a second connection");
     fence.set("k", token(33), "new").await.unwrap();
-    let scripts_run = || {
-        let stats = server.command(&["INFO", "commandstats"]);
-        let line = stats.text().and_then(|text| text.lines().find(|line| line.starts_with("cmdstat_evalsha:")));
-        let calls = line.and_then(|line| line.split_once("calls=")).and_then(|(_, rest)| rest.split_once(','));
-        calls.expect("scripts were run").0.parse::<u64>().unwrap()
-    };
-    let before = scripts_run();
+    let before = scripts_run(&server);
     held.lift();
-    wait_until("the held write reaches the server", LONG, || scripts_run() > before);
+    wait_until("the held write reaches the server", LONG, || scripts_run(&server) > before);
     assert_eq!(server.command(&["GET", "k"]), Value::from("new"));
+}
+
+/// Whoever does not know what became of a write can put an end to it without another one.
+#[tokio::test]
+async fn to_enter_ends_a_write_that_is_still_on_its_way() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(server.port());
+    let fence = RedisFence::connect(&proxy.url()).await.unwrap();
+    fence.set("k", token(33), "first").await.unwrap();
+
+    let held = proxy.inject(Fault::hold(Requests::named("EVALSHA")).times(2));
+    let error = fence.set("k", token(33), "late").await.unwrap_err();
+    assert_eq!((error.kind(), error.may_have_acted(), held.hits()), (ErrorKind::Unreachable, true, 2), "{error:?}");
+    fence.enter("k", token(33), Access::Write).await.unwrap();
+    assert_eq!(fence.get("k", token(33)).await.unwrap().as_deref(), Some(&b"first"[..]));
+    let before = scripts_run(&server);
+    held.lift();
+    wait_until("both reach the server", LONG, || scripts_run(&server) >= before + 2);
+    assert_eq!(server.command(&["GET", "k"]), Value::from("first"));
+}
+
+fn scripts_run(server: &RedisServer) -> u64 {
+    let stats = server.command(&["INFO", "commandstats"]);
+    let line = stats.text().and_then(|text| text.lines().find(|line| line.starts_with("cmdstat_evalsha:")));
+    let calls = line.and_then(|line| line.split_once("calls=")).and_then(|(_, rest)| rest.split_once(','));
+    calls.expect("scripts were run").0.parse().unwrap()
 }
 
 /// A write is carried out, its answer is lost, and a later holder enters before it is repeated: "stale" is then true of

@@ -283,6 +283,30 @@ async fn p3_the_statement_with_the_larger_token_is_the_later_one() {
     assert_eq!(guard.check(), Ok(token(8)));
 }
 
+/// A look was under way when the push came; the lease lapsed at the store (its clock jumped), and the look was granted a
+/// new one. The guard has the old token, and the new grant has nobody.
+#[tokio::test]
+async fn p3_a_second_grant_is_not_taken_for_the_first() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    let (look, _) = bench.next_acquire().await;
+    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+    let guard = locking.await.unwrap().unwrap();
+    bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS }, 9);
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Superseded);
+    let release = loop {
+        let asked = bench.next().await;
+        if !matches!(asked.op, Op::Renew(_)) {
+            break asked;
+        }
+    };
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(9) });
+    bench.say(release, Outcome::Released, 9);
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
 #[tokio::test]
 async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
     let mut bench = Bench::new().await;
@@ -296,6 +320,54 @@ async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
     let (asked, _) = bench.next_acquire().await;
     bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
     assert!(locking.await.unwrap().is_ok());
+}
+
+/// After a failover the old primary may live on, cut off, and grant to whoever is still connected to it.
+#[tokio::test]
+async fn p11_what_another_run_says_is_no_answer() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (old, acquire) = bench.next_acquire().await;
+    assert_eq!(old.link, 1, "the callers' lane");
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    bench.home_again(3).await;
+    bench.say(old, Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    let (asked, again) = bench.next_acquire().await;
+    assert_eq!((asked.link, again.id), (2, acquire.id));
+    pause(50).await;
+    assert!(!locking.is_finished(), "granted by a store that is not the one any more");
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
+}
+
+/// A store that restarted empty with its clock behind begins below the tokens that its waiters have heard of.
+#[tokio::test]
+async fn p3_tokens_of_two_runs_are_not_compared() {
+    let mut bench = Bench::new().await;
+    let locking = [bench.lock(30_000), bench.lock(30_000)];
+    for ticket in [1, 2] {
+        let (asked, _) = bench.next_acquire().await;
+        bench.say(asked, queued(ticket, 60_000), 1_000);
+    }
+    pause(50).await;
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (first, _) = bench.next_acquire().await;
+    let (second, waiter) = bench.next_acquire().await;
+    bench.say(first, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    bench.say(second, queued(2, 60_000), 7);
+    pause(100).await;
+    bench.nothing();
+    bench.push(waiter.id, 8, bench.store.server_us(), 1_000 * MS);
+    let mut tokens = Vec::new();
+    for locking in locking {
+        let guard = timeout(Duration::from_secs(10), locking).await.expect("granted").unwrap().unwrap();
+        tokens.push(guard.token());
+        std::mem::forget(guard);
+    }
+    tokens.sort();
+    assert_eq!(tokens, [token(7), token(8)]);
 }
 
 #[tokio::test]
@@ -466,17 +538,32 @@ async fn p15_a_waiter_whose_push_was_lost_looks() {
 }
 
 #[tokio::test]
-async fn p15_the_name_is_settled_when_the_awaited_lease_ends() {
+async fn p15_a_waiter_looks_when_the_awaited_lease_ends_and_again_when_it_was_renewed() {
+    let mut bench = Bench::new().await;
+    let _locking = bench.lock(30_000);
+    let (mut asked, acquire) = bench.next_acquire().await;
+    let begun = Instant::now();
+    for turn in 1..=3 {
+        bench.say(asked, queued(42, 200), 7);
+        let look;
+        (asked, look) = bench.next_acquire().await;
+        assert_eq!(look.id, acquire.id);
+        let waited = begun.elapsed();
+        // Long before the waiter's own look, in four seconds at the earliest.
+        assert!((turn * Duration::from_millis(200)..Duration::from_millis(3_500)).contains(&waited), "{waited:?}");
+    }
+}
+
+/// A look would be refused then, as every request that could need memory.
+#[tokio::test]
+async fn p15_a_name_is_settled_when_the_memory_is_full() {
     let mut bench = Bench::new().await;
     let _locking = bench.lock(30_000);
     let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, queued(42, 200), 7);
-    let begun = Instant::now();
-    let settle = bench.next().await;
-    assert_eq!(settle.op, Op::Settle);
-    let waited = begun.elapsed();
-    // Long before the waiter's own look, in four seconds at the earliest.
-    assert!((Duration::from_millis(200)..Duration::from_millis(3_500)).contains(&waited), "{waited:?}");
+    bench.say(asked, queued(42, 100), 7);
+    let (look, _) = bench.next_acquire().await;
+    look.reply.send(Err(Fault::NoMemory(any_error()))).unwrap();
+    assert_eq!(bench.next().await.op, Op::Settle);
 }
 
 #[tokio::test]

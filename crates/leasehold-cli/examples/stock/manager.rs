@@ -1,9 +1,10 @@
 //! Hires the teams, tells them when to begin, counts.
 
+use std::fmt;
 use std::process;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use tokio::runtime::Builder;
 use tokio::signal;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -63,6 +64,11 @@ async fn sell(plan: &Plan, stock: &Stock) -> Result<Selling, String> {
     Ok(Selling { tally, took, stopped_for, end: manager.end })
 }
 
+fn whole_rate(state: &ProgressState, to: &mut dyn fmt::Write) {
+    // A progress bar that cannot be written has no better place to say so.
+    let _ = write!(to, "{:.0}", state.per_sec());
+}
+
 struct Manager {
     /// With a pause the last one is the sleeper's.
     teams: Vec<Team>,
@@ -93,8 +99,9 @@ impl Manager {
             Guarding::Lease { lease_ms, .. } => Duration::from_millis(lease_ms),
             Guarding::Nothing => Duration::ZERO,
         };
-        let style = ProgressStyle::with_template("{bar:40} {pos} sold of {len}, {per_sec}");
-        let bar = ProgressBar::new(plan.pieces).with_style(style.expect("this template is well formed"));
+        let style = ProgressStyle::with_template("{bar:40} {pos} sold of {len}, {rate}/s");
+        let style = style.expect("this template is well formed").with_key("rate", whole_rate);
+        let bar = ProgressBar::new(plan.pieces).with_style(style);
         let tallies = vec![None; teams.len()];
         let silence = SILENCE + lease;
         Ok(Self { teams, sellers, notes, silence, bar, ready: 0, about_to_write: None, tallies, end: End::SoldOut })

@@ -66,7 +66,7 @@ impl Report {
             ("store", self.store()),
             ("workers", self.workers()),
             ("lock", self.lock()),
-            ("window", format!("{:?} between read and write, beyond the requests", self.window())),
+            ("window", format!("{} between read and write, beyond the requests", self.window())),
             ("start", self.plan.pieces.to_string()),
             ("sold", sold.to_string()),
             ("left", self.left.to_string()),
@@ -74,7 +74,11 @@ impl Report {
             ("sales/s", format!("{:.0} ({:.2} s)", self.sales_per_second(), self.took.as_secs_f64())),
         ];
         if let Some(stopped_for) = self.stopped_for {
-            rows.push(("stopped", format!("one worker, between its read and its write, for {stopped_for:.2?}")));
+            let how = match self.plan.place {
+                Place::Redis { .. } => "by SIGSTOP",
+                Place::Embedded => "asleep: a thread cannot be stopped, and its lease is one that nobody renews",
+            };
+            rows.push(("stopped", format!("for {stopped_for:.2?} between read and write ({how})")));
         }
         for (name, count) in [("refused", refused), ("given up", given_up), ("outlived", outlived)] {
             if count > 0 {
@@ -162,13 +166,7 @@ impl Report {
             Place::Embedded => "threads",
             Place::Redis { .. } => "processes",
         };
-        let one_more = match (self.plan.pause(), &self.plan.place) {
-            (Pause::Nobody, _) => "",
-            (Pause::OneWorker, Place::Redis { .. }) => ", and one more that is stopped (SIGSTOP)",
-            (Pause::OneWorker, Place::Embedded) => {
-                ", and one more that sleeps (a thread cannot be stopped: its lease is a fixed one, which nobody renews)"
-            }
-        };
+        let one_more = if self.plan.pause() == Pause::OneWorker { ", and the one that is stopped" } else { "" };
         format!("{} {kind} of {}{one_more}", self.plan.teams, self.plan.workers)
     }
 
@@ -182,8 +180,11 @@ impl Report {
         }
     }
 
-    fn window(&self) -> Duration {
-        Duration::from_micros(self.plan.window_us)
+    fn window(&self) -> String {
+        match self.plan.window_us {
+            0 => "0".into(),
+            us => format!("{:?}", Duration::from_micros(us)),
+        }
     }
 
     fn sales_per_second(&self) -> f64 {

@@ -45,6 +45,9 @@ impl<T> Fenced<T> {
     /// Enters to read, and gives the data.
     ///
     /// Blocks while another thread writes; a thread that already holds this data deadlocks with itself.
+    ///
+    /// # Errors
+    /// The token is [`Stale`].
     pub fn read(&self, token: Token) -> Result<RwLockReadGuard<'_, T>, Stale> {
         let data = self.data.read().unwrap_or_else(PoisonError::into_inner);
         self.enter_locked(token, Access::Read)?;
@@ -54,6 +57,9 @@ impl<T> Fenced<T> {
     /// Enters to write, and gives the data.
     ///
     /// Blocks while another thread reads or writes; a thread that already holds this data deadlocks with itself.
+    ///
+    /// # Errors
+    /// The token is [`Stale`].
     pub fn write(&self, token: Token) -> Result<RwLockWriteGuard<'_, T>, Stale> {
         let data = self.data.write().unwrap_or_else(PoisonError::into_inner);
         self.enter_locked(token, Access::Write)?;
@@ -61,6 +67,9 @@ impl<T> Fenced<T> {
     }
 
     /// Enters and leaves the data alone: to claim several resources before the first of them is read.
+    ///
+    /// # Errors
+    /// The token is [`Stale`].
     pub fn enter(&self, token: Token, access: Access) -> Result<(), Stale> {
         match access {
             Access::Read => self.read(token).map(drop),

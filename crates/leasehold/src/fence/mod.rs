@@ -74,6 +74,8 @@ mod memory;
 mod redis;
 #[cfg(feature = "redis")]
 mod script;
+#[cfg(feature = "redis")]
+mod server;
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -136,6 +138,9 @@ impl Gate {
 
     /// Lets the holder of `token` in, and shuts out whoever holds an older one; or changes nothing and says who was
     /// faster. To be called before the first read, and again with each write.
+    ///
+    /// # Errors
+    /// The token is [`Stale`].
     pub fn enter(&mut self, token: Token, access: Access) -> Result<(), Stale> {
         let mark = match access {
             Access::Read if is_on(Mutant::P22OldReader) => Token::NONE,

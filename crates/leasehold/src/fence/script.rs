@@ -6,6 +6,8 @@ use sha1_smol::Sha1;
 use super::Access;
 
 const MARKS: &str = include_str!("lua/marks.lua");
+/// Where a script wants the shared part.
+const PLACE: &str = "--@marks\n";
 
 /// One script, as the server gets it.
 #[derive(Debug)]
@@ -33,8 +35,8 @@ impl Scripts {
 }
 
 impl Script {
-    fn new(deed: &str) -> Self {
-        let source = patched([MARKS, deed].concat());
+    fn new(own: &str) -> Self {
+        let source = patched(&own.replace(PLACE, MARKS));
         let sha = Sha1::from(&source).digest().to_string();
         Self { source, sha }
     }
@@ -101,18 +103,19 @@ impl Reply {
 }
 
 #[cfg(not(feature = "mutants"))]
-fn patched(source: String) -> String {
-    source
+fn patched(source: &str) -> String {
+    source.to_owned()
 }
 
 /// The script with the flaw that the environment names, if it is one of these.
 #[cfg(feature = "mutants")]
-fn patched(source: String) -> String {
+fn patched(source: &str) -> String {
     let named = leasehold_spec::mutant::named();
-    match PATCHES.iter().find(|(name, ..)| Some(*name) == named) {
-        Some((_, right, wrong)) => source.replace(right, wrong),
-        None => source,
-    }
+    let Some((name, right, wrong)) = PATCHES.iter().find(|(name, ..)| Some(*name) == named) else {
+        return source.to_owned();
+    };
+    assert_eq!(source.matches(right).count(), 1, "{name}: {right:?} is to occur once");
+    source.replace(right, wrong)
 }
 
 /// Seeded flaws: name, what the script says, what it says with the flaw.
@@ -153,14 +156,25 @@ mod tests {
         assert_eq!(Reply::parse(b"VALUE "), Some(Reply::Value(Some(Vec::new()))));
     }
 
+    #[test]
+    fn every_script_has_its_header_and_the_marks() {
+        let Scripts { enter, get, write } = Scripts::new();
+        for (script, first) in
+            [(enter, "#!lua flags=allow-oom\n"), (get, "#!lua flags=allow-oom\n"), (write, "#!lua\n")]
+        {
+            assert!(script.source.starts_with(first), "{}", script.source);
+            for part in ["KEYS", "ARGV", "RETURNS", "EFFECTS", "RETRY", "COST"] {
+                assert!(script.source.contains(&format!("\n-- {part} ")), "{part} is missing: {}", script.source);
+            }
+            assert_eq!(script.source.matches("local function raise()").count(), 1);
+        }
+    }
+
     #[cfg(feature = "mutants")]
     #[test]
     fn every_patch_fits_in_one_place() {
         for (name, right, _) in PATCHES {
-            for deed in [include_str!("lua/enter.lua"), include_str!("lua/get.lua"), include_str!("lua/write.lua")] {
-                let found = [MARKS, deed].concat().matches(right).count();
-                assert_eq!(found, 1, "{name}: {right}");
-            }
+            assert_eq!(MARKS.matches(right).count(), 1, "{name}: {right}");
         }
     }
 }

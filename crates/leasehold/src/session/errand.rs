@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
+use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew, Token};
 
-use super::attempt::{Asked, Claim, Holding, Phase, Renewal, Verdict, Wait};
+use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
 use super::clock::ServerClock;
 use super::silent;
-use super::state::State;
+use super::state::{State, Then};
 use crate::error::{Error, Lost};
 use crate::store::Link;
 
@@ -54,9 +54,27 @@ impl State {
         }
         errands.append(&mut looks);
         if self.home.is_some() {
-            errands.extend(self.ended_watches(now_us).into_iter().map(|name| Errand::Settle { name }));
+            for (name, then) in self.ended_watches(now_us) {
+                let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
+                errands.push(look.unwrap_or(Errand::Settle { name }));
+            }
         }
         errands
+    }
+
+    /// A look by one of our waiters for this name, if there is one with none under way.
+    fn look_for(&mut self, name: &Name, now_us: u64) -> Option<Errand> {
+        let waits = |a: &Attempt| matches!(a.phase, Phase::Queued { .. }) && a.asked.is_none() && a.name == *name;
+        let known = self.slots.get(name)?.waiter;
+        let counter = match self.attempts.get(&known).filter(|attempt| waits(attempt)) {
+            Some(_) => known,
+            // It went: seldom, so that looking at all of them is cheap enough.
+            None => *self.attempts.iter().find(|(_, attempt)| waits(attempt))?.0,
+        };
+        self.set_next(counter, now_us);
+        let look = self.due_look(counter, now_us);
+        self.arm(counter);
+        look
     }
 
     /// Sets the next alarm. What waits for a link has none: attaching wakes every attempt.
@@ -259,12 +277,25 @@ impl State {
         Some(Errand::Return { counter, name, op, asked })
     }
 
-    /// A link leads to this run of the store. Times of two runs are never compared.
+    /// A link leads to this run of the store. Times of two runs are never compared, nor tokens that are not held: one that
+    /// restarted empty, with its clock behind, begins below what its waiters have heard, and they would believe nothing.
     pub(crate) fn meet(&mut self, run: &str) {
-        if self.run != run {
-            self.clock = ServerClock::default();
-            self.met_anew = !self.run.is_empty();
-            self.run = run.to_owned();
+        if self.run == run {
+            return;
+        }
+        self.clock = ServerClock::default();
+        self.met_anew = !self.run.is_empty();
+        self.run = run.to_owned();
+        for attempt in self.attempts.values_mut() {
+            match attempt.phase {
+                Phase::Asking { .. } | Phase::Queued { .. } => attempt.latest = Token::NONE,
+                // What another run pushed is not to be claimed here.
+                Phase::Claiming { .. } => {
+                    attempt.latest = Token::NONE;
+                    attempt.phase = Phase::Queued { next_us: 0 };
+                }
+                Phase::Held(_) | Phase::Ended { .. } | Phase::Returning(_) => {}
+            }
         }
     }
 

@@ -6,7 +6,9 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, NOT_AFTER_MAX_MS, QUEUE_MAX, REVOKE_GRACE_MS};
+use leasehold_spec::limits::{
+    CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, NOT_AFTER_MAX_MS, QUEUE_MAX, REVOKE_GRACE_MS,
+};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
     Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Order, Outcome, Rest, Token,
@@ -17,7 +19,8 @@ use super::attempt::{
 };
 use super::clock::reliable_us;
 use super::hold::Hold;
-use super::state::{GivenUp, State};
+use super::silent;
+use super::state::{GivenUp, State, Then};
 use crate::error::{Error, ErrorKind, Lost};
 use crate::store::Fault;
 
@@ -27,12 +30,19 @@ impl State {
     /// The answer to an acquire, first or repeated.
     pub(crate) fn heard_acquire(&mut self, name: &Name, id: GrantId, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
         let counter = id.counter;
         let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
             // It was closed, and carried out all the same: a script that the server had forgotten is sent a second time,
             // and that can come behind the leave.
-            if let Ok(Answer { outcome: Outcome::Granted { .. } | Outcome::Queued { .. }, .. }) = heard {
-                self.return_ghost(name.clone(), id, heard_us);
+            match heard {
+                Ok(Answer { outcome: Outcome::Granted { left_us, .. }, .. }) => {
+                    self.return_ghost(name.clone(), id, heard_us, left_us);
+                }
+                Ok(Answer { outcome: Outcome::Queued { .. }, .. }) => {
+                    self.return_ghost(name.clone(), id, heard_us, self.claim_ms() * 1000);
+                }
+                _ => {}
             }
             return;
         };
@@ -52,6 +62,12 @@ impl State {
         self.arm(counter);
     }
 
+    /// What another run of the store says is no answer: after a failover the old primary may live on, cut off, and grant,
+    /// renew and release to whoever is still connected to it. Nor is its clock to be compared with that of this one.
+    fn of_this_run(&self, asked: &Asked, heard: Heard) -> Heard {
+        if asked.link.run() == self.run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) }
+    }
+
     fn acquire_says(&mut self, counter: u64, asked: &Asked, heard_us: u64, name: &Name, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
@@ -60,10 +76,7 @@ impl State {
         match answer.outcome {
             Outcome::Granted { token, left_us } => {
                 if token < attempt.latest {
-                    return;
-                }
-                if attempt.holds_before(token) {
-                    self.superseded(counter, token, heard_us);
+                    self.not_at_once(counter, heard_us);
                     return;
                 }
                 let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
@@ -76,6 +89,7 @@ impl State {
             }
             Outcome::Queued { ticket, left_us, joined } => {
                 if !attempt.believes(answer.highest) {
+                    self.not_at_once(counter, heard_us);
                     return;
                 }
                 let re_entered = joined == Joined::Now && attempt.ticket.is_some();
@@ -94,7 +108,10 @@ impl State {
                 if re_entered {
                     self.look_at_once(name, counter, heard_us);
                 }
-                self.watch(name, answer.highest, heard_us, left_us);
+                if let Some(slot) = self.slots.get_mut(name) {
+                    slot.waiter = counter;
+                }
+                self.watch(name, answer.highest, heard_us, left_us, Then::Look);
             }
             Outcome::Late => self.set_next(counter, heard_us), // Definite, and the clock is anchored anew: ask again.
             Outcome::Busy { .. } => self.finish(counter, Verdict::Busy),
@@ -123,7 +140,7 @@ impl State {
                 let token = attempt.latest;
                 let next_us = self.next_look_us(lease_ms, now_us);
                 self.set_phase(counter, Phase::Queued { next_us });
-                self.watch(&name, token, now_us, 0);
+                self.watch(&name, token, now_us, 0, Then::Settle);
             }
             (Fault::NoMemory(error) | Fault::Refused(error), ..) => self.fail(counter, error, now_us),
         }
@@ -133,14 +150,14 @@ impl State {
     pub(crate) fn pushed(&mut self, name: Name, push: &Delivery) {
         let now_us = self.world.now_us();
         if push.rest == Rest::More {
-            self.watch(&name, push.token, now_us, 0);
+            self.watch(&name, push.token, now_us, 0, Then::Settle);
         }
         let counter = push.id.counter;
         let known = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == push.id);
         let Some(attempt) = known else {
             // A ghost: an attempt that is closed was granted all the same. It is never believed, and given back.
             if push.event == Event::Granted && push.id.session == self.session && !is_on(Mutant::P14IgnoresGhost) {
-                self.return_ghost(name, push.id, now_us);
+                self.return_ghost(name, push.id, now_us, push.left_us);
             }
             return;
         };
@@ -151,7 +168,7 @@ impl State {
             (Event::Granted, _) if attempt.holds_before(push.token) => self.superseded(counter, push.token, now_us),
             (Event::Granted, _) => {}
             (Event::Revoked, Phase::Held(holding)) if holding.hold.token == push.token => {
-                self.end(counter, Lost::Revoked, now_us + push.left_us);
+                self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
             }
             (Event::Revoked, _) => {}
         }
@@ -191,8 +208,12 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.latest = token;
         if let Phase::Held(holding) = &attempt.phase {
-            // The same grant, said again.
-            holding.hold.extend(until_us);
+            if holding.hold.token == token {
+                // The same grant, said again.
+                holding.hold.extend(until_us);
+                return;
+            }
+            self.superseded(counter, token, now_us);
             return;
         }
         let hold = Arc::new(Hold::new(attempt.name.clone(), attempt.id, token, until_us, world));
@@ -217,6 +238,7 @@ impl State {
     /// The answer to a renewal or a claim.
     pub(crate) fn heard_renew(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
         asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
@@ -286,6 +308,7 @@ impl State {
     /// The answer to a release or a leave.
     pub(crate) fn heard_return(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
         asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
@@ -326,21 +349,25 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let (id, name) = (attempt.id, attempt.name.clone());
         let Phase::Returning(returning) = &mut attempt.phase else { return };
-        let (what, until_us) = (returning.what, returning.until_us);
-        let closed = match what {
+        let closed = match returning.what {
             // The usual release does not say the time: it closes what went before it on its own link.
             What::Release(_) => attempt.tries.closed_by(&asked.link, 0),
             What::Leave => attempt.tries.closed_by(&asked.link, answer.now_us) || is_on(Mutant::P14FirstLeave),
+        };
+        let released = match returning.what {
+            What::Release(token) => Some(GivenUp { name, id, token, until_us: returning.until_us }),
+            What::Leave => None,
         };
         if !closed {
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(MAX_TRY_US);
             returning.what = What::Leave;
             returning.next_us = now_us + wait_us + 1_000;
-            return;
+        } else {
+            self.remove(counter);
         }
-        self.remove(counter);
-        if let What::Release(token) = what {
-            self.remember_release(GivenUp { name, id, token, until_us }, now_us);
+        // Closed or not: a failover can bring it back from now on.
+        if let Some(released) = released {
+            self.remember_release(released, now_us);
         }
     }
 
@@ -351,16 +378,18 @@ impl State {
             Ok(answer) => self.note(name, &answer, sent_us, heard_us),
             Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
                 self.trouble = Some(error);
-                self.watch(name, Token::NONE, heard_us, RETRY_US);
+                self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle);
             }
         }
     }
 
-    fn return_ghost(&mut self, name: Name, id: GrantId, now_us: u64) {
+    fn return_ghost(&mut self, name: Name, id: GrantId, now_us: u64, left_us: u64) {
         if self.attempts.contains_key(&id.counter) || self.attempts.len() >= GHOSTS {
-            return; // Its claim ends it.
+            return; // Its end ends it.
         }
-        self.insert_return(name, id, What::Leave, now_us + CLAIM_MIN_MS * 1000 + MAX_TRY_US);
+        // While the store cannot be reached it is kept for as long as the grant can last. Anybody can publish: within bounds.
+        let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
+        self.insert_return(name, id, What::Leave, now_us + left_us + MAX_TRY_US);
     }
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).
@@ -422,6 +451,14 @@ impl State {
         for counter in others {
             self.set_next(counter, now_us);
             self.arm(counter);
+        }
+    }
+
+    /// An answer that is not believed, for an older one than was heard since, leaves its waiter where it was. Should that be
+    /// "due", as with a store whose tokens have fallen, it would ask again in the same breath, and again.
+    fn not_at_once(&mut self, counter: u64, now_us: u64) {
+        if let Some(Attempt { phase: Phase::Queued { next_us }, .. }) = self.attempts.get_mut(&counter) {
+            *next_us = (*next_us).max(now_us + RETRY_US);
         }
     }
 

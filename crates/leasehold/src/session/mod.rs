@@ -30,13 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_spec::{Contention, Inspection, Name, Op, Outcome, SessionId};
+use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
 pub(crate) use self::hold::{Hold, Seat};
-use self::lane::Lane;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Store};
@@ -108,7 +107,7 @@ impl Session {
             Ok((id, first, lane))
         })?;
         let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Unfinished::give_up };
-        self.reopen_if(lane);
+        self.reopen_if(lane, None);
         let ask = async {
             let Some(first) = first else { return };
             let heard = first.asked.link.apply(name, &first.op, first.guess).await;
@@ -143,7 +142,7 @@ impl Session {
         let counter = hold.id.counter;
         let Some((answer, first)) = begun else { return Ok(GivenBack::NotHeld) };
         let mut releasing = Unfinished { session: self, counter, on_drop: Unfinished::hurry };
-        self.reopen_if(lane);
+        self.reopen_if(lane, None);
         if let Some(first) = first {
             let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
             self.with(|state| state.heard_return(counter, &first.asked, heard));
@@ -173,18 +172,22 @@ impl Session {
         self.check_usable()?;
         let (link, guess, lane) = self.with(|state| {
             if state.stage != Stage::Open {
-                return (Err(Error::closed()), Contention::None, Lane::Fine);
+                return Err(Error::closed());
             }
             let (link, lane) = state.lane_link(state.world.now_us());
             let trouble = state.trouble.as_ref().map_or_else(silent, Error::share);
-            (link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane)
-        });
-        self.reopen_if(lane);
+            Ok((link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane))
+        })?;
+        self.reopen_if(lane, None);
         let link = link?;
         let sent_us = self.world.now_us();
         match self.within(ASK_WITHIN_US, link.apply(name, &op, guess)).await {
             Some(Ok(answer)) => {
-                self.with(|state| state.note(name, &answer, sent_us, state.world.now_us()));
+                self.with(|state| {
+                    if link.run() == state.run {
+                        state.note(name, &answer, sent_us, state.world.now_us());
+                    }
+                });
                 Ok(answer.outcome)
             }
             Some(Err(Fault::Gone(error))) => Err(error.may_act()),
@@ -255,12 +258,6 @@ impl Session {
         }
         words.say();
         result
-    }
-
-    fn reopen_if(self: &Arc<Self>, lane: Lane) {
-        if lane == Lane::Reopen {
-            self.spawn_lane(None);
-        }
     }
 }
 

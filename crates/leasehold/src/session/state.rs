@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, look_floor_ms};
+use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_MS, look_floor_ms};
 use leasehold_spec::{Answer, Contention, GrantId, Name, Rest, SessionId, Token};
 
 use super::alarms::Alarms;
@@ -79,6 +79,8 @@ pub(crate) struct Slot {
     pub(crate) attempts: u32,
     /// When all waiters of the name were last called to look.
     pub(crate) rallied_us: u64,
+    /// The waiter that was told so last.
+    pub(crate) waiter: u64,
     /// Whose lease to look after when it ends, and when that is.
     watch: Option<Watch>,
 }
@@ -88,6 +90,17 @@ struct Watch {
     token: Token,
     due_us: u64,
     alarm_us: u64,
+    then: Then,
+}
+
+/// What to do when a watched lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// A waiter of ours looks, if there is one: it settles as well, and hears when to look again. A settle alone would
+    /// find a lease that was renewed, and the waiter would miss its new end by up to its own floor.
+    Look,
+    /// Settle only: a look would be refused, or there is more to settle.
+    Settle,
 }
 
 pub(crate) struct GivenUp {
@@ -201,15 +214,17 @@ impl State {
         }
         if let Some(claim_ms) = answer.handed {
             // Who handed over looks once when the claim has ended: the receiver may be frozen or dead (P7).
-            self.watch(name, answer.highest, heard_us, claim_ms * 1000);
+            self.watch(name, answer.highest, heard_us, claim_ms * 1000, Then::Look);
         }
         if answer.rest == Rest::More {
-            self.watch(name, answer.highest, heard_us, 0);
+            self.watch(name, answer.highest, heard_us, 0, Then::Settle);
         }
     }
 
     pub(crate) fn sample(&mut self, sample: Sample) {
-        self.rtt_us = (7 * self.rtt_us + sample.heard_us.saturating_sub(sample.sent_us)) / 8;
+        // A stop of this process is no property of the way: one that slept for an hour would ask for claims of as long.
+        let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_MS * 1000);
+        self.rtt_us = (7 * self.rtt_us + trip_us) / 8;
         let Some(jump_us) = self.clock.observe(sample) else { return };
         // The server's clock went ahead: every lease on it ends that much earlier. What is left is shortened now, and
         // asked for at once.
@@ -226,7 +241,7 @@ impl State {
     }
 
     /// Looks after a name when the lease with this token has ended: one timer per name and session, however many wait.
-    pub(crate) fn watch(&mut self, name: &Name, token: Token, now_us: u64, left_us: u64) {
+    pub(crate) fn watch(&mut self, name: &Name, token: Token, now_us: u64, left_us: u64, then: Then) {
         let slot = self.slots.entry(name.clone()).or_default();
         // What was said of an earlier grant no longer matters.
         if slot.watch.is_some_and(|watch| watch.token > token) {
@@ -235,7 +250,7 @@ impl State {
         // Not before the end: the answer would be "nothing to do", and nobody would ask again.
         let due_us = now_us + left_us + left_us / 500 + 2_000;
         let alarm_us = slot.watch.map_or(u64::MAX, |watch| watch.alarm_us);
-        slot.watch = Some(Watch { token, due_us, alarm_us: alarm_us.min(due_us) });
+        slot.watch = Some(Watch { token, due_us, alarm_us: alarm_us.min(due_us), then });
         if due_us < alarm_us {
             self.watches.set(due_us, name.clone());
         }
@@ -244,8 +259,8 @@ impl State {
         }
     }
 
-    /// The names whose watched lease has ended.
-    pub(crate) fn ended_watches(&mut self, now_us: u64) -> Vec<Name> {
+    /// The names whose watched lease has ended, and what to do about it.
+    pub(crate) fn ended_watches(&mut self, now_us: u64) -> Vec<(Name, Then)> {
         let mut ended = Vec::new();
         while let Some(name) = self.watches.pop(now_us) {
             let Some(slot) = self.slots.get_mut(&name) else { continue };
@@ -256,15 +271,23 @@ impl State {
                 self.watches.set(watch.due_us, name);
                 continue;
             }
+            let then = watch.then;
             slot.watch = None;
             self.sweep(&name);
-            ended.push(name);
+            ended.push((name, then));
         }
         ended
     }
 
     /// Makes an attempt one to give back, whatever it was.
     pub(crate) fn give_back(&mut self, counter: u64, now_us: u64) {
+        self.turn_back(counter, now_us);
+        self.arm(counter);
+    }
+
+    /// The same without its alarm, for a caller that sends the release itself: an alarm that is due now wakes the thread,
+    /// and at each release that costs more than the release.
+    pub(crate) fn turn_back(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let token = match &attempt.phase {
             Phase::Returning(_) => return,
@@ -290,7 +313,6 @@ impl State {
         let until_us = now_us + attempt.terms.lease_us() + 2_000_000;
         attempt.asked = None;
         attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, caller: None });
-        self.arm(counter);
     }
 
     pub(crate) fn remember_release(&mut self, released: GivenUp, now_us: u64) {

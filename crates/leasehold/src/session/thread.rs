@@ -60,7 +60,7 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
                     drop(ready.send(Err(error)));
                     break;
                 }
-                session.with(|state| state.trouble = Some(error));
+                session.with(|state| state.trouble = Some(for_now(error)));
                 let pause = session.world.sleep(Duration::from_micros(backoff_us));
                 meanwhile(&session, pause).await;
                 backoff_us = (backoff_us * 2).min(BACKOFF_MAX_US);
@@ -244,6 +244,15 @@ async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T
         Poll::Pending => slept.as_mut().poll(context).map(|()| None),
     })
     .await
+}
+
+/// Why a store that was connected before cannot be reached now. A primary that is a replica today is a failover under way:
+/// worth another try, whatever it is to somebody who connects for the first time.
+fn for_now(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Denied | ErrorKind::Unreachable => error,
+        _ => Error::new(ErrorKind::Unreachable, error.to_string()),
+    }
 }
 
 fn fault(fault: Fault) -> Error {

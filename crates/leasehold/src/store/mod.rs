@@ -76,7 +76,7 @@ pub enum Fault {
 
 /// Chooses the store that a URL names. No I/O.
 pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
-    // The text may hold a password: no error repeats more of it than the scheme.
+    // The text may hold a password: no error repeats more of it than a scheme that is known.
     let Some((scheme, rest)) = url.split_once(':') else {
         return Err(Error::invalid(format!("a store's URL begins with its kind: {KINDS}")));
     };
@@ -90,7 +90,8 @@ pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result
         "rediss" | "redis+sentinel" | "redis+cluster" | "quorum" | "file" => {
             Err(Error::new(ErrorKind::Unsupported, format!("{scheme}: is planned and not built yet: use {KINDS}")))
         }
-        _ => Err(Error::invalid(format!("no store is called {scheme}: use {KINDS}"))),
+        // Not even the scheme: of `PASSWORD@HOST:PORT` it is the password.
+        _ => Err(Error::invalid(format!("the URL begins with no kind of store that there is: use {KINDS}"))),
     }
 }
 

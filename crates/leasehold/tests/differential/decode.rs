@@ -58,10 +58,10 @@ fn short(text: &str) -> Result<Resource, String> {
         return Err(format!("no record: {text:?}"));
     }
     let state = fields.take(1)?;
-    let since_us = fields.number(16)?;
     let last = fields.token()?;
     let id = fields.id()?;
     let length_ms = fields.number(8)?;
+    let since_us = fields.number(16)?;
     let prev = fields.id()?;
     let label = fields.0.to_owned();
     let state = match state {

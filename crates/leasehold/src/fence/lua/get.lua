@@ -1,7 +1,13 @@
-
--- get: enters to read, and reads.
+#!lua flags=allow-oom
+-- Enters to read, and reads. Works with a full memory, as reading does; on a replica it does not.
 --
--- RETURNS  VALUE bytes | NONE
+-- KEYS     as enter
+-- ARGV     as enter
+-- RETURNS  VALUE bytes | NONE | STALE mark | FOREIGN marks | FOREIGN data
+-- EFFECTS  the mark of all is raised
+-- RETRY    safe: to read twice is to read
+-- COST     as enter, and GET
+--@marks
 local value = redis.pcall('GET', guarded)
 if type(value) == 'table' then
   if string.find(value.err, 'WRONGTYPE', 1, true) then return 'FOREIGN data' end

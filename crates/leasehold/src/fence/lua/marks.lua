@@ -1,15 +1,6 @@
--- The two marks of a guarded key (P22). Every script of the fence begins with this part; what it does follows.
---
--- KEYS     1 the marks   2 the key that they guard (one hash tag: a cluster keeps them together)
--- ARGV     1 READ or WRITE   2 token, 16 digits   3 client, 16 hexadecimal digits   4 number of its call, 16 digits
---          5 how long the marks are kept, in ms; 0 is for ever   6 the value to write
--- RETURNS  STALE mark | FOREIGN which | what the second part says
--- EFFECTS  none before raise(): who is refused has changed nothing
--- RETRY    safe. A write is known by client and number and done once, also if it comes back later than its successors
--- COST     GET and SET of 69 bytes, and one or two commands on the guarded key
---
--- The marks are one string, '1 writers all client call': the layout, the highest token of a writer, the highest of all,
--- and which call of which client was that writer's last.
+-- The two marks of a guarded key (P22), which every script of the fence looks at first and raises when it is sure of the
+-- rest. They are one string, '1 writers all client call': the layout, the highest token of a writer, the highest of all,
+-- and which call of which client was that writer's last. What is refused below has changed nothing.
 local marks, guarded = KEYS[1], KEYS[2]
 local access, token, client, call, keep_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
@@ -37,12 +28,11 @@ if access == 'WRITE' then
   if not repeated then writers, by, last = token, client, call end
 end
 
--- Written also where nothing changes: only a primary can, and a replica's old data is no answer.
 local function raise()
   local text = '1 ' .. writers .. ' ' .. all .. ' ' .. by .. ' ' .. last
-  if keep_ms == '0' then
-    redis.call('SET', marks, text)
-  else
+  if keep_ms ~= '0' then
     redis.call('SET', marks, text, 'PX', keep_ms)
+  elseif text ~= stored or redis.call('PTTL', marks) ~= -1 then
+    redis.call('SET', marks, text)
   end
 end

@@ -6,38 +6,36 @@
 --          2 the caller's label
 --          3 not_after in µs (16): later than this nothing is done (P4)
 --          4 time to live of a fresh grant in ms: lease + R
---          5 guess: n if nobody is known to wait, else c
---          6 place in the queue: '' to be answered BUSY; else claim in ms (8), patience in ms (16, dashes: for ever),
---            ticket to come back with (16, dashes: none), L listens or P polls, s strict or r relaxed
---          7 what goes before a session's id in the name of its inbox
+--          5 place in the queue, absent or empty to be answered BUSY: claim in ms (8), patience in ms (16, dashes: for
+--            ever), ticket to come back with (16, dashes: none), L listens or P polls, s strict or r relaxed
+--          6 c if somebody is thought to wait: then the record is looked for as a hash first
 -- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, nobody waits.
 --          GRANTED … token left | QUEUED … ticket left now|before | BUSY … left | GONE … | LATE … | FULL …, after `finish`
 --          FOREIGN type | NEWER version
 -- EFFECTS  makes the grant or the entry; settles. Not `allow-oom`: with a full memory it is refused before it begins.
 -- RETRY    safe: whose id holds is granted again, whose id waits is queued again, with what is left (P2, P3)
--- COST     a new name TIME, SET; a used one SET more. A held one TIME, SET, DEL, HSET, PEXPIRE; one with a queue TIME,
+-- COST     TIME, GET, SET. A held one TIME, GET, and for its first waiter DEL, HSET, PEXPIRE; one with a queue TIME,
 --          HMGET, HSET. A way back to one's place walks up to 64 entries.
-local mine, inbox = ARGV[1], ARGV[7]
-local clock = redis.call('TIME')
--- Padded and joined, never a number: 1763650000123456 in a string would come out as 1.7636500001235e+15.
-local now = clock[1] .. string.sub('00000' .. clock[2], -6)
+--@clock
 local found
-if ARGV[5] == 'n' and now <= ARGV[3] then
-  local nobody = '----------------------------------------------------------------'
-  found = redis.pcall('SET', KEYS[1], 'lh1H' .. now .. now .. mine .. nobody .. ARGV[2], 'NX', 'GET', 'PX', ARGV[4])
-  if not found then return now end
-  if type(found) == 'table' then
-    found = nil
-  elseif string.sub(found, 1, 4) == 'lh1F' and string.sub(found, 21, 36) < now then
-    local last = string.sub(found, 37, 100)
-    if last ~= string.sub(mine, 1, 64) then
-      redis.call('SET', KEYS[1], 'lh1H' .. now .. now .. mine .. last .. ARGV[2], 'PX', ARGV[4])
+if not ARGV[6] and now <= ARGV[3] then
+  found = redis.pcall('GET', KEYS[1])
+  if not found then
+    local nobody = '----------------------------------------------------------------'
+    redis.call('SET', KEYS[1], 'lh1H' .. now .. ARGV[1] .. now .. nobody .. ARGV[2], 'PX', ARGV[4])
+    return now
+  end
+  -- An error has no length.
+  if #found > 0 and string.sub(found, 1, 4) == 'lh1F' and string.sub(found, 5, 20) < now then
+    local last = string.sub(found, 21, 84)
+    if not string.find(ARGV[1], last, 1, true) then
+      redis.call('SET', KEYS[1], 'lh1H' .. now .. ARGV[1] .. now .. last .. ARGV[2], 'PX', ARGV[4])
       return now
     end
   end
 end
 --@record
-local who, lease, place = sub(mine, 1, 64), sub(mine, 65), ARGV[6]
+local who, lease, place = sub(ARGV[1], 1, 64), sub(ARGV[1], 65), ARGV[5] or ''
 local queues = place ~= ''
 
 local function time_limit()

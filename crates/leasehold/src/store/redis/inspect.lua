@@ -8,9 +8,7 @@
 -- EFFECTS  none. The secret part of the grant id does not leave the store: who knows it can release.
 -- RETRY    safe
 -- COST     TIME, HMGET; without a queue GET more
-local inbox = ''
-local clock = redis.call('TIME')
-local now = clock[1] .. string.sub('00000' .. clock[2], -6)
+--@clock
 --@record
 local refusal = open(KEYS[1], nil, '')
 if refusal then return refusal end

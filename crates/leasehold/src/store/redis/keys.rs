@@ -25,12 +25,11 @@ const INBOX: &str = "lh1:inbox:";
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: Arc<str>,
-    inbox: Arc<str>,
 }
 
 impl Keys {
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.into(), inbox: format!("{prefix}{INBOX}").into() }
+        Self { prefix: prefix.into() }
     }
 
     /// The key of a name's record.
@@ -72,14 +71,9 @@ impl Keys {
         Name::new(&name).ok()
     }
 
-    /// What goes before a session's id in the name of its channel: the scripts put the two together.
-    pub(crate) fn inboxes(&self) -> &str {
-        &self.inbox
-    }
-
-    /// The channel of a session.
+    /// The channel of a session. The scripts make it from a record's key: `record.lua`, `inbox`.
     pub(crate) fn inbox(&self, session: SessionId) -> String {
-        format!("{}{session}", self.inbox)
+        format!("{}{INBOX}{session}", self.prefix)
     }
 }
 

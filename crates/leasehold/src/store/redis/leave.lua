@@ -3,15 +3,12 @@
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
---          2 what goes before a session's id in the name of its inbox
 -- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent, after `finish`
 --          FOREIGN type | NEWER version
 -- EFFECTS  takes the entry out, or gives the grant back and publishes who holds now; settles
 -- RETRY    safe: a repeat answers absent
 -- COST     TIME, HMGET, HDEL, HSET, and a read and a write more for the neighbours; without a queue GET more and SET
-local inbox = ARGV[2]
-local clock = redis.call('TIME')
-local now = clock[1] .. string.sub('00000' .. clock[2], -6)
+--@clock
 --@record
 local who = ARGV[1]
 local refusal = open(KEYS[1], nil, who)

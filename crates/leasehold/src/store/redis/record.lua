@@ -1,15 +1,15 @@
 -- record.lua: what every script knows of a record that may have a queue. It is put in where a script says so, *after*
--- the fast way, which has returned by then: making these functions costs 2 µs at each call.
+-- the fast way, which has returned by then: making these functions at each call is not free.
 --
 -- THE RECORD, while nobody waits, is a string of fixed-width fields, so that no script formats or parses a number that
 -- it does not need:
 --
 --     1-3    magic and version of the layout: lh1
 --     4      state: H held, P pushed and not yet claimed, R marked for revocation, F free
---     5-20   since: when the grant was made or last renewed, in µs
---     21-36  token
---     37-100 grant id; in state F the one that was released last, or 64 dashes
---     101-108 length of the lease in ms
+--     5-20   token
+--     21-84  grant id; in state F the one that was released last, or 64 dashes
+--     85-92  length of the lease in ms
+--     93-108 since: when the grant was made or last renewed, in µs
 --     109-172 grant id that was released last before this grant, or 64 dashes; in state F it means nothing
 --     173-   label
 --
@@ -29,31 +29,34 @@
 -- EFFECTS of a script that uses this: it validates and decides first, then `finish` writes, then publishes, by pcall: an
 -- error leaves the record as it was, and a message that cannot be published is one that was lost (P5, P8).
 --
--- A script declares before: `now`, the padded time (TIME is called once), and `inbox`, what goes before a session's id
--- in the name of its channel.
+-- A script declares `now` before, by clock.lua: TIME is called once.
 local NOBODY, ZEROS = string.rep('-', 64), '0000000000000000'
 local R_MS, R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = 60000, 60000000, 64, 64, 16, 10000
 local call, sub, number, format = redis.call, string.sub, tonumber, string.format
 local now_us = number(now)
 
 local key, shape, record, meta                                 -- what there is: 'string', 'hash' or 'none'
-local state, since, token, id, length, prev, label             -- the record
+local state, token, id, length, since, prev, label             -- the record
 local count, strict, keep, head, tail, tail_ticket             -- the queue
 local lapses, lapses_found
 local entries, after                                           -- what was read of the entries, false: no such entry
 local puts, drops, ttl_changed                                 -- what to write
 local told, rest, handed                                       -- what to say
 
+-- The channel of a session: app:lh1:inbox:… for the record app:lh1:{…}. No prefix has a brace.
+local function inbox(session) return string.match(key, '^[^{]*') .. 'inbox:' .. session end
+
 local function digits(us) return format('%016.0f', us) end
 
--- Reads the record. `text` is the string, if the script has it already; `asked` an id whose entry matters, or ''.
+-- Reads the record. `text` is the string, if the script has it already, or what it got instead of one; `asked` is an id
+-- whose entry matters, or ''.
 -- Answers nil, or what the script shall answer instead of going on.
 local function open(name, text, asked)
   key, shape, meta, lapses = name, 'string', nil, ''
   count, strict, keep, head, tail, tail_ticket = 0, 0, nil, NOBODY, NOBODY, ZEROS
   entries, after, puts, drops, ttl_changed = {}, {}, {}, {}, false
   told, rest, handed = {}, 'D', '-'
-  if not text then
+  if not text or #text == 0 then
     local found = redis.pcall('HMGET', key, 'r', 'm', 'z', 'e' .. asked, 'n' .. asked)
     if not found.err then
       text, meta, lapses, shape = found[1], found[2], found[3] or '', 'hash'
@@ -67,15 +70,15 @@ local function open(name, text, asked)
   end
   if not text then
     if call('EXISTS', key) == 1 then return 'FOREIGN hash' end
-    shape, state, since, token, id, length, prev, label = 'none', 'F', ZEROS, ZEROS, NOBODY, '00000000', NOBODY, ''
+    shape, state, token, id, length, since, prev, label = 'none', 'F', ZEROS, NOBODY, '00000000', ZEROS, NOBODY, ''
     return nil
   end
   local version = string.match(text, '^lh(%d+)')
   if version and version ~= '1' then return 'NEWER ' .. version end
   state = sub(text, 4, 4)
   if not version or #text < 172 or not string.find('HPRF', state, 1, true) then return 'FOREIGN ' .. shape end
-  record, since, token, id = text, sub(text, 5, 20), sub(text, 21, 36), sub(text, 37, 100)
-  length, prev, label = sub(text, 101, 108), sub(text, 109, 172), sub(text, 173)
+  record, token, id, length = text, sub(text, 5, 20), sub(text, 21, 84), sub(text, 85, 92)
+  since, prev, label = sub(text, 93, 108), sub(text, 109, 172), sub(text, 173)
   lapses_found = lapses
   if shape == 'hash' then
     if not meta or #meta ~= 170 then return 'FOREIGN hash' end
@@ -166,7 +169,7 @@ local function alive(who, text)
   for at = 1, #lapses, 48 do
     if sub(lapses, at, at + 31) == session and sub(text, 49, 64) < sub(lapses, at + 32, at + 47) then return false end
   end
-  if sub(text, 65, 65) == 'L' then return call('PUBSUB', 'NUMSUB', inbox .. session)[2] > 0 end
+  if sub(text, 65, 65) == 'L' then return call('PUBSUB', 'NUMSUB', inbox(session))[2] > 0 end
   local floor_ms = math.min(math.floor(number(sub(text, 17, 24)) / 3), 5000)
   return number(sub(text, 49, 64)) + 3 * floor_ms * 1000 > now_us
 end
@@ -256,14 +259,14 @@ end
 
 -- Writes, then publishes. A name that was never granted leaves nothing behind.
 local function save()
-  local text = 'lh1' .. state .. since .. token .. id .. length .. prev .. label
+  local text = 'lh1' .. state .. token .. id .. length .. since .. prev .. label
   if count > 0 then
     save_hash(text)
   elseif shape ~= 'none' or state ~= 'F' then
     save_string(text)
   end
   for at = 1, #told, 2 do
-    redis.pcall('PUBLISH', inbox .. told[at], told[at + 1])
+    redis.pcall('PUBLISH', inbox(told[at]), told[at + 1])
   end
 end
 

@@ -2,40 +2,32 @@
 -- release: give the lease back. The next live waiter holds before this returns, and is told last.
 --
 -- KEYS     1 the record
--- ARGV     1 token (16) and grant id (64), both compared
---          2 guess: n if nobody is known to wait, else c
---          3 what goes before a session's id in the name of its inbox
+-- ARGV     1 lh1H, token (16) and grant id (64): how the record begins, if the grant is still held
+--          2 c if somebody is thought to wait: then the record is looked for as a hash first
 -- RETURNS  RELEASED alone: nobody waited, and the time was not asked for
 --          RELEASED … | NOTHELD …, after `finish`
 --          FOREIGN type | NEWER version
 -- EFFECTS  frees the record, or makes the next waiter its holder and publishes that. The key stays for R, with its token:
 --          a repeat hears RELEASED, and tokens do not fall behind a clock that steps back.
 -- RETRY    safe: a repeat of the last release answers RELEASED again (P3)
--- COST     GET, SETRANGE; with a queue HMGET, TIME, HMGET, PUBSUB NUMSUB, HDEL, HSET, PUBLISH, and two calls more for
+-- COST     GET, SETRANGE; with a queue TIME, HMGET, HMGET, PUBSUB NUMSUB, HDEL, HSET, PUBLISH, and two calls more for
 --          each dead waiter, up to 64
-local mine, inbox = ARGV[1], ARGV[3]
 local found
-if ARGV[2] == 'n' then
+if not ARGV[2] then
   found = redis.pcall('GET', KEYS[1])
-  if type(found) == 'table' then
-    found = nil
-  elseif found and string.sub(found, 21, 100) == mine then
-    local begin = string.sub(found, 1, 4)
-    -- A lease longer than R set a time to live that is longer than a free record needs.
-    if (begin == 'lh1H' or begin == 'lh1P') and string.sub(found, 101, 108) <= '00060000' then
-      redis.call('SETRANGE', KEYS[1], '3', 'F')
-      return 'RELEASED'
-    end
+  -- An error has no length. A lease longer than R set a time to live that is longer than a free record needs.
+  if found and #found > 0 and string.find(found, ARGV[1], 1, true) == 1 and string.sub(found, 85, 92) <= '00060000' then
+    redis.call('SETRANGE', KEYS[1], '3', 'F')
+    return 'RELEASED'
   end
 end
-local clock = redis.call('TIME')
-local now = clock[1] .. string.sub('00000' .. clock[2], -6)
+--@clock
 --@record
+local who = sub(ARGV[1], 21)
 local refusal = open(KEYS[1], found, '')
 if refusal then return refusal end
-local who = sub(mine, 17)
 -- What is given back is not ended for its age first: it ends here anyway, and who comes next is the same.
-if state ~= 'F' and id == who and token == sub(mine, 1, 16) then
+if state ~= 'F' and id == who and token == sub(ARGV[1], 5, 20) then
   give_back()
   return finish('RELEASED')
 end

@@ -2,40 +2,37 @@
 -- renew: lengthen the leases of up to 16 names.
 --
 -- KEYS     the records
--- ARGV     1 what goes before a session's id in the name of its inbox; then for each key
---          2i   token (16), grant id (64), lease in ms (8), not_after in µs (16), N from now or G from the grant
---          2i+1 time to live in ms: lease + R
+-- ARGV     for each key
+--          2i-1 token (16), grant id (64), lease in ms (8), not_after in µs (16), N from now or G from the grant
+--          2i   time to live in ms: lease + R
 -- RETURNS  one answer for each key, in order, separated by newlines:
 --          RENEWED … left | LOST … revoked | LOST … notheld | LATE …, after `finish`
 --          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
 -- EFFECTS  the grants' leases; settles each name
 -- RETRY    safe: a lease from now is made long again, one from the grant ends when it did
 -- COST     TIME; for each name GET, SET; with a queue HMGET, HSET, PEXPIRE more
-local inbox = ARGV[1]
-local clock = redis.call('TIME')
-local now = clock[1] .. string.sub('00000' .. clock[2], -6)
+--@clock
 local answers, others, texts = {}, {}, {}
 for i, name in ipairs(KEYS) do
-  local want = ARGV[2 * i]
+  local want = ARGV[2 * i - 1]
   local found = redis.pcall('GET', name)
-  if type(found) == 'table' then found = nil end
-  local begin = found and string.sub(found, 1, 4)
-  if (begin == 'lh1H' or begin == 'lh1P') and string.sub(found, 21, 100) == string.sub(want, 1, 80)
-    and string.sub(want, 105) == 'N' and now <= string.sub(want, 89, 104) and string.sub(found, 21, 36) <= now
-    and string.sub(found, 5, 20) + string.sub(found, 101, 108) * 1000 > now + 0 then
+  if not found or #found == 0 then found = '' end
+  local begin = string.sub(found, 1, 4)
+  if (begin == 'lh1H' or begin == 'lh1P') and string.sub(found, 5, 84) == string.sub(want, 1, 80)
+    and string.sub(want, 105) == 'N' and now <= string.sub(want, 89, 104) and string.sub(found, 5, 20) <= now
+    and string.sub(found, 93, 108) + string.sub(found, 85, 92) * 1000 > now + 0 then
     local lease = string.sub(want, 81, 88)
-    redis.call('SET', name, 'lh1H' .. now .. string.sub(found, 21, 100) .. lease .. string.sub(found, 109), 'PX', ARGV[2 * i + 1])
-    answers[i] = 'RENEWED ' .. now .. ' ' .. string.sub(found, 21, 36) .. ' N D - ' .. lease .. '000'
+    local text = 'lh1H' .. string.sub(want, 1, 88) .. now .. string.sub(found, 109)
+    redis.call('SET', name, text, 'PX', ARGV[2 * i])
+    answers[i] = 'RENEWED ' .. now .. ' ' .. string.sub(want, 1, 16) .. ' N D - ' .. lease .. '000'
   else
-    answers[i] = ''
-    others[#others + 1] = i
-    texts[i] = found
+    answers[i], others[#others + 1], texts[i] = '', i, found
   end
 end
 if #others == 0 then return table.concat(answers, '\n') end
 --@record
 local function renew(i)
-  local want = ARGV[2 * i]
+  local want = ARGV[2 * i - 1]
   local refusal = open(KEYS[i], texts[i], '')
   if refusal then return refusal.err and 'ERROR ' .. refusal.err or refusal end
   settle()

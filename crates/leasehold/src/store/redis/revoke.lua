@@ -4,16 +4,13 @@
 -- KEYS     1 the record
 -- ARGV     1 token (16) and public part of the grant id (48), as the caller saw them: a later holder is not meant
 --          2 grace in ms
---          3 what goes before a session's id in the name of its inbox
 -- RETURNS  REVOKING … left | NOTHELD …, after `finish`
 --          FOREIGN type | NEWER version
 -- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder; settles, so that with a grace of 0 the
 --          next waiter holds before this returns. `allow-oom`: an operator who clears a full memory needs it.
 -- RETRY    safe: a grant that is marked already is marked again, and its lease never grows
 -- COST     TIME, HMGET, HSET, PUBLISH; a hand-over as in release
-local inbox = ARGV[3]
-local clock = redis.call('TIME')
-local now = clock[1] .. string.sub('00000' .. clock[2], -6)
+--@clock
 --@record
 local refusal = open(KEYS[1], nil, '')
 if refusal then return refusal end

@@ -2,9 +2,10 @@
 
 use std::sync::OnceLock;
 
-const SHARED: &str = include_str!("record.lua");
-/// Where a script wants the shared part: after its fast way, which does not pay for it.
-const MARK: &str = "--@record\n";
+const CLOCK: &str = include_str!("clock.lua");
+const RECORD: &str = include_str!("record.lua");
+/// Where a script wants the shared parts: what it knows of records comes after its fast way, which does not pay for it.
+const PARTS: [(&str, &str); 2] = [("--@clock\n", CLOCK), ("--@record\n", RECORD)];
 
 /// One script.
 #[derive(Clone, Debug)]
@@ -58,8 +59,12 @@ impl Scripts {
 }
 
 fn script(name: &'static str, own: &str) -> Script {
-    let (before, after) = own.split_once(MARK).expect("every script says where the shared part goes");
-    let source = patched(name, format!("{before}{SHARED}{after}"));
+    let mut source = own.to_owned();
+    for (mark, part) in PARTS {
+        assert_eq!(source.matches(mark).count(), 1, "{name}.lua says once where a shared part goes");
+        source = source.replace(mark, part);
+    }
+    let source = patched(name, source);
     let sha = sha1_smol::Sha1::from(&source).digest().to_string();
     Script { name, source, sha }
 }
@@ -123,8 +128,8 @@ mod tests {
             limits::LAPSES,
             limits::QUEUE_MAX
         );
-        assert!(SHARED.contains(&line), "record.lua has other bounds than: {line}");
-        assert!(SHARED.contains(&format!(" / 3), {})", limits::LOOK_MAX_MS)), "record.lua has another floor");
+        assert!(RECORD.contains(&line), "record.lua has other bounds than: {line}");
+        assert!(RECORD.contains(&format!(" / 3), {})", limits::LOOK_MAX_MS)), "record.lua has another floor");
         let long = format!("<= '{:08}'", limits::RETENTION_MS);
         assert!(Scripts::get().release.source.contains(&long), "release.lua has another R");
     }

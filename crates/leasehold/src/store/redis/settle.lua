@@ -3,15 +3,13 @@
 -- new names and entries are refused then, hand-overs never.
 --
 -- KEYS     1 the record
--- ARGV     1 what goes before a session's id in the name of its inbox
+-- ARGV     none
 -- RETURNS  SETTLED …, after `finish`
 --          FOREIGN type | NEWER version
 -- EFFECTS  ends what has ended; makes the next live waiter the holder and publishes that; drops up to 64 dead ones
 -- RETRY    safe
 -- COST     TIME, HMGET; a hand-over as in release
-local inbox = ARGV[1]
-local clock = redis.call('TIME')
-local now = clock[1] .. string.sub('00000' .. clock[2], -6)
+--@clock
 --@record
 local refusal = open(KEYS[1], nil, '')
 if refusal then return refusal end

@@ -1,0 +1,308 @@
+//! What the scripts cost on the server: `cargo run --release -p leasehold --example script_cost`.
+//!
+//! Time per EVALSHA as the server itself counts it (`INFO commandstats`), for pairs of acquire and release by one
+//! pipelined connection over many names, best of several rounds, beside the least that a lock on Redis can do: SET NX PX
+//! in a script, and compare-and-delete (S5). The ratio travels to other machines; the microseconds do not.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
+
+use leasehold::seam::{Real, RedisStore, Scripts};
+use leasehold_spec::{
+    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, SessionId, Token,
+};
+use leasehold_testkit::{RedisServer, Resp, Value, resp};
+
+const NAMES: usize = 60_000;
+const WINDOW: usize = 64;
+const ROUNDS: usize = 5;
+const TURNS: usize = 4_000;
+const SESSION: SessionId = SessionId(1);
+/// Never late.
+const FAR_US: u64 = 9_000_000_000_000_000;
+const LEASE_MS: u64 = 30_000;
+const S5_ACQUIRE: &str = "return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])";
+const S5_RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+fn main() {
+    let server = RedisServer::start();
+    let mut bench = Bench::new(&server);
+    let mut best = [[f64::INFINITY; 2]; 5];
+    for _ in 0..ROUNDS {
+        bench.command(&["FLUSHALL"]);
+        keep(&mut best[0], bench.s5_pair());
+        bench.command(&["FLUSHALL"]);
+        keep(&mut best[1], bench.pair(1));
+        keep(&mut best[2], bench.pair(2));
+        bench.command(&["FLUSHALL"]);
+        keep(&mut best[3], bench.hand_over());
+        bench.command(&["FLUSHALL"]);
+        keep(&mut best[4], bench.renewals());
+    }
+    let s5 = best[0][0] + best[0][1];
+    println!("{:<36} {:>8} {:>8} {:>8} {:>6}", "µs of server time", "acquire", "release", "pair", "x S5");
+    for (what, [acquire, release]) in
+        ["S5", "a new name", "a used name", "15 waiters: queue, hand over"].iter().zip(best)
+    {
+        let pair = acquire + release;
+        println!("{what:<36} {acquire:>8.2} {release:>8.2} {pair:>8.2} {:>6.2}", pair / s5);
+    }
+    println!("{:<36} {:>8.2}", "renew, 16 names in a script: each", best[4][0]);
+    println!("{:<36} {:>8.2}", "renew, one name", best[4][1]);
+    println!("\ncalls of each script in its usual way");
+    for (what, calls) in bench.calls() {
+        println!("  {what:<34} {calls}");
+    }
+}
+
+fn keep(best: &mut [f64; 2], measured: [f64; 2]) {
+    for (best, measured) in best.iter_mut().zip(measured) {
+        *best = best.min(measured);
+    }
+}
+
+struct Bench<'a> {
+    server: &'a RedisServer,
+    resp: Resp,
+    stream: TcpStream,
+    store: RedisStore,
+    s5: [String; 2],
+    names: Vec<Name>,
+}
+
+impl<'a> Bench<'a> {
+    fn new(server: &'a RedisServer) -> Self {
+        let mut resp = server.resp();
+        for script in Scripts::get().each() {
+            resp.command(&["SCRIPT", "LOAD", &script.source]);
+        }
+        let mut load = |source| resp.command(&["SCRIPT", "LOAD", source]).text().expect("a digest").to_owned();
+        let s5 = [load(S5_ACQUIRE), load(S5_RELEASE)];
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).expect("the server is there");
+        stream.set_nodelay(true).expect("a TCP option");
+        let names = (0..NAMES).map(|at| Name::new(&format!("orders/{at}")).expect("a good name")).collect();
+        let store = RedisStore::new(&server.url(), Real::world()).expect("a good URL");
+        Self { server, resp, stream, store, s5, names }
+    }
+
+    fn command(&mut self, arguments: &[&str]) -> Value {
+        self.resp.command(arguments)
+    }
+
+    /// Sends requests, so many at a time, and gives the answers and the server's time for each EVALSHA.
+    fn timed(&mut self, requests: &[Vec<u8>]) -> (Vec<Value>, f64) {
+        self.command(&["CONFIG", "RESETSTAT"]);
+        let answers = exchange(&mut self.stream, requests);
+        let stats = self.command(&["INFO", "commandstats"]);
+        let line = stats.text().and_then(|text| text.lines().find(|line| line.starts_with("cmdstat_evalsha:")));
+        let usec = line.and_then(|line| line.split("usec=").nth(1)?.split(',').next()?.parse::<f64>().ok());
+        (answers, usec.expect("the server counts EVALSHA") / requests.len() as f64)
+    }
+
+    fn s5_pair(&mut self) -> [f64; 2] {
+        let value = "0123456789abcdef0123456789abcdef";
+        let mut measured = [0.0; 2];
+        for (at, digest) in self.s5.clone().iter().enumerate() {
+            let requests: Vec<_> = (0..NAMES)
+                .map(|name| {
+                    let key = format!("lh1:{{orders/{name}}}");
+                    resp::encode(&["EVALSHA", digest, "1", &key, value, "30000"])
+                })
+                .collect();
+            measured[at] = self.timed(&requests).1;
+        }
+        measured
+    }
+
+    fn pair(&mut self, nonce: u64) -> [f64; 2] {
+        let ids: Vec<_> = (0..NAMES as u64).map(|at| id(at, nonce)).collect();
+        let acquires = self.acquires(&ids);
+        let (answers, acquire) = self.timed(&acquires);
+        let releases = self.releases(&ids, &answers);
+        let (answers, release) = self.timed(&releases);
+        assert!(answers.iter().all(|answer| answer.text() == Some("RELEASED")), "not the usual way");
+        [acquire, release]
+    }
+
+    /// One name with a holder and fifteen waiters. In each turn the holder releases, which hands over, and queues again.
+    fn hand_over(&mut self) -> [f64; 2] {
+        let _subscriber = self.subscriber();
+        let name = self.names[0].clone();
+        let (mut order, mut token) = self.queue(&name);
+        let mut spent = [0.0; 2];
+        for at in 0..TURNS {
+            let (id, others) = (order.pop_front().expect("there are sixteen"), Contention::Others);
+            let release = self.store.request(&name, &Op::Release { id, token }, others).expect("a good request");
+            let (answers, release) = self.timed(&[release]);
+            let words: Vec<_> = answers[0].text().expect("words").split(' ').collect();
+            assert_eq!((words[0], words[5]), ("RELEASED", "00001000"), "a hand-over");
+            token = Token::new(words[2].parse().expect("a number")).expect("a token");
+            let again = GrantId { counter: 100 + at as u64, ..id };
+            let queue = self.acquire(&name, again, &queues(), others);
+            let (answers, queue) = self.timed(&[queue]);
+            assert!(answers[0].text().is_some_and(|text| text.starts_with("QUEUED")), "a waiter");
+            order.push_back(again);
+            spent = [spent[0] + queue, spent[1] + release];
+        }
+        spent.map(|us| us / TURNS as f64)
+    }
+
+    fn subscriber(&self) -> Resp {
+        let mut subscriber = self.server.resp();
+        subscriber.command(&["SUBSCRIBE", &format!("lh1:inbox:{SESSION}")]);
+        subscriber
+    }
+
+    /// One holds, fifteen wait.
+    fn queue(&mut self, name: &Name) -> (VecDeque<GrantId>, Token) {
+        let ids: VecDeque<_> = (0..16).map(|at| id(at, 9)).collect();
+        let requests: Vec<_> = ids.iter().map(|&id| self.acquire(name, id, &queues(), Contention::None)).collect();
+        let answers = exchange(&mut self.stream, &requests);
+        (ids, granted(&answers[0]).expect("nobody held"))
+    }
+
+    /// Time for each name: sixteen in a script, and one.
+    fn renewals(&mut self) -> [f64; 2] {
+        let ids: Vec<_> = (0..NAMES as u64).map(|at| id(at, 3)).collect();
+        let acquires = self.acquires(&ids);
+        let (answers, _) = self.timed(&acquires);
+        let renewals: Vec<_> = self
+            .names
+            .iter()
+            .zip(&ids)
+            .zip(&answers)
+            .map(|((name, &id), answer)| {
+                (name.clone(), renewal(id, granted(answer).expect("granted, in the usual way")))
+            })
+            .collect();
+        [16, 1].map(|size| {
+            let batches: Vec<_> =
+                renewals.chunks(size).map(|batch| self.store.renewal(batch).expect("a good request")).collect();
+            self.timed(&batches).1 / size as f64
+        })
+    }
+
+    /// What each script calls, by the server's own count.
+    fn calls(&mut self) -> Vec<(&'static str, String)> {
+        self.command(&["FLUSHALL"]);
+        let _subscriber = self.subscriber();
+        let [name, hot, pair] = [0, 1, 2].map(|at| self.names[at].clone());
+        let (none, others) = (Contention::None, Contention::Others);
+        let (try_once, queue) = (Patience::Try, queues());
+        let mut told = Vec::new();
+        let mut token = Token::NONE;
+        for (what, counter, patience, guess) in [
+            ("acquire, new name", 1, &try_once, none),
+            ("acquire, held: busy", 2, &try_once, none),
+            ("acquire, held: first waiter", 3, &queue, none),
+            ("acquire, second waiter", 4, &queue, others),
+            ("acquire, third waiter, wrong guess", 5, &queue, none),
+            ("acquire, a look", 5, &queue, others),
+        ] {
+            let request = self.acquire(&name, id(counter, 1), patience, guess);
+            let (answer, calls) = self.counted(&request);
+            token = granted(&answer).unwrap_or(token);
+            told.push((what, calls));
+        }
+        for (what, counter) in [("leave, of three", 4), ("leave, of two", 5), ("leave, the last", 3)] {
+            told.push((what, self.asked(&name, &Op::Leave { id: id(counter, 1) }, others)));
+        }
+        let renew = self.store.renewal(&[(name.clone(), renewal(id(1, 1), token))]).expect("a good request");
+        told.push(("renew", self.counted(&renew).1));
+        told.push(("release", self.asked(&name, &Op::Release { id: id(1, 1), token }, none)));
+        let request = self.acquire(&name, id(6, 1), &try_once, none);
+        told.push(("acquire, used name", self.counted(&request).1));
+        let (ids, token) = self.queue(&hot);
+        told.push(("release, hand-over", self.asked(&hot, &Op::Release { id: ids[0], token }, others)));
+        let requests = [self.acquire(&pair, id(7, 1), &queue, none), self.acquire(&pair, id(8, 1), &queue, none)];
+        let token = granted(&exchange(&mut self.stream, &requests)[0]).expect("nobody held");
+        told.push(("release, hand-over to the last", self.asked(&pair, &Op::Release { id: id(7, 1), token }, others)));
+        told
+    }
+
+    fn asked(&mut self, name: &Name, op: &Op, guess: Contention) -> String {
+        let request = self.store.request(name, op, guess).expect("a good request");
+        self.counted(&request).1
+    }
+
+    /// One request: its answer, and what the script called.
+    fn counted(&mut self, request: &Vec<u8>) -> (Value, String) {
+        self.command(&["CONFIG", "RESETSTAT"]);
+        let answer = exchange(&mut self.stream, std::slice::from_ref(request)).remove(0);
+        let stats = self.command(&["INFO", "commandstats"]);
+        let calls = stats.text().expect("text").lines().filter_map(|line| {
+            let (command, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let (calls, _) = rest.split_once(',')?;
+            let ours = ["evalsha", "config|resetstat", "info"].contains(&command);
+            (!ours).then(|| format!("{} {calls}", command.to_uppercase()))
+        });
+        let calls = calls.collect::<Vec<_>>().join(", ");
+        (answer, calls)
+    }
+
+    fn acquires(&self, ids: &[GrantId]) -> Vec<Vec<u8>> {
+        let both = self.names.iter().zip(ids);
+        both.map(|(name, &id)| self.acquire(name, id, &Patience::Try, Contention::None)).collect()
+    }
+
+    fn acquire(&self, name: &Name, id: GrantId, patience: &Patience, guess: Contention) -> Vec<u8> {
+        let acquire = Acquire {
+            id,
+            lease_ms: LEASE_MS,
+            not_after_us: FAR_US,
+            patience: patience.clone(),
+            label: "host-17/worker".into(),
+        };
+        self.store.request(name, &Op::Acquire(acquire), guess).expect("a good request")
+    }
+
+    fn releases(&self, ids: &[GrantId], answers: &[Value]) -> Vec<Vec<u8>> {
+        let grants = self.names.iter().zip(ids).zip(answers);
+        let release = |((name, &id), answer)| {
+            let op = Op::Release { id, token: granted(answer).expect("granted, in the usual way") };
+            self.store.request(name, &op, Contention::None).expect("a good request")
+        };
+        grants.map(release).collect()
+    }
+}
+
+fn id(counter: u64, nonce: u64) -> GrantId {
+    GrantId { session: SESSION, counter, nonce }
+}
+
+fn queues() -> Patience {
+    let (hears, order) = (Hears::Listens, Order::Relaxed);
+    Patience::Queue(Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears, order })
+}
+
+fn renewal(id: GrantId, token: Token) -> Renew {
+    Renew { id, token, from: From::Now, lease_ms: LEASE_MS, not_after_us: FAR_US }
+}
+
+fn granted(answer: &Value) -> Option<Token> {
+    Token::new(answer.text()?.parse().ok()?)
+}
+
+fn exchange(stream: &mut TcpStream, requests: &[Vec<u8>]) -> Vec<Value> {
+    let mut answers = Vec::with_capacity(requests.len());
+    let (mut unread, mut chunk) = (Vec::new(), vec![0; 64 * 1024]);
+    for window in requests.chunks(WINDOW) {
+        stream.write_all(&window.concat()).expect("the server reads");
+        let mut missing = window.len();
+        while missing > 0 {
+            let len = stream.read(&mut chunk).expect("the server answers");
+            assert!(len > 0, "the server went away");
+            unread.extend_from_slice(&chunk[..len]);
+            let mut at = 0;
+            while let Some((value, len)) = Value::parse(&unread[at..]).expect("RESP") {
+                assert!(!matches!(value, Value::Error(_)), "{value:?}");
+                answers.push(value);
+                at += len;
+                missing -= 1;
+            }
+            unread.drain(..at);
+        }
+    }
+    answers
+}
