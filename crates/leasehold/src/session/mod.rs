@@ -36,7 +36,6 @@ use tokio::sync::{Notify, oneshot};
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
 pub(crate) use self::hold::{Hold, Seat};
-use self::lane::Lane;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Store};
