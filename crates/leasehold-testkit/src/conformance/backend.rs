@@ -29,6 +29,7 @@ impl Running {
     ///
     /// # Panics
     /// When it does not start.
+    #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
     pub async fn start(backend: Backend) -> Self {
         let (url, server) = match backend {
             Backend::Memory => ("memory:conformance".to_owned(), None),

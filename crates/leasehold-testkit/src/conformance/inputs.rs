@@ -47,6 +47,7 @@ dimension! {
     }
 }
 
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 pub(super) async fn run(input: Input, stage: &Stage) -> Verdict {
     let client = stage.client("caller").await;
     match input {

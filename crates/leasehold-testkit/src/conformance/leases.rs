@@ -50,6 +50,7 @@ const SHORT: Duration = Duration::from_millis(1_500);
 const LONG: Duration = Duration::from_secs(20);
 const CLAIM: Duration = Duration::from_secs(1);
 
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 impl Kind {
     fn lease(self, aspect: Aspect) -> Duration {
         match (self, aspect) {
@@ -87,6 +88,7 @@ impl Kind {
     }
 }
 
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 pub(super) async fn run(kind: Kind, aspect: Aspect, stage: &Stage) -> Verdict {
     if aspect == Aspect::End && kind.is_renewed() && kind != Kind::MaxHold {
         return Verdict::NotApplicable("it is renewed for as long as its guard lives: see Renewal");
@@ -96,8 +98,10 @@ pub(super) async fn run(kind: Kind, aspect: Aspect, stage: &Stage) -> Verdict {
     match aspect {
         Aspect::Reliance => reliance(lease, &mutex).await,
         Aspect::Keeping => keeping(lease, &mutex).await,
-        Aspect::Renewal if kind.is_renewed() => renewed(lease, &mutex).await,
-        Aspect::Renewal => not_renewed(lease, &mutex).await,
+        Aspect::Renewal => match kind.is_renewed() {
+            true => renewed(lease, &mutex).await,
+            false => not_renewed(lease, &mutex).await,
+        },
         Aspect::End => end(kind, lease, &mutex).await,
         Aspect::Pushed => pushed(kind, lease, &client, &mutex, stage).await,
     }

@@ -3,7 +3,7 @@
 //! # Why is no cell missing?
 //!
 //! A suite that passes proves nothing about the cells that it forgot. So the cells are not written down one by one: they
-//! are the products of enums ([`dimension!`] makes the list of an enum's variants together with the enum), and what is
+//! are the products of enums (`dimension!` makes the list of an enum's variants together with the enum), and what is
 //! expected of each cell is an exhaustive `match` without a wildcard. A new call, situation, kind of lease, law or store
 //! does not compile until somebody has said what it means everywhere. Where a cell has no meaning, or a store cannot give
 //! what it asks for, that is an answer as well, with its reason, and is counted.

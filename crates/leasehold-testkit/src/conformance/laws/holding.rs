@@ -139,7 +139,7 @@ pub(super) async fn panic_gives_back(stage: &Stage) {
     let mutex = client.mutex(stage.name());
     let works = mutex.clone();
     let working = tokio::spawn(async move {
-        works.run(async |_| std::panic::resume_unwind(Box::new("the work gives up"))).await.map(|()| ())
+        works.run(async |_| -> () { std::panic::resume_unwind(Box::new("the work gives up")) }).await
     });
     assert!(working.await.expect_err("it panicked").is_panic());
     let guard = soon("it was given back", mutex.lock()).await.expect("nothing is poisoned");

@@ -61,6 +61,7 @@ dimension! {
     }
 }
 
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
     match law {
         Law::FifoAcrossClients => order::fifo(stage, order::Clients::Many).await,

@@ -52,6 +52,7 @@ dimension! {
     }
 }
 
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 pub(super) async fn run(rule: Rule, stage: &Stage) -> Verdict {
     match rule {
         Rule::P1QueueFirst => queue::queue_first(stage).await,
