@@ -6,6 +6,7 @@ use super::ledger::Harm;
 use super::rules::{Botch, Off, Slip};
 use super::scene::Scene;
 use super::scenes as s;
+use super::world::Play;
 
 pub(crate) struct Case {
     pub(crate) rule: &'static str,
@@ -13,6 +14,12 @@ pub(crate) struct Case {
     pub(crate) off: Off,
     pub(crate) scene: &'static Scene,
     pub(crate) harm: Harm,
+}
+
+impl Case {
+    pub(crate) fn play(&self) -> Play {
+        Play::new(self.scene.clone(), self.off, Some(self.harm))
+    }
 }
 
 const fn case(rule: &'static str, flaw: &'static str, off: Off, scene: &'static Scene, harm: Harm) -> Case {
@@ -81,17 +88,10 @@ pub(crate) const ALL: &[Case] = &[
     ),
     case("P8", "writes come before the last check", script(Botch::WritesThenFails), &s::MEMORY, Harm::Haunted),
     case("P8", "a release needs memory", script(Botch::ReleaseNeedsMemory), &s::MEMORY, Harm::Haunted),
-    case(
-        "P6",
-        "an entry that came back without its ticket keeps the new one",
-        Off::Nothing,
-        &s::DOUBLES,
-        Harm::OutOfOrder,
-    ),
     case("P9", "answers do not say that others wait", store(Mutant::P9Silent), &s::RUNS, Harm::Heedless),
     case("P9", "the session does not heed it", session(Slip::IgnoresOthers), &s::RUNS, Harm::Heedless),
     case("P11", "a leave overtakes its acquire", session(Slip::LeaveOvertakes), &s::CROSSED, Harm::LeftButHolds),
-    case("P11", "a release overtakes a look", session(Slip::ReleaseOvertakes), &s::CROSSED, Harm::LeftButHolds),
+    case("P11", "a release overtakes a look", session(Slip::ReleaseOvertakes), &s::CROSSED, Harm::Haunted),
     case("P12", "validity counts from the answer", session(Slip::FromReceipt), &s::HAND_OVER, Harm::TwoHolders),
     case(
         "P12",

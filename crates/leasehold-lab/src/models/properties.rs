@@ -14,6 +14,7 @@ use super::session::{Attempt, Life, Phase, Session, Task};
 use super::world::{Play, World};
 
 type Check = fn(&Play, &World) -> bool;
+type Where = fn(&Scene) -> bool;
 
 /// A harm must never be seen. Only the first sight counts: a breadth-first search comes by the shortest way first, and the
 /// checker would keep the last.
@@ -45,7 +46,7 @@ const NEVER: &[(Harm, Check)] = never! {
 };
 
 /// What a search must come by, or it has searched nothing: where it can happen, and how it looks.
-const REACHED: &[(&str, fn(&Scene) -> bool, Check)] = &[
+const REACHED: &[(&str, Where, Check)] = &[
     ("everybody is served", |_| true, |_, w| w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))),
     ("a pushed grant is entered", |_| true, |_, w| w.ledger.handed.is_some_and(|handed| w.holds(handed.to))),
     ("a lease has ended, and nobody has touched it", Scene::may_lapse, |_, w| {

@@ -7,7 +7,6 @@ use super::scene::{Budget, Renewal, Scene};
 const ONE: &[Order] = &[Relaxed];
 const TWO: &[Order] = &[Relaxed, Relaxed];
 const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
-const THREE_STRICT: &[Order] = &[Strict, Strict, Strict];
 const TWO_STRICT: &[Order] = &[Strict, Strict];
 
 const NONE: Budget = Budget {
@@ -183,16 +182,6 @@ pub(crate) const POLLERS: Scene = Scene {
     ..BASE
 };
 
-pub(crate) const DOUBLES: Scene = Scene {
-    name: "doubles",
-    about: "",
-    sessions: &[ONE, THREE_STRICT],
-    links: 2,
-    until: 1,
-    budget: Budget { cuts: 1, retries: 1, ..NONE },
-    ..BASE
-};
-
 pub(crate) const AMNESIA: Scene = Scene {
     name: "amnesia",
     about: "the store restarts empty: no exclusion then, but tokens grow and nobody waits for ever",
@@ -205,3 +194,16 @@ pub(crate) const ALL: &[Scene] = &[
     HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES,
     UNCOUNTED, POLLERS, AMNESIA,
 ];
+
+/// The same scenes, larger: another tick, another slow one, and faults that hit every session where that can be afforded.
+pub(crate) fn deep() -> Vec<Scene> {
+    let larger = |scene: &Scene| {
+        let mut scene = scene.clone();
+        scene.until += 1;
+        if !scene.is_faultless() {
+            scene.budget.slow = scene.budget.slow.saturating_add(1);
+        }
+        scene
+    };
+    ALL.iter().map(larger).collect()
+}
