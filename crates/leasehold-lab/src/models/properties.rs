@@ -14,6 +14,7 @@ use super::session::{Attempt, Life, Phase, Session, Task};
 use super::world::{Play, World};
 
 type Check = fn(&Play, &World) -> bool;
+type Where = fn(&Scene) -> bool;
 
 /// A harm must never be seen. Only the first sight counts: a breadth-first search comes by the shortest way first, and the
 /// checker would keep the last.
@@ -45,10 +46,8 @@ const NEVER: &[(Harm, Check)] = never! {
 };
 
 /// What a search must come by, or it has searched nothing: where it can happen, and how it looks.
-const REACHED: &[(&str, fn(&Scene) -> bool, Check)] = &[
-    ("everybody is served", |_| true, |_, w| {
-        w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))
-    }),
+const REACHED: &[(&str, Where, Check)] = &[
+    ("everybody is served", |_| true, |_, w| w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))),
     ("a pushed grant is entered", |_| true, |_, w| w.ledger.handed.is_some_and(|handed| w.holds(handed.to))),
     ("a lease has ended, and nobody has touched it", Scene::may_lapse, |_, w| {
         w.store.grant.as_ref().is_some_and(|g| g.end_us() <= clock_us(w.tick)) && !w.store.queue.is_empty()
@@ -158,11 +157,12 @@ impl World {
         let was_refused = self.budget.refusals < scene.budget.refusals;
         let session = &self.sessions[s];
         let has_local_waiters = |a: &&Attempt| !a.waiters.is_empty() && !matches!(a.phase, Phase::Holding(_));
-        session.has_forgotten_a_task() || session.attempts.iter().filter(has_local_waiters).any(|a| {
-            let id = grant_id(s as u8, a.n);
-            let is_known = holder == Some((s as u8, a.n)) || self.store.queue.iter().any(|e| e.id == id);
-            !is_known && !was_refused || is_known && holder.is_none()
-        })
+        session.has_forgotten_a_task()
+            || session.attempts.iter().filter(has_local_waiters).any(|a| {
+                let id = grant_id(s as u8, a.n);
+                let is_known = holder == Some((s as u8, a.n)) || self.store.queue.iter().any(|e| e.id == id);
+                !is_known && !was_refused || is_known && holder.is_none()
+            })
     }
 }
 
@@ -179,14 +179,15 @@ impl Session {
             return true;
         }
         let is_live = |w: &u8| self.tasks[*w as usize] == Task::Waiting;
-        !self.has_forgotten_a_task() && self.attempts.iter().filter(|a| a.waiters.iter().any(is_live)).all(|a| match &a.phase {
-            Phase::Holding(h) => h.until > tick && self.tasks[h.task as usize] == Task::Inside,
-            Phase::Claiming { .. } => true,
-            Phase::Waiting { look_at } => {
-                let is_in_flight = a.open.iter().any(|o| o.link.is_some());
-                is_in_flight || !self.is_proved || *look_at <= tick + play.scene.floor()
-            }
-            Phase::Releasing { .. } | Phase::Leaving { .. } => false,
-        })
+        !self.has_forgotten_a_task()
+            && self.attempts.iter().filter(|a| a.waiters.iter().any(is_live)).all(|a| match &a.phase {
+                Phase::Holding(h) => h.until > tick && self.tasks[h.task as usize] == Task::Inside,
+                Phase::Claiming { .. } => true,
+                Phase::Waiting { look_at } => {
+                    let is_in_flight = a.open.iter().any(|o| o.link.is_some());
+                    is_in_flight || !self.is_proved || *look_at <= tick + play.scene.floor()
+                }
+                Phase::Releasing { .. } | Phase::Leaving { .. } => false,
+            })
     }
 }

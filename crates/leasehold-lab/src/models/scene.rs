@@ -127,7 +127,7 @@ impl Scene {
     }
 
     pub(crate) fn is_counted(&self, session: u8) -> bool {
-        !(self.is_uncounted && session == 0) && !self.polls(session)
+        !(self.polls(session) || self.is_uncounted && session == 0)
     }
 
     /// What bounds a run is part of the state only where there are runs.

@@ -7,11 +7,19 @@ use super::scene::{Budget, Renewal, Scene};
 const ONE: &[Order] = &[Relaxed];
 const TWO: &[Order] = &[Relaxed, Relaxed];
 const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
-const THREE_STRICT: &[Order] = &[Strict, Strict, Strict];
 const TWO_STRICT: &[Order] = &[Strict, Strict];
 
-const NONE: Budget =
-    Budget { slow: 0, cuts: 0, lost_pushes: 0, retries: 0, cancels: 0, pauses: 0, crashes: 0, refusals: 0, restarts: 0 };
+const NONE: Budget = Budget {
+    slow: 0,
+    cuts: 0,
+    lost_pushes: 0,
+    retries: 0,
+    cancels: 0,
+    pauses: 0,
+    crashes: 0,
+    refusals: 0,
+    restarts: 0,
+};
 
 const BASE: Scene = Scene {
     name: "",
@@ -174,16 +182,6 @@ pub(crate) const POLLERS: Scene = Scene {
     ..BASE
 };
 
-pub(crate) const DOUBLES: Scene = Scene {
-    name: "doubles",
-    about: "",
-    sessions: &[ONE, THREE_STRICT],
-    links: 2,
-    until: 1,
-    budget: Budget { cuts: 1, retries: 1, ..NONE },
-    ..BASE
-};
-
 pub(crate) const AMNESIA: Scene = Scene {
     name: "amnesia",
     about: "the store restarts empty: no exclusion then, but tokens grow and nobody waits for ever",
@@ -193,5 +191,19 @@ pub(crate) const AMNESIA: Scene = Scene {
 };
 
 pub(crate) const ALL: &[Scene] = &[
-    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES, UNCOUNTED, POLLERS, AMNESIA,
+    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES,
+    UNCOUNTED, POLLERS, AMNESIA,
 ];
+
+/// The same scenes, larger: another tick, another slow one, and faults that hit every session where that can be afforded.
+pub(crate) fn deep() -> Vec<Scene> {
+    let larger = |scene: &Scene| {
+        let mut scene = scene.clone();
+        scene.until += 1;
+        if !scene.is_faultless() {
+            scene.budget.slow = scene.budget.slow.saturating_add(1);
+        }
+        scene
+    };
+    ALL.iter().map(larger).collect()
+}

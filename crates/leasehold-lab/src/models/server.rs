@@ -3,11 +3,11 @@
 //! Expiry is passive because `step` is: a lease whose end has passed stays in the record until a script touches the name.
 
 use leasehold_spec::{
-    Acquire, Answer, Delivery, Entry, Env, From, Grant, GrantId, GrantState, Hears, Op, Outcome, Patience, Place, Renew, Resource, Rest,
-    SessionId, step,
+    Acquire, Answer, Delivery, Entry, Env, From, Grant, GrantId, GrantState, Hears, Op, Outcome, Patience, Place,
+    Renew, Resource, Rest, SessionId, step,
 };
 
-use super::ledger::{Harm, Handed};
+use super::ledger::{Handed, Harm};
 use super::network::{Ask, Message, Request};
 use super::rules::{Botch, Slip};
 use super::scene::{TICK_MS, clock_us};
@@ -75,7 +75,9 @@ impl World {
     /// A message to an inbox: on the first connection, if the subscription on it lives.
     fn publish(&mut self, now: &Now<'_>, delivery: Delivery) {
         let (session, n) = attempt_of(delivery.id);
-        now.say(|| format!("the store pushes token {} to {}", words::token(delivery.token), words::attempt(session, n)));
+        now.say(|| {
+            format!("the store pushes token {} to {}", words::token(delivery.token), words::attempt(session, n))
+        });
         if now.scene.polls(session) {
             return;
         }

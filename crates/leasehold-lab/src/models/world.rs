@@ -84,7 +84,13 @@ impl Model for Play {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let sessions: Vec<_> = self.scene.sessions.iter().enumerate().map(|(s, tasks)| Session::new(&self.scene, s as u8, tasks.len())).collect();
+        let sessions: Vec<_> = self
+            .scene
+            .sessions
+            .iter()
+            .enumerate()
+            .map(|(s, tasks)| Session::new(&self.scene, s as u8, tasks.len()))
+            .collect();
         let ledger = Ledger { idle: vec![0; sessions.len()], ..Ledger::default() };
         vec![World {
             tick: 0,
@@ -176,7 +182,8 @@ impl World {
             Life::Paused => acts.push(Act::Resume(s)),
             Life::Dead => {}
         }
-        if session.life != Life::Dead && is_hit && budget.crashes > 0 && session.tasks.iter().any(|t| *t != Task::Idle) {
+        if session.life != Life::Dead && is_hit && budget.crashes > 0 && session.tasks.iter().any(|t| *t != Task::Idle)
+        {
             let is_waiting = session.links.iter().any(|l| !l.out.is_empty());
             acts.push(Act::Crash(s, Fate::Gone));
             acts.extend(is_waiting.then_some(Act::Crash(s, Fate::Late)));
@@ -357,7 +364,8 @@ impl World {
             self.buffers.iter_mut().for_each(|(_, buffer)| buffer.retain(|r| !is_late(r)));
         }
         self.buffers.retain(|(_, buffer)| !buffer.is_empty());
-        self.buffers.sort_by(|a, b| (a.0, a.1.front().map(|r| (r.n, r.sent))).cmp(&(b.0, b.1.front().map(|r| (r.n, r.sent)))));
+        self.buffers
+            .sort_by(|a, b| (a.0, a.1.front().map(|r| (r.n, r.sent))).cmp(&(b.0, b.1.front().map(|r| (r.n, r.sent)))));
         let sessions = &self.sessions;
         let waits = |(s, n): (u8, u8)| sessions[s as usize].find(n).is_some_and(|i| sessions[s as usize].is_waiting(i));
         self.ledger.places.retain(|(attempt, _)| waits(*attempt));

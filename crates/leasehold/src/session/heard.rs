@@ -372,10 +372,12 @@ impl State {
     }
 
     /// The answer to a settle that nobody but the queue waited for.
-    pub(crate) fn heard_settle(&mut self, name: &Name, sent_us: u64, heard: Heard) {
+    pub(crate) fn heard_settle(&mut self, name: &Name, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
+        asked.give_up_on(&heard);
         match heard {
-            Ok(answer) => self.note(name, &answer, sent_us, heard_us),
+            Ok(answer) => self.note(name, &answer, asked.sent_us, heard_us),
             Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
                 self.trouble = Some(error);
                 self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle);

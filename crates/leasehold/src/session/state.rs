@@ -188,8 +188,12 @@ impl State {
 
     /// A request of an attempt with these terms, sent now.
     pub(crate) fn asked(&mut self, link: Arc<dyn Link>, terms: &Terms, now_us: u64) -> Asked {
+        self.asked_within(link, terms.answer_within_us(), now_us)
+    }
+
+    pub(crate) fn asked_within(&mut self, link: Arc<dyn Link>, within_us: u64, now_us: u64) -> Asked {
         self.next_serial += 1;
-        let until_us = now_us + terms.answer_within_us();
+        let until_us = now_us + within_us;
         let usual_us = until_us.min(now_us + USUAL_MIN_US.max(8 * self.rtt_us));
         Asked { link, sent_us: now_us, until_us, usual_us, serial: self.next_serial }
     }
