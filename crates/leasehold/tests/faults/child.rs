@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::Guard;
-use leasehold_testkit::Registers;
 use leasehold_testkit::history::Fenced;
+use leasehold_testkit::{Registers, boottime_us};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::common::{LONG, client};
@@ -113,6 +113,27 @@ impl Drop for Worker {
     }
 }
 
+type Guards = Arc<Mutex<HashMap<u64, Arc<Guard>>>>;
+
+/// On a thread of its own: stopped in the midst of it, its next check is among the first things that the process does.
+fn spin(guards: &Guards, token: u64) {
+    let guard = Arc::clone(&guards.lock().unwrap()[&token]);
+    thread::spawn(move || {
+        let mut last_us = 0;
+        loop {
+            let at_us = boottime_us();
+            if guard.check().is_err() {
+                drop(guard);
+                break say(&format!("ended {last_us}"));
+            }
+            if last_us == 0 {
+                say("spinning");
+            }
+            last_us = at_us;
+        }
+    });
+}
+
 fn say(line: &str) {
     println!("{MARK}{line}");
 }
@@ -126,11 +147,13 @@ fn child() {
 }
 
 /// `lock NAME LEASE_MS` says `held TOKEN` when it is, and goes on meanwhile; `check TOKEN` says `valid` or `lost WHY`;
+/// `spin TOKEN` says `spinning`, checks again and again, and when it is lost says `ended AT`: when the last check that said
+/// yes had not yet begun;
 /// `write PORT TOKEN` writes to the fenced register without a check, and says `accepted` or `refused`; `release TOKEN`
 /// says what the store said.
 async fn obey(url: &str) {
     let client = client(url, Duration::from_secs(30)).await;
-    let guards: Arc<Mutex<HashMap<u64, Guard>>> = Arc::default();
+    let guards = Guards::default();
     let (tell, mut orders) = tokio::sync::mpsc::unbounded_channel();
     thread::spawn(move || {
         for line in std::io::stdin().lines().map_while(Result::ok) {
@@ -148,7 +171,7 @@ async fn obey(url: &str) {
                 tokio::spawn(async move {
                     let guard = mutex.lock().await.unwrap();
                     let token = guard.token().get();
-                    guards.lock().unwrap().insert(token, guard);
+                    guards.lock().unwrap().insert(token, Arc::new(guard));
                     say(&format!("held {token}"));
                 });
             }
@@ -156,6 +179,7 @@ async fn obey(url: &str) {
                 Ok(_) => say("valid"),
                 Err(lost) => say(&format!("lost {lost:?}")),
             },
+            ["spin", _] => spin(&guards, token()),
             ["write", port, _] => match Registers::at(port.parse().unwrap()).write_fenced("shelf", token()) {
                 Fenced::Accepted(_) => say("accepted"),
                 Fenced::Refused => say("refused"),
@@ -163,6 +187,7 @@ async fn obey(url: &str) {
             },
             ["release", _] => {
                 let guard = guards.lock().unwrap().remove(&token()).expect("a held token");
+                let guard = Arc::into_inner(guard).expect("nobody spins on it");
                 say(&format!("released {:?}", guard.release().await));
             }
             _ => panic!("no order: {line}"),

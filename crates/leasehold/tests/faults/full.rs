@@ -23,7 +23,7 @@ async fn memory() {
     assert!(matches!(bench.server.command(&["SET", "k", "v"]), Value::Error(said) if said.starts_with("OOM")));
     // New locks are refused, and say why.
     for error in [
-        client.mutex("b").lock().await.unwrap_err(),
+        within(PROMPT, "a refusal", client.mutex("b").lock()).await.unwrap_err(),
         client.mutex("b").try_lock().await.unwrap_err(),
         client.mutex(NAME).try_lock_for(PROMPT).await.unwrap_err(),
     ] {
@@ -72,8 +72,8 @@ async fn queue() {
         assert!(matches!(resp.receive().unwrap(), Value::Bulk(said) if said.starts_with(b"QUEUED")));
     }
     for error in [
-        client.mutex(NAME).lock().await.unwrap_err(),
-        client.mutex(NAME).try_lock_for(Duration::from_secs(60)).await.unwrap_err(),
+        within(PROMPT, "a refusal", client.mutex(NAME).lock()).await.unwrap_err(),
+        within(PROMPT, "a refusal", client.mutex(NAME).try_lock_for(LONG)).await.unwrap_err(),
     ] {
         assert_eq!((error.kind(), error.may_have_acted(), error.is_retryable()), (ErrorKind::Full, false, true));
         assert!(error.to_string().contains("10000") && error.to_string().contains(NAME), "{error}");

@@ -51,8 +51,8 @@ async fn leave_follows_its_acquire() {
     let held = bench.proxy.inject(Fault::hold(script(acquire)).once());
     let waiting = lock(&client, NAME);
     held.wait(1, LONG);
-    waiting.abort();
     let left = bench.proxy.inject(Fault::delay(script(leave), Duration::ZERO).once());
+    waiting.abort();
     left.wait(1, LONG);
     let (asked, left) = (bench.calls(acquire), bench.calls(leave));
     assert_eq!((asked.len(), left.len()), (1, 1));
@@ -128,6 +128,7 @@ async fn late_push_is_claimed_before_it_is_believed() {
     tokio::time::sleep(CLAIM * 6 / 10).await;
     bench.proxy.resume();
     let guard = granted(CLAIM + PROMPT, waiting).await;
+    assert!(guard.remaining() > CLAIM, "claimed first: {:?}", guard.remaining());
     assert_modest(&guard, &other).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }

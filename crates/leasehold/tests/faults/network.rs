@@ -108,7 +108,8 @@ async fn no_acquire_before_the_inbox_is_proved() {
     let theirs = other.mutex(NAME).lock().await.unwrap();
     let _renewed = client.mutex("b").lease(Duration::from_secs(1)).lock().await.unwrap();
     let home = bench.home();
-    let deaf = bench.proxy.inject(Fault::hold(Requests::named("PUBLISH")).once());
+    // The probe is the one message that comes.
+    let deaf = bench.proxy.inject(Fault::drop_push().once());
     let cut = bench.proxy.inject(Fault::cut_before(Requests::matching(move |c| c.connection == home)).once());
     deaf.wait(1, LONG);
     assert_eq!((cut.hits(), bench.proxy.seen().cut), (1, 1), "the session's connection, and not the callers'");
@@ -117,7 +118,8 @@ async fn no_acquire_before_the_inbox_is_proved() {
     // Nobody waits for an answer: this one comes by the callers' connection, behind what the lock would have sent.
     assert!(client.mutex(NAME).try_lock().await.unwrap().is_none());
     assert_eq!(bench.calls(acquire).len(), calls + 1, "an acquire that may wait was sent without an inbox");
-    deaf.lift();
+    // Connecting, greeting and proving have five seconds together; then it is tried anew.
+    bench.proxy.wait_seen("another probe", LONG, |seen| seen.count("PUBLISH") == 3);
     await_waiters(&other, NAME, 1).await;
     assert_eq!(theirs.release().await.unwrap(), Released::Released);
     drop(granted(PROMPT, waiting).await);
@@ -160,4 +162,37 @@ async fn push_lost_costs_the_next_waiter_a_claim() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     drop(granted(PROMPT, first).await);
     assert_eq!(lost.hits(), 1);
+}
+
+/// A fixed lease is never renewed, but its push is claimed once: it lasts for what was asked, counted from the grant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pushed_fixed_lease_lasts_as_long_as_it_was_to() {
+    fixed(0).await;
+}
+
+/// The same when the push was lost, and a look after a reconnect found the grant.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fixed_lease_whose_push_was_lost_lasts_as_long_as_it_was_to() {
+    fixed(1).await;
+}
+
+async fn fixed(lost_pushes: u64) {
+    let (bench, lease) = (Bench::new(), Duration::from_secs(3));
+    let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
+    let theirs = other.mutex(NAME).lock().await.unwrap();
+    let mutex = client.mutex(NAME).fixed_lease(lease);
+    let waiting = tokio::spawn(async move { mutex.lock().await });
+    await_waiters(&other, NAME, 1).await;
+    let lost = bench.proxy.inject(Fault::drop_push().times(lost_pushes));
+    let released = Instant::now();
+    assert_eq!(theirs.release().await.unwrap(), Released::Released);
+    lost.wait(lost_pushes, LONG);
+    if lost_pushes > 0 {
+        assert!(bench.proxy.cut_all() >= 1);
+    }
+    let guard = granted(PROMPT, waiting).await;
+    within(LONG, "its end", guard.lost()).await;
+    let lasted = released.elapsed();
+    assert!(lasted > lease * 9 / 10 && lasted <= lease + PROMPT, "{lasted:?}");
+    assert_eq!(lost.hits(), lost_pushes);
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::Released;
 use leasehold_testkit::history::Fenced;
-use leasehold_testkit::{RedisServer, Registers, Value, wait_until};
+use leasehold_testkit::{RedisServer, Registers, Value, boottime_us, wait_until};
 
 use crate::child::Worker;
 use crate::common::{
@@ -37,14 +37,14 @@ async fn holder_killed() {
 /// at every renewal.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn holder_of_a_short_lease_killed_before_a_waiter_with_a_long_one() {
-    let (server, short) = (RedisServer::start(), Duration::from_millis(600));
+    let (server, short) = (RedisServer::start(), Duration::from_secs(1));
     let next = client(&server.url(), LEASE).await;
     let mut holder = Worker::start(&server.url());
     holder.tell(&format!("lock {NAME} {}", short.as_millis()));
     holder.hears("held");
     let waiting = join(&next, NAME, 1).await;
     // It renews a while: the end that the waiter was told when it joined the queue has passed.
-    tokio::time::sleep(2 * short).await;
+    tokio::time::sleep(short * 13 / 10).await;
     assert!(!waiting.is_finished(), "the holder renews");
     holder.kill();
     drop(granted(short + TAKEOVER_SLACK, waiting).await);
@@ -156,8 +156,11 @@ async fn holder_stopped_beyond_its_lease() {
     holder.hears("valid");
     holder.tell(&format!("write {} {token}", shelves.port()));
     holder.hears("accepted");
+    holder.tell(&format!("spin {token}"));
+    holder.hears("spinning");
     let waiting = join(&next, NAME, 1).await;
     holder.stop();
+    let stopped_us = boottime_us();
     let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
     assert!(guard.token().get() > token);
     let write = Registers::at(shelves.port()).write_fenced("shelf", guard.token().get());
@@ -166,6 +169,8 @@ async fn holder_stopped_beyond_its_lease() {
     holder.tell(&format!("check {token}"));
     holder.tell(&format!("write {} {token}", shelves.port()));
     holder.cont();
+    let last_us: u64 = holder.hears("ended").parse().unwrap();
+    assert!(last_us <= stopped_us, "the first check that it made when it went on said yes");
     assert_eq!(holder.hears("lost"), "Expired");
     assert_eq!(holder.hears("refused"), "");
     holder.tell(&format!("release {token}"));

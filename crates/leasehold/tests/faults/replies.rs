@@ -80,11 +80,11 @@ async fn of_an_acquire_that_waits() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_renewal() {
-    let (bench, lease) = (Bench::new(), Duration::from_millis(1200));
+    let (bench, lease) = (Bench::new(), Duration::from_secs(3));
     let (client, other) = (bench.through(lease).await, bench.beside(LEASE).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
     let lost = bench.proxy.inject(Fault::cut_at_reply(script(renew)).times(3));
-    assert_kept(&guard, 2 * lease).await;
+    assert_kept(&guard, lease * 3 / 2).await;
     lost.wait(3, LONG);
     assert_modest(&guard, &other).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -128,6 +128,22 @@ async fn release_while_the_server_cannot_be_reached() {
     bench.proxy.accept_connections();
     // Between two tries to reconnect the session waits for a second at most.
     drop(granted(Duration::from_secs(1) + PROMPT, waiting).await);
+}
+
+/// The caller stops waiting for an answer that does not come: the session asks for it on its own connection, at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn release_dropped_while_it_is_held_up() {
+    let bench = Bench::new();
+    let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&other, NAME, 1).await;
+    let held = bench.proxy.inject(Fault::hold(script(release)).once());
+    let releasing = tokio::spawn(guard.release());
+    held.wait(1, LONG);
+    releasing.abort();
+    drop(granted(PROMPT, waiting).await);
+    held.lift();
+    assert_eq!(bench.calls(release).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
