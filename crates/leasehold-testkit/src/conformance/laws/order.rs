@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Leasehold, Mutex, Token};
-use tokio::sync::mpsc;
+use tokio::sync::{Barrier, mpsc};
 
 use crate::conformance::stage::{Stage, eventually, release, soon};
 
@@ -70,13 +70,19 @@ const CLIENTS: usize = 4;
 pub(super) async fn exclusion_and_progress(stage: &Stage) {
     let counter = Arc::new(AtomicU64::new(0));
     let served: Arc<Vec<AtomicU64>> = Arc::new((0..CLIENTS * TASKS).map(|_| AtomicU64::new(0)).collect());
-    let mut tasks = Vec::new();
+    let mut clients = Vec::new();
     for number in 0..CLIENTS {
-        let client = stage.client(&format!("client {number}")).await;
+        clients.push(stage.client(&format!("client {number}")).await);
+    }
+    let start = Arc::new(Barrier::new(CLIENTS * TASKS));
+    let mut tasks = Vec::new();
+    for (number, client) in clients.iter().enumerate() {
         for task in 0..TASKS {
+            let start = Arc::clone(&start);
             let (mutex, counter, served) = (client.mutex(stage.name()), Arc::clone(&counter), Arc::clone(&served));
             tasks.push(tokio::spawn(async move {
                 let mut last = Token::default();
+                start.wait().await;
                 for _ in 0..ROUNDS {
                     let guard = mutex.lock().await.expect("granted");
                     assert!(guard.check().expect("held") > last, "tokens rise");
