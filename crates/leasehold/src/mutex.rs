@@ -98,8 +98,8 @@ impl Mutex {
         self.acquire(Wait::No).await
     }
 
-    /// Waits for the lock, at most `wait`. However short that is, the store is asked once and its answer awaited (for as
-    /// long as answers usually take): no time at all is [`Mutex::try_lock`], and not an error.
+    /// Waits for the lock, at most `wait`. However short that is, the store is asked once, and its answer awaited for up to
+    /// half a second: no time at all is [`Mutex::try_lock`], and not an error.
     ///
     /// # Cancel safety
     /// As [`Mutex::lock`].

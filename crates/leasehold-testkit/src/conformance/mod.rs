@@ -105,7 +105,7 @@ pub struct Report {
 /// How many cells run at once.
 const AT_ONCE: usize = 16;
 /// How long a cell may take. The longest waits for a renewal of the default lease.
-const CELL_WITHIN: Duration = Duration::from_secs(30);
+const CELL_WITHIN: Duration = Duration::from_secs(60);
 
 impl Cell {
     /// Every cell there is.

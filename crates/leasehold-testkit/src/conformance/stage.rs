@@ -8,7 +8,7 @@ use leasehold::{Builder, Guard, Inspection, Leasehold, Released};
 use super::{Cell, Running};
 
 /// How long anything that is to happen may take.
-pub(super) const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(20);
 /// Between two looks at what sends no event of its own.
 const LOOK: Duration = Duration::from_millis(2);
 

@@ -135,8 +135,9 @@ pub(crate) struct GivenUp {
 const DRAWN: usize = 32;
 /// How many alarms of attempts that are over are dropped under one lock.
 const IDLE_ALARMS: usize = 64;
-/// An answer takes no longer than this, or than eight round trips, unless something is wrong.
-const USUAL_MIN_US: u64 = 50_000;
+/// An answer takes no longer than this, or than eight round trips, unless something is wrong: as long as a doubted link has
+/// for its ping.
+const USUAL_MIN_US: u64 = 500_000;
 /// How many releases a session remembers.
 const RELEASES: usize = 1024;
 

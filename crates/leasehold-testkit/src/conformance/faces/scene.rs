@@ -61,8 +61,9 @@ pub(super) async fn set(at: Situation, stage: &Stage) -> Scene {
         Situation::Lapsed => {
             // A session gives back what it cannot renew; a crashed one says nothing.
             let mut crashed = Raw::attach(stage).await;
-            crashed.take(SHORT_MS).await;
+            crashed.take().await;
             scene.see(stage).await;
+            crashed.shorten(SHORT_MS).await;
             eventually("its lease has ended", async || stage.inspect(&scene.witness).await.holder.is_none()).await;
         }
         Situation::Revoked => {

@@ -11,7 +11,7 @@ use crate::conformance::stage::{Stage, eventually, release, soon};
 
 const MS: Duration = Duration::from_millis(1);
 const GRACE: Duration = Duration::from_millis(300);
-const LEASE: Duration = Duration::from_millis(1_200);
+const LEASE: Duration = Duration::from_millis(2_400);
 
 pub(super) async fn others_wait_is_heard(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
@@ -30,7 +30,7 @@ pub(super) async fn signals_say_why(stage: &Stage) {
     let client = stage.client("a").await;
     let mutex = client.mutex(stage.name());
 
-    let guard = mutex.clone().fixed_lease(150 * MS).lock().await.expect("granted");
+    let guard = mutex.clone().fixed_lease(500 * MS).lock().await.expect("granted");
     let signals = [guard.lost(), guard.lost().clone()];
     all_say(signals, Lost::Expired).await;
     drop(guard);
@@ -95,15 +95,8 @@ pub(super) async fn many_leases_are_renewed(stage: &Stage) {
         let waits = other.mutex(stage.name_of(number));
         waiting.push(tokio::spawn(async move { waits.lock().await.expect("granted") }));
     }
-    let begun = Instant::now();
-    let mut renewals = 0;
-    while begun.elapsed() < 2 * LEASE {
-        let before: Vec<Duration> = guards.iter().map(Guard::remaining).collect();
-        tokio::time::sleep(20 * MS).await;
-        renewals += guards.iter().zip(before).filter(|(guard, before)| guard.remaining() > *before).count();
-    }
-    assert!(guards.iter().all(Guard::is_valid), "every one of them");
-    assert!(renewals >= 2 * guards.len(), "each was renewed, and more than once: {renewals}");
+    tokio::time::sleep(2 * LEASE).await;
+    assert!(guards.iter().all(Guard::is_valid), "every one of them, long after it would have ended");
     for guard in guards {
         release(guard).await;
     }
@@ -122,10 +115,9 @@ pub(super) async fn loss_drops_the_work(stage: &Stage) {
     let client = stage.client("a").await;
     let dropped = Arc::new(AtomicBool::new(false));
     let work = Work(Arc::clone(&dropped));
-    let mutex = client.mutex(stage.name()).fixed_lease(150 * MS);
+    let mutex = client.mutex(stage.name()).fixed_lease(500 * MS);
     let lost = mutex.run(async move |guard: &Guard| {
-        let _work = work;
-        assert!(guard.is_valid());
+        let _work = (work, guard.token());
         std::future::pending::<()>().await;
     });
     let error = soon("its lease ends", lost).await.expect_err("lost");
@@ -200,10 +192,11 @@ pub(super) async fn no_grace_ends_at_once(stage: &Stage) {
 pub(super) async fn crashed_holder_is_followed(stage: &Stage) {
     let client = stage.client("a").await;
     let mut crashed = Raw::attach(stage).await;
-    let (token, taken) = (crashed.take(400).await, Instant::now());
+    let token = crashed.take().await;
+    let shortened = Instant::now();
+    crashed.shorten(400).await;
     let guard = soon("its lease ends", client.mutex(stage.name()).lock()).await.expect("granted");
     assert!(guard.token() > token);
-    // The clock was read when it held already.
-    assert!(taken.elapsed() >= 390 * MS, "not before: {:?}", taken.elapsed());
+    assert!(shortened.elapsed() >= 400 * MS, "not before: {:?}", shortened.elapsed());
     release(guard).await;
 }

@@ -64,7 +64,7 @@ pub(super) async fn lapse(stage: &Stage) {
     let alive = b.id();
     b.queue(alive, LEASE_MS, place()).await;
     let _ = a.release(first, token).await;
-    assert!(a.is_held_by(theirs[0]).await);
+    assert_eq!(frozen.hear().await.id, theirs[0]);
     eventually("the claim has lapsed", async || a.inspect().await.holder.is_none()).await;
     let _ = a.ask(Op::Settle).await;
     assert!(a.is_held_by(alive).await, "one claim was lost to the frozen session, and not one for each of its waiters");

@@ -17,9 +17,10 @@ fn impatient() -> Place {
 
 pub(super) async fn queue_first(stage: &Stage) {
     let (mut a, mut b, mut c) = (Raw::attach(stage).await, Raw::attach(stage).await, Raw::attach(stage).await);
-    a.take(SHORT_MS).await;
+    a.take().await;
     let (waiter, newcomer) = (b.id(), c.id());
     b.queue(waiter, LEASE_MS, place()).await;
+    a.shorten(SHORT_MS).await;
     eventually("the holder's lease has ended", async || c.inspect().await.holder.is_none()).await;
     let answer = c.acquire(newcomer, LEASE_MS, Patience::Try).await;
     assert!(matches!(answer.outcome, Outcome::Busy { .. }), "the queue comes first: {answer:?}");
@@ -187,13 +188,15 @@ pub(super) async fn leave(stage: &Stage) {
 pub(super) async fn bound(stage: &Stage) {
     let (mut a, mut b) = (Raw::attach(stage).await, Raw::attach(stage).await);
     let holder = a.id();
-    let token = a.take_as(holder, LEASE_MS).await;
+    let token = a.take_as(holder, 10 * LEASE_MS).await;
     for _ in 0..QUEUE_MAX / 100 {
         let ids: Vec<_> = (0..100).map(|_| b.id()).collect();
-        let place = |_| Patience::Queue(impatient());
-        let mut asked: Vec<_> = ids.iter().map(|id| Box::pin(b.acquire(*id, LEASE_MS, place(id)))).collect();
-        for one in &mut asked {
-            assert!(matches!(one.await.outcome, Outcome::Queued { .. }));
+        let mut missing = 100;
+        while missing > 0 {
+            let answers = b.acquire_all(&ids, LEASE_MS, &Patience::Queue(impatient())).await;
+            let count = |wanted: fn(&Outcome) -> bool| answers.iter().filter(|answer| wanted(&answer.outcome)).count();
+            missing = count(|outcome| *outcome == Outcome::Late);
+            assert_eq!(count(|outcome| matches!(outcome, Outcome::Queued { .. })) + missing, 100);
         }
     }
     let (late, again) = (a.id(), a.id());

@@ -3,6 +3,7 @@
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::task::Poll;
 
 use leasehold::seam::{Inbox, Link, Message, Real, choose};
 use leasehold_spec::{
@@ -18,11 +19,13 @@ pub(in crate::conformance) struct Raw {
     pub(super) session: SessionId,
     name: Name,
     counter: u64,
+    taken: Option<(GrantId, Token)>,
     heard: mpsc::UnboundedReceiver<Message>,
 }
 
 /// Two seconds: the longest that a request may be under way.
 const NOT_AFTER_US: u64 = 2_000_000;
+const LONG_MS: u64 = 600_000;
 
 impl Raw {
     pub(in crate::conformance) async fn attach(stage: &Stage) -> Self {
@@ -30,7 +33,7 @@ impl Raw {
         let session = SessionId(u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1)));
         let (link, heard) = Self::link(stage, session).await;
         let name = Name::new(stage.name()).expect("cells have good names");
-        Self { link, session, name, counter: 0, heard }
+        Self { link, session, name, counter: 0, taken: None, heard }
     }
 
     async fn link(stage: &Stage, session: SessionId) -> (Arc<dyn Link>, mpsc::UnboundedReceiver<Message>) {
@@ -71,10 +74,18 @@ impl Raw {
         self.link.apply(&self.name, &op, guess).await.expect("an answer")
     }
 
-    /// Takes the lease, which is free.
-    pub(in crate::conformance) async fn take(&mut self, lease_ms: u64) -> Token {
+    /// Takes the lease, which is free, for long.
+    pub(in crate::conformance) async fn take(&mut self) -> Token {
         let id = self.id();
-        self.take_as(id, lease_ms).await
+        let token = self.take_as(id, LONG_MS).await;
+        self.taken = Some((id, token));
+        token
+    }
+
+    /// Has the lease that it took end soon.
+    pub(in crate::conformance) async fn shorten(&self, lease_ms: u64) {
+        let (id, token) = self.taken.expect("it took it");
+        assert_eq!(left_us(&self.renew(id, token, From::Now, lease_ms).await), lease_ms * 1000);
     }
 
     pub(super) async fn take_as(&self, id: GrantId, lease_ms: u64) -> Token {
@@ -87,6 +98,24 @@ impl Raw {
     pub(super) async fn acquire(&self, id: GrantId, lease_ms: u64, patience: Patience) -> Answer {
         let not_after_us = self.now_us().await + NOT_AFTER_US;
         self.ask(Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: "raw".into() })).await
+    }
+
+    /// Many at once.
+    pub(super) async fn acquire_all(&self, ids: &[GrantId], lease_ms: u64, patience: &Patience) -> Vec<Answer> {
+        let mut asked: Vec<_> =
+            ids.iter().map(|id| Box::pin(self.acquire(*id, lease_ms, patience.clone()))).map(Some).collect();
+        let mut answers = Vec::new();
+        std::future::poll_fn(|context| {
+            for one in &mut asked {
+                if let Some(Poll::Ready(answer)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
+                    answers.push(answer);
+                    *one = None;
+                }
+            }
+            if answers.len() == asked.len() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        answers
     }
 
     /// Joins the queue. Answers the ticket.
