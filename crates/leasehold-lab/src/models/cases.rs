@@ -6,6 +6,7 @@ use super::ledger::Harm;
 use super::rules::{Botch, Off, Slip};
 use super::scene::Scene;
 use super::scenes as s;
+use super::world::Play;
 
 pub(crate) struct Case {
     pub(crate) rule: &'static str,
@@ -13,6 +14,12 @@ pub(crate) struct Case {
     pub(crate) off: Off,
     pub(crate) scene: &'static Scene,
     pub(crate) harm: Harm,
+}
+
+impl Case {
+    pub(crate) fn play(&self) -> Play {
+        Play::new(self.scene.clone(), self.off, Some(self.harm))
+    }
 }
 
 const fn case(rule: &'static str, flaw: &'static str, off: Off, scene: &'static Scene, harm: Harm) -> Case {
@@ -50,7 +57,14 @@ pub(crate) const ALL: &[Case] = &[
     case("P3", "a repeated release hears NotHeld", store(Mutant::P3ForgetsRelease), &s::GHOSTS, Harm::FalseAlarm),
     case("P3", "renew compares the session only", store(Mutant::P3RenewByAnyone), &s::LAST_WORDS, Harm::DearDeath),
     case("P3", "a retry is a new attempt", session(Slip::RetryIsNew), &s::GHOSTS, Harm::Haunted),
-    case("P3", "the last word about an id is believed", session(Slip::LastWordWins), &s::SLOT, Harm::TokenFell),
+    case("P3", "the last word about an id is believed", session(Slip::LastWordWins), &s::CROSSED, Harm::TokenFell),
+    case(
+        "P3",
+        "NotHeld is believed of a repeated release",
+        session(Slip::BelievesNotHeld),
+        &s::GHOSTS,
+        Harm::FalseReport,
+    ),
     case("P4", "a late request is carried out", store(Mutant::P4RunsLate), &s::GHOSTS, Harm::Haunted),
     case(
         "P5",
@@ -65,11 +79,19 @@ pub(crate) const ALL: &[Case] = &[
     case("P7", "a pushed grant lasts a whole lease", store(Mutant::P7NoClaim), &s::DEATH, Harm::DearDeath),
     case("P7", "a lapsed claim is not remembered", store(Mutant::P7ForgetsLapse), &s::DEATH, Harm::DearDeath),
     case("P7", "who handed over does not look again", session(Slip::NobodyLooks), &s::CLAIMS, Harm::ClaimUnnoticed),
+    case(
+        "P7",
+        "a waiter that polls states the usual claim",
+        session(Slip::PollsTooRarely),
+        &s::POLLERS,
+        Harm::ClaimWasted,
+    ),
     case("P8", "writes come before the last check", script(Botch::WritesThenFails), &s::MEMORY, Harm::Haunted),
     case("P8", "a release needs memory", script(Botch::ReleaseNeedsMemory), &s::MEMORY, Harm::Haunted),
     case("P9", "answers do not say that others wait", store(Mutant::P9Silent), &s::RUNS, Harm::Heedless),
     case("P9", "the session does not heed it", session(Slip::IgnoresOthers), &s::RUNS, Harm::Heedless),
-    case("P11", "a leave overtakes its acquire", session(Slip::LeaveOvertakes), &s::RETRIES, Harm::Haunted),
+    case("P11", "a leave overtakes its acquire", session(Slip::LeaveOvertakes), &s::CROSSED, Harm::LeftButHolds),
+    case("P11", "a release overtakes a look", session(Slip::ReleaseOvertakes), &s::CROSSED, Harm::Haunted),
     case("P12", "validity counts from the answer", session(Slip::FromReceipt), &s::HAND_OVER, Harm::TwoHolders),
     case(
         "P12",

@@ -1,81 +1,64 @@
-//! Runs.
+//! The search: one model, from its first state to its last.
 
 use std::cell::RefCell;
-use std::time::Instant;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-use stateright::{Checker, HasDiscoveries, Model};
+use stateright::{Checker, DiscoveryClassification, HasDiscoveries, Model};
 
 use super::rules::Off;
 use super::world::{Act, Play};
-use super::{cases, scenes};
 
-pub(crate) fn main() {
-    let args: Vec<_> = std::env::args().collect();
-    let get = |name: &str| args.iter().position(|a| a == name).map(|i| args[i + 1].clone());
-    let verbose = args.iter().any(|a| a == "-v");
-    let t = Instant::now();
-    if !args.iter().any(|a| a == "--flaws") {
-        for scene in scenes::ALL {
-            if get("--scene").is_some_and(|s| s != scene.name) {
-                continue;
-            }
-            run("all", "", &Play::new(scene.clone(), Off::Nothing, None), verbose);
-        }
-    }
-    println!("{:?}", t.elapsed());
-    if !args.iter().any(|a| a == "--scenes") {
-        for case in cases::ALL {
-            if get("--only").is_some_and(|s| s != case.rule) {
-                continue;
-            }
-            run(case.rule, case.flaw, &Play::new(case.scene.clone(), case.off, Some(case.harm)), verbose);
-        }
-    }
-    println!("{:?}", t.elapsed());
+/// What a search has found.
+pub(crate) struct Found {
+    pub(crate) states: usize,
+    pub(crate) depth: usize,
+    pub(crate) took: Duration,
+    /// What must never be, and the shortest way to it.
+    pub(crate) harm: Option<Schedule>,
+    /// What the search never came by, although it should have.
+    pub(crate) missed: Vec<&'static str>,
 }
 
-fn run(rule: &str, flaw: &str, play: &Play, verbose: bool) {
-    let t = Instant::now();
+pub(crate) struct Schedule {
+    pub(crate) harm: &'static str,
+    pub(crate) acts: Vec<Act>,
+}
+
+/// Breadth first, to the end or to the first harm. One thread finds the shortest way; where none is to be found two are
+/// faster.
+pub(crate) fn search(play: &Play) -> Found {
+    // The store's flaw is switched for the whole process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     play.off.apply();
-    let threads = if play.off == Off::Nothing { 2 } else { 1 };
+    let began = Instant::now();
+    let threads = if play.watch.is_some() { 1 } else { 2 };
     let checker = play.clone().checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    println!(
-        "{rule:4} {flaw:50} {:10} {:9} depth {:2} {:5.1}s",
-        play.scene.name,
-        checker.unique_state_count(),
-        checker.max_depth(),
-        t.elapsed().as_secs_f64()
-    );
-    let mut reached = 0;
-    let mut bad = false;
-    for (name, path) in checker.discoveries() {
-        let acts = path.into_actions();
-        if checker.discovery_classification(name).to_string() == "example" {
-            reached += 1;
-        } else {
-            bad = true;
-            println!("             VIOLATED in {}: {name}", acts.len());
-            if verbose {
-                for line in tell(play, &acts) {
-                    println!("      {line}");
-                }
-            }
-        }
-    }
-    if play.off == Off::Nothing {
-        if reached < 3 {
-            println!("             REACHED {reached}");
-        }
-    } else if !bad {
-        println!("             NOTHING FOUND");
-    }
+    let mut found = Found {
+        states: checker.unique_state_count(),
+        depth: checker.max_depth(),
+        took: began.elapsed(),
+        harm: None,
+        missed: play.properties().iter().map(|p| p.name).collect(),
+    };
+    let discoveries = checker.discoveries();
+    let is_example = |name| matches!(checker.discovery_classification(name), DiscoveryClassification::Example);
+    found.missed.retain(|name| is_example(name) && !discoveries.contains_key(name));
+    let harm = discoveries.into_iter().find(|(name, _)| !is_example(name));
+    found.harm = harm.map(|(harm, path)| Schedule { harm, acts: path.into_actions() });
+    Off::Nothing.apply();
+    found
 }
 
+/// A schedule in words, line by line.
 pub(crate) fn tell(play: &Play, acts: &[Act]) -> Vec<String> {
+    play.off.apply();
     let mut world = play.init_states().remove(0);
     let log = RefCell::new(Vec::new());
     for act in acts {
         world.act(play, *act, Some(&log));
     }
+    Off::Nothing.apply();
     log.into_inner()
 }

@@ -9,7 +9,7 @@ use super::ledger::Ledger;
 use super::network::{Ask, Message, Request};
 use super::rules::Slip;
 use super::scene::{ticks, when};
-use super::session::{Attempt, Holding, NEVER, Now, Phase, Run, Session, Task};
+use super::session::{Attempt, Holding, NEVER, Now, Phase, Run, Sent, Session, Task};
 
 impl Session {
     pub(crate) fn hear(&mut self, now: &Now<'_>, ledger: &mut Ledger, k: u8, message: Message) {
@@ -46,7 +46,7 @@ impl Session {
         match to.ask {
             Ask::Acquire { .. } => self.asked(now, ledger, i, to, answer, run),
             Ask::Renew { token } => self.renewed(now, ledger, i, to, answer, token, run),
-            Ask::Release { token } => self.released(now, i, token),
+            Ask::Release { token } => self.released(now, ledger, i, token, answer),
             Ask::Leave => self.left(now, i, to, answer),
             Ask::Subscribe | Ask::Settle => {}
         }
@@ -64,7 +64,7 @@ impl Session {
     /// The answer to an acquire: a first one, a retry, or a look.
     fn asked(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, to: &Request, answer: &Answer, run: Run) {
         let attempt = &mut self.attempts[i];
-        // P11: answers about an id that is being given back are ignored.
+        // P11: the leave behind it takes back whatever this grants.
         if matches!(attempt.phase, Phase::Releasing { .. } | Phase::Leaving { .. }) {
             return;
         }
@@ -117,7 +117,7 @@ impl Session {
                 self.tasks[*task as usize] = Task::Served;
                 self.attempts[i].phase = Phase::Waiting { look_at: next_look };
                 if self.attempts[i].waiters.is_empty() {
-                    self.leave_now(now, i);
+                    self.attempts[i].phase = leaving_at_once(now);
                 }
             }
             _ => {}
@@ -161,19 +161,15 @@ impl Session {
         }
     }
 
-    fn released(&mut self, now: &Now<'_>, i: usize, released: Token) {
-        let Phase::Releasing { token, bar, .. } = self.attempts[i].phase else { return };
+    fn released(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, released: Token, answer: &Answer) {
+        let Phase::Releasing { token, sent, .. } = self.attempts[i].phase else { return };
         if token != released {
             return;
         }
-        match bar {
-            None => drop(self.attempts.remove(i)),
-            // An acquire that was unanswered when the release left may come after it, and hold for nobody.
-            Some(bar) => {
-                let close_at = bar + now.scene.lease;
-                self.attempts[i].phase = Phase::Leaving { asked: None, again_at: bar + 1, close_at };
-            }
-        }
+        // The record remembers one released id. To a repeated release NotHeld may mean that another release came since.
+        let is_sure = sent == Sent::Once || now.slips(Slip::BelievesNotHeld);
+        ledger.reported((self.me, self.attempts[i].n), answer.outcome == Outcome::NotHeld && is_sure);
+        self.close(now, i);
     }
 
     fn left(&mut self, now: &Now<'_>, i: usize, to: &Request, answer: &Answer) {
@@ -227,14 +223,9 @@ impl Session {
     /// An id that is not ours (any more) holds: it leaves (P14).
     fn disown(&mut self, now: &Now<'_>, n: u8) {
         now.say(|| format!("does not know attempt {n}, and leaves"));
-        let phase = Phase::Leaving { asked: None, again_at: now.tick, close_at: now.tick + now.scene.lease };
+        let phase = leaving_at_once(now);
         let order = leasehold_spec::Order::Relaxed;
         self.attempts.push(Attempt { n, order, ticket: None, waiters: Vec::new(), open: Vec::new(), phase });
-    }
-
-    fn leave_now(&mut self, now: &Now<'_>, i: usize) {
-        let phase = Phase::Leaving { asked: None, again_at: now.tick, close_at: now.tick + now.scene.lease };
-        self.attempts[i].phase = phase;
     }
 
     /// The script refused: nothing was done (P8). A new attempt is the caller's error; a look tries again, and asks for
@@ -260,6 +251,10 @@ impl Session {
             _ => {}
         }
     }
+}
+
+fn leaving_at_once(now: &Now<'_>) -> Phase {
+    Phase::Leaving { asked: None, again_at: now.tick, close_at: now.tick + now.scene.lease }
 }
 
 impl Run {

@@ -26,8 +26,14 @@ pub(crate) enum Slip {
     NobodyLooks,
     /// P9: a level that was heard is forgotten.
     IgnoresOthers,
+    /// P3: NotHeld is believed although an earlier release of this grant was not answered.
+    BelievesNotHeld,
+    /// P6, P7: a waiter without an inbox states the claim of one that has an inbox.
+    PollsTooRarely,
     /// P11: a leave goes out on another connection than its acquire.
     LeaveOvertakes,
+    /// P11: a release goes out on the callers' connection while a look is unanswered on the other.
+    ReleaseOvertakes,
     /// P12: validity counts from the answer.
     FromReceipt,
     /// P12: a pushed grant counts from its arrival.

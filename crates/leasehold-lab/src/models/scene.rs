@@ -65,6 +65,7 @@ pub(crate) struct Scene {
     pub(crate) sessions: &'static [&'static [Order]],
     /// Only these sessions are hit by faults (bit set): a symmetric copy finds nothing new.
     pub(crate) hit: u8,
+    /// Connections of a session that faults hit. The others have one: two would only let their own messages cross.
     pub(crate) links: u8,
     pub(crate) until: u8,
     /// Every task has called `lock()` when this tick ends.
@@ -76,6 +77,8 @@ pub(crate) struct Scene {
     /// Local passes once others wait; 0: no local runs.
     pub(crate) passes: u8,
     pub(crate) renewal: Renewal,
+    /// These sessions have no inbox, and look (bit set).
+    pub(crate) pollers: u8,
     /// The first session's inbox hears on another node: the store that runs the scripts does not count it (P6).
     pub(crate) is_uncounted: bool,
     pub(crate) budget: Budget,
@@ -95,12 +98,36 @@ impl Scene {
         self.renewal == Renewal::Fixed
     }
 
+    /// No connection breaks and no request is sent twice.
+    pub(crate) fn is_whole(&self) -> bool {
+        let Budget { cuts, retries, crashes, restarts, .. } = self.budget;
+        cuts + retries + crashes + restarts == 0
+    }
+
+    /// Whether a lease can end before it is given back.
+    pub(crate) fn may_lapse(&self) -> bool {
+        self.is_fixed() || self.budget.crashes + self.budget.pauses > 0
+    }
+
     pub(crate) fn is_hit(&self, session: u8) -> bool {
         self.hit & (1 << session) != 0
     }
 
+    pub(crate) fn polls(&self, session: u8) -> bool {
+        self.pollers & (1 << session) != 0
+    }
+
+    /// Nothing goes wrong at all.
+    pub(crate) fn is_faultless(&self) -> bool {
+        self.budget == Budget::default()
+    }
+
+    pub(crate) fn links_of(&self, session: u8) -> u8 {
+        if self.is_hit(session) { self.links } else { 1 }
+    }
+
     pub(crate) fn is_counted(&self, session: u8) -> bool {
-        !(self.is_uncounted && session == 0)
+        !(self.polls(session) || self.is_uncounted && session == 0)
     }
 
     /// What bounds a run is part of the state only where there are runs.

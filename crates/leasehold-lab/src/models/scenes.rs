@@ -34,6 +34,7 @@ const BASE: Scene = Scene {
     slack: 1,
     passes: 0,
     renewal: Renewal::Fixed,
+    pollers: 0,
     is_uncounted: false,
     budget: NONE,
 };
@@ -51,6 +52,7 @@ pub(crate) const ORDER: Scene = Scene {
     about: "a waiter's only connection breaks, and it comes back to its place",
     sessions: &[ONE, TWO, ONE],
     until: 2,
+    start_by: 0,
     budget: Budget { cuts: 1, ..NONE },
     ..BASE
 };
@@ -58,9 +60,9 @@ pub(crate) const ORDER: Scene = Scene {
 pub(crate) const DEATH: Scene = Scene {
     name: "death",
     about: "a process with two waiters of its own dies, half-open or not",
-    sessions: &[TWO_STRICT, ONE],
+    sessions: &[TWO_STRICT, TWO],
     claim: 1,
-    until: 6,
+    start_by: 0,
     budget: Budget { crashes: 1, ..NONE },
     ..BASE
 };
@@ -72,8 +74,9 @@ pub(crate) const LAST_WORDS: Scene = Scene {
     links: 2,
     until: 4,
     claim: 1,
+    start_by: 0,
     renewal: Renewal::Thirds,
-    budget: Budget { crashes: 1, retries: 1, ..NONE },
+    budget: Budget { crashes: 1, ..NONE },
     ..BASE
 };
 
@@ -82,6 +85,7 @@ pub(crate) const CLAIMS: Scene = Scene {
     about: "a push is lost or its receiver dies, between two looks of everybody else",
     sessions: &[ONE, ONE, ONE],
     lease: 6,
+    claim: 1,
     budget: Budget { lost_pushes: 1, crashes: 1, ..NONE },
     ..BASE
 };
@@ -108,6 +112,17 @@ pub(crate) const RETRIES: Scene = Scene {
     about: "a slow answer: the same request once more, on the other connection",
     links: 2,
     budget: Budget { slow: 2, retries: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const CROSSED: Scene = Scene {
+    name: "crossed",
+    about: "two connections, whole but slow: an answer and a push, a leave and an acquire cross",
+    sessions: &[TWO, TWO],
+    links: 2,
+    until: 2,
+    start_by: 0,
+    budget: Budget { slow: 1, cancels: 1, ..NONE },
     ..BASE
 };
 
@@ -156,6 +171,17 @@ pub(crate) const UNCOUNTED: Scene = Scene {
     ..BASE
 };
 
+pub(crate) const POLLERS: Scene = Scene {
+    name: "pollers",
+    about: "a session without an inbox waits among others, and nothing goes wrong",
+    sessions: &[ONE, TWO],
+    lease: 6,
+    claim: 1,
+    until: 6,
+    pollers: 0b001,
+    ..BASE
+};
+
 pub(crate) const AMNESIA: Scene = Scene {
     name: "amnesia",
     about: "the store restarts empty: no exclusion then, but tokens grow and nobody waits for ever",
@@ -165,6 +191,19 @@ pub(crate) const AMNESIA: Scene = Scene {
 };
 
 pub(crate) const ALL: &[Scene] = &[
-    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, SLOT, RUNS, MEMORY, PAUSES, UNCOUNTED,
-    AMNESIA,
+    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES,
+    UNCOUNTED, POLLERS, AMNESIA,
 ];
+
+/// The same scenes, larger: another tick, another slow one, and faults that hit every session where that can be afforded.
+pub(crate) fn deep() -> Vec<Scene> {
+    let larger = |scene: &Scene| {
+        let mut scene = scene.clone();
+        scene.until += 1;
+        if !scene.is_faultless() {
+            scene.budget.slow = scene.budget.slow.saturating_add(1);
+        }
+        scene
+    };
+    ALL.iter().map(larger).collect()
+}

@@ -3,15 +3,15 @@
 //! Expiry is passive because `step` is: a lease whose end has passed stays in the record until a script touches the name.
 
 use leasehold_spec::{
-    Acquire, Answer, Delivery, Entry, Env, From, GrantId, Hears, Op, Outcome, Patience, Place, Renew, Resource, Rest,
-    SessionId, step,
+    Acquire, Answer, Delivery, Entry, Env, From, Grant, GrantId, GrantState, Hears, Op, Outcome, Patience, Place,
+    Renew, Resource, Rest, SessionId, step,
 };
 
 use super::ledger::{Handed, Harm};
 use super::network::{Ask, Message, Request};
-use super::rules::Botch;
+use super::rules::{Botch, Slip};
 use super::scene::{TICK_MS, clock_us};
-use super::session::{Life, Now, Phase};
+use super::session::{Life, Now};
 use super::words;
 use super::world::World;
 
@@ -41,7 +41,7 @@ impl World {
         let before = self.store.clone();
         let (answer, deliveries) = self.step(now, session, &request);
         now.say(|| format!("the store, at tick {}: {}", self.tick, words::answer(&answer)));
-        self.check(session, &request, &before, &answer);
+        self.check(now, session, &request, &before, &answer);
         for delivery in deliveries {
             self.publish(now, delivery);
         }
@@ -78,6 +78,9 @@ impl World {
         now.say(|| {
             format!("the store pushes token {} to {}", words::token(delivery.token), words::attempt(session, n))
         });
+        if now.scene.polls(session) {
+            return;
+        }
         let link = &mut self.sessions[session as usize].links[0];
         if link.is_subscribed {
             link.back.push_back(Message::Push(delivery));
@@ -87,7 +90,7 @@ impl World {
     }
 
     /// What must be so after every script.
-    fn check(&mut self, session: u8, request: &Request, before: &Resource, answer: &Answer) {
+    fn check(&mut self, now: &Now<'_>, session: u8, request: &Request, before: &Resource, answer: &Answer) {
         let id = grant_id(session, request.n);
         self.ledger.idle[session as usize] = 0;
         if self.sessions[session as usize].life == Life::Dead {
@@ -97,22 +100,34 @@ impl World {
         if is_free && answer.rest == Rest::Done && self.store.queue.iter().any(|e| self.is_live(e)) {
             self.ledger.note(Harm::HeadWaits);
         }
+        let is_wasted = |g: &Grant| {
+            let (s, n) = attempt_of(g.id);
+            let has_lapsed = g.state == GrantState::Pushed && g.end_us() <= clock_us(self.tick);
+            let session = &self.sessions[s as usize];
+            has_lapsed && session.life == Life::Awake && session.find(n).is_some_and(|i| session.is_waiting(i))
+        };
+        if now.scene.is_faultless() && before.grant.as_ref().is_some_and(is_wasted) {
+            self.ledger.note(Harm::ClaimWasted);
+        }
         match (request.ask, &answer.outcome) {
-            (Ask::Release { .. }, Outcome::NotHeld) if self.ledger.gave_back == Some((session, request.n)) => {
+            (Ask::Release { .. }, Outcome::NotHeld) if self.ledger.gave_back_last == Some((session, request.n)) => {
                 self.ledger.note(Harm::FalseAlarm);
             }
-            (Ask::Release { .. }, Outcome::Released) | (Ask::Leave, Outcome::Left { .. })
-                if before.held_by(id).is_some() =>
-            {
-                self.ledger.gave_back = Some((session, request.n));
+            (Ask::Release { .. }, Outcome::Released) if before.held_by(id).is_some() => {
+                self.ledger.gave_back.push((session, request.n));
+                self.ledger.gave_back_last = Some((session, request.n));
             }
+            (Ask::Leave, Outcome::Left { .. }) if before.held_by(id).is_some() => self.ledger.gave_back_last = None,
             _ => {}
+        }
+        if let (Ask::Acquire { ticket: Some(ticket), .. }, Outcome::Queued { .. }) = (request.ask, &answer.outcome) {
+            self.ledger.asks_for((session, request.n), ticket);
         }
         if let (Some(_), Some(grant)) = (answer.handed, &self.store.grant) {
             let to = attempt_of(grant.id);
             let chosen = before.queue.iter().find(|e| e.id == grant.id).map(|e| e.ticket);
             self.ledger.handed = Some(Handed { by: session, to, token: grant.token });
-            if !self.attached[to.0 as usize] {
+            if !self.attached[to.0 as usize] && !now.scene.polls(to.0) {
                 self.ledger.note(Harm::ToTheDeaf);
             }
             let stood = |e: &&Entry| self.is_live(e) && before.queue.iter().any(|b| b.id == e.id);
@@ -128,13 +143,10 @@ impl World {
         self.attached[session] && self.sessions[session].life == Life::Awake
     }
 
-    /// The place of an entry, as its session was told it.
+    /// The place that an entry should have: the one that its session was told and came back with.
     fn place(&self, entry: &Entry) -> u64 {
-        let (session, n) = attempt_of(entry.id);
-        let session = &self.sessions[session as usize];
-        let attempt = session.find(n).map(|i| &session.attempts[i]);
-        let waiting = attempt.filter(|a| matches!(a.phase, Phase::Waiting { .. }));
-        waiting.and_then(|a| a.ticket).map_or(entry.ticket, |told| told.min(entry.ticket))
+        let place = self.ledger.place(attempt_of(entry.id));
+        place.map_or(entry.ticket, |told| told.min(entry.ticket))
     }
 }
 
@@ -144,8 +156,13 @@ fn operation(now: &Now<'_>, session: u8, request: &Request) -> Op {
     let not_after_us = clock_us(request.not_after);
     match request.ask {
         Ask::Acquire { ticket, order } => {
-            let claim_ms = u64::from(now.scene.claim) * TICK_MS;
-            let place = Place { claim_ms, limit_ms: None, ticket, hears: Hears::Listens, order };
+            let hears = if now.scene.polls(session) { Hears::Polls } else { Hears::Listens };
+            let claim = match hears {
+                // It hears of its grant by looking, so the claim must outlast the time between two looks.
+                Hears::Polls if !now.slips(Slip::PollsTooRarely) => now.scene.claim.max(now.scene.floor() + 1),
+                _ => now.scene.claim,
+            };
+            let place = Place { claim_ms: u64::from(claim) * TICK_MS, limit_ms: None, ticket, hears, order };
             let patience = Patience::Queue(place);
             Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: String::new() })
         }

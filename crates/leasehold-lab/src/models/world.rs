@@ -84,7 +84,13 @@ impl Model for Play {
     type Action = Act;
 
     fn init_states(&self) -> Vec<World> {
-        let sessions: Vec<_> = self.scene.sessions.iter().map(|tasks| Session::new(&self.scene, tasks.len())).collect();
+        let sessions: Vec<_> = self
+            .scene
+            .sessions
+            .iter()
+            .enumerate()
+            .map(|(s, tasks)| Session::new(&self.scene, s as u8, tasks.len()))
+            .collect();
         let ledger = Ledger { idle: vec![0; sessions.len()], ..Ledger::default() };
         vec![World {
             tick: 0,
@@ -140,7 +146,7 @@ impl World {
         let (scene, budget) = (&play.scene, &self.budget);
         let is_hit = scene.is_hit(s) && *budget != Budget::default();
         let session = &self.sessions[s as usize];
-        scene.links == 1 && !is_hit && session.life == Life::Awake && !session.tasks.contains(&Task::Idle)
+        scene.links_of(s) == 1 && !is_hit && session.life == Life::Awake && !session.tasks.contains(&Task::Idle)
     }
 
     /// Time passes when nothing is under way, or when what is under way is slow; and when everybody who is to come has.
@@ -168,7 +174,7 @@ impl World {
                 acts.push(Act::LosePush(s));
             }
         }
-        if self.attached[s as usize] && !session.links[0].is_subscribed {
+        if self.attached[s as usize] && !play.scene.polls(s) && !session.links[0].is_subscribed {
             acts.push(Act::Detach(s));
         }
         match session.life {
@@ -324,11 +330,11 @@ impl World {
     fn restart(&mut self, now: &Now<'_>) {
         self.store = Resource::default();
         self.ledger.forgot = true;
-        self.ledger.gave_back = None;
+        self.ledger.gave_back_last = None;
         self.buffers.clear();
         for s in 0..self.sessions.len() as u8 {
             self.attached[s as usize] = false;
-            for k in 0..now.scene.links {
+            for k in 0..now.scene.links_of(s) {
                 self.cut(now, s, k, Fate::Gone);
             }
         }
@@ -360,6 +366,9 @@ impl World {
         self.buffers.retain(|(_, buffer)| !buffer.is_empty());
         self.buffers
             .sort_by(|a, b| (a.0, a.1.front().map(|r| (r.n, r.sent))).cmp(&(b.0, b.1.front().map(|r| (r.n, r.sent)))));
+        let sessions = &self.sessions;
+        let waits = |(s, n): (u8, u8)| sessions[s as usize].find(n).is_some_and(|i| sessions[s as usize].is_waiting(i));
+        self.ledger.places.retain(|(attempt, _)| waits(*attempt));
         for attempt in self.sessions.iter_mut().flat_map(|s| &mut s.attempts) {
             attempt.open.retain(|o| o.link.is_some() || o.not_after >= tick);
         }

@@ -169,6 +169,7 @@ async fn end(kind: Kind, lease: Duration, mutex: &Mutex) {
         loop {
             // The clock first: what is read after it can only be less.
             let (spent, remaining) = (begun.elapsed(), guard.remaining());
+            // Once it has ended nothing is left, however late we are to hear of it.
             assert!(
                 remaining.is_zero() || spent + remaining <= whole,
                 "after {spent:?} there are {remaining:?} of {whole:?} left"

@@ -173,6 +173,7 @@ impl State {
                 _ => {}
             }
         }
+        // Handles and guards may live on for long, and need no connection.
         self.close_lane();
         take(&mut self.mourners).into_iter().for_each(|mourner| self.words.ring(mourner));
         take(&mut self.bells).into_iter().for_each(|(_, bell)| self.words.ring(bell));

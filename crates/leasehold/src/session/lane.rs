@@ -60,6 +60,7 @@ impl State {
 
     fn lane_opened(&mut self, link: Result<Arc<dyn Link>, Error>) {
         match link {
+            // The session ended while it was opened: nobody would ever close it.
             Ok(link) if self.stage == Stage::Closed => link.close(),
             Ok(link) => self.lane = LaneState::Open(link),
             Err(error) => {

@@ -106,7 +106,7 @@ impl Session {
             let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
             Ok((id, first, lane))
         })?;
-        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Unfinished::give_up };
+        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
         self.reopen_if(lane, None);
         let ask = async {
             let Some(first) = first else { return };
@@ -141,7 +141,7 @@ impl Session {
         });
         let counter = hold.id.counter;
         let Some((answer, first)) = begun else { return Ok(GivenBack::NotHeld) };
-        let mut releasing = Unfinished { session: self, counter, on_drop: Unfinished::hurry };
+        let mut releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
         self.reopen_if(lane, None);
         if let Some(first) = first {
             let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
@@ -274,7 +274,8 @@ impl Drop for Opening<'_> {
 struct Unfinished<'a> {
     session: &'a Session,
     counter: u64,
-    on_drop: fn(&mut State, u64),
+    /// `None` once it is finished.
+    on_drop: Option<fn(&mut State, u64)>,
 }
 
 impl Unfinished<'_> {
@@ -287,14 +288,15 @@ impl Unfinished<'_> {
     }
 
     fn disarm(&mut self) {
-        self.on_drop = |_, _| {};
+        self.on_drop = None;
     }
 }
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        let (on_drop, counter) = (self.on_drop, self.counter);
-        self.session.with(|state| on_drop(state, counter));
+        if let Some(on_drop) = self.on_drop {
+            self.session.with(|state| on_drop(state, self.counter));
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl RedisStore {
     #[doc(hidden)]
     pub fn renewal(&self, batch: &[(Name, Renew)]) -> Result<Vec<u8>, Error> {
         let keys = keys::Keys::new(&self.target.prefix);
-        let call = wire::Call::renew(&keys, batch.iter().map(|(name, renew)| (name, renew)))?;
+        let call = wire::Call::renew(&keys, &batch.iter().map(|(name, renew)| (name, renew)).collect::<Vec<_>>())?;
         Ok(call.by_digest().get_packed_command())
     }
 }

@@ -22,16 +22,34 @@ pub(super) enum Said {
     Error(String),
 }
 
+/// What of a request its answer leaves out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum To {
+    Acquire { lease_ms: u64 },
+    Release { token: Token },
+    Other,
+}
+
+impl From<&Op> for To {
+    fn from(op: &Op) -> Self {
+        match op {
+            Op::Acquire(acquire) => Self::Acquire { lease_ms: acquire.lease_ms },
+            Op::Release { token, .. } => Self::Release { token: *token },
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The answer to one request; `None` for garbage.
-pub(super) fn parse(op: &Op, text: &str) -> Option<Said> {
-    match (op, text) {
+pub(super) fn parse(to: To, text: &str) -> Option<Said> {
+    match (to, text) {
         // The two answers of an uncontended lock have no words to spare.
-        (Op::Acquire(acquire), digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
+        (To::Acquire { lease_ms }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
             let token = token(digits)?;
-            let outcome = Outcome::Granted { token, left_us: acquire.lease_ms * 1000 };
+            let outcome = Outcome::Granted { token, left_us: lease_ms * 1000 };
             Some(Said::Answer(quiet(token.get(), token, outcome)))
         }
-        (Op::Release { token, .. }, "RELEASED") => Some(Said::Answer(quiet(0, *token, Outcome::Released))),
+        (To::Release { token }, "RELEASED") => Some(Said::Answer(quiet(0, token, Outcome::Released))),
         _ => words(text),
     }
 }
@@ -58,20 +76,20 @@ fn words(text: &str) -> Option<Said> {
         claim => Some(number(claim)?),
     };
     let outcome = match word {
-        "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.number()? },
-        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.number()?, joined: words.joined()? },
-        "BUSY" => Outcome::Busy { left_us: words.number()? },
+        "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.left(now_us)? },
+        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.left(now_us)?, joined: words.joined()? },
+        "BUSY" => Outcome::Busy { left_us: words.left(now_us)? },
         "GONE" => Outcome::Gone,
         "LATE" => Outcome::Late,
         "FULL" => Outcome::Full,
-        "RENEWED" => Outcome::Renewed { left_us: words.number()? },
+        "RENEWED" => Outcome::Renewed { left_us: words.left(now_us)? },
         "LOST" => Outcome::Lost { how: words.how()? },
         "RELEASED" => Outcome::Released,
         "NOTHELD" => Outcome::NotHeld,
         "LEFT" => Outcome::Left { was: words.was()? },
-        "REVOKING" => Outcome::Revoking { left_us: words.number()? },
+        "REVOKING" => Outcome::Revoking { left_us: words.left(now_us)? },
         "SETTLED" => Outcome::Settled,
-        "INSPECTED" => Outcome::Inspected(words.inspection(highest)?),
+        "INSPECTED" => Outcome::Inspected(words.inspection(now_us, highest)?),
         _ => return None,
     };
     words.end()?;
@@ -119,6 +137,13 @@ impl<'a> Words<'a> {
         token(self.next()?)
     }
 
+    /// A lease, as since when and for how long: what is left of it at the server's now. The script would have to format
+    /// a number for that.
+    fn left(&mut self, now_us: u64) -> Option<u64> {
+        let (since_us, length_ms) = (self.number()?, self.number()?);
+        Some(since_us.checked_add(length_ms.checked_mul(1000)?)?.saturating_sub(now_us))
+    }
+
     fn contention(&mut self) -> Option<Contention> {
         match self.next()? {
             "N" => Some(Contention::None),
@@ -161,10 +186,14 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn inspection(&mut self, token: Token) -> Option<Inspection> {
+    fn inspection(&mut self, now_us: u64, token: Token) -> Option<Inspection> {
         let waiters = self.number()?;
-        let Some(state) = self.next() else { return Some(Inspection { holder: None, waiters }) };
-        let state = match state {
+        let mut held = self.0.clone().peekable();
+        if held.peek().is_none() {
+            return Some(Inspection { holder: None, waiters });
+        }
+        let left_us = self.left(now_us)?;
+        let state = match self.next()? {
             "H" => GrantState::Held,
             "P" => GrantState::Pushed,
             "R" => GrantState::Revoked,
@@ -173,7 +202,6 @@ impl<'a> Words<'a> {
         let id = self.next().filter(|id| id.len() == 48 && id.is_ascii())?;
         let session = SessionId(u128::from_str_radix(&id[..32], 16).ok()?);
         let id = PublicId { session, counter: u64::from_str_radix(&id[32..], 16).ok()? };
-        let left_us = self.number()?;
         // The label comes last: it may have spaces in it.
         let mut label = self.next()?.to_owned();
         while let Some(more) = self.next() {
