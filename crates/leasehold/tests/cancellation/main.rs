@@ -8,6 +8,7 @@ mod bench;
 mod clients;
 mod gate;
 mod hand;
+mod late;
 mod others;
 mod phases;
 mod schedules;

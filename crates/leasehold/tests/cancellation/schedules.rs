@@ -1,6 +1,6 @@
 //! Schedules in which a drop or a loss leaked what had been asked for. Each was seen to fail before it was closed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::seam::{Script, Scripts};
 use leasehold::{Guard, Leasehold, Lost, Mutex};
@@ -64,15 +64,25 @@ fn calls(script: &Script) -> Requests {
 // The same, with a client that does not notice in time (it was stopped; here the server's clock jumps): the look answers
 // GRANTED while the first grant still counts as held. It is another grant: somebody may have held in between, and a guard
 // that says the first token must not last as long as the second.
+//
+// The look must be under way for less than two seconds, and the clock jumps by more than one: a machine that stands still
+// in between is given another try.
 #[test]
 fn a_guard_does_not_live_on_by_a_later_grant_of_its_attempt() {
     let bench = Bench::redis();
-    let (proxy, server) = bench.wires();
     let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
-    let held = try_lock(&bench, &other.mutex("a")).expect("free");
-    let mut waiting = lock(&subject.mutex("a").lease(LEASE));
+    let met = (0..5).any(|round| meets_a_later_grant(&bench, &subject, &other, &format!("round {round}")));
+    assert!(met, "in five rounds the look was never carried out in time");
+    close(&bench, subject);
+}
+
+/// Whether the schedule came about.
+fn meets_a_later_grant(bench: &Bench, subject: &Leasehold, other: &Leasehold, name: &str) -> bool {
+    let (proxy, server) = bench.wires();
+    let held = try_lock(bench, &other.mutex(name)).expect("free");
+    let mut waiting = lock(&subject.mutex(name).lease(LEASE));
     assert!(waiting.poll().is_pending());
-    until("it waits", || bench.inspect(&other, "a").waiters == 1);
+    until("it waits", || bench.inspect(other, name).waiters == 1);
     assert!(waiting.poll().is_pending());
     let looking = proxy.inject(Fault::hold(calls(&Scripts::get().acquire)).once());
     // Neither claimed nor given back before it was seen.
@@ -82,17 +92,21 @@ fn a_guard_does_not_live_on_by_a_later_grant_of_its_attempt() {
     drop(held);
     let guard = waiting.finish("the message has come").expect("granted");
     // Beyond the claim, and before the look is too late.
-    server.shift_clock(CLAIM_US + 100_000);
+    server.shift_clock(server.clock_shift() + CLAIM_US + 100_000);
+    let lifted = Instant::now();
     looking.lift();
-    let holder = || bench.inspect(&other, "a").holder.map(|holder| holder.token);
-    until("the look is carried out", || holder().is_some_and(|token| token > guard.token()));
+    let holder = || bench.inspect(other, name).holder.map(|holder| holder.token);
+    let mut met = false;
+    until("the look is carried out, or too late", || {
+        met = holder().is_some_and(|token| token > guard.token());
+        met || lifted.elapsed() > CLAIM
+    });
     until("the first grant has ended", || {
         let remaining = guard.remaining();
         assert!(remaining <= CLAIM, "{remaining:?} are not left of a claim of {CLAIM:?}");
         guard.check().is_err()
     });
     others.iter().for_each(Injected::lift);
-    until("the second is given back", || holder().is_none());
-    drop(guard);
-    close(&bench, subject);
+    until("nobody holds", || holder().is_none());
+    met
 }
