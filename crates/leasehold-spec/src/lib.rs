@@ -35,8 +35,8 @@ mod step;
 pub use id::{GRANT_ID_LEN, GrantId, NotAnId, PUBLIC_ID_LEN, PublicId, SessionId, Token};
 pub use name::{BadName, Name};
 pub use op::{
-    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Hears, Holder, Inspection, LostHow, Op, Order,
-    Outcome, Patience, Place, Renew, Rest, Was,
+    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Hears, Holder, Inspection, Joined, LostHow, Op,
+    Order, Outcome, Patience, Place, Renew, Rest, Was,
 };
 pub use resource::{Entry, Grant, Lapse, Resource};
 pub use step::{Env, step};

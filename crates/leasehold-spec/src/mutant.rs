@@ -21,6 +21,8 @@ pub enum Mutant {
     P3ForgetsRelease,
     /// P3: renew compares the session only, not id and token.
     P3RenewByAnyone,
+    /// P3: whatever is heard last is believed.
+    P3OlderWins,
     /// P4: a late request is carried out.
     P4RunsLate,
     /// P5: a release frees the lease and only tells the next waiter.
@@ -43,8 +45,6 @@ pub enum Mutant {
     P12FromReceipt,
     /// P12: a pushed grant counts from its arrival.
     P12PushFromReceipt,
-    /// P12: the clock stops while the machine sleeps.
-    P12Monotonic,
     /// P12: a forward jump of the server's clock goes unnoticed.
     P12NoJump,
     /// P13: an unanswered release is not repeated.

@@ -4,8 +4,8 @@ use crate::id::{GrantId, PublicId, SessionId, Token};
 use crate::limits::{QUEUE_MAX, RETENTION_MS, TICKET_STEPS};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{
-    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Holder, Inspection, LostHow, Op, Outcome, Patience,
-    Place, Renew, Rest, Was,
+    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Holder, Inspection, Joined, LostHow, Op, Outcome,
+    Patience, Place, Renew, Rest, Was,
 };
 use crate::resource::{Entry, Grant, Resource};
 use crate::settle::{Settled, settle};
@@ -85,7 +85,7 @@ impl Step<'_, '_> {
             Patience::Queue(place) => place,
         };
         let ticket = self.enqueue(acquire, place);
-        (Outcome::Queued { ticket, left_us: self.holder_left_us() }, rest)
+        (Outcome::Queued { ticket, left_us: self.holder_left_us(), joined: Joined::Now }, rest)
     }
 
     /// The answer to an attempt that the record knows already (P3). It never lengthens a lease (P2).
@@ -102,7 +102,7 @@ impl Step<'_, '_> {
             return Some(Outcome::Gone);
         }
         let entry = &self.resource.queue[self.resource.position(acquire.id)?];
-        Some(Outcome::Queued { ticket: entry.ticket, left_us: self.holder_left_us() })
+        Some(Outcome::Queued { ticket: entry.ticket, left_us: self.holder_left_us(), joined: Joined::Before })
     }
 
     fn grant(&mut self, acquire: &Acquire) -> Outcome {
@@ -184,7 +184,8 @@ impl Step<'_, '_> {
         }
         match (renew.from, grant.state) {
             (From::Now, _) => (grant.since_us, grant.length_ms) = (now_us, renew.lease_ms),
-            (From::Grant, GrantState::Pushed) => grant.length_ms = renew.lease_ms,
+            // Never a shorter one: a record that is to be kept until a moment that has passed is forgotten under its holder.
+            (From::Grant, GrantState::Pushed) => grant.length_ms = grant.length_ms.max(renew.lease_ms),
             // Claimed before: the answer to that was lost. A fixed lease is never lengthened.
             (From::Grant, _) => {}
         }

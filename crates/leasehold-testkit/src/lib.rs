@@ -1,10 +1,15 @@
 //! Real servers, faults and checks for Leasehold's tests.
 //!
-//! Nothing here knows the crate under test. A tour:
+//! Nothing here knows the crate under test, but for the conformance suite. A tour:
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
+//! - [`FaultProxy`] stands in front of a server and loses, delays, holds, refuses and garbles: this reply, that script,
+//!   the next three messages. Every fault is counted, so that a test can assert that it happened.
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
+//! - [`Recorder`] takes down what clients did and were told, [`check`] judges it: tokens, exclusion, order, registers.
+//! - [`Registers`] are what a lock protects: one that refuses old tokens, and one that shows what it costs to have none.
+//! - [`conformance`] is the suite that every store passes: its cells come from enums, and are counted.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are what such tests otherwise write anew, and wrongly.
 //!
 //! ```
@@ -16,13 +21,22 @@
 //! assert_eq!(server.command(&["GET", "k"]), Value::Nil);
 //! ```
 
+pub mod checker;
 pub mod clock;
+pub mod conformance;
+pub mod history;
 pub mod port;
+pub mod proxy;
+pub mod registers;
 pub mod resp;
 pub mod server;
 mod skew;
 
+pub use checker::{Report, Rules, Violation, check};
 pub use clock::{boottime_us, wait_until};
+pub use history::{History, Recorder};
 pub use port::{Port, free_port};
+pub use proxy::FaultProxy;
+pub use registers::Registers;
 pub use resp::{Resp, Value};
 pub use server::RedisServer;

@@ -124,6 +124,20 @@ fn a_jump_ends_leases_and_outlives_a_restart() {
 }
 
 #[test]
+fn timers_go_on_when_the_clock_steps_back() {
+    let server = RedisServer::builder().skew().start();
+    let lru_clock = || {
+        let info = server.command(&["INFO", "server"]);
+        let line = info.text().unwrap().lines().find_map(|line| line.strip_prefix("lru_clock:")).unwrap().to_owned();
+        line.parse::<i64>().unwrap()
+    };
+    let before = lru_clock();
+    // Redis' cron, which sets this, is timed by the monotonic clock: were that an hour behind, so would the cron be.
+    server.shift_clock(-3_600_000_000);
+    wait_until("the cron has run", Duration::from_secs(10), || (lru_clock() - before + 3_600).abs() < 60);
+}
+
+#[test]
 fn many_servers_at_once_are_all_their_own() {
     let pids: Vec<u32> = std::thread::scope(|scope| {
         let starts: Vec<_> = (0..8).map(|_| scope.spawn(RedisServer::start)).collect();

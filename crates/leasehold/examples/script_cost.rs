@@ -7,9 +7,8 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
-use std::sync::Arc;
 
-use leasehold::seam::{Address, Pending, RedisStore, Scripts, Socket, World};
+use leasehold::seam::{Real, RedisStore, Scripts};
 use leasehold_spec::{
     Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, SessionId, Token,
 };
@@ -83,7 +82,7 @@ impl<'a> Bench<'a> {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).expect("the server is there");
         stream.set_nodelay(true).expect("a TCP option");
         let names = (0..NAMES).map(|at| Name::new(&format!("orders/{at}")).expect("a good name")).collect();
-        let store = RedisStore::new(&server.url(), Arc::new(Nowhere)).expect("a good URL");
+        let store = RedisStore::new(&server.url(), Real::world()).expect("a good URL");
         Self { server, resp, stream, store, s5, names }
     }
 
@@ -306,32 +305,4 @@ fn exchange(stream: &mut TcpStream, requests: &[Vec<u8>]) -> Vec<Value> {
         }
     }
     answers
-}
-
-/// Requests are made here and never sent through a link.
-struct Nowhere;
-
-impl World for Nowhere {
-    fn now_us(&self) -> u64 {
-        0
-    }
-    fn wall_us(&self) -> u64 {
-        0
-    }
-    fn random(&self, _: &mut [u8]) {}
-    fn process(&self) -> u32 {
-        0
-    }
-    fn sleep(&self, _: std::time::Duration) -> Pending<()> {
-        Box::pin(std::future::pending())
-    }
-    fn connect(&self, _: &Address) -> Pending<std::io::Result<Box<dyn Socket>>> {
-        Box::pin(async { Err(std::io::ErrorKind::Unsupported.into()) })
-    }
-    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        Err(task)
-    }
-    fn spawn_session(&self, _: Pending<()>) -> std::io::Result<()> {
-        Err(std::io::ErrorKind::Unsupported.into())
-    }
 }

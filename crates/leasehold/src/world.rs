@@ -45,6 +45,9 @@ pub trait World: Send + Sync + 'static {
     /// Fills the buffer with random bytes that nobody can guess.
     fn random(&self, bytes: &mut [u8]);
 
+    /// What the machine is called, for labels.
+    fn host(&self) -> String;
+
     /// Which process this is: a session does not survive a fork.
     fn process(&self) -> u32;
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use leasehold::seam::{Fault, Link, Message, RedisStore, Store};
+use leasehold::seam::{Fault, Link, Message, Real, RedisStore, Store};
 use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Entry, Env, Event, GrantId, Hears, LostHow, Name, Op, Order, Outcome,
@@ -18,7 +18,6 @@ use leasehold_testkit::{RedisServer, Resp, Value};
 use tokio::runtime::Runtime;
 
 use crate::decode::{self, Encoding};
-use crate::world::TokioWorld;
 
 /// How far the end of a key may be from what the specification says: TIME and SET are two moments of one script, and a
 /// busy machine can put the server aside between them.
@@ -64,7 +63,7 @@ pub(crate) struct Session {
 #[derive(Debug)]
 #[expect(dead_code, reason = "read by Debug, in the report of a failure")]
 enum Done {
-    Op(String, Op, Contention, Result<Answer, String>),
+    Op(String, Box<Op>, Contention, Box<Result<Answer, String>>),
     Renew(Vec<(Name, Renew)>, Vec<Result<Answer, String>>),
     Clock(i64),
     Attached(usize, bool),
@@ -96,7 +95,7 @@ impl Rig {
     pub(crate) fn start(sessions: usize) -> Self {
         let server = RedisServer::builder().skew().config("maxmemory-policy", "noeviction").start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let store = RedisStore::new(&server.url(), Arc::new(TokioWorld)).expect("a good URL");
+        let store = RedisStore::new(&server.url(), Real::world()).expect("a good URL");
         let link = runtime.block_on(store.open()).expect("the server is there");
         let mut monitor = server.resp();
         assert!(monitor.command(&["PSUBSCRIBE", "lh1:inbox:*"]).items().is_some());
@@ -204,7 +203,7 @@ impl Rig {
         self.steer_clear(lock);
         let answered = self.runtime.block_on(self.link.apply(&lock.name, op, guess));
         let told = answered.as_ref().map(Answer::clone).map_err(|fault| format!("{fault:?}"));
-        self.history.push(Done::Op(lock.key.clone(), op.clone(), guess, told));
+        self.history.push(Done::Op(lock.key.clone(), Box::new(op.clone()), guess, Box::new(told)));
         match answered {
             Ok(answer) => {
                 let mut due = Vec::new();
@@ -229,7 +228,7 @@ impl Rig {
         }
         let named: Vec<_> = batch.iter().map(|(number, renew)| (locks[*number].name.clone(), renew.clone())).collect();
         let answers = self.runtime.block_on(self.link.renew(&named));
-        let told = answers.iter().map(|one| one.as_ref().map(Answer::clone).map_err(|fault| format!("{fault:?}")));
+        let told = answers.iter().map(|one| one.as_ref().cloned().map_err(|fault| format!("{fault:?}")));
         self.history.push(Done::Renew(named, told.collect()));
         if answers.len() != batch.len() {
             self.fail("not an answer for each name");

@@ -11,7 +11,7 @@
 --          7 patience in ms (16, dashes: for ever) and ticket to come back with (16, dashes: none); absent or empty: neither
 --          8 c if somebody is thought to wait: then the record is looked for as a hash first
 -- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, nobody waits.
---          GRANTED … token lease | QUEUED … ticket lease | BUSY … lease | GONE … | LATE … | FULL …, where a
+--          GRANTED … token lease | QUEUED … ticket lease now|before | BUSY … lease | GONE … | LATE … | FULL …, where a
 --          lease is since when (µs) and for how long (ms), 0 0 if nobody holds
 --          FOREIGN type | NEWER version
 -- EFFECTS  makes the grant or the entry; settles. Not `allow-oom`: with a full memory it is refused before it begins.
@@ -63,22 +63,62 @@ if now <= ARGV[4] then
           redis.call('PEXPIRE', KEYS[1], math.ceil((math.max(keep, sub(record, 5, 20) + 60000000) - now) / 1000))
         end
         local others = sub(more, 6) ~= '00000' and ' S D - ' or ' O D - '
-        return 'QUEUED ' .. now .. ' ' .. sub(record, 5, 20) .. others .. now .. ' ' .. since .. ' ' .. length
+        return 'QUEUED ' .. now .. ' ' .. sub(record, 5, 20) .. others .. now .. ' ' .. since .. ' ' .. length .. ' now'
       end
     end
   end
 end
 local name, asked, lease_ms = KEYS[1], ARGV[1], ARGV[2]
 --@open
-local queues, is_late, limit, ticket = ARGV[6] and ARGV[6] ~= '', now > ARGV[4], ZEROS, ''
+local queues, is_late, limit, ticket = ARGV[6] and ARGV[6] ~= '', now > ARGV[4], ZEROS, sub(ARGV[7] or '', 17)
+if not tonumber(ticket) then ticket = nil end
+
+-- The first entry with a later ticket, if it is near enough to the head to be found by a bounded walk.
+local function later_than(ticket)
+  local at, looked_at = head, 0
+  while at and looked_at < TICKET_STEPS do
+    local got = redis.call('HMGET', name, 'e' .. at, 'n' .. at)
+    if sub(got[1], 33, 48) > ticket then return at, got[1] end
+    at, looked_at = got[2], looked_at + 1
+  end
+end
+
+-- Puts the entry before the one that is given, with its text; at the tail without one.
+local function enqueue(after, later, wants, label)
+  local before = tail
+  puts = puts or {}
+  if after then
+    before = after ~= head and sub(later, 67, 130) or NOBODY
+    puts['e' .. after], puts['n' .. asked] = sub(later, 1, 66) .. asked .. sub(later, 131), after
+  else
+    tail, tail_ticket = asked, ticket
+  end
+  if before == NOBODY then head = asked else puts['n' .. before] = asked end
+  counts = counts + (sub(wants, 10, 10) == 's' and 100001 or 100000)
+  entry = limit .. now .. ticket .. wants .. before .. label
+  puts['e' .. asked] = entry
+end
+
 if queues and not is_late then
   local patience = tonumber(sub(ARGV[7] or '', 1, 16))
   if patience then limit = string.format('%016.0f', now_us + patience * 1000) end
+end
+if queues and not is_late and entry then
   -- Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
-  if entry then puts = { ['e' .. asked] = limit .. now .. sub(entry, 33) } end
+  local after, later
+  if ticket and ticket < sub(entry, 33, 48) then after, later = later_than(ticket) end
+  if after and after ~= asked then
+    -- It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail (P6).
+--@unlink
+    enqueue(after, later, sub(entry, 49, 66), sub(entry, 131))
+  else
+    entry = limit .. now .. (after and ticket or sub(entry, 33, 48)) .. sub(entry, 49)
+    puts = { ['e' .. asked] = entry }
+    if tail == asked then tail_ticket = sub(entry, 33, 48) end
+  end
 end
 --@settle
-local word
+local word, joined
 if is_late then
   word = 'LATE'
 elseif state ~= 'F' and id == asked then
@@ -86,7 +126,7 @@ elseif state ~= 'F' and id == asked then
 elseif (state == 'F' and id or sub(rear, 1, 64)) == asked then
   word = 'GONE'
 elseif entry then
-  word, ticket = 'QUEUED', sub(entry, 33, 48)
+  word, ticket, joined = 'QUEUED', sub(entry, 33, 48), ' before'
 elseif state == 'F' and counts == 0 then
   -- Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
   word = 'GRANTED'
@@ -98,40 +138,21 @@ elseif not queues then
 elseif counts >= QUEUE_MAX * 100000 then
   word = 'FULL'
 else
-  word, ticket = 'QUEUED', sub(ARGV[7] or '', 17)
+  word, joined = 'QUEUED', ' now'
   if counts == 0 then
     keep, ttl_changed = string.format('%016.0f', math.max(since + length * 1000, now_us) + R_US), true
   end
-  -- Before whom the ticket belongs. Too far from the head to be found by a bounded walk, or without a ticket, it is a
-  -- place at the tail with a new one.
-  local after, later, is_new = nil, nil, not tonumber(ticket)
-  if not is_new and counts > 0 and ticket <= tail_ticket then
-    local at, looked_at = head, 0
-    while at and looked_at < TICKET_STEPS and not after do
-      local got = redis.call('HMGET', name, 'e' .. at, 'n' .. at)
-      if sub(got[1], 33, 48) > ticket then after, later = at, got[1] end
-      at, looked_at = got[2], looked_at + 1
-    end
-    is_new = not after
+  local after, later
+  if ticket and counts > 0 and ticket <= tail_ticket then
+    after, later = later_than(ticket)
+    if not after then ticket = nil end
   end
-  if is_new then
-    ticket = now
-    if counts > 0 and tail_ticket >= now then ticket = string.format('%016.0f', tail_ticket + 1) end
-  end
-  puts = puts or {}
-  local before = tail
-  if after then
-    before = after ~= head and sub(later, 67, 130) or NOBODY
-    puts['e' .. after], puts['n' .. asked] = sub(later, 1, 66) .. asked .. sub(later, 131), after
-  else
-    tail, tail_ticket = asked, ticket
-  end
-  if before == NOBODY then head = asked else puts['n' .. before] = asked end
-  counts = counts + (sub(ARGV[6], 10) == 's' and 100001 or 100000)
-  puts['e' .. asked] = limit .. now .. ticket .. ARGV[6] .. lease_ms .. before .. ARGV[3]
+  -- Too far from the head, it is a place at the tail with a new ticket, as for a newcomer.
+  if not ticket then ticket = counts > 0 and tail_ticket >= now and string.format('%016.0f', tail_ticket + 1) or now end
+  enqueue(after, later, ARGV[6] .. lease_ms, ARGV[3])
 end
 --@save
 if word == 'GRANTED' then return word .. said .. ' ' .. token .. ' ' .. lease end
-if word == 'QUEUED' then return word .. said .. ' ' .. ticket .. ' ' .. lease end
+if word == 'QUEUED' then return word .. said .. ' ' .. ticket .. ' ' .. lease .. joined end
 if word == 'BUSY' then return word .. said .. ' ' .. lease end
 return word .. said

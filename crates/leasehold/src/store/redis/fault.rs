@@ -8,7 +8,7 @@ use crate::store::Fault;
 
 /// Rights that the scripts and the session need.
 const RIGHTS: &str = "+evalsha +eval +script|load +hmget +hset +hdel +get +set +setrange +del +exists +type +pexpire +time \
-                      +publish +pubsub|numsub +subscribe +hello +auth +ping +info +role, and keys and channels below the prefix";
+                      +publish +pubsub|numsub +subscribe +hello +auth +select +ping +info +role, and keys and channels below the prefix";
 
 /// The fault behind an error that a request met.
 pub(super) fn fault(error: &RedisError) -> Fault {
@@ -42,6 +42,9 @@ pub(super) fn handshake(error: &RedisError, at: &str) -> Error {
         Some("READONLY") => replica(at),
         // Before 6.0 there is no HELLO, and in RESP2 no pushes on a connection that also carries commands.
         Some("NOPROTO") => too_old(at, "it does not speak RESP3"),
+        Some("ERR") if error.detail().is_some_and(|detail| detail.starts_with("unknown command")) => {
+            too_old(at, &said(error))
+        }
         Some(_) => Error::new(ErrorKind::Store, format!("{at} refused: {}", said(error))),
         None => match error.kind() {
             redis::ErrorKind::RESP3NotSupported => too_old(at, "it does not speak RESP3"),

@@ -14,16 +14,7 @@ local name, asked, found, got = KEYS[1], ARGV[1], nil, nil
 local ended, was = nil, 'absent'
 if entry then
   was = 'queued'
-  local before, after = asked ~= head and sub(entry, 67, 130), redis.call('HGET', name, 'n' .. asked)
-  puts = { ['e' .. asked] = false, ['n' .. asked] = false }
-  if before then puts['n' .. before] = after else head = after or NOBODY end
-  if before and after then
-    local later = redis.call('HGET', name, 'e' .. after)
-    puts['e' .. after] = sub(later, 1, 66) .. before .. sub(later, 131)
-  elseif not after then
-    tail, tail_ticket = before or NOBODY, before and sub(redis.call('HGET', name, 'e' .. before), 33, 48) or ZEROS
-  end
-  counts = counts - (sub(entry, 58, 58) == 's' and 100001 or 100000)
+--@unlink
 elseif state ~= 'F' and id == asked then
   state, ended, was = 'F', length, 'granted'
 end

@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::fault;
 use super::keys::Keys;
-use super::reply::{self, Said};
+use super::reply::{self, Said, To};
 use super::wire::Call;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
@@ -129,7 +129,7 @@ impl Wire {
     }
 
     async fn run(&mut self, call: &Call) -> Result<String, Fault> {
-        let mut answer = self.ask(&call.by_digest()).await;
+        let mut answer = self.ask(call.by_digest()).await;
         if answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
             // Definite: nothing ran. Sent by its source it is known again from now on.
             answer = self.ask(&call.by_source()).await;
@@ -140,13 +140,14 @@ impl Wire {
         }
     }
 
-    async fn apply(mut self, name: Name, op: Op, call: Result<Call, Error>) -> Result<Answer, Fault> {
+    async fn apply(mut self, name: Name, to: To, call: Result<Call, Error>) -> Result<Answer, Fault> {
         let text = self.run(&call.map_err(Fault::Refused)?).await?;
-        self.answer(&name, &op, &text)
+        self.answer(&name, to, &text)
     }
 
     async fn renew(mut self, batch: Vec<(Name, Renew)>) -> Vec<Result<Answer, Fault>> {
-        let call = Call::renew(&self.keys, batch.iter().map(|(name, renew)| (name, renew)));
+        let each: Vec<_> = batch.iter().map(|(name, renew)| (name, renew)).collect();
+        let call = Call::renew(&self.keys, &each);
         let said = match call {
             Ok(call) => self.run(&call).await,
             Err(error) => Err(Fault::Refused(error)),
@@ -157,16 +158,15 @@ impl Wire {
         });
         match said {
             Ok(answers) => {
-                let each = batch.into_iter().zip(answers);
-                each.map(|((name, renew), text)| self.answer(&name, &Op::Renew(renew), &text)).collect()
+                batch.iter().zip(answers).map(|((name, _), text)| self.answer(name, To::Other, &text)).collect()
             }
             Err(fault) => batch.iter().map(|_| Err(fault::share(&fault))).collect(),
         }
     }
 
-    fn answer(&self, name: &Name, op: &Op, text: &str) -> Result<Answer, Fault> {
+    fn answer(&self, name: &Name, to: To, text: &str) -> Result<Answer, Fault> {
         let key = || self.keys.record(name);
-        match reply::parse(op, text) {
+        match reply::parse(to, text) {
             Some(Said::Answer(answer)) => Ok(answer),
             Some(Said::Foreign(kind)) => Err(fault::foreign(&key(), &kind)),
             Some(Said::Newer(version)) => Err(fault::newer(&key(), &version)),
@@ -208,7 +208,7 @@ impl Wire {
 impl Link for RedisLink {
     fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
         let call = Call::new(&self.wire.keys, name, op, guess);
-        Box::pin(self.wire.clone().apply(name.clone(), op.clone(), call))
+        Box::pin(self.wire.clone().apply(name.clone(), To::from(op), call))
     }
 
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use leasehold_spec::{Contention, Name, Op, Renew};
 
 pub use scripts::{Script, Scripts};
+pub(crate) use url::Target;
 
 use crate::error::Error;
 use crate::store::{Link, Store};
@@ -30,14 +31,19 @@ use crate::world::{Pending, World};
 
 /// One Redis.
 pub struct RedisStore {
-    target: url::Target,
+    target: Target,
     world: Arc<dyn World>,
 }
 
 impl RedisStore {
     /// Reads a `redis://` URL. No I/O.
     pub fn new(url: &str, world: Arc<dyn World>) -> Result<Self, Error> {
-        Ok(Self { target: url::Target::parse(url)?, world })
+        Ok(Self { target: Target::parse(url)?, world })
+    }
+
+    /// The same store, below a prefix.
+    pub(crate) fn below(self, prefix: &str) -> Result<Self, Error> {
+        Ok(Self { target: self.target.below(prefix)?, world: self.world })
     }
 
     /// A request as it goes over the wire: for measurements of what the server does with it.
@@ -51,7 +57,7 @@ impl RedisStore {
     #[doc(hidden)]
     pub fn renewal(&self, batch: &[(Name, Renew)]) -> Result<Vec<u8>, Error> {
         let keys = keys::Keys::new(&self.target.prefix);
-        let call = wire::Call::renew(&keys, batch.iter().map(|(name, renew)| (name, renew)))?;
+        let call = wire::Call::renew(&keys, &batch.iter().map(|(name, renew)| (name, renew)).collect::<Vec<_>>())?;
         Ok(call.by_digest().get_packed_command())
     }
 }

@@ -43,7 +43,7 @@ local function renew(name, found, want)
   else
     if sub(want, 105) == 'N' then
       since, length = now, sub(want, 81, 88)
-    elseif state == 'P' then
+    elseif state == 'P' and length < sub(want, 81, 88) then
       length = sub(want, 81, 88)
     end
     state, keep, ttl_changed = 'H', string.format('%016.0f', since + length * 1000 + R_US), true

@@ -4,8 +4,8 @@
 use std::str::{FromStr, SplitN};
 
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, LostHow, Name, Op, Outcome, PublicId,
-    Rest, SessionId, Token, Was,
+    Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Joined, LostHow, Name, Op, Outcome,
+    PublicId, Rest, SessionId, Token, Was,
 };
 
 use super::keys::Keys;
@@ -22,16 +22,34 @@ pub(super) enum Said {
     Error(String),
 }
 
+/// What of a request its answer leaves out.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum To {
+    Acquire { lease_ms: u64 },
+    Release { token: Token },
+    Other,
+}
+
+impl From<&Op> for To {
+    fn from(op: &Op) -> Self {
+        match op {
+            Op::Acquire(acquire) => Self::Acquire { lease_ms: acquire.lease_ms },
+            Op::Release { token, .. } => Self::Release { token: *token },
+            _ => Self::Other,
+        }
+    }
+}
+
 /// The answer to one request; `None` for garbage.
-pub(super) fn parse(op: &Op, text: &str) -> Option<Said> {
-    match (op, text) {
+pub(super) fn parse(to: To, text: &str) -> Option<Said> {
+    match (to, text) {
         // The two answers of an uncontended lock have no words to spare.
-        (Op::Acquire(acquire), digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
+        (To::Acquire { lease_ms }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
             let token = token(digits)?;
-            let outcome = Outcome::Granted { token, left_us: acquire.lease_ms * 1000 };
+            let outcome = Outcome::Granted { token, left_us: lease_ms * 1000 };
             Some(Said::Answer(quiet(token.get(), token, outcome)))
         }
-        (Op::Release { token, .. }, "RELEASED") => Some(Said::Answer(quiet(0, *token, Outcome::Released))),
+        (To::Release { token }, "RELEASED") => Some(Said::Answer(quiet(0, token, Outcome::Released))),
         _ => words(text),
     }
 }
@@ -59,7 +77,7 @@ fn words(text: &str) -> Option<Said> {
     };
     let outcome = match word {
         "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.left(now_us)? },
-        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.left(now_us)? },
+        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.left(now_us)?, joined: words.joined()? },
         "BUSY" => Outcome::Busy { left_us: words.left(now_us)? },
         "GONE" => Outcome::Gone,
         "LATE" => Outcome::Late,
@@ -147,6 +165,14 @@ impl<'a> Words<'a> {
         match self.next()? {
             "revoked" => Some(LostHow::Revoked),
             "notheld" => Some(LostHow::NotHeld),
+            _ => None,
+        }
+    }
+
+    fn joined(&mut self) -> Option<Joined> {
+        match self.next()? {
+            "now" => Some(Joined::Now),
+            "before" => Some(Joined::Before),
             _ => None,
         }
     }

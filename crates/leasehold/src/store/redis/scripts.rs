@@ -3,9 +3,10 @@
 use std::sync::OnceLock;
 
 /// What scripts share, put in as text where one says so: see `part/open.lua` for why it is no function.
-const PARTS: [(&str, &str); 4] = [
+const PARTS: [(&str, &str); 5] = [
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@open\n", include_str!("part/open.lua")),
+    ("--@unlink\n", include_str!("part/unlink.lua")),
     ("--@settle\n", include_str!("part/settle.lua")),
     ("--@save\n", include_str!("part/save.lua")),
 ];

@@ -44,6 +44,15 @@ impl Target {
         let address = Address { host, port: url.port().unwrap_or(PORT) };
         Ok(Self { address, user, password, db: db(url.path())?, prefix: prefix(&url)? })
     }
+
+    /// The same, below a prefix that the program gives.
+    pub(crate) fn below(mut self, prefix: &str) -> Result<Self, Error> {
+        if !self.prefix.is_empty() {
+            return Err(Error::invalid("the URL and the program both give a prefix: keep one of them"));
+        }
+        self.prefix = check_prefix(prefix.to_owned())?;
+        Ok(self)
+    }
 }
 
 const EXAMPLE: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379";
@@ -84,6 +93,10 @@ fn prefix(url: &Url) -> Result<String, Error> {
             other => return Err(Error::invalid(format!("unknown parameter {other:?} in the URL: there is 'prefix'"))),
         }
     }
+    check_prefix(prefix)
+}
+
+fn check_prefix(prefix: String) -> Result<String, Error> {
     // A brace would make the prefix the hash tag, and names would no longer have slots of their own.
     match prefix.chars().find(|c| c.is_control() || ['{', '}'].contains(c)) {
         Some(_) => Err(Error::invalid("the prefix has a brace or a control character: use text like 'app:'")),

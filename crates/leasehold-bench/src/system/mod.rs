@@ -1,0 +1,97 @@
+//! What is measured. A system knows how to lock and how to give back, and nothing of the scenario that it runs in.
+
+mod floor;
+mod leasehold;
+mod none;
+mod s5;
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
+use redis::{AsyncConnectionConfig, IntoConnectionInfo};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use floor::Floor;
+pub(crate) use leasehold::Leasehold;
+pub(crate) use none::Unlocked;
+pub(crate) use s5::S5;
+
+use crate::error::{Context, Result};
+
+/// A lock to measure, or something to measure it against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum System {
+    /// SET NX PX and compare-and-delete, a script each: the least that a lock on Redis can be. Polls when it is taken.
+    S5,
+    /// The bare two-script hand-over without safety rules: the least that a fair queue on Redis can be.
+    Floor,
+    /// Leasehold.
+    Leasehold,
+    /// No lock at all. It must lose updates: it is the check of the instrument.
+    None,
+}
+
+impl System {
+    /// Its name in figures and arguments.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::S5 => "s5",
+            Self::Floor => "floor",
+            Self::Leasehold => "leasehold",
+            Self::None => "none",
+        }
+    }
+}
+
+/// One process's client of a system.
+pub(crate) trait Client: Clone + Send + Sync + 'static {
+    type Lock: Lock;
+
+    fn connect(url: &str) -> impl Future<Output = Result<Self>> + Send;
+
+    fn lock(&self, name: String) -> Self::Lock;
+}
+
+/// One name's lock.
+pub(crate) trait Lock: Send + Sync + 'static {
+    /// What its holder keeps until it gives the lock back.
+    type Held: Send;
+
+    fn acquire(&self) -> impl Future<Output = Result<Self::Held>> + Send;
+
+    /// Fails where the lock was not held any more: then the figures would be those of a broken run.
+    fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
+}
+
+/// The lease of every system: Leasehold's default.
+const LEASE_MS: u64 = 30_000;
+
+/// Commands that may wait for the connection's task. With the default of 50, a thousand tasks queue for the queue, which
+/// costs every system of this crate a fifth of its speed and says nothing about locks.
+const PIPELINE_BUFFER: usize = 16 * 1024;
+
+/// Longer than any pause of a busy machine: a time-out would end the run.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A connection like everybody else's: every system that speaks through this crate gets the same settings.
+pub(crate) async fn connection(url: &str) -> Result<MultiplexedConnection> {
+    connection_with(url, AsyncConnectionConfig::new()).await
+}
+
+async fn connection_with(url: &str, config: AsyncConnectionConfig) -> Result<MultiplexedConnection> {
+    let tried = "connecting to the store";
+    let info = url.into_connection_info().context(tried)?.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+    let config = config
+        .set_pipeline_buffer_size(PIPELINE_BUFFER)
+        .set_connection_timeout(Some(ANSWER_TIMEOUT))
+        .set_response_timeout(Some(ANSWER_TIMEOUT));
+    redis::Client::open(info).context(tried)?.get_multiplexed_async_connection_with_config(&config).await.context(tried)
+}
+
+/// Loads a script; its hash is what EVALSHA takes.
+async fn load(connection: &mut MultiplexedConnection, script: &str) -> Result<String> {
+    redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await.context("loading a script")
+}

@@ -1,0 +1,103 @@
+//! What the user said.
+
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum, value_parser};
+
+use crate::report::Form;
+
+const EXAMPLES: &str = "\
+Examples:
+  stock                                with a lock, on a store in this program: no server is needed
+  stock --lock none                    without one: more is sold than there was
+  stock --lock none --window 1ms       the same, with more time for it between reading and writing
+  stock --pause                        a worker is stopped in its sale until its lease has ended: oversold
+  stock --pause --fence                the same with the token checked at each write: refused
+  stock --store redis://localhost      on a Redis, with processes in place of threads
+  STOCK_STORE=redis://:PASSWORD@HOST stock
+
+Exit status:
+  0    the figures are what they should be; that is: oversold where the lesson is that this oversells
+  1    it could not be carried out
+  2    it was not understood
+  3    the figures are not what they should be: please report it
+  130  interrupted";
+
+/// Shops sell a counted stock, all at once: read how many are left, check, subtract one, write
+#[derive(Debug, Parser)]
+#[command(name = "stock", after_help = EXAMPLES)]
+pub(crate) struct Said {
+    /// How many pieces there are
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
+    pub(crate) pieces: u64,
+
+    /// How many processes sell (threads, unless there is a --store)
+    #[arg(long, value_name = "P", default_value_t = 2, value_parser = value_parser!(u32).range(1..=64))]
+    pub(crate) processes: u32,
+
+    /// How many workers sell in each
+    #[arg(long, value_name = "W", default_value_t = 4, value_parser = value_parser!(u32).range(1..=256))]
+    pub(crate) workers: u32,
+
+    /// What makes a sale one step
+    #[arg(long, default_value = "leasehold")]
+    pub(crate) lock: Lock,
+
+    /// How much longer a sale takes between its read and its write, such as 500us or 2ms
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
+    pub(crate) window: Duration,
+
+    /// The Redis that has the stock and the lock: redis://HOST[:PORT][/DB]. One with a password goes into STOCK_STORE
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+
+    /// How long a lease lasts: 1s to 3600s [default: 30s; 1s with --pause]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub(crate) lease: Option<Duration>,
+
+    /// Stop one more worker, in the middle of its sale, until its lease has ended and the others have sold out
+    #[arg(long)]
+    pub(crate) pause: bool,
+
+    /// Check the lock's token with each read and write
+    #[arg(long)]
+    pub(crate) fence: bool,
+
+    /// Print the figures as one line of JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// This is one of the processes; a plan and orders come by standard input
+    #[arg(long, hide = true)]
+    pub(crate) team: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Lock {
+    /// Nothing does: workers sell side by side
+    None,
+    /// One worker sells at a time
+    Leasehold,
+}
+
+impl Said {
+    pub(crate) fn form(&self) -> Form {
+        if self.json { Form::Json } else { Form::Text }
+    }
+}
+
+/// A number and a unit; zero needs none.
+fn time(text: &str) -> Result<Duration, String> {
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let number: u32 = number.parse().map_err(|_| "a number and a unit are expected: 500us, 20ms, 3s".to_owned())?;
+    let micros = match unit {
+        "us" => 1,
+        "ms" => 1_000,
+        "s" => 1_000_000,
+        "" if number == 0 => 0,
+        "" => return Err(format!("{number} what? Say us, ms or s")),
+        _ => return Err(format!("{unit:?} is none of the units us, ms, s")),
+    };
+    Ok(Duration::from_micros(u64::from(number) * micros))
+}

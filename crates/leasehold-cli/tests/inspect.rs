@@ -1,0 +1,39 @@
+//! `leasehold inspect`, as it is called.
+
+use std::process::{Command, Output};
+
+use leasehold::Leasehold;
+use leasehold_testkit::RedisServer;
+
+fn leasehold(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(arguments).env_remove("LEASEHOLD_STORE").output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_says_who_holds() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let free = leasehold(&["inspect", "a lock", "--store", &url]);
+    assert_eq!((text(&free.stdout), free.status.code()), ("a lock: free; nobody waits\n".into(), Some(0)));
+    let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
+    let guard = client.mutex("a lock").lock().await.unwrap();
+    let held = text(&leasehold(&["inspect", "a lock", "--store", &url]).stdout);
+    assert!(held.starts_with("a lock: held by host/job (grant "), "{held}");
+    assert!(held.contains(&format!("token {};", guard.token())), "{held}");
+}
+
+#[test]
+fn it_says_what_is_wrong() {
+    let none = leasehold(&["inspect", "a"]);
+    assert_eq!(none.status.code(), Some(2));
+    assert!(text(&none.stderr).contains("LEASEHOLD_STORE"));
+    let nobody = leasehold(&["inspect", "a", "--store", "redis://:sentinel@127.0.0.1:1"]);
+    assert_eq!(nobody.status.code(), Some(125));
+    assert!(text(&nobody.stderr).contains("127.0.0.1:1"), "{}", text(&nobody.stderr));
+    assert!(!text(&nobody.stderr).contains("sentinel"));
+}

@@ -1,0 +1,132 @@
+//! Rule by rule: the flaw, where it shows, and what it breaks.
+
+use leasehold_spec::mutant::Mutant;
+
+use super::ledger::Harm;
+use super::rules::{Botch, Off, Slip};
+use super::scene::Scene;
+use super::scenes as s;
+use super::world::Play;
+
+pub(crate) struct Case {
+    pub(crate) rule: &'static str,
+    pub(crate) flaw: &'static str,
+    pub(crate) off: Off,
+    pub(crate) scene: &'static Scene,
+    pub(crate) harm: Harm,
+}
+
+impl Case {
+    pub(crate) fn play(&self) -> Play {
+        Play::new(self.scene.clone(), self.off, Some(self.harm))
+    }
+}
+
+const fn case(rule: &'static str, flaw: &'static str, off: Off, scene: &'static Scene, harm: Harm) -> Case {
+    Case { rule, flaw, off, scene, harm }
+}
+
+const fn store(mutant: Mutant) -> Off {
+    Off::Store(mutant)
+}
+
+const fn session(slip: Slip) -> Off {
+    Off::Session(slip)
+}
+
+const fn script(botch: Botch) -> Off {
+    Off::Script(botch)
+}
+
+pub(crate) const ALL: &[Case] = &[
+    case("P1", "a free lease is not handed to the queue", store(Mutant::P1Barging), &s::HAND_OVER, Harm::HeadWaits),
+    case(
+        "P2",
+        "a repeated acquire starts the lease anew",
+        store(Mutant::P2RepeatExtends),
+        &s::LAST_WORDS,
+        Harm::DearDeath,
+    ),
+    case(
+        "P2",
+        "an answer says how long the lease is, not what is left",
+        store(Mutant::P2WholeLease),
+        &s::GHOSTS,
+        Harm::TwoHolders,
+    ),
+    case("P3", "a repeated release hears NotHeld", store(Mutant::P3ForgetsRelease), &s::GHOSTS, Harm::FalseAlarm),
+    case("P3", "renew compares the session only", store(Mutant::P3RenewByAnyone), &s::LAST_WORDS, Harm::DearDeath),
+    case("P3", "a retry is a new attempt", session(Slip::RetryIsNew), &s::GHOSTS, Harm::Haunted),
+    case("P3", "the last word about an id is believed", session(Slip::LastWordWins), &s::CROSSED, Harm::TokenFell),
+    case(
+        "P3",
+        "NotHeld is believed of a repeated release",
+        session(Slip::BelievesNotHeld),
+        &s::GHOSTS,
+        Harm::FalseReport,
+    ),
+    case("P4", "a late request is carried out", store(Mutant::P4RunsLate), &s::GHOSTS, Harm::Haunted),
+    case(
+        "P5",
+        "a release frees the lease and only tells the next",
+        store(Mutant::P5WakeOnly),
+        &s::HAND_OVER,
+        Harm::HeadWaits,
+    ),
+    case("P6", "a detached waiter is granted", store(Mutant::P6GrantsDetached), &s::ORDER, Harm::ToTheDeaf),
+    case("P6", "a returning waiter goes to the tail", store(Mutant::P6LosesPlace), &s::ORDER, Harm::OutOfOrder),
+    case("P6", "PUBLISH's count decides who is there", script(Botch::CountsReceivers), &s::UNCOUNTED, Harm::TwoHolders),
+    case("P7", "a pushed grant lasts a whole lease", store(Mutant::P7NoClaim), &s::DEATH, Harm::DearDeath),
+    case("P7", "a lapsed claim is not remembered", store(Mutant::P7ForgetsLapse), &s::DEATH, Harm::DearDeath),
+    case("P7", "who handed over does not look again", session(Slip::NobodyLooks), &s::CLAIMS, Harm::ClaimUnnoticed),
+    case(
+        "P7",
+        "a waiter that polls states the usual claim",
+        session(Slip::PollsTooRarely),
+        &s::POLLERS,
+        Harm::ClaimWasted,
+    ),
+    case("P8", "writes come before the last check", script(Botch::WritesThenFails), &s::MEMORY, Harm::Haunted),
+    case("P8", "a release needs memory", script(Botch::ReleaseNeedsMemory), &s::MEMORY, Harm::Haunted),
+    case("P9", "answers do not say that others wait", store(Mutant::P9Silent), &s::RUNS, Harm::Heedless),
+    case("P9", "the session does not heed it", session(Slip::IgnoresOthers), &s::RUNS, Harm::Heedless),
+    case("P11", "a leave overtakes its acquire", session(Slip::LeaveOvertakes), &s::CROSSED, Harm::LeftButHolds),
+    case("P11", "a release overtakes a look", session(Slip::ReleaseOvertakes), &s::CROSSED, Harm::Haunted),
+    case("P12", "validity counts from the answer", session(Slip::FromReceipt), &s::HAND_OVER, Harm::TwoHolders),
+    case(
+        "P12",
+        "a pushed grant counts from its arrival",
+        session(Slip::PushFromReceipt),
+        &s::HAND_OVER,
+        Harm::TwoHolders,
+    ),
+    case("P13", "an unanswered release is not repeated", session(Slip::ReleaseOnce), &s::GHOSTS, Harm::Haunted),
+    case("P14", "the first answer to a leave closes the attempt", session(Slip::FirstLeave), &s::GHOSTS, Harm::Haunted),
+    case(
+        "P14",
+        "what is open is judged when the leave is answered",
+        session(Slip::BarAtAnswer),
+        &s::RETRIES,
+        Harm::Haunted,
+    ),
+    case("P14", "a push for an unknown id is dropped", session(Slip::IgnoresGhost), &s::OUTAGE, Harm::Haunted),
+    case(
+        "P14",
+        "an attempt is closed a lease after its request",
+        session(Slip::ClosesEarly),
+        &s::OUTAGE,
+        Harm::Haunted,
+    ),
+    case("P15", "a waiter waits for its push alone", session(Slip::NoLook), &s::HAND_OVER, Harm::WaitsForEver),
+    case("P16", "a dropped future sends nothing", session(Slip::DropSilent), &s::HAND_OVER, Harm::Haunted),
+    case(
+        "P16",
+        "leaving keeps a grant that was made already",
+        store(Mutant::P16LeaveKeeps),
+        &s::HAND_OVER,
+        Harm::Haunted,
+    ),
+    case("P21", "the entry is its task's, not the slot's", session(Slip::EntryOfTask), &s::SLOT, Harm::WaitsForEver),
+    case("P21", "a push goes to a local waiter that has gone", session(Slip::PushToTheDead), &s::SLOT, Harm::Haunted),
+    case("P21", "the end of a run does not ask again", session(Slip::ReleaseOnly), &s::SLOT, Harm::WaitsForEver),
+];

@@ -1,0 +1,202 @@
+//! What a session does of itself: when the clock says so, when a connection breaks or is proved, and what it sends then.
+//!
+//! What to send is decided in one place, [`Session::pump`], from the phase of each attempt. Callers send on the second
+//! connection, the session's own thread on the first, which has the inbox (P17); either takes the other's place.
+
+use std::collections::VecDeque;
+
+use super::network::{Ask, Link, Request};
+use super::rules::Slip;
+use super::session::{Holding, Life, NEVER, Now, Open, Phase, Sent, Session};
+
+impl Session {
+    /// Time has passed, or a pause is over: what is due?
+    pub(crate) fn wake(&mut self, now: &Now<'_>) {
+        if self.life != Life::Awake {
+            return;
+        }
+        for i in (0..self.attempts.len()).rev() {
+            match self.attempts[i].phase {
+                Phase::Holding(Holding { until, .. }) if until <= now.tick => self.lose(now, i, false),
+                // While an answer can still come on a live connection the attempt is not forgotten.
+                Phase::Leaving { asked: None, close_at, .. }
+                    if close_at <= now.tick && self.attempts[i].open.iter().all(|o| o.link.is_none()) =>
+                {
+                    now.say(|| format!("closes attempt {} by its own clock", self.attempts[i].n));
+                    self.attempts.remove(i);
+                }
+                _ => {}
+            }
+        }
+        self.pump(now);
+    }
+
+    /// A connection broke, and this side knows. Returns the requests on it.
+    pub(crate) fn lose_link(&mut self, now: &Now<'_>, k: u8) -> VecDeque<Request> {
+        let out = self.links[k as usize].cut();
+        self.is_proved &= k != 0;
+        let gone = |asked: &mut Option<u8>| asked.take_if(|a| *a == k).is_some();
+        let mut dropped = Vec::new();
+        for i in 0..self.attempts.len() {
+            let attempt = &mut self.attempts[i];
+            let unanswered = attempt.open.iter_mut().filter_map(|o| o.link.take_if(|l| *l == k)).count() > 0;
+            match &mut attempt.phase {
+                Phase::Waiting { look_at } if unanswered => {
+                    *look_at = now.tick;
+                    if now.slips(Slip::RetryIsNew) {
+                        dropped.push(i);
+                    }
+                }
+                Phase::Claiming { asked, .. } | Phase::Leaving { asked, .. } => drop(gone(asked)),
+                Phase::Releasing { asked, sent, .. } => {
+                    if gone(asked) {
+                        *sent = Sent::Again;
+                        dropped.extend(now.slips(Slip::ReleaseOnce).then_some(i));
+                    }
+                }
+                Phase::Holding(holding) => drop(gone(&mut holding.renewing)),
+                Phase::Waiting { .. } => {}
+            }
+        }
+        for i in dropped.into_iter().rev() {
+            self.ask_again(now, i);
+            self.attempts.remove(i);
+        }
+        self.pump(now);
+        out
+    }
+
+    pub(crate) fn reconnect(&mut self, now: &Now<'_>, k: u8) {
+        self.links[k as usize] = Link::open(false);
+        if k == 0 {
+            self.send(now, 0, 0, Ask::Subscribe);
+        }
+        self.pump(now);
+    }
+
+    /// A new connection's inbox is proved: every id is looked at again (P11, P15).
+    pub(crate) fn proved(&mut self, now: &Now<'_>) {
+        self.is_proved = true;
+        for attempt in &mut self.attempts {
+            match &mut attempt.phase {
+                Phase::Waiting { look_at } => *look_at = now.tick,
+                Phase::Holding(holding) if !now.scene.is_fixed() => holding.renew_at = now.tick,
+                _ => {}
+            }
+        }
+    }
+
+    pub(crate) fn may_retry(&self, i: usize) -> bool {
+        let live = self.attempts[i].open.iter().filter(|o| o.link.is_some()).count();
+        live == 1 && matches!(self.attempts[i].phase, Phase::Waiting { .. }) && self.other_link(i).is_some()
+    }
+
+    fn other_link(&self, i: usize) -> Option<u8> {
+        let used = self.attempts[i].open.iter().find_map(|o| o.link)?;
+        (0..self.links.len() as u8).find(|k| *k != used && self.is_usable(*k))
+    }
+
+    /// The answer is slow: the same request once more, on the other connection.
+    pub(crate) fn retry(&mut self, now: &Now<'_>, i: usize) {
+        if let Some(k) = self.other_link(i) {
+            self.look(now, i, k);
+        }
+    }
+
+    fn is_usable(&self, k: u8) -> bool {
+        self.links.get(k as usize).is_some_and(|l| l.is_up) && (k != 0 || self.is_proved)
+    }
+
+    fn pick(&self, prefer: u8) -> Option<u8> {
+        [prefer, 1 - prefer].into_iter().find(|k| self.is_usable(*k))
+    }
+
+    /// Sends what is due, in the order of P11: what gives rights back, what keeps them, what asks for them.
+    pub(crate) fn pump(&mut self, now: &Now<'_>) {
+        if self.life != Life::Awake {
+            return;
+        }
+        for i in 0..self.attempts.len() {
+            self.give_back(now, i);
+        }
+        for i in 0..self.attempts.len() {
+            self.keep(now, i);
+        }
+        for i in 0..self.attempts.len() {
+            let attempt = &self.attempts[i];
+            let is_due = matches!(attempt.phase, Phase::Waiting { look_at } if look_at <= now.tick);
+            let is_asked = attempt.open.iter().any(|o| o.link.is_some());
+            let prefer = u8::from(attempt.ticket.is_none());
+            if let Some(k) = self.pick(prefer).filter(|_| is_due && !is_asked && self.is_proved) {
+                self.look(now, i, k);
+            }
+        }
+        if let Some(k) = self.pick(0).filter(|_| self.settle_at <= now.tick) {
+            self.settle_at = NEVER;
+            self.send(now, k, 0, Ask::Settle);
+        }
+    }
+
+    fn give_back(&mut self, now: &Now<'_>, i: usize) {
+        let n = self.attempts[i].n;
+        match self.attempts[i].phase {
+            Phase::Releasing { token, asked: None, .. } => {
+                let Some(k) = self.pick(1) else { return };
+                if let Phase::Releasing { asked, .. } = &mut self.attempts[i].phase {
+                    *asked = Some(k);
+                }
+                self.send(now, k, n, Ask::Release { token });
+            }
+            Phase::Leaving { asked: None, again_at, .. } if again_at <= now.tick => {
+                // On another connection the leave would overtake its acquire, and leave nothing.
+                let behind = self.attempts[i].open.iter().rev().find_map(|o| o.link);
+                let behind = if now.slips(Slip::LeaveOvertakes) { behind.map(|k| 1 - k) } else { behind };
+                let Some(k) = behind.filter(|k| self.is_usable(*k)).or_else(|| self.pick(1)) else { return };
+                if let Phase::Leaving { asked, .. } = &mut self.attempts[i].phase {
+                    *asked = Some(k);
+                }
+                self.send(now, k, n, Ask::Leave);
+            }
+            _ => {}
+        }
+    }
+
+    fn keep(&mut self, now: &Now<'_>, i: usize) {
+        let Some(k) = self.pick(0) else { return };
+        let attempt = &mut self.attempts[i];
+        let n = attempt.n;
+        let token = match &mut attempt.phase {
+            Phase::Holding(h) if h.renewing.is_none() && h.renew_at <= now.tick => {
+                h.renewing = Some(k);
+                h.token
+            }
+            Phase::Claiming { token, asked } if asked.is_none() => {
+                *asked = Some(k);
+                *token
+            }
+            _ => return,
+        };
+        self.send(now, k, n, Ask::Renew { token });
+    }
+
+    fn look(&mut self, now: &Now<'_>, i: usize, k: u8) {
+        let attempt = &mut self.attempts[i];
+        attempt.open.push(Open { link: Some(k), not_after: now.tick + now.scene.slack });
+        let (n, ask) = (attempt.n, Ask::Acquire { ticket: attempt.ticket, order: attempt.order });
+        self.send(now, k, n, ask);
+    }
+
+    pub(crate) fn send(&mut self, now: &Now<'_>, k: u8, n: u8, ask: Ask) {
+        let attempt = self.find(n).map(|i| &self.attempts[i]);
+        let not_after = match (ask, attempt.map(|a| &a.phase)) {
+            (Ask::Acquire { .. }, _) => now.tick + now.scene.slack,
+            (Ask::Renew { .. }, Some(Phase::Holding(h))) => h.until,
+            (Ask::Renew { .. }, _) => now.tick + now.scene.slack,
+            _ => NEVER,
+        };
+        let bar = attempt
+            .filter(|_| ask == Ask::Leave)
+            .and_then(|a| a.open.iter().filter(|o| o.link != Some(k)).map(|o| o.not_after).max());
+        self.links[k as usize].out.push_back(Request { n, ask, sent: now.tick, not_after, bar });
+    }
+}

@@ -1,0 +1,267 @@
+//! How a session takes what it hears.
+//!
+//! Every message may be older than what the session knows already: the grant was given back, ended, or was made anew for
+//! the same id meanwhile. So each branch below asks what the attempt is *now*, and compares tokens (P3).
+
+use leasehold_spec::{Answer, Contention, Delivery, Outcome, Token};
+
+use super::ledger::Ledger;
+use super::network::{Ask, Message, Request};
+use super::rules::Slip;
+use super::scene::{ticks, when};
+use super::session::{Attempt, Holding, NEVER, Now, Phase, Run, Sent, Session, Task};
+
+impl Session {
+    pub(crate) fn hear(&mut self, now: &Now<'_>, ledger: &mut Ledger, k: u8, message: Message) {
+        match message {
+            Message::Subscribed => self.proved(now),
+            Message::Push(delivery) => self.pushed(now, ledger, &delivery),
+            Message::Answer { to, answer, others } => {
+                let executed = when(answer.now_us);
+                let ahead = executed.saturating_sub(to.sent);
+                self.lag = Some(self.lag.map_or(ahead, |lag| lag.min(ahead)));
+                if answer.handed.is_some() && !now.slips(Slip::NobodyLooks) {
+                    self.settle_at = executed + now.scene.claim;
+                }
+                let run = Run { others: answer.contention, heard_at: now.tick, told: others, ..Run::default() };
+                self.settle_open(&to, k);
+                self.answered(now, ledger, &to, &answer, now.scene.run(run));
+            }
+            Message::Refused { to } => {
+                self.settle_open(&to, k);
+                self.refused(now, &to);
+            }
+        }
+        self.pump(now);
+    }
+
+    fn answered(&mut self, now: &Now<'_>, ledger: &mut Ledger, to: &Request, answer: &Answer, run: Run) {
+        let Some(i) = self.find(to.n) else {
+            // P14: a grant that nobody registered is given back.
+            if matches!((to.ask, &answer.outcome), (Ask::Acquire { .. }, Outcome::Granted { .. })) {
+                self.disown(now, to.n);
+            }
+            return;
+        };
+        match to.ask {
+            Ask::Acquire { .. } => self.asked(now, ledger, i, to, answer, run),
+            Ask::Renew { token } => self.renewed(now, ledger, i, to, answer, token, run),
+            Ask::Release { token } => self.released(now, ledger, i, token, answer),
+            Ask::Leave => self.left(now, i, to, answer),
+            Ask::Subscribe | Ask::Settle => {}
+        }
+    }
+
+    /// The acquire that this answers is not open any more.
+    fn settle_open(&mut self, to: &Request, k: u8) {
+        let Some(i) = self.find(to.n).filter(|_| matches!(to.ask, Ask::Acquire { .. })) else { return };
+        let open = &mut self.attempts[i].open;
+        if let Some(at) = open.iter().position(|o| o.link == Some(k)) {
+            open.remove(at);
+        }
+    }
+
+    /// The answer to an acquire: a first one, a retry, or a look.
+    fn asked(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, to: &Request, answer: &Answer, run: Run) {
+        let attempt = &mut self.attempts[i];
+        // P11: the leave behind it takes back whatever this grants.
+        if matches!(attempt.phase, Phase::Releasing { .. } | Phase::Leaving { .. }) {
+            return;
+        }
+        match answer.outcome {
+            Outcome::Granted { token, left_us } => {
+                let base = if now.slips(Slip::FromReceipt) { now.tick } else { to.sent };
+                self.granted(now, ledger, i, token, base + ticks(left_us), run);
+            }
+            Outcome::Queued { ticket, left_us, .. } => {
+                let deadline = (when(answer.now_us) + ticks(left_us)).max(now.tick + 1);
+                let look_at = if now.slips(Slip::NoLook) { NEVER } else { deadline.min(now.tick + now.scene.floor()) };
+                attempt.ticket = Some(ticket);
+                self.queued(now, i, answer.highest, look_at);
+            }
+            Outcome::Gone => {
+                self.ask_again(now, i);
+                self.close(now, i);
+            }
+            Outcome::Late => {
+                if let Phase::Waiting { look_at } = &mut attempt.phase {
+                    *look_at = now.tick;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn granted(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, token: Token, until: u8, run: Run) {
+        match &mut self.attempts[i].phase {
+            Phase::Waiting { .. } | Phase::Claiming { .. } if until > now.tick => {
+                self.enter(now, ledger, i, token, until, run);
+            }
+            // Over before it was heard of: `lock()` never returns a guard that is lost already.
+            Phase::Waiting { look_at } => *look_at = now.tick,
+            Phase::Holding(h) if h.token == token => h.until = h.until.max(until),
+            Phase::Holding(h) if now.slips(Slip::LastWordWins) => h.token = token,
+            _ => {}
+        }
+    }
+
+    fn queued(&mut self, now: &Now<'_>, i: usize, highest: Token, next_look: u8) {
+        // P3: the queue's word counts if it was said after the grant, that is, if the highest token is above ours.
+        let is_newer = |token: Token| highest > token || now.slips(Slip::LastWordWins);
+        match &mut self.attempts[i].phase {
+            Phase::Waiting { look_at } => *look_at = next_look,
+            Phase::Claiming { token, .. } if is_newer(*token) => {
+                self.attempts[i].phase = Phase::Waiting { look_at: next_look };
+            }
+            Phase::Holding(Holding { token, task, .. }) if is_newer(*token) => {
+                self.tasks[*task as usize] = Task::Served;
+                self.attempts[i].phase = Phase::Waiting { look_at: next_look };
+                if self.attempts[i].waiters.is_empty() {
+                    self.attempts[i].phase = leaving_at_once(now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one answer, said in full")]
+    fn renewed(
+        &mut self,
+        now: &Now<'_>,
+        ledger: &mut Ledger,
+        i: usize,
+        to: &Request,
+        answer: &Answer,
+        asked_for: Token,
+        run: Run,
+    ) {
+        let left = match answer.outcome {
+            Outcome::Renewed { left_us } => Some(ticks(left_us)),
+            _ => None,
+        };
+        let base = if now.slips(Slip::FromReceipt) { now.tick } else { to.sent };
+        match &mut self.attempts[i].phase {
+            Phase::Holding(h) if h.token == asked_for => {
+                h.renewing = None;
+                match (left, &answer.outcome) {
+                    (Some(left), _) => {
+                        h.until = h.until.max(base + left);
+                        h.renew_at = if now.scene.is_fixed() { NEVER } else { now.tick + now.scene.third() };
+                        h.run = run.after(h.run);
+                    }
+                    (None, Outcome::Lost { .. }) => self.lose(now, i, true),
+                    (None, _) => h.renew_at = now.tick,
+                }
+            }
+            Phase::Claiming { token, .. } if *token == asked_for => match left.filter(|left| base + left > now.tick) {
+                Some(left) => self.enter(now, ledger, i, asked_for, base + left, run),
+                None => self.attempts[i].phase = Phase::Waiting { look_at: now.tick },
+            },
+            _ => {}
+        }
+    }
+
+    fn released(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, released: Token, answer: &Answer) {
+        let Phase::Releasing { token, sent, .. } = self.attempts[i].phase else { return };
+        if token != released {
+            return;
+        }
+        // The record remembers one released id. To a repeated release NotHeld may mean that another release came since.
+        let is_sure = sent == Sent::Once || now.slips(Slip::BelievesNotHeld);
+        ledger.reported((self.me, self.attempts[i].n), answer.outcome == Outcome::NotHeld && is_sure);
+        self.close(now, i);
+    }
+
+    fn left(&mut self, now: &Now<'_>, i: usize, to: &Request, answer: &Answer) {
+        let Phase::Leaving { asked, .. } = &mut self.attempts[i].phase else { return };
+        *asked = None;
+        let open_now = || self.attempts[i].open.iter().map(|o| o.not_after).max();
+        let bar = match now.off {
+            _ if now.slips(Slip::FirstLeave) => None,
+            _ if now.slips(Slip::BarAtAnswer) => open_now(),
+            _ => to.bar,
+        };
+        match bar.filter(|bar| when(answer.now_us) <= *bar) {
+            Some(bar) => {
+                if let Phase::Leaving { again_at, .. } = &mut self.attempts[i].phase {
+                    *again_at = bar + 1;
+                }
+            }
+            None => {
+                now.say(|| format!("closes attempt {}", to.n));
+                self.attempts.remove(i);
+            }
+        }
+    }
+
+    /// A grant that the store made while this attempt waited.
+    fn pushed(&mut self, now: &Now<'_>, ledger: &mut Ledger, push: &Delivery) {
+        let n = push.id.counter as u8;
+        let Some(i) = self.find(n) else {
+            if !now.slips(Slip::IgnoresGhost) {
+                self.disown(now, n);
+            }
+            return;
+        };
+        // The moment of the grant on our clock, at the latest: what a time pair says (P12).
+        let base = match self.lag {
+            Some(_) if now.slips(Slip::PushFromReceipt) => now.tick,
+            Some(lag) => when(push.now_us).saturating_sub(lag),
+            None => 0,
+        };
+        let until = base + ticks(push.left_us);
+        let is_fresh = 2 * until.saturating_sub(now.tick) > ticks(push.left_us);
+        let run = Run { others: push.contention, heard_at: now.tick, ..Run::default() };
+        match &mut self.attempts[i].phase {
+            Phase::Waiting { .. } if is_fresh => self.enter(now, ledger, i, push.token, until, now.scene.run(run)),
+            Phase::Waiting { .. } => self.attempts[i].phase = Phase::Claiming { token: push.token, asked: None },
+            Phase::Leaving { asked: None, again_at, .. } => *again_at = now.tick,
+            _ => {}
+        }
+    }
+
+    /// An id that is not ours (any more) holds: it leaves (P14).
+    fn disown(&mut self, now: &Now<'_>, n: u8) {
+        now.say(|| format!("does not know attempt {n}, and leaves"));
+        let phase = leaving_at_once(now);
+        let order = leasehold_spec::Order::Relaxed;
+        self.attempts.push(Attempt { n, order, ticket: None, waiters: Vec::new(), open: Vec::new(), phase });
+    }
+
+    /// The script refused: nothing was done (P8). A new attempt is the caller's error; a look tries again, and asks for
+    /// a settle, which needs no memory (P1).
+    fn refused(&mut self, now: &Now<'_>, to: &Request) {
+        let Some(i) = self.find(to.n) else { return };
+        match to.ask {
+            Ask::Acquire { .. } => {
+                let attempt = &mut self.attempts[i];
+                let Phase::Waiting { look_at } = &mut attempt.phase else { return };
+                if attempt.ticket.is_some() {
+                    *look_at = now.tick + now.scene.floor();
+                    self.settle_at = now.tick;
+                    return;
+                }
+                for task in std::mem::take(&mut attempt.waiters) {
+                    self.tasks[task as usize] = Task::Gone;
+                }
+                now.say(|| format!("attempt {} was refused: an error to its caller", to.n));
+                self.close(now, i);
+            }
+            Ask::Release { .. } => drop(self.attempts.remove(i)),
+            _ => {}
+        }
+    }
+}
+
+fn leaving_at_once(now: &Now<'_>) -> Phase {
+    Phase::Leaving { asked: None, again_at: now.tick, close_at: now.tick + now.scene.lease }
+}
+
+impl Run {
+    /// What a newer answer says about others, in a run that goes on.
+    fn after(self, before: Run) -> Run {
+        let told = before.told || self.told;
+        let passes = if self.others == Contention::None { 0 } else { before.passes };
+        Run { passes, heedless: before.heedless, told, ..self }
+    }
+}

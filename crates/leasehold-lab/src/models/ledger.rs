@@ -1,0 +1,122 @@
+//! What an all-knowing observer writes down: history that no session can see, kept as small as the properties allow.
+
+use leasehold_spec::Token;
+
+use super::scene::Scene;
+
+/// What must never be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Harm {
+    TwoHolders,
+    TokenFell,
+    Haunted,
+    LeftButHolds,
+    HeadWaits,
+    FalseAlarm,
+    FalseReport,
+    OutOfOrder,
+    ToTheDeaf,
+    DearDeath,
+    ClaimUnnoticed,
+    ClaimWasted,
+    Heedless,
+    WaitsForEver,
+    NobodyStands,
+}
+
+impl Harm {
+    /// The property that it breaks, as reports name it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::TwoHolders => "two holders at once",
+            Self::TokenFell => "a token that is not above every earlier one",
+            Self::Haunted => "a lease held by nobody who knows of it",
+            Self::LeftButHolds => "a lease that waits out its own leave",
+            Self::HeadWaits => "a live waiter left at a free lease",
+            Self::FalseAlarm => "a release in time is called NotHeld",
+            Self::FalseReport => "a caller is told NotHeld, and had given back in time",
+            Self::OutOfOrder => "a waiter passed over for a later one",
+            Self::ToTheDeaf => "a lease handed to an inbox that is gone",
+            Self::DearDeath => "a dead process costs more than one claim",
+            Self::ClaimUnnoticed => "a lapsed claim that nobody looks after",
+            Self::ClaimWasted => "a claim that lapses on a waiter which is awake and connected",
+            Self::Heedless => "a run that goes on although others are known to wait",
+            Self::WaitsForEver => "a waiter that waits for ever",
+            Self::NobodyStands => "a local queue that nothing stands for",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Ledger {
+    /// What a step did wrong. What is wrong with a state is not written down: it can be seen.
+    pub(crate) harm: Option<Harm>,
+    /// The highest token that anybody entered with, and its local passes.
+    pub(crate) entered: (Token, u8),
+    /// The last hand-over: by whom, to whom.
+    pub(crate) handed: Option<Handed>,
+    /// The earliest place that each attempt came back to with a ticket, while it waits.
+    pub(crate) places: Vec<((u8, u8), u64)>,
+    /// The attempts whose release was carried out in time, oldest first, until the session knows.
+    pub(crate) gave_back: Vec<(u8, u8)>,
+    /// The one that the record remembers.
+    pub(crate) gave_back_last: Option<(u8, u8)>,
+    /// For how long a dead process was kept as the holder that it never knew to be.
+    pub(crate) dead_ticks: u8,
+    /// For how long each session has waited for a lease that nobody holds, with nothing under way.
+    pub(crate) idle: Vec<u8>,
+    /// A push was lost: what it was about costs a claim, and that is the price.
+    pub(crate) lost_push: bool,
+    /// The store forgot everything: exclusion was never promised for that.
+    pub(crate) forgot: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Handed {
+    pub(crate) by: u8,
+    pub(crate) to: (u8, u8),
+    pub(crate) token: Token,
+}
+
+impl Ledger {
+    pub(crate) fn note(&mut self, harm: Harm) {
+        self.harm.get_or_insert(harm);
+    }
+
+    /// Somebody enters: tokens grow with each entry, in real time.
+    pub(crate) fn enters(&mut self, token: Token, pass: u8) {
+        if (token, pass) <= self.entered {
+            self.note(Harm::TokenFell);
+        }
+        self.entered = (token, pass);
+    }
+
+    /// An attempt asks for the place that it was told.
+    pub(crate) fn asks_for(&mut self, attempt: (u8, u8), ticket: u64) {
+        if self.place(attempt).is_none_or(|known| ticket < known) {
+            self.places.retain(|(a, _)| *a != attempt);
+            self.places.push((attempt, ticket));
+            self.places.sort_unstable();
+        }
+    }
+
+    pub(crate) fn place(&self, attempt: (u8, u8)) -> Option<u64> {
+        self.places.iter().find(|(a, _)| *a == attempt).map(|(_, ticket)| *ticket)
+    }
+
+    /// A release is answered, and its caller told whether the lease had been lost before.
+    pub(crate) fn reported(&mut self, attempt: (u8, u8), is_told_not_held: bool) {
+        let before = self.gave_back.len();
+        self.gave_back.retain(|a| *a != attempt);
+        if is_told_not_held && self.gave_back.len() < before {
+            self.note(Harm::FalseReport);
+        }
+    }
+
+    /// A holder passed its lease on locally, `heedless` times since it was told that others wait.
+    pub(crate) fn passed(&mut self, scene: &Scene, heedless: u8) {
+        if heedless > scene.passes {
+            self.note(Harm::Heedless);
+        }
+    }
+}

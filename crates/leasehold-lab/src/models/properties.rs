@@ -1,0 +1,193 @@
+//! What must always be so, and what must be reached at least once so that the search is not empty.
+//!
+//! Exclusion is stated over holders that *believe themselves valid*: a lease whose end has passed under a paused process
+//! is for the fence to stop, and no lock can. Liveness is stated as safety, with bounded waits, because a search to a
+//! bound proves nothing about "eventually".
+
+use leasehold_spec::{Grant, GrantState};
+use stateright::{Expectation, Property};
+
+use super::ledger::Harm;
+use super::scene::{Scene, clock_us};
+use super::server::{attempt_of, grant_id};
+use super::session::{Attempt, Life, Phase, Session, Task};
+use super::world::{Play, World};
+
+type Check = fn(&Play, &World) -> bool;
+type Where = fn(&Scene) -> bool;
+
+/// A harm must never be seen. Only the first sight counts: a breadth-first search comes by the shortest way first, and the
+/// checker would keep the last.
+macro_rules! never {
+    ($($harm:ident: $seen:expr),* $(,)?) => {
+        &[$((Harm::$harm, |play, world| {
+            let seen: Check = $seen;
+            !seen(play, world) || play.was_found_before()
+        })),*]
+    };
+}
+
+const NEVER: &[(Harm, Check)] = never! {
+    TwoHolders: |_, w| !w.ledger.forgot && w.believers() > 1,
+    TokenFell: |_, w| w.has(Harm::TokenFell),
+    Haunted: |_, w| w.is_haunted(),
+    LeftButHolds: |p, w| p.scene.is_whole() && w.is_left_but_holds(),
+    HeadWaits: |_, w| w.has(Harm::HeadWaits),
+    FalseAlarm: |_, w| w.has(Harm::FalseAlarm),
+    FalseReport: |_, w| w.has(Harm::FalseReport),
+    OutOfOrder: |_, w| w.has(Harm::OutOfOrder),
+    ToTheDeaf: |_, w| w.has(Harm::ToTheDeaf),
+    DearDeath: |_, w| w.has(Harm::DearDeath),
+    ClaimUnnoticed: |_, w| w.has(Harm::ClaimUnnoticed),
+    ClaimWasted: |_, w| w.has(Harm::ClaimWasted),
+    Heedless: |_, w| w.has(Harm::Heedless),
+    WaitsForEver: |_, w| w.has(Harm::WaitsForEver),
+    NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
+};
+
+/// What a search must come by, or it has searched nothing: where it can happen, and how it looks.
+const REACHED: &[(&str, Where, Check)] = &[
+    ("everybody is served", |_| true, |_, w| w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))),
+    ("a pushed grant is entered", |_| true, |_, w| w.ledger.handed.is_some_and(|handed| w.holds(handed.to))),
+    ("a lease has ended, and nobody has touched it", Scene::may_lapse, |_, w| {
+        w.store.grant.as_ref().is_some_and(|g| g.end_us() <= clock_us(w.tick)) && !w.store.queue.is_empty()
+    }),
+    ("a lease is passed on locally", |scene| scene.passes > 0, |_, w| w.ledger.entered.1 > 0),
+];
+
+pub(crate) fn all(play: &Play) -> Vec<Property<Play>> {
+    let property = |expectation, name, condition| Property { expectation, name, condition };
+    let watched = NEVER.iter().filter(|(harm, _)| play.watch.is_none_or(|watched| watched == *harm));
+    let mut all: Vec<_> = watched.map(|(harm, check)| property(Expectation::Always, harm.name(), *check)).collect();
+    if play.watch.is_none() {
+        let here = REACHED.iter().filter(|(_, is_possible, _)| is_possible(&play.scene));
+        all.extend(here.map(|(name, _, check)| property(Expectation::Sometimes, name, *check)));
+    }
+    all
+}
+
+impl World {
+    fn has(&self, harm: Harm) -> bool {
+        self.ledger.harm == Some(harm)
+    }
+
+    /// How many holders act, now, in the belief that the lease is theirs.
+    fn believers(&self) -> usize {
+        let attempts = self.sessions.iter().filter(|s| s.life != Life::Dead).flat_map(|s| &s.attempts);
+        attempts.filter(|a| matches!(&a.phase, Phase::Holding(h) if h.until > self.tick)).count()
+    }
+
+    fn holds(&self, (session, n): (u8, u8)) -> bool {
+        let session = &self.sessions[session as usize];
+        session.find(n).is_some_and(|i| matches!(session.attempts[i].phase, Phase::Holding(_)))
+    }
+
+    /// The lease, the session that holds it by the record, and the attempt: if that session is awake and has nothing
+    /// under way, so that nothing that was sent can change what it thinks.
+    fn quiet_holder(&self) -> Option<(&Grant, &Session, Option<&Attempt>)> {
+        let grant = self.store.grant.as_ref().filter(|g| g.end_us() > clock_us(self.tick))?;
+        let (s, n) = attempt_of(grant.id);
+        let session = &self.sessions[s as usize];
+        let is_under_way = !session.is_settled() || self.buffers.iter().any(|(of, _)| *of == s);
+        let attempt = session.find(n).map(|i| &session.attempts[i]);
+        (!is_under_way).then_some((grant, session, attempt))
+    }
+
+    /// The record says that a session holds which does not think so, and will do nothing about it.
+    fn is_haunted(&self) -> bool {
+        let Some((grant, session, attempt)) = self.quiet_holder() else { return false };
+        let is_excused = grant.state == GrantState::Pushed && self.ledger.lost_push;
+        match attempt.map(|a| &a.phase) {
+            _ if is_excused => false,
+            None => true,
+            Some(Phase::Holding(h)) => h.token != grant.token || session.tasks[h.task as usize] != Task::Inside,
+            Some(_) => false,
+        }
+    }
+
+    /// Nobody wants the lease that the record keeps for a session: it only waits until it may leave again (P14).
+    fn is_left_but_holds(&self) -> bool {
+        let attempt = self.quiet_holder().and_then(|(_, _, attempt)| attempt);
+        attempt.is_some_and(|a| matches!(a.phase, Phase::Leaving { asked: None, .. }))
+    }
+
+    /// What an observer sees as a tick ends.
+    pub(crate) fn watch(&mut self, scene: &Scene) {
+        let now_us = clock_us(self.tick);
+        let live = self.store.grant.as_ref().filter(|g| g.end_us() > now_us);
+        let holder = live.map(|g| attempt_of(g.id));
+        let somebody_waits = self.sessions.iter().any(|s| s.life == Life::Awake && s.tasks.contains(&Task::Waiting));
+        let handed = live.filter(|g| self.ledger.handed.is_some_and(|handed| handed.token == g.token));
+        let unclaimed = handed.map(|g| attempt_of(g.id));
+        if let Some((s, n)) = unclaimed.filter(|_| somebody_waits) {
+            let session = &self.sessions[s as usize];
+            let never_knew = |a: &Attempt| matches!(a.phase, Phase::Waiting { .. } | Phase::Claiming { .. });
+            if session.life == Life::Dead && session.find(n).is_some_and(|i| never_knew(&session.attempts[i])) {
+                self.ledger.dead_ticks += 1;
+            }
+        }
+        if self.ledger.dead_ticks > scene.claim {
+            self.ledger.note(Harm::DearDeath);
+        }
+        self.watch_claim(somebody_waits);
+        for s in 0..self.sessions.len() {
+            let is_left = self.sessions[s].is_settled() && self.is_left_waiting(scene, s, holder);
+            self.ledger.idle[s] = if is_left { self.ledger.idle[s] + 1 } else { 0 };
+            if self.ledger.idle[s] > scene.floor() {
+                self.ledger.note(Harm::WaitsForEver);
+            }
+        }
+    }
+
+    /// P7: when a claim has ended, the session that handed over looks, before the tick is over.
+    fn watch_claim(&mut self, somebody_waits: bool) {
+        let (Some(grant), Some(handed)) = (&self.store.grant, self.ledger.handed) else { return };
+        let has_lapsed = grant.state == GrantState::Pushed && grant.end_us() <= clock_us(self.tick);
+        let by = &self.sessions[handed.by as usize];
+        let looked = !by.is_settled() || self.buffers.iter().any(|(s, _)| *s == handed.by);
+        let is_pending = self.sessions.iter().any(|s| !s.is_settled());
+        if has_lapsed && grant.token == handed.token && somebody_waits && !looked && !is_pending {
+            self.ledger.note(Harm::ClaimUnnoticed);
+        }
+    }
+
+    /// A task waits although the lease is nobody's, or although the store knows nothing of its wish.
+    fn is_left_waiting(&self, scene: &Scene, s: usize, holder: Option<(u8, u8)>) -> bool {
+        // With a full memory no entry is made: who lost its own waits until there is room again.
+        let was_refused = self.budget.refusals < scene.budget.refusals;
+        let session = &self.sessions[s];
+        let has_local_waiters = |a: &&Attempt| !a.waiters.is_empty() && !matches!(a.phase, Phase::Holding(_));
+        session.has_forgotten_a_task()
+            || session.attempts.iter().filter(has_local_waiters).any(|a| {
+                let id = grant_id(s as u8, a.n);
+                let is_known = holder == Some((s as u8, a.n)) || self.store.queue.iter().any(|e| e.id == id);
+                !is_known && !was_refused || is_known && holder.is_none()
+            })
+    }
+}
+
+impl Session {
+    /// P21: a non-empty local queue means a valid grant with a live local holder, or an acquire in flight, or an entry
+    /// that the session looks after.
+    fn has_forgotten_a_task(&self) -> bool {
+        let is_known = |t: usize| self.attempts.iter().any(|a| a.waiters.contains(&(t as u8)));
+        self.tasks.iter().enumerate().any(|(t, task)| *task == Task::Waiting && !is_known(t))
+    }
+
+    fn is_stood_for(&self, play: &Play, tick: u8) -> bool {
+        if self.life != Life::Awake {
+            return true;
+        }
+        let is_live = |w: &u8| self.tasks[*w as usize] == Task::Waiting;
+        !self.has_forgotten_a_task()
+            && self.attempts.iter().filter(|a| a.waiters.iter().any(is_live)).all(|a| match &a.phase {
+                Phase::Holding(h) => h.until > tick && self.tasks[h.task as usize] == Task::Inside,
+                Phase::Claiming { .. } => true,
+                Phase::Waiting { look_at } => {
+                    let is_in_flight = a.open.iter().any(|o| o.link.is_some());
+                    is_in_flight || !self.is_proved || *look_at <= tick + play.scene.floor()
+                }
+                Phase::Releasing { .. } | Phase::Leaving { .. } => false,
+            })
+    }
+}

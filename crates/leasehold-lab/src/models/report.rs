@@ -1,0 +1,126 @@
+//! The runs, and what they print.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use super::cases::{self, Case};
+use super::check::{Found, search, tell};
+use super::rules::Off;
+use super::scene::Scene;
+use super::scenes;
+use super::world::Play;
+
+/// What is run, and how it is told.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Options {
+    /// Only this rule's flaws, and no run with all rules on.
+    pub(crate) rule: Option<String>,
+    /// Only this scene.
+    pub(crate) scene: Option<String>,
+    pub(crate) size: Size,
+    pub(crate) form: Form,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Size {
+    #[default]
+    Usual,
+    Deep,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Form {
+    #[default]
+    Lines,
+    /// With each schedule.
+    Schedules,
+    /// Tables for a document: without times, which differ from run to run.
+    Markdown,
+}
+
+/// Runs the models: a failure is a counter-example that should not be, or one that should be and is not.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    let began = Instant::now();
+    let is_meant = |scene: &Scene| options.scene.as_ref().is_none_or(|name| name == scene.name);
+    let mut failures = 0;
+    if options.rule.is_none() {
+        head(options.form, "Every rule on", &["scene", "what it is about", "states", "depth", "verdict"]);
+        let all: Vec<_> = if options.size == Size::Deep { scenes::deep() } else { scenes::ALL.to_vec() };
+        for scene in all.iter().filter(|scene| is_meant(scene)) {
+            failures += usize::from(!whole(scene, options.form));
+        }
+    }
+    head(options.form, "One rule off", &["rule", "flaw", "scene", "steps", "states", "what it breaks"]);
+    let is_asked_for =
+        |case: &&Case| options.rule.as_ref().is_none_or(|rule| rule == case.rule) && is_meant(case.scene);
+    for case in cases::ALL.iter().filter(is_asked_for) {
+        failures += usize::from(!broken(case, options.form));
+    }
+    if options.form != Form::Markdown {
+        println!("\n{} s, at most {} MB, {failures} unexpected", began.elapsed().as_secs(), peak_mb().unwrap_or(0));
+    }
+    if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn head(form: Form, title: &str, columns: &[&str]) {
+    match form {
+        Form::Markdown => println!("\n| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len())),
+        _ => println!("\n{title}"),
+    }
+}
+
+/// With every rule on nothing may be found, and everything must have been come by.
+fn whole(scene: &Scene, form: Form) -> bool {
+    let play = Play::new(scene.clone(), Off::Nothing, None);
+    let found = search(&play);
+    let verdict = match (&found.harm, &found.missed[..]) {
+        (Some(schedule), _) => format!("{} steps: {}", schedule.acts.len(), schedule.harm),
+        (None, []) => "no counter-example".into(),
+        (None, missed) => format!("no counter-example, but it never came by: {}", missed.join("; ")),
+    };
+    let Found { states, depth, took, .. } = found;
+    match form {
+        Form::Markdown => println!("| {} | {} | {states} | {depth} | {verdict} |", scene.name, scene.about),
+        _ => println!(
+            "  {:<11} {states:>9} states, depth {depth:>2} {:>6.1} s  {verdict}",
+            scene.name,
+            took.as_secs_f64()
+        ),
+    }
+    // What should not be there is told in any case.
+    if let Some(schedule) = &found.harm {
+        tell(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
+    }
+    found.harm.is_none() && found.missed.is_empty()
+}
+
+/// With a rule off its harm must be found.
+fn broken(case: &Case, form: Form) -> bool {
+    let play = case.play();
+    let found = search(&play);
+    let steps = found.harm.as_ref().map_or_else(|| "-".into(), |schedule| schedule.acts.len().to_string());
+    let verdict = found.harm.as_ref().map_or("NOTHING FOUND", |schedule| schedule.harm);
+    let Case { rule, flaw, scene, .. } = case;
+    let Found { states, took, .. } = found;
+    match form {
+        Form::Markdown => println!("| {rule} | {flaw} | {} | {steps} | {states} | {verdict} |", scene.name),
+        _ => {
+            let took = took.as_secs_f64();
+            println!(
+                "  {rule:<4}{flaw:<56}{:<11}{steps:>3} steps{states:>8} states {took:>5.1} s  {verdict}",
+                scene.name
+            );
+        }
+    }
+    if let (Form::Schedules, Some(schedule)) = (form, &found.harm) {
+        tell(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
+    }
+    found.harm.is_some()
+}
+
+/// The most memory that this process has had, where the system says so.
+fn peak_mb() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok().map(|kb| kb / 1024)
+}

@@ -1,0 +1,209 @@
+//! The models: each small enough to be searched to its end, and each about one part of the protocol.
+
+use leasehold_spec::Order::{self, Relaxed, Strict};
+
+use super::scene::{Budget, Renewal, Scene};
+
+const ONE: &[Order] = &[Relaxed];
+const TWO: &[Order] = &[Relaxed, Relaxed];
+const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
+const TWO_STRICT: &[Order] = &[Strict, Strict];
+
+const NONE: Budget = Budget {
+    slow: 0,
+    cuts: 0,
+    lost_pushes: 0,
+    retries: 0,
+    cancels: 0,
+    pauses: 0,
+    crashes: 0,
+    refusals: 0,
+    restarts: 0,
+};
+
+const BASE: Scene = Scene {
+    name: "",
+    about: "",
+    sessions: &[ONE, ONE],
+    hit: 0b001,
+    links: 1,
+    until: 5,
+    start_by: 1,
+    lease: 3,
+    claim: 2,
+    slack: 1,
+    passes: 0,
+    renewal: Renewal::Fixed,
+    pollers: 0,
+    is_uncounted: false,
+    budget: NONE,
+};
+
+pub(crate) const HAND_OVER: Scene = Scene {
+    name: "hand-over",
+    about: "three sessions hand the lease round; pushes are slow or lost, a waiter gives up",
+    sessions: &[ONE, ONE, ONE],
+    budget: Budget { slow: 1, lost_pushes: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const ORDER: Scene = Scene {
+    name: "order",
+    about: "a waiter's only connection breaks, and it comes back to its place",
+    sessions: &[ONE, TWO, ONE],
+    until: 2,
+    start_by: 0,
+    budget: Budget { cuts: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const DEATH: Scene = Scene {
+    name: "death",
+    about: "a process with two waiters of its own dies, half-open or not",
+    sessions: &[TWO_STRICT, TWO],
+    claim: 1,
+    start_by: 0,
+    budget: Budget { crashes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const LAST_WORDS: Scene = Scene {
+    name: "last words",
+    about: "the same, with requests that are carried out after the death",
+    sessions: &[TWO_STRICT, ONE],
+    links: 2,
+    until: 4,
+    claim: 1,
+    start_by: 0,
+    renewal: Renewal::Thirds,
+    budget: Budget { crashes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const CLAIMS: Scene = Scene {
+    name: "claims",
+    about: "a push is lost or its receiver dies, between two looks of everybody else",
+    sessions: &[ONE, ONE, ONE],
+    lease: 6,
+    claim: 1,
+    budget: Budget { lost_pushes: 1, crashes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const GHOSTS: Scene = Scene {
+    name: "ghosts",
+    about: "two connections, one breaks: requests that outlive it, answers that do not",
+    links: 2,
+    until: 4,
+    budget: Budget { slow: 2, cuts: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const OUTAGE: Scene = Scene {
+    name: "outage",
+    about: "a session with one connection is cut off for longer than a lease",
+    sessions: &[ONE, TWO],
+    budget: Budget { cuts: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const RETRIES: Scene = Scene {
+    name: "retries",
+    about: "a slow answer: the same request once more, on the other connection",
+    links: 2,
+    budget: Budget { slow: 2, retries: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const CROSSED: Scene = Scene {
+    name: "crossed",
+    about: "two connections, whole but slow: an answer and a push, a leave and an acquire cross",
+    sessions: &[TWO, TWO],
+    links: 2,
+    until: 2,
+    start_by: 0,
+    budget: Budget { slow: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const SLOT: Scene = Scene {
+    name: "slot",
+    about: "local waiters share one entry, and drop their futures",
+    sessions: &[TWO, ONE],
+    until: 4,
+    budget: Budget { cuts: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const RUNS: Scene = Scene {
+    name: "runs",
+    about: "local hand-over while another session waits",
+    sessions: &[THREE, ONE],
+    passes: 1,
+    renewal: Renewal::Thirds,
+    budget: Budget { slow: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const MEMORY: Scene = Scene {
+    name: "memory",
+    about: "the store refuses scripts for want of memory",
+    hit: 0b011,
+    budget: Budget { slow: 1, refusals: 2, lost_pushes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const PAUSES: Scene = Scene {
+    name: "pauses",
+    about: "a process stands still, with or without the lease",
+    sessions: &[TWO, ONE],
+    renewal: Renewal::Thirds,
+    budget: Budget { slow: 1, pauses: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const UNCOUNTED: Scene = Scene {
+    name: "uncounted",
+    about: "an inbox on another node of the cluster: it hears, and is not counted here",
+    sessions: &[ONE, ONE, ONE],
+    until: 4,
+    is_uncounted: true,
+    ..BASE
+};
+
+pub(crate) const POLLERS: Scene = Scene {
+    name: "pollers",
+    about: "a session without an inbox waits among others, and nothing goes wrong",
+    sessions: &[ONE, TWO],
+    lease: 6,
+    claim: 1,
+    until: 6,
+    pollers: 0b001,
+    ..BASE
+};
+
+pub(crate) const AMNESIA: Scene = Scene {
+    name: "amnesia",
+    about: "the store restarts empty: no exclusion then, but tokens grow and nobody waits for ever",
+    sessions: &[TWO, ONE],
+    budget: Budget { restarts: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const ALL: &[Scene] = &[
+    HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES,
+    UNCOUNTED, POLLERS, AMNESIA,
+];
+
+/// The same scenes, larger: another tick, another slow one, and faults that hit every session where that can be afforded.
+pub(crate) fn deep() -> Vec<Scene> {
+    let larger = |scene: &Scene| {
+        let mut scene = scene.clone();
+        scene.until += 1;
+        if !scene.is_faultless() {
+            scene.budget.slow = scene.budget.slow.saturating_add(1);
+        }
+        scene
+    };
+    ALL.iter().map(larger).collect()
+}

@@ -1,0 +1,339 @@
+//! The session, as small as the rules allow: what it remembers of each attempt, and when it asks what.
+//!
+//! One name only, so a session has one *slot* (an attempt that stands for all its relaxed local waiters, P21) and one
+//! attempt for each strict waiter. Everything that a session does is a reaction: to its caller, to a message, to the
+//! clock, to a broken connection. What to send is decided in one place, [`Session::pump`], from the phase of each attempt.
+
+use std::cell::RefCell;
+
+use leasehold_spec::{Contention, Order, Token};
+
+use super::ledger::Ledger;
+use super::network::Link;
+use super::rules::{Off, Slip};
+use super::scene::Scene;
+
+/// Never, on the model's clock.
+pub(crate) const NEVER: u8 = u8::MAX;
+
+/// What a session may know besides itself: the clock, and how the run is set up.
+pub(crate) struct Now<'a> {
+    pub(crate) scene: &'a Scene,
+    pub(crate) off: Off,
+    pub(crate) tick: u8,
+    pub(crate) log: Option<&'a RefCell<Vec<String>>>,
+}
+
+impl Now<'_> {
+    /// Says what happened, if somebody reads it.
+    pub(crate) fn say(&self, what: impl FnOnce() -> String) {
+        if let Some(log) = self.log {
+            log.borrow_mut().push(what());
+        }
+    }
+
+    pub(crate) fn slips(&self, slip: Slip) -> bool {
+        self.off.slips(slip)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Life {
+    Awake,
+    Paused,
+    Dead,
+}
+
+/// One local caller of `lock()`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Task {
+    Idle,
+    Waiting,
+    Inside,
+    /// It was inside, and left or lost the lease.
+    Served,
+    /// Its future was dropped, or it was refused.
+    Gone,
+}
+
+/// One attempt: what the real session keeps under a grant id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Attempt {
+    pub(crate) n: u8,
+    pub(crate) order: Order,
+    /// The place that the store named last.
+    pub(crate) ticket: Option<u64>,
+    /// The local queue.
+    pub(crate) waiters: Vec<u8>,
+    /// Acquires that were sent and not answered.
+    pub(crate) open: Vec<Open>,
+    pub(crate) phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Open {
+    /// The connection that the answer can still come on.
+    pub(crate) link: Option<u8>,
+    pub(crate) not_after: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Phase {
+    Waiting {
+        look_at: u8,
+    },
+    /// A push that is too old to be entered unasked: claim first, then enter (P12).
+    Claiming {
+        token: Token,
+        asked: Option<u8>,
+    },
+    Holding(Holding),
+    Releasing {
+        token: Token,
+        asked: Option<u8>,
+        sent: Sent,
+    },
+    Leaving {
+        asked: Option<u8>,
+        again_at: u8,
+        close_at: u8,
+    },
+}
+
+/// How often a release was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sent {
+    Once,
+    /// An earlier one was not answered.
+    Again,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Holding {
+    pub(crate) token: Token,
+    /// Local validity ends here (P12).
+    pub(crate) until: u8,
+    pub(crate) renew_at: u8,
+    pub(crate) renewing: Option<u8>,
+    pub(crate) task: u8,
+    /// Local passes since the grant, which are sub-tokens here (P19).
+    pub(crate) pass: u8,
+    pub(crate) run: Run,
+}
+
+/// What bounds a local run (P20).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct Run {
+    pub(crate) others: Contention,
+    /// When the store was heard last.
+    pub(crate) heard_at: u8,
+    /// Passes since the session heard that others wait.
+    pub(crate) passes: u8,
+    /// For the property only: whether an answer arrived that was given while, in truth, others waited; passes since.
+    pub(crate) told: bool,
+    pub(crate) heedless: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Session {
+    pub(crate) me: u8,
+    pub(crate) life: Life,
+    pub(crate) links: Vec<Link>,
+    /// Whether the inbox of the first connection is proved (P11).
+    pub(crate) is_proved: bool,
+    /// The tightest time pair: how many ticks the store's clock was ahead of ours at most (P12).
+    pub(crate) lag: Option<u8>,
+    pub(crate) attempts: Vec<Attempt>,
+    /// How many attempts were ever made: the next number.
+    pub(crate) made: u8,
+    pub(crate) tasks: Vec<Task>,
+    /// When to look after a claim that we handed over (P7).
+    pub(crate) settle_at: u8,
+}
+
+impl Session {
+    pub(crate) fn new(scene: &Scene, me: u8, tasks: usize) -> Self {
+        Self {
+            me,
+            life: Life::Awake,
+            links: (0..scene.links_of(me)).map(|k| Link::open(k == 0 && !scene.polls(me))).collect(),
+            is_proved: true,
+            lag: Some(0),
+            attempts: Vec::new(),
+            made: 0,
+            tasks: vec![Task::Idle; tasks],
+            settle_at: NEVER,
+        }
+    }
+
+    /// Whether nothing is under way on its connections, and its inbox works.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.life == Life::Awake && self.is_proved && self.links.iter().all(|l| !l.is_up || l.is_quiet())
+    }
+
+    pub(crate) fn is_waiting(&self, i: usize) -> bool {
+        matches!(self.attempts[i].phase, Phase::Waiting { .. })
+    }
+
+    pub(crate) fn find(&self, n: u8) -> Option<usize> {
+        self.attempts.iter().position(|a| a.n == n)
+    }
+
+    pub(crate) fn start(&mut self, now: &Now<'_>, task: u8, order: Order) {
+        self.tasks[task as usize] = Task::Waiting;
+        let live = |a: &&mut Attempt| {
+            a.order == Order::Relaxed
+                && matches!(a.phase, Phase::Waiting { .. } | Phase::Claiming { .. } | Phase::Holding(_))
+        };
+        match self.attempts.iter_mut().find(live).filter(|_| order == Order::Relaxed) {
+            Some(slot) => slot.waiters.push(task),
+            None => self.attempt(now, order, vec![task]),
+        }
+        self.pump(now);
+    }
+
+    fn attempt(&mut self, now: &Now<'_>, order: Order, waiters: Vec<u8>) {
+        let n = self.made;
+        self.made += 1;
+        let phase = Phase::Waiting { look_at: now.tick };
+        self.attempts.push(Attempt { n, order, ticket: None, waiters, open: Vec::new(), phase });
+    }
+
+    /// The future of a waiting task is dropped (P16).
+    pub(crate) fn cancel(&mut self, now: &Now<'_>, task: u8) {
+        self.tasks[task as usize] = Task::Gone;
+        let Some(i) = self.attempts.iter().position(|a| a.waiters.contains(&task)) else { return };
+        let was_first = self.attempts[i].waiters.first() == Some(&task);
+        if !now.slips(Slip::PushToTheDead) {
+            self.attempts[i].waiters.retain(|w| *w != task);
+        }
+        let gone = |w: &u8| self.tasks[*w as usize] == Task::Gone;
+        let is_last = self.attempts[i].waiters.iter().all(gone);
+        let goes = is_last || was_first && now.slips(Slip::EntryOfTask);
+        if goes && matches!(self.attempts[i].phase, Phase::Waiting { .. } | Phase::Claiming { .. }) {
+            if now.slips(Slip::DropSilent) {
+                self.attempts.remove(i);
+            } else {
+                self.leave(now, i);
+            }
+        }
+        self.pump(now);
+    }
+
+    fn leave(&mut self, now: &Now<'_>, i: usize) {
+        let attempt = &mut self.attempts[i];
+        let last = attempt.open.iter().map(|o| o.not_after).max().unwrap_or(now.tick).max(now.tick);
+        let counts_from = if now.slips(Slip::ClosesEarly) { last - now.scene.slack.min(last) } else { last };
+        let close_at = counts_from + now.scene.lease;
+        attempt.phase = Phase::Leaving { asked: None, again_at: now.tick, close_at };
+    }
+
+    /// The holder's section ends: to the next local waiter if the run may go on (P20), else back to the store.
+    pub(crate) fn finish(&mut self, now: &Now<'_>, ledger: &mut Ledger, task: u8) {
+        self.tasks[task as usize] = Task::Served;
+        let inside = |a: &Attempt| matches!(&a.phase, Phase::Holding(h) if h.task == task);
+        let Some(i) = self.attempts.iter().position(inside) else { return };
+        let may_pass = self.may_pass(now, i);
+        let attempt = &mut self.attempts[i];
+        match &mut attempt.phase {
+            Phase::Holding(holding) if may_pass => {
+                holding.task = attempt.waiters.remove(0);
+                holding.pass += 1;
+                holding.run.passes += u8::from(holding.run.others != Contention::None);
+                holding.run.heedless += u8::from(holding.run.told);
+                ledger.enters(holding.token, holding.pass);
+                ledger.passed(now.scene, holding.run.heedless);
+                let next = holding.task;
+                self.tasks[next as usize] = Task::Inside;
+                now.say(|| format!("passes the lease on to its own task {next}"));
+            }
+            _ => self.end_run(now, i),
+        }
+        self.pump(now);
+    }
+
+    fn may_pass(&self, now: &Now<'_>, i: usize) -> bool {
+        let attempt = &self.attempts[i];
+        let Phase::Holding(holding) = &attempt.phase else { return false };
+        let run = holding.run;
+        let within = match run.others {
+            Contention::None => true,
+            Contention::Others => run.passes < now.scene.passes,
+            Contention::Strict => false,
+        };
+        let is_long_enough = 2 * (holding.until.saturating_sub(now.tick)) >= now.scene.lease;
+        now.scene.passes > 0
+            && !attempt.waiters.is_empty()
+            && is_long_enough
+            && (within || now.slips(Slip::IgnoresOthers))
+            && now.tick <= run.heard_at + now.scene.third()
+    }
+
+    /// Gives the grant back, and asks again for the local waiters who are left: release and acquire in one pipeline.
+    fn end_run(&mut self, now: &Now<'_>, i: usize) {
+        let attempt = &mut self.attempts[i];
+        let Phase::Holding(Holding { token, .. }) = attempt.phase else { return };
+        if attempt.open.is_empty() || now.slips(Slip::ReleaseOvertakes) {
+            attempt.phase = Phase::Releasing { token, asked: None, sent: Sent::Once };
+        } else {
+            // A look is unanswered. A release on another connection would overtake it, and the look take the lease anew.
+            self.leave(now, i);
+        }
+        if !now.slips(Slip::ReleaseOnly) {
+            self.ask_again(now, i);
+        }
+    }
+
+    /// The local waiters of an attempt that has ended get a new one.
+    pub(crate) fn ask_again(&mut self, now: &Now<'_>, i: usize) {
+        let waiters = std::mem::take(&mut self.attempts[i].waiters);
+        let order = self.attempts[i].order;
+        if !waiters.is_empty() {
+            self.attempt(now, order, waiters);
+        }
+    }
+
+    /// The grant is ours until `until`: the first local waiter goes in.
+    pub(crate) fn enter(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, token: Token, until: u8, run: Run) {
+        let attempt = &mut self.attempts[i];
+        if attempt.waiters.is_empty() {
+            return self.leave(now, i);
+        }
+        let task = attempt.waiters.remove(0);
+        let left = until - now.tick;
+        let third = (left / 3).max(1);
+        // A fixed lease is claimed, once, if it is a claim as yet; it is never lengthened.
+        let is_claimed = left >= now.scene.lease;
+        let renew_at = if now.scene.is_fixed() && is_claimed { NEVER } else { now.tick + third };
+        attempt.phase = Phase::Holding(Holding { token, until, renew_at, renewing: None, task, pass: 0, run });
+        ledger.enters(token, 0);
+        if self.tasks[task as usize] == Task::Waiting {
+            self.tasks[task as usize] = Task::Inside;
+        }
+        now.say(|| format!("task {task} enters with token {}, valid until tick {until}", super::words::token(token)));
+    }
+
+    /// The grant is over, whoever says so. What the store did not say itself, it is told (P13).
+    pub(crate) fn lose(&mut self, now: &Now<'_>, i: usize, by_store: bool) {
+        let Phase::Holding(Holding { task, .. }) = self.attempts[i].phase else { return };
+        if self.tasks[task as usize] == Task::Inside {
+            self.tasks[task as usize] = Task::Served;
+        }
+        now.say(|| format!("task {task} hears that the lease is lost"));
+        if !by_store {
+            return self.end_run(now, i);
+        }
+        self.ask_again(now, i);
+        self.close(now, i);
+    }
+
+    /// Nothing is held under this id any more: it is closed, or left once more while a request of it may still be
+    /// carried out (P14).
+    pub(crate) fn close(&mut self, now: &Now<'_>, i: usize) {
+        if self.attempts[i].open.is_empty() {
+            self.attempts.remove(i);
+        } else {
+            self.leave(now, i);
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! The part of the models that is quick enough for every change.

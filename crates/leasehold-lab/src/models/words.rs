@@ -1,0 +1,108 @@
+//! A schedule, told.
+
+use leasehold_spec::{Answer, Contention, LostHow, Outcome, Token, Was};
+
+use super::network::{Ask, Fate, Message, Request};
+use super::scene::{TICK_US, ticks};
+use super::world::{Act, World};
+
+pub(crate) fn name(session: u8) -> char {
+    char::from(b'A' + session)
+}
+
+/// `A0`: the first attempt of session A.
+pub(crate) fn attempt(session: u8, n: u8) -> String {
+    format!("{}{n}", name(session))
+}
+
+/// Tokens are microseconds: as ticks, and how many were made in that tick before.
+pub(crate) fn token(token: Token) -> String {
+    let (tick, nth) = (token.get() / TICK_US, token.get() % TICK_US);
+    let tick = tick.saturating_sub(10);
+    if nth == 0 { format!("{tick}") } else { format!("{tick}+{nth}") }
+}
+
+pub(crate) fn answer(answer: &Answer) -> String {
+    let said = match &answer.outcome {
+        Outcome::Granted { token: t, left_us } => {
+            format!("GRANTED token {}, {} ticks left", token(*t), ticks(*left_us))
+        }
+        Outcome::Queued { left_us, .. } => format!("QUEUED, the holder has {} ticks left", ticks(*left_us)),
+        Outcome::Renewed { left_us } => format!("RENEWED, {} ticks left", ticks(*left_us)),
+        Outcome::Lost { how: LostHow::NotHeld } => "LOST".into(),
+        Outcome::Left { was: Was::Granted } => "LEFT, and gave the grant back".into(),
+        Outcome::Left { was: Was::Queued } => "LEFT the queue".into(),
+        Outcome::Left { was: Was::Absent } => "LEFT, and was not there".into(),
+        other => format!("{other:?}").to_uppercase(),
+    };
+    match answer.contention {
+        Contention::None => said,
+        _ => format!("{said}, others wait"),
+    }
+}
+
+fn request(session: u8, request: &Request) -> String {
+    let id = attempt(session, request.n);
+    match request.ask {
+        Ask::Subscribe => "subscribe".into(),
+        Ask::Acquire { ticket: None, .. } => format!("acquire {id} (sent at {})", request.sent),
+        Ask::Acquire { ticket: Some(_), .. } => format!("look {id} (sent at {})", request.sent),
+        Ask::Renew { token: t } => format!("renew {id} token {}", token(t)),
+        Ask::Release { token: t } => format!("release {id} token {}", token(t)),
+        Ask::Leave => format!("leave {id}"),
+        Ask::Settle => "settle".into(),
+    }
+}
+
+fn message(session: u8, message: &Message) -> String {
+    match message {
+        Message::Subscribed => "that its inbox is attached".into(),
+        Message::Answer { to, answer: said, .. } => format!("the answer to {}: {}", request(session, to), answer(said)),
+        Message::Refused { to } => format!("an error for {}", request(session, to)),
+        Message::Push(push) => {
+            format!("the push: {} holds with token {}", attempt(session, push.id.counter as u8), token(push.token))
+        }
+    }
+}
+
+fn fate(fate: Fate) -> &'static str {
+    match fate {
+        Fate::Gone => "",
+        Fate::Late => "; what it had sent stays in the store's buffer",
+    }
+}
+
+/// What is about to happen.
+pub(crate) fn act(world: &World, act: Act) -> String {
+    let link = |s: u8, k: u8| &world.sessions[s as usize].links[k as usize];
+    let out = |s: u8, k: u8| link(s, k).out.front().map_or_else(String::new, |r| request(s, r));
+    match act {
+        Act::Tick => format!("-- tick {} --", world.tick + 1),
+        Act::Start(s, t) => format!("{}: task {t} calls lock()", name(s)),
+        Act::Finish(s, t) => format!("{}: task {t} ends its section", name(s)),
+        Act::Cancel(s, t) => format!("{}: task {t} drops its future", name(s)),
+        Act::Serve(s, k) => format!("the store runs {}'s {}", name(s), out(s, k)),
+        Act::Refuse(s, k) => format!("the store's memory is full: {}'s {}", name(s), out(s, k)),
+        Act::ServeLate(b) => {
+            let (s, buffer) = &world.buffers[b as usize];
+            let said = buffer.front().map_or_else(String::new, |r| request(*s, r));
+            format!("the store comes to {}'s {said}, of a connection that is gone", name(*s))
+        }
+        Act::Hear(s, k) => {
+            let said = link(s, k).back.front().map_or_else(String::new, |m| message(s, m));
+            format!("{} hears {said}", name(s))
+        }
+        Act::Cut(s, k, f) => format!("{}'s connection {k} breaks{}", name(s), fate(f)),
+        Act::Reconnect(s, k) => format!("{} opens connection {k} anew", name(s)),
+        Act::Detach(s) => format!("the store notices that {}'s inbox is gone", name(s)),
+        Act::LosePush(s) => format!("a push to {} is lost", name(s)),
+        Act::Retry(s, i) => {
+            let n = world.sessions[s as usize].attempts[i as usize].n;
+            format!("{} asks again for {}, on its other connection", name(s), attempt(s, n))
+        }
+        Act::Pause(s) => format!("{} stands still", name(s)),
+        Act::Resume(s) => format!("{} goes on", name(s)),
+        Act::Crash(s, f) => format!("{} dies{}", name(s), fate(f)),
+        Act::Restart => "the store restarts, empty".into(),
+    }
+}

@@ -1,0 +1,353 @@
+//! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches each rule off and sees its test
+//! fail.
+
+use std::collections::HashSet;
+
+use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US, SETTLE_STEPS};
+use leasehold_spec::{
+    Acquire, Answer, Contention, Delivery, Env, Event, From, GrantId, GrantState, Hears, LostHow, Op, Order, Outcome,
+    Patience, Place, Renew, Resource, Rest, SessionId, Token, Was, step,
+};
+
+const LEASE_MS: u64 = 30_000;
+const START_US: u64 = 1_795_193_818_000_000;
+
+/// One name, its clock, and who is attached.
+struct World {
+    resource: Resource,
+    now_us: u64,
+    detached: HashSet<SessionId>,
+    pushed: Vec<Delivery>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { resource: Resource::default(), now_us: START_US, detached: HashSet::new(), pushed: Vec::new() }
+    }
+
+    fn step(&mut self, op: &Op) -> Answer {
+        let attached = |session: SessionId| !self.detached.contains(&session);
+        let env = Env { wall_us: self.now_us, lease_us: self.now_us, attached: &attached };
+        let (answer, deliveries) = step(&mut self.resource, &env, op);
+        self.pushed.extend(deliveries);
+        answer
+    }
+
+    fn acquire(&mut self, id: GrantId) -> Answer {
+        self.step(&Op::Acquire(self.request(id)))
+    }
+
+    fn request(&self, id: GrantId) -> Acquire {
+        let place = Place {
+            claim_ms: CLAIM_MIN_MS,
+            limit_ms: None,
+            ticket: None,
+            hears: Hears::Listens,
+            order: Order::Relaxed,
+        };
+        Acquire {
+            id,
+            lease_ms: LEASE_MS,
+            not_after_us: self.now_us + 2_000_000,
+            patience: Patience::Queue(place),
+            label: "test".into(),
+        }
+    }
+
+    fn with_place(&mut self, id: GrantId, change: impl FnOnce(&mut Place)) -> Answer {
+        let mut request = self.request(id);
+        if let Patience::Queue(place) = &mut request.patience {
+            change(place);
+        }
+        self.step(&Op::Acquire(request))
+    }
+
+    fn renew(&mut self, id: GrantId, token: Token, from: From) -> Answer {
+        let renew = Renew { id, token, from, lease_ms: LEASE_MS, not_after_us: self.now_us };
+        self.step(&Op::Renew(renew))
+    }
+
+    fn release(&mut self, id: GrantId, token: Token) -> Answer {
+        self.step(&Op::Release { id, token })
+    }
+
+    fn holder(&self) -> Option<GrantId> {
+        self.resource.grant.as_ref().map(|grant| grant.id)
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now_us += ms * 1000;
+    }
+}
+
+fn id(session: u128, counter: u64) -> GrantId {
+    GrantId { session: SessionId(session), counter, nonce: counter + 1 }
+}
+
+fn granted(answer: &Answer) -> Token {
+    match answer.outcome {
+        Outcome::Granted { token, .. } => token,
+        ref other => panic!("not granted: {other:?}"),
+    }
+}
+
+fn ticket(answer: &Answer) -> u64 {
+    match answer.outcome {
+        Outcome::Queued { ticket, .. } => ticket,
+        ref other => panic!("not queued: {other:?}"),
+    }
+}
+
+#[test]
+fn p1_a_free_lease_goes_to_the_queue_and_not_to_a_newcomer() {
+    let mut world = World::new();
+    granted(&world.acquire(id(1, 1)));
+    ticket(&world.acquire(id(2, 1)));
+    world.pass(LEASE_MS);
+    // The holder died. Whoever comes next finds the lease free, and a waiter before it.
+    ticket(&world.acquire(id(3, 1)));
+    assert_eq!(world.holder(), Some(id(2, 1)));
+}
+
+#[test]
+fn p1_a_step_looks_at_no_more_than_64_waiters_and_says_so() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    let dead = SETTLE_STEPS as u64 + 36;
+    for counter in 0..dead {
+        world.acquire(id(2, counter));
+    }
+    world.acquire(id(3, 1));
+    world.detached.insert(SessionId(2));
+    let released = world.release(id(1, 1), token);
+    assert_eq!((released.outcome, released.rest), (Outcome::Released, Rest::More));
+    assert_eq!(world.holder(), None);
+    // Between the two nobody gets past the queue.
+    ticket(&world.acquire(id(4, 1)));
+    assert_eq!(world.step(&Op::Settle).rest, Rest::Done);
+    assert_eq!(world.holder(), Some(id(3, 1)));
+}
+
+#[test]
+fn p2_a_repeated_acquire_hears_what_is_left_and_lengthens_nothing() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    world.pass(10_000);
+    let again = world.acquire(id(1, 1));
+    assert_eq!(again.outcome, Outcome::Granted { token, left_us: (LEASE_MS - 10_000) * 1000 });
+    world.pass(LEASE_MS - 10_000);
+    assert!(granted(&world.acquire(id(2, 1))) > token, "it ended when it was to");
+}
+
+#[test]
+fn p3_a_repeated_release_hears_released_and_a_late_acquire_gone() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released);
+    assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released);
+    assert_eq!(world.acquire(id(1, 1)).outcome, Outcome::Gone);
+    granted(&world.acquire(id(2, 1)));
+    assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released, "also under the next holder");
+    assert_eq!(world.holder(), Some(id(2, 1)));
+}
+
+#[test]
+fn p3_only_this_grant_is_renewed_and_released() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    let other = Token::new(token.get() + 1).unwrap();
+    for (who, with) in [(id(1, 2), token), (id(2, 1), token), (id(1, 1), other)] {
+        assert_eq!(world.renew(who, with, From::Now).outcome, Outcome::Lost { how: LostHow::NotHeld }, "{who:?}");
+        assert_eq!(world.release(who, with).outcome, Outcome::NotHeld, "{who:?}");
+    }
+    assert_eq!(world.holder(), Some(id(1, 1)));
+}
+
+#[test]
+fn p4_a_late_request_does_nothing() {
+    let mut world = World::new();
+    let request = world.request(id(1, 1));
+    world.pass(2_001);
+    assert_eq!(world.step(&Op::Acquire(request)).outcome, Outcome::Late);
+    assert_eq!((world.holder(), world.resource.queue.len()), (None, 0));
+    let token = granted(&world.acquire(id(1, 2)));
+    let renew = Renew { id: id(1, 2), token, from: From::Now, lease_ms: LEASE_MS, not_after_us: world.now_us - 1 };
+    assert_eq!(world.step(&Op::Renew(renew)).outcome, Outcome::Late);
+}
+
+#[test]
+fn p5_a_release_makes_the_next_waiter_the_holder_and_tells_it_alone() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    for session in 2..5 {
+        ticket(&world.acquire(id(session, 1)));
+    }
+    let released = world.release(id(1, 1), token);
+    assert_eq!(released.handed, Some(CLAIM_MIN_MS));
+    assert_eq!(world.holder(), Some(id(2, 1)));
+    let [push] = world.pushed.as_slice() else { panic!("one message: {:?}", world.pushed) };
+    assert_eq!((push.to, push.id, push.event), (SessionId(2), id(2, 1), Event::Granted));
+    assert!(push.token > token);
+}
+
+#[test]
+fn p6_a_detached_waiter_is_passed_over_and_comes_back_to_its_place() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    let mine = ticket(&world.acquire(id(2, 1)));
+    ticket(&world.acquire(id(3, 1)));
+    ticket(&world.acquire(id(4, 1)));
+    world.detached.insert(SessionId(2));
+    world.release(id(1, 1), token);
+    assert_eq!(world.holder(), Some(id(3, 1)));
+    world.detached.clear();
+    let back = world.with_place(id(2, 1), |place| place.ticket = Some(mine));
+    assert_eq!(ticket(&back), mine);
+    let order: Vec<GrantId> = world.resource.queue.iter().map(|entry| entry.id).collect();
+    assert_eq!(order, [id(2, 1), id(4, 1)]);
+}
+
+#[test]
+fn p6_a_poller_is_gone_after_three_floors_without_a_look() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    world.with_place(id(2, 1), |place| place.hears = Hears::Polls);
+    world.detached.insert(SessionId(2));
+    world.pass(14_999);
+    let mut early = World { resource: world.resource.clone(), ..World::new() };
+    early.now_us = world.now_us;
+    early.release(id(1, 1), token);
+    assert_eq!(early.holder(), Some(id(2, 1)), "detached means nothing for one who polls");
+    world.pass(1);
+    world.release(id(1, 1), token);
+    assert_eq!(world.holder(), None);
+}
+
+#[test]
+fn p7_a_push_lasts_a_claim_and_a_renewal_makes_it_whole() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    ticket(&world.acquire(id(2, 1)));
+    world.release(id(1, 1), token);
+    let push = world.pushed.remove(0);
+    assert_eq!(push.left_us, CLAIM_MIN_MS * 1000);
+    world.pass(CLAIM_MIN_MS / 3);
+    let renewed = world.renew(id(2, 1), push.token, From::Now);
+    assert_eq!(renewed.outcome, Outcome::Renewed { left_us: LEASE_MS * 1000 });
+}
+
+#[test]
+fn p7_a_fixed_lease_is_claimed_once_from_its_grant() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    ticket(&world.acquire(id(2, 1)));
+    world.release(id(1, 1), token);
+    let push = world.pushed.remove(0);
+    for (pass_ms, waited_ms) in [(400, 400), (500, 900)] {
+        world.pass(pass_ms);
+        let claimed = world.renew(id(2, 1), push.token, From::Grant);
+        assert_eq!(claimed.outcome, Outcome::Renewed { left_us: (LEASE_MS - waited_ms) * 1000 });
+    }
+}
+
+#[test]
+fn p7_a_frozen_session_costs_one_claim_and_not_one_for_each_of_its_waiters() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    let mut tickets = Vec::new();
+    for counter in 1..4 {
+        tickets.push(ticket(&world.acquire(id(2, counter))));
+    }
+    ticket(&world.acquire(id(3, 1)));
+    world.release(id(1, 1), token);
+    assert_eq!(world.holder(), Some(id(2, 1)));
+    // Session 2 is frozen: its connection stands, and it says nothing.
+    world.pass(CLAIM_MIN_MS);
+    world.step(&Op::Settle);
+    assert_eq!(world.holder(), Some(id(3, 1)));
+    // Thawed, it looks, and every one of its waiters is back before whoever came later.
+    for (counter, mine) in (1..4).zip(tickets) {
+        let back = world.with_place(id(2, counter), |place| place.ticket = Some(mine));
+        assert_eq!(ticket(&back), mine);
+    }
+    let next = world.pushed.last().unwrap().token;
+    world.release(id(3, 1), next);
+    assert_eq!(world.holder(), Some(id(2, 1)));
+}
+
+#[test]
+fn p9_every_answer_and_push_says_whether_others_wait() {
+    let mut world = World::new();
+    let first = world.acquire(id(1, 1));
+    assert_eq!(first.contention, Contention::None);
+    let token = granted(&first);
+    world.acquire(id(2, 1));
+    assert_eq!(world.renew(id(1, 1), token, From::Now).contention, Contention::Others);
+    world.with_place(id(3, 1), |place| place.order = Order::Strict);
+    assert_eq!(world.renew(id(1, 1), token, From::Now).contention, Contention::Strict);
+    world.release(id(1, 1), token);
+    assert_eq!(world.pushed[0].contention, Contention::Strict);
+    let token = world.pushed[0].token;
+    assert_eq!(world.release(id(2, 1), token).contention, Contention::None);
+}
+
+#[test]
+fn p10_a_revoked_holder_is_told_and_has_its_grace() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    ticket(&world.acquire(id(2, 1)));
+    let holder = id(1, 1).public();
+    let wrong = Op::Revoke { holder, token: Token::new(token.get() - 1).unwrap(), grace_ms: 5_000 };
+    assert_eq!(world.step(&wrong).outcome, Outcome::NotHeld);
+    let revoke = Op::Revoke { holder, token, grace_ms: 5_000 };
+    assert_eq!(world.step(&revoke).outcome, Outcome::Revoking { left_us: 5_000_000 });
+    assert_eq!(world.pushed.remove(0).event, Event::Revoked);
+    assert_eq!(world.renew(id(1, 1), token, From::Now).outcome, Outcome::Lost { how: LostHow::Revoked });
+    assert_eq!(world.holder(), Some(id(1, 1)));
+    world.pass(5_000);
+    world.step(&Op::Settle);
+    assert_eq!(world.holder(), Some(id(2, 1)));
+    let (holder, token) = (id(2, 1).public(), world.pushed[0].token);
+    world.step(&Op::Revoke { holder, token, grace_ms: 0 });
+    assert_eq!(world.holder(), None, "no grace: at once");
+    assert!(world.resource.lapses.is_empty(), "a revoked claim is nobody's silence");
+}
+
+#[test]
+fn p16_a_leave_hands_on_a_grant_that_was_already_made() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    ticket(&world.acquire(id(2, 1)));
+    ticket(&world.acquire(id(3, 1)));
+    world.release(id(1, 1), token);
+    assert_eq!(world.step(&Op::Leave { id: id(2, 1) }).outcome, Outcome::Left { was: Was::Granted });
+    assert_eq!(world.holder(), Some(id(3, 1)));
+    assert_eq!(world.step(&Op::Leave { id: id(2, 1) }).outcome, Outcome::Left { was: Was::Absent });
+}
+
+#[test]
+fn tokens_do_not_fall_behind_a_clock_that_steps_back() {
+    let mut world = World::new();
+    let mut last = Token::NONE;
+    for counter in 1..5 {
+        let token = granted(&world.acquire(id(1, counter)));
+        assert!(token > last);
+        last = token;
+        world.release(id(1, counter), token);
+        world.now_us -= 10_000_000;
+    }
+    assert!(!world.resource.is_forgotten(last.get() + RETENTION_US - 1, u64::MAX));
+}
+
+#[test]
+fn a_grant_that_ended_holds_until_somebody_touches_the_name() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    ticket(&world.acquire(id(2, 1)));
+    world.pass(LEASE_MS + 1_000);
+    assert_eq!(world.holder(), Some(id(1, 1)));
+    // Late, and still the first: nobody came between.
+    assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released);
+    assert_eq!(world.holder(), Some(id(2, 1)));
+    assert_eq!(world.resource.grant.as_ref().unwrap().state, GrantState::Pushed);
+}

@@ -1,0 +1,151 @@
+//! Order: of the tokens in time, and of the queue.
+
+use std::collections::BTreeSet;
+
+use super::{Grant, Lock, Report, Rules, Violation};
+use crate::history::Promise;
+
+pub(super) fn check(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
+    unique(lock, report);
+    // The same pair may break both orders; it is one violation.
+    let mut found = BTreeSet::new();
+    for (fall, promises) in real_time(lock).into_iter().chain(order_of_holding(lock, rules)) {
+        if found.insert((fall.0.token, fall.1.token)) {
+            fell(lock, fall, promises, report);
+        }
+    }
+    overtaking(lock, rules, report);
+}
+
+/// No token was granted twice.
+fn unique(lock: &Lock<'_>, report: &mut Report) {
+    let mut grants: Vec<&Grant<'_>> = lock.grants.iter().collect();
+    grants.sort_by_key(|grant| (grant.token, grant.granted_us));
+    for pair in grants.windows(2) {
+        let [a, b] = [pair[0], pair[1]];
+        if a.token == b.token {
+            let excuse = lock.excuse(Promise::Tokens, a.asked_us, b.granted_us);
+            let clients = [a.client.into(), b.client.into()];
+            report.found(Violation::SameToken { name: lock.name.into(), token: a.token, clients }, excuse);
+        }
+    }
+}
+
+/// An earlier grant with a larger token than the later one.
+type Fall<'g, 'a> = (&'g Grant<'a>, &'g Grant<'a>);
+/// What a declared fault must break for a fall to be excused.
+type Promises = &'static [Promise];
+
+fn fell(lock: &Lock<'_>, (earlier, later): Fall<'_, '_>, promises: Promises, report: &mut Report) {
+    let violation = Violation::TokenFell {
+        name: lock.name.into(),
+        earlier: earlier.token,
+        later: later.token,
+        clients: [earlier.client.into(), later.client.into()],
+    };
+    let excuse = lock.excuse_any(promises, earlier.asked_us, later.granted_us);
+    report.found(violation, excuse);
+}
+
+/// A grant that was complete before an attempt began has the smaller token.
+fn real_time<'g, 'a>(lock: &'g Lock<'a>) -> Vec<(Fall<'g, 'a>, Promises)> {
+    let mut by_grant: Vec<&Grant<'_>> = lock.grants.iter().collect();
+    by_grant.sort_by_key(|grant| grant.granted_us);
+    let mut by_attempt = by_grant.clone();
+    by_attempt.sort_by_key(|grant| grant.asked_us);
+
+    let mut complete = by_grant.into_iter().peekable();
+    let (mut largest, mut falls) = (None, Vec::new());
+    for later in by_attempt {
+        while let Some(earlier) = complete.next_if(|earlier| earlier.granted_us < later.asked_us) {
+            largest = larger(largest, earlier);
+        }
+        let promises: Promises = &[Promise::Tokens];
+        falls.extend(above(largest, later).map(|fall| (fall, promises)));
+    }
+    falls
+}
+
+/// Of two grants that exclude each other, the one that was claimed first has the smaller token. This sees more than real
+/// time does: waiters have all asked before any of them was granted. It presumes exclusion: where that is broken, a
+/// client that is slow to look at its grant may look after its successor did.
+fn order_of_holding<'g, 'a>(lock: &'g Lock<'a>, rules: &Rules) -> Vec<(Fall<'g, 'a>, Promises)> {
+    let mut claimed: Vec<&Grant<'_>> = lock.grants.iter().filter(|grant| grant.is_claimed()).collect();
+    claimed.sort_by_key(|grant| grant.granted_us);
+    let (mut largest, mut largest_exclusive, mut falls) = (None, None, Vec::new());
+    for grant in claimed {
+        let is_exclusive = grant.units == rules.limit;
+        let earlier = if is_exclusive { largest } else { largest_exclusive };
+        let promises: Promises = &[Promise::Tokens, Promise::Exclusion];
+        falls.extend(above(earlier, grant).map(|fall| (fall, promises)));
+        largest = larger(largest, grant);
+        if is_exclusive {
+            largest_exclusive = larger(largest_exclusive, grant);
+        }
+    }
+    falls
+}
+
+fn larger<'g, 'a>(largest: Option<&'g Grant<'a>>, grant: &'g Grant<'a>) -> Option<&'g Grant<'a>> {
+    match largest {
+        Some(largest) if largest.token >= grant.token => Some(largest),
+        _ => Some(grant),
+    }
+}
+
+fn above<'g, 'a>(earlier: Option<&'g Grant<'a>>, later: &'g Grant<'a>) -> Option<Fall<'g, 'a>> {
+    earlier.filter(|earlier| earlier.token > later.token).map(|earlier| (earlier, later))
+}
+
+/// How often a waiter was overtaken: by grants with a smaller token whose attempt began when it was known to wait.
+fn overtaking(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
+    let mut tokens: Vec<u64> = lock.grants.iter().map(|grant| grant.token).collect();
+    tokens.sort_unstable();
+    let rank = |token: u64| tokens.partition_point(|&t| t < token);
+
+    let mut later: Vec<&Grant<'_>> = lock.grants.iter().collect();
+    later.sort_by_key(|grant| std::cmp::Reverse(grant.asked_us));
+    let mut waiters: Vec<(u64, &Grant<'_>)> =
+        lock.grants.iter().filter_map(|grant| Some((grant.queued_us?, grant))).collect();
+    waiters.sort_by_key(|(queued_us, _)| std::cmp::Reverse(*queued_us));
+
+    let mut asked_later = Counts::new(tokens.len());
+    let mut later = later.into_iter().peekable();
+    for (queued_us, waiter) in waiters {
+        while let Some(grant) = later.next_if(|grant| grant.asked_us > queued_us) {
+            asked_later.add(rank(grant.token));
+        }
+        let times = asked_later.below(rank(waiter.token));
+        report.overtaken_most = report.overtaken_most.max(times);
+        if rules.max_overtaken.is_some_and(|most| times > most) {
+            let (name, client) = (lock.name.into(), waiter.client.into());
+            report.violations.push(Violation::Overtaken { name, client, token: waiter.token, times });
+        }
+    }
+}
+
+/// How many of the numbers seen so far are below another (a Fenwick tree).
+struct Counts(Vec<u64>);
+
+impl Counts {
+    fn new(numbers: usize) -> Self {
+        Self(vec![0; numbers + 1])
+    }
+
+    fn add(&mut self, number: usize) {
+        let mut i = number + 1;
+        while i < self.0.len() {
+            self.0[i] += 1;
+            i += i & i.wrapping_neg();
+        }
+    }
+
+    fn below(&self, number: usize) -> u64 {
+        let (mut i, mut count) = (number, 0);
+        while i > 0 {
+            count += self.0[i];
+            i -= i & i.wrapping_neg();
+        }
+        count
+    }
+}

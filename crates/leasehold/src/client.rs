@@ -1,0 +1,174 @@
+//! A client: the way in.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_spec::limits::{LABEL_MAX, LEASE_DEFAULT_MS};
+
+use crate::error::{Error, Result};
+use crate::mutex::{Mutex, check_lease};
+use crate::real::Real;
+use crate::session::Session;
+use crate::store::{Store, choose};
+use crate::world::World;
+
+/// A client of one store: one session, one inbox, one thread. Clones share it.
+///
+/// A client connects once and reconnects by itself. Dropping the last handle (clones, mutexes and guards count) gives
+/// everything back in the background; [`Leasehold::close`] does so and waits.
+///
+/// # Forks
+/// A client does not survive `fork`: every call in the child answers `Unsupported`.
+#[derive(Clone)]
+pub struct Leasehold {
+    handle: Arc<Handle>,
+}
+
+impl Leasehold {
+    /// Connects to a store, and fails fast: a bad URL, an unreachable server and a wrong password are told at once.
+    ///
+    /// | URL | Store |
+    /// |---|---|
+    /// | `memory:` | in this client alone |
+    /// | `memory:NAME` | shared by the clients of this process that name it |
+    /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=P]` | a Redis, 7.0 or newer |
+    ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    ///
+    /// # Errors
+    /// `Invalid`, `Unreachable`, `Denied`, `Unsupported`; `Store` when the system gives no thread.
+    pub async fn connect(url: &str) -> Result<Self> {
+        Self::builder(url).connect().await
+    }
+
+    /// Connects with more said than a URL.
+    pub fn builder(url: &str) -> Builder {
+        Builder { url: url.to_owned(), prefix: None, lease: Duration::from_millis(LEASE_DEFAULT_MS), holder: None }
+    }
+
+    /// The lock of this name. No I/O; a bad name is the first call's error.
+    #[must_use]
+    pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
+        Mutex::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and
+    /// everything is given back. Waits until the store has confirmed that, at most 5 s.
+    ///
+    /// # Cancel safety
+    /// The client is closed whether this future is finished or dropped.
+    pub fn close(self) -> impl Future<Output = Closed> + Send {
+        self.handle.session().begin_close();
+        async move {
+            let left = self.handle.session().closed(CLOSE_WITHIN).await;
+            Closed { left: left.iter().map(ToString::to_string).collect() }
+        }
+    }
+}
+
+impl fmt::Debug for Leasehold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Leasehold").field("holder", &self.handle.label).finish_non_exhaustive()
+    }
+}
+
+/// How long [`Leasehold::close`] waits for the store.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// What [`Leasehold::close`] could not give back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Closed {
+    left: Vec<String>,
+}
+
+impl Closed {
+    /// The names of leases that the store has not confirmed as given back. Each ends there by itself when its lease does.
+    #[must_use]
+    pub fn unconfirmed(&self) -> &[String] {
+        &self.left
+    }
+}
+
+/// Says more than a URL: see [`Leasehold::builder`].
+#[must_use = "a builder does nothing until `connect`"]
+pub struct Builder {
+    url: String,
+    prefix: Option<String>,
+    lease: Duration,
+    holder: Option<String>,
+}
+
+impl Builder {
+    /// A tenant's prefix for every key and inbox, at most 128 bytes without control characters or braces. The same as
+    /// `?prefix=` in the URL; giving both is an error.
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// The lease of every mutex that names none: 30 s unless said.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// What this client calls itself, shown by `inspect`: at most 256 bytes without control characters. `HOST/PID` unless
+    /// said.
+    pub fn holder(mut self, holder: impl Into<String>) -> Self {
+        self.holder = Some(holder.into());
+        self
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// As [`Leasehold::connect`].
+    pub async fn connect(self) -> Result<Leasehold> {
+        let world = Real::world();
+        let store = choose(&self.url, self.prefix.as_deref(), &world)?;
+        self.connect_to(store, world).await
+    }
+
+    /// Connects to a store and in a world of the caller's own.
+    #[doc(hidden)]
+    pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
+        check_lease(self.lease)?;
+        let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
+        if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {
+            return Err(Error::invalid(format!(
+                "the holder's label must have at most {LABEL_MAX} bytes and no control characters"
+            )));
+        }
+        let session = Session::connect(store, world).await?;
+        Ok(Leasehold { handle: Arc::new(Handle { session, lease: self.lease, label: holder.into() }) })
+    }
+}
+
+/// What clones, mutexes and guards share. The last one to go ends the session.
+pub(crate) struct Handle {
+    session: Arc<Session>,
+    lease: Duration,
+    label: Arc<str>,
+}
+
+impl Handle {
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(crate) fn label(&self) -> Arc<str> {
+        Arc::clone(&self.label)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.session.begin_close();
+    }
+}

@@ -1,0 +1,180 @@
+//! What a holder has in its hands.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use leasehold_spec::{Contention, Token};
+
+use crate::client::Handle;
+use crate::error::{Lost, Result};
+use crate::session::{GivenBack, Hold, Seat};
+
+/// A held lease. Dropping it gives the lease back in the background, with a runtime or without; [`Guard::release`] does
+/// so and tells how it went.
+///
+/// A guard is bound to no thread and no task. It is a *lease*: it can be lost, and then says so. Put [`Guard::check`]
+/// before each effect, or wait for [`Guard::lost`] beside the work.
+#[must_use = "dropping the guard gives the lease back at once"]
+pub struct Guard {
+    hold: Arc<Hold>,
+    /// `None` once released.
+    client: Option<Arc<Handle>>,
+}
+
+/// What became of a release.
+#[must_use = "NotHeld means that the work outlived its lease"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The lease is given back; the next waiter holds already.
+    Released,
+    /// There was nothing to give back: the lease had ended before, or was lost. Somebody should hear of it: the work
+    /// outlived its lease.
+    NotHeld,
+}
+
+impl Guard {
+    pub(crate) fn new(hold: Arc<Hold>, client: Arc<Handle>) -> Self {
+        Self { hold, client: Some(client) }
+    }
+
+    /// The fencing token: larger than that of every earlier grant of this name. Hand it to the resource, which refuses a
+    /// smaller one (see [`fence`](crate::fence)).
+    #[must_use]
+    pub fn token(&self) -> Token {
+        self.hold.token
+    }
+
+    /// The name of the lock.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.hold.name.as_str()
+    }
+
+    /// The token, if the lease is surely still ours. No round trip: a look at a clock that also runs while the machine
+    /// sleeps, so the first call after a stop of an hour tells the truth.
+    ///
+    /// ```
+    /// # tokio_test(async {
+    /// # let leasehold = leasehold::Leasehold::connect("memory:").await?;
+    /// let guard = leasehold.mutex("stock:42").lock().await?;
+    /// let token = guard.check()?; // before each effect
+    /// # let _ = token;
+    /// # guard.release().await?;
+    /// # leasehold::Result::Ok(()) });
+    /// # fn tokio_test(f: impl Future<Output = leasehold::Result<()>>) {
+    /// #     tokio::runtime::Runtime::new().unwrap().block_on(f).unwrap();
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Why it is not: see [`Lost`].
+    pub fn check(&self) -> std::result::Result<Token, Lost> {
+        self.hold.check()
+    }
+
+    /// Whether the lease is surely still ours. No round trip.
+    #[must_use]
+    pub fn is_valid(&self) -> bool {
+        self.hold.check().is_ok()
+    }
+
+    /// For how long the lease is surely still ours if it is not renewed; zero once lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        Duration::from_micros(self.hold.remaining_us())
+    }
+
+    /// Whether others were waiting when the store was last heard: a long holder may want to give way. As old as the last
+    /// renewal.
+    #[must_use]
+    pub fn others_wait(&self) -> bool {
+        self.hold.contention() != Contention::None
+    }
+
+    /// A future that is ready when the lease is lost, before it ends at the store. It is owned: it outlives this borrow
+    /// and goes to other tasks.
+    pub fn lost(&self) -> LostSignal {
+        LostSignal::new(&self.hold)
+    }
+
+    /// Gives the lease back, and answers once the store has said so: one round trip.
+    ///
+    /// # Cancel safety
+    /// The lease goes back whether this future is finished or dropped.
+    ///
+    /// # Errors
+    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer in time; the client repeats the release until it is answered, or the
+    /// lease has ended by itself.
+    pub async fn release(mut self) -> Result<Released> {
+        let Some(client) = self.client.take() else { return Ok(Released::NotHeld) };
+        // Dropped here before its end, this future hands the release to the session.
+        let given_back = client.session().release(&self.hold).await;
+        Ok(match given_back? {
+            GivenBack::Released => Released::Released,
+            GivenBack::NotHeld => Released::NotHeld,
+        })
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if let Some(client) = &self.client {
+            client.session().drop_hold(&self.hold);
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("name", &self.hold.name)
+            .field("token", &self.token().get())
+            .field("remaining", &self.remaining())
+            .finish()
+    }
+}
+
+/// Ready when a lease is lost: see [`Guard::lost`]. A lease that is given back is not lost; its signal then says
+/// [`Lost::Released`].
+#[must_use = "a signal does nothing unless it is awaited"]
+pub struct LostSignal {
+    hold: Arc<Hold>,
+    seat: Seat,
+}
+
+impl LostSignal {
+    fn new(hold: &Arc<Hold>) -> Self {
+        Self { hold: Arc::clone(hold), seat: Seat::default() }
+    }
+}
+
+impl Clone for LostSignal {
+    fn clone(&self) -> Self {
+        Self::new(&self.hold)
+    }
+}
+
+impl Future for LostSignal {
+    type Output = Lost;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Lost> {
+        let signal = self.get_mut();
+        signal.hold.poll_lost(&mut signal.seat, context)
+    }
+}
+
+impl Drop for LostSignal {
+    fn drop(&mut self) {
+        self.hold.leave(&self.seat);
+    }
+}
+
+impl fmt::Debug for LostSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LostSignal").field("lost", &self.hold.why_lost()).finish()
+    }
+}

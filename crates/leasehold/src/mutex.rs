@@ -1,0 +1,269 @@
+//! The mutex.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS};
+use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
+
+use crate::client::Handle;
+use crate::error::{Error, Result};
+use crate::guard::Guard;
+use crate::session::{Renewal, Terms, Wait};
+
+/// A lock on a name: at most one holder at a time, first come, first served.
+///
+/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error.
+#[derive(Clone)]
+pub struct Mutex {
+    client: Arc<Handle>,
+    name: Result<Name, Arc<Error>>,
+    lease: Duration,
+    renewal: Renewal,
+    order: Order,
+}
+
+impl Mutex {
+    pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
+        let lease = client.lease();
+        let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
+        Self { client, name, lease, renewal: Renewal::Always, order: Order::Relaxed }
+    }
+
+    /// How long a lease lasts without a word from its holder: 100 ms to 24 h, 30 s unless said. It is renewed each third
+    /// for as long as the guard lives, so this is how long the others wait for a holder that died.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        if self.renewal == Renewal::Never {
+            self.renewal = Renewal::Always;
+        }
+        self
+    }
+
+    /// A lease of this length that is never renewed: it ends by itself, and the guard then says [`Lost::Expired`](crate::Lost::Expired).
+    #[must_use]
+    pub fn fixed_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self.renewal = Renewal::Never;
+        self
+    }
+
+    /// Renewal stops this long after the grant, so that a holder that hangs loses the lease then. At least the lease.
+    /// Replaces `fixed_lease`.
+    #[must_use]
+    pub fn max_hold(mut self, hold: Duration) -> Self {
+        self.renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
+        self
+    }
+
+    /// Strict first come, first served over all clients. (Today that is every mutex. A later release hands a lock on
+    /// inside a process, a bounded number of times, unless somebody asks for this.)
+    #[must_use]
+    pub fn fair(mut self) -> Self {
+        self.order = Order::Strict;
+        self
+    }
+
+    /// Waits until this task holds the lock, however long that takes, over restarts and reconnects of the store. One
+    /// round trip when the lock is free.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the queue. If the grant was already on its way it is given back.
+    ///
+    /// # Errors
+    /// `Invalid` for a bad name or lease, `Full`, `Foreign`, `Denied`, `Closed`, and `Store` when the store is out of
+    /// memory. Never `Unreachable`: it waits.
+    pub async fn lock(&self) -> Result<Guard> {
+        loop {
+            // `None` is an answer to those who do not wait for ever.
+            if let Some(guard) = self.acquire(Wait::ForEver).await? {
+                return Ok(guard);
+            }
+        }
+    }
+
+    /// Takes the lock if nobody holds it or waits for it. One round trip.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::lock`].
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer.
+    pub async fn try_lock(&self) -> Result<Option<Guard>> {
+        self.acquire(Wait::No).await
+    }
+
+    /// Waits for the lock, at most `wait`. However short that is, the store is asked once, and its answer awaited for up to
+    /// half a second: no time at all is [`Mutex::try_lock`], and not an error.
+    ///
+    /// # Cancel safety
+    /// As [`Mutex::lock`].
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`], and `Unreachable` when `wait` is over and the store has not said that somebody else holds it.
+    pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
+        let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
+        let until_us = self.client.session().world.now_us().checked_add(wait_us);
+        self.acquire(until_us.map_or(Wait::ForEver, Wait::Until)).await
+    }
+
+    /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
+    /// an error of kind `Lost`.
+    ///
+    /// ```
+    /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
+    /// let sold = leasehold.mutex("stock:42").run(async |guard| sell(guard.token()).await).await?;
+    /// # let _: u32 = sold; Ok(()) }
+    /// # async fn sell(_: leasehold::Token) -> u32 { 1 }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops the work and gives the lease back.
+    ///
+    /// # Errors
+    /// As [`Mutex::lock`], and `Lost`.
+    pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T> {
+        let guard = self.lock().await?;
+        let mut lost = pin!(guard.lost());
+        let done = {
+            let mut work = pin!(work(&guard));
+            poll_fn(|context| match lost.as_mut().poll(context) {
+                // Before the work: what it would do now is no longer exclusive.
+                Poll::Ready(lost) => Poll::Ready(Err(lost)),
+                Poll::Pending => work.as_mut().poll(context).map(Ok),
+            })
+            .await
+        };
+        match done {
+            Ok(value) => {
+                // An unanswered release is repeated by the session; the work is done and was exclusive.
+                drop(guard.release().await);
+                Ok(value)
+            }
+            Err(lost) => Err(lost.into()),
+        }
+    }
+
+    /// Who holds, with which token, for how long, and how many wait. One round trip; changes nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    ///
+    /// # Errors
+    /// `Invalid`, `Unreachable`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
+    pub async fn inspect(&self) -> Result<Inspection> {
+        let inspection = self.client.session().inspect(self.name()?).await?;
+        let holder = inspection.holder.map(|holder| Holder {
+            id: holder.id,
+            token: holder.token,
+            remaining: Duration::from_micros(holder.left_us),
+            label: holder.label,
+            is_revoked: holder.state == GrantState::Revoked,
+        });
+        Ok(Inspection { holder, waiters: usize::try_from(inspection.waiters).unwrap_or(usize::MAX) })
+    }
+
+    /// Takes the lease away from the holder that [`Mutex::inspect`] showed: it is told at once, and the lease ends when it
+    /// gives it back, or after `grace` (at most 5 s; zero ends it now). A later holder is not touched. One round trip.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the holder was told.
+    ///
+    /// # Errors
+    /// As [`Mutex::inspect`]; `Invalid` for a longer grace.
+    pub async fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {
+        let grace_ms = grace.as_millis();
+        if grace_ms > u128::from(REVOKE_GRACE_MS) {
+            return Err(Error::invalid(format!("a grace of {grace:?} is too long: at most {REVOKE_GRACE_MS} ms")));
+        }
+        let op = Op::Revoke { holder: holder.id, token: holder.token, grace_ms: grace_ms as u64 };
+        match self.client.session().ask_once(self.name()?, op).await? {
+            Outcome::Revoking { left_us } => Ok(Revoked::Within(Duration::from_micros(left_us))),
+            _ => Ok(Revoked::NotHeld),
+        }
+    }
+
+    async fn acquire(&self, wait: Wait) -> Result<Option<Guard>> {
+        let name = self.name()?;
+        let terms = Arc::new(self.terms()?);
+        let hold = self.client.session().acquire(name, &terms, wait).await?;
+        Ok(hold.map(|hold| Guard::new(hold, Arc::clone(&self.client))))
+    }
+
+    fn name(&self) -> Result<&Name> {
+        self.name.as_ref().map_err(|error| error.share())
+    }
+
+    fn terms(&self) -> Result<Terms> {
+        let lease_ms = check_lease(self.lease)?;
+        let renewal = self.renewal;
+        if let Renewal::For { hold_us } = renewal
+            && hold_us < lease_ms * 1000
+        {
+            let message =
+                format!("max_hold is shorter than the lease of {:?}: use fixed_lease, or a shorter lease", self.lease);
+            return Err(Error::invalid(message));
+        }
+        Ok(Terms { lease_ms, renewal, order: self.order, label: self.client.label() })
+    }
+}
+
+impl fmt::Debug for Mutex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mutex").field("name", &self.name).field("lease", &self.lease).finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn check_lease(lease: Duration) -> Result<u64> {
+    match u64::try_from(lease.as_millis()) {
+        Ok(ms) if (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&ms) => Ok(ms),
+        _ => Err(Error::invalid(format!("a lease of {lease:?} is out of range: use {LEASE_MIN_MS} ms to 24 h"))),
+    }
+}
+
+/// What there is under a name: see [`Mutex::inspect`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Inspection {
+    /// Who holds; `None` when the lock is free.
+    pub holder: Option<Holder>,
+    /// How many wait. Waiters that died count until their turn comes.
+    pub waiters: usize,
+}
+
+/// Who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    id: PublicId,
+    /// Its fencing token.
+    pub token: Token,
+    /// What is left of its lease.
+    pub remaining: Duration,
+    /// What it calls itself: see [`Builder::holder`](crate::Builder::holder).
+    pub label: String,
+    /// Whether it was told to stop.
+    pub is_revoked: bool,
+}
+
+impl Holder {
+    /// The public part of its grant id: which client, and which acquisition of it.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.id.to_string()
+    }
+}
+
+/// What became of a revocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// The holder was told; its lease ends within this time.
+    Within(Duration),
+    /// That holder has it no longer.
+    NotHeld,
+}

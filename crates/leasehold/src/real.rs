@@ -1,0 +1,100 @@
+//! The world as it is: the one place that reads clocks, draws random numbers, spawns and connects.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+
+use crate::world::{Address, Pending, Socket, World};
+
+/// The world as it is.
+pub struct Real;
+
+impl Real {
+    /// It, as a session takes it.
+    #[must_use]
+    pub fn world() -> Arc<dyn World> {
+        Arc::new(Self)
+    }
+}
+
+impl World for Real {
+    // `Instant` is CLOCK_MONOTONIC on Linux: a laptop that slept for an hour would believe in a lease of 30 s.
+    fn now_us(&self) -> u64 {
+        read_us(LEASE_CLOCK)
+    }
+
+    fn wall_us(&self) -> u64 {
+        read_us(ClockId::Realtime)
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("the operating system gives random bytes");
+    }
+
+    fn host(&self) -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+
+    fn process(&self) -> u32 {
+        std::process::id()
+    }
+
+    fn sleep(&self, duration: Duration) -> Pending<()> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
+        let (host, port) = (to.host.clone(), to.port);
+        Box::pin(async move {
+            let stream = TcpStream::connect((host.as_str(), port)).await?;
+            // A hand-over is one small message: Nagle would hold it back for an acknowledgement.
+            stream.set_nodelay(true)?;
+            keep_alive(&stream)?;
+            Ok(Box::new(stream) as Box<dyn Socket>)
+        })
+    }
+
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
+        match Handle::try_current() {
+            Ok(runtime) => {
+                drop(runtime.spawn(task));
+                Ok(())
+            }
+            Err(_) => Err(task),
+        }
+    }
+
+    fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let run = move || runtime.block_on(session);
+        std::thread::Builder::new().name("leasehold".into()).spawn(run).map(drop)
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]
+const LEASE_CLOCK: ClockId = ClockId::Boottime;
+// Elsewhere the monotonic clock is the nearest: on macOS it stands still while the machine sleeps.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia")))]
+const LEASE_CLOCK: ClockId = ClockId::Monotonic;
+
+fn read_us(clock: ClockId) -> u64 {
+    let now = clock_gettime(clock);
+    let (seconds, nanoseconds) = (now.tv_sec.cast_unsigned(), now.tv_nsec.cast_unsigned());
+    seconds * 1_000_000 + nanoseconds / 1000
+}
+
+// A peer that vanished without a word is noticed by our own deadlines first; this is for connections that idle.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    rustix::net::sockopt::set_socket_keepalive(stream, true)?;
+    #[cfg(target_os = "linux")]
+    {
+        rustix::net::sockopt::set_tcp_keepidle(stream, Duration::from_secs(10))?;
+        rustix::net::sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+        rustix::net::sockopt::set_tcp_user_timeout(stream, 30_000)?;
+    }
+    Ok(())
+}

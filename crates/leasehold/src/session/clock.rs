@@ -1,0 +1,224 @@
+//! What we may conclude about a store's clock from its answers.
+//!
+//! An answer that says "server time S" was asked at local `sent` and heard at local `heard`, so S was *now* somewhere
+//! between the two. That gives two bounds on the difference of the clocks, and everything here follows from them:
+//!
+//! - where a pushed grant begins on our clock (the earliest moment that it can have been made: counting from its arrival
+//!   would believe a message that lay in a buffer while we were stopped);
+//! - what `not_after` to write on a request;
+//! - that the server's clock was set: bounds that no longer meet.
+//!
+//! Pure arithmetic on microseconds. Rates differ by less than 1 %.
+
+use leasehold_spec::limits::NOT_AFTER_MAX_MS;
+use leasehold_spec::mutant::{Mutant, is_on};
+
+/// One answer's clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sample {
+    pub(crate) sent_us: u64,
+    pub(crate) heard_us: u64,
+    pub(crate) server_us: u64,
+}
+
+impl Sample {
+    /// Local minus server time, at least.
+    fn low(&self) -> i64 {
+        difference(self.sent_us, self.server_us)
+    }
+
+    /// Local minus server time, at most.
+    fn high(&self) -> i64 {
+        difference(self.heard_us, self.server_us)
+    }
+}
+
+/// The clock of one run of a store, as seen from here.
+#[derive(Debug, Default)]
+pub(crate) struct ServerClock {
+    /// The samples with the tightest lower and upper bound of this half minute and of the one before.
+    recent: [Option<Bounds>; 2],
+    half_minute: u64,
+    /// When the last jump was heard of.
+    jumped_us: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    lowest: Sample,
+    highest: Sample,
+}
+
+const WINDOW_US: u64 = 30_000_000;
+
+impl ServerClock {
+    /// Takes a sample in. Answers by how much the server's clock jumped forward, if it did: as much is to be taken off
+    /// every lease of that server.
+    pub(crate) fn observe(&mut self, sample: Sample) -> Option<u64> {
+        self.turn(sample.heard_us);
+        let jump = self.jump(&sample);
+        if jump.is_some() {
+            // Answers come by two links: one from before a jump can be heard after one from behind it. It says nothing new,
+            // and believed, it would make the next answer a second jump, which ends leases that were granted since.
+            if sample.sent_us < self.jumped_us {
+                return None;
+            }
+            self.jumped_us = sample.heard_us;
+            self.recent = [None, None];
+        }
+        let newest = &mut self.recent[0];
+        let mut bounds = newest.unwrap_or(Bounds { lowest: sample, highest: sample });
+        if sample.low() > bounds.lowest.low() {
+            bounds.lowest = sample;
+        }
+        if sample.high() < bounds.highest.high() {
+            bounds.highest = sample;
+        }
+        *newest = Some(bounds);
+        jump.filter(|&forward| forward > 0 && !is_on(Mutant::P12NoJump)).map(i64::unsigned_abs)
+    }
+
+    /// The earliest local moment at which the server's clock can have shown `server_us`; `None` without a sample of the
+    /// last minute.
+    pub(crate) fn local_of(&self, server_us: u64, now_us: u64) -> Option<u64> {
+        let bounds = self.known(now_us)?;
+        let anchor = bounds.lowest;
+        let drift = anchor.server_us.abs_diff(server_us) / 100;
+        let local = i128::from(server_us) + i128::from(anchor.low()) - i128::from(drift);
+        u64::try_from(local).ok()
+    }
+
+    /// What to write on a request that shall not be carried out later than `within_us` from now.
+    pub(crate) fn not_after(&self, now_us: u64, within_us: u64) -> u64 {
+        let within_us = within_us.min(NOT_AFTER_MAX_MS * 1000);
+        self.server_at(now_us + within_us, now_us).unwrap_or(0)
+    }
+
+    /// About what the server's clock shows at a local moment.
+    pub(crate) fn server_at(&self, local_us: u64, now_us: u64) -> Option<u64> {
+        let bounds = self.known(now_us)?;
+        u64::try_from(i128::from(local_us) - i128::from(bounds.lowest.low())).ok()
+    }
+
+    fn turn(&mut self, now_us: u64) {
+        let half_minute = now_us / WINDOW_US;
+        match half_minute.saturating_sub(self.half_minute) {
+            0 => {}
+            1 => self.recent = [None, self.recent[0]],
+            _ => self.recent = [None, None],
+        }
+        self.half_minute = self.half_minute.max(half_minute);
+    }
+
+    fn known(&self, now_us: u64) -> Option<Bounds> {
+        let fresh = |b: &Bounds| b.lowest.heard_us + 2 * WINDOW_US > now_us;
+        let [newest, older] = self.recent;
+        match (newest, older.filter(fresh)) {
+            (Some(a), Some(b)) => Some(Bounds {
+                lowest: if a.lowest.low() >= b.lowest.low() { a.lowest } else { b.lowest },
+                highest: if a.highest.high() <= b.highest.high() { a.highest } else { b.highest },
+            }),
+            (a, b) => a.filter(fresh).or(b),
+        }
+    }
+
+    /// How far the server's clock moved against ours since the known samples (positive: forward), when that is more than
+    /// drift and delay can explain.
+    fn jump(&self, sample: &Sample) -> Option<i64> {
+        let bounds = self.known(sample.heard_us)?;
+        let slack = |since: &Sample| (sample.heard_us.saturating_sub(since.sent_us) / 500 + 1000).cast_signed();
+        let forward = sample.high() < bounds.lowest.low() - slack(&bounds.lowest);
+        let backward = sample.low() > bounds.highest.high() + slack(&bounds.highest);
+        // The widest difference that the bounds allow: a lease is rather given up early.
+        let forward_by = bounds.highest.high() - sample.low();
+        if forward {
+            Some(forward_by)
+        } else if backward {
+            Some(-1)
+        } else {
+            None
+        }
+    }
+}
+
+/// How long a lease may be relied on, when `left_us` of it were left at the store: 1 % and 2 ms less, for clocks that run
+/// at different rates and for the moment between looking and acting.
+pub(crate) fn reliable_us(left_us: u64) -> u64 {
+    left_us.saturating_sub(left_us / 100 + 2_000)
+}
+
+fn difference(local_us: u64, server_us: u64) -> i64 {
+    local_us.cast_signed() - server_us.cast_signed()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: u64 = 1_795_193_818_000_000;
+
+    fn sample(sent_us: u64, heard_us: u64, server_us: u64) -> Sample {
+        Sample { sent_us, heard_us, server_us }
+    }
+
+    #[test]
+    fn a_grant_is_placed_before_the_moment_that_it_was_made() {
+        let mut clock = ServerClock::default();
+        // The server's S is our 1_000_300, asked at 1_000_000 and heard at 1_001_000.
+        assert_eq!(clock.observe(sample(1_000_000, 1_001_000, S)), None);
+        // Made 0.5 s later: at 1_500_300, and believed to be 0.3 ms and 1 % earlier.
+        assert_eq!(clock.local_of(S + 500_000, 2_000_000), Some(1_495_000));
+        // A tighter sample moves it closer, and never past it.
+        clock.observe(sample(1_600_290, 1_601_000, S + 600_000));
+        assert_eq!(clock.local_of(S + 600_000, 2_000_000), Some(1_600_290));
+    }
+
+    #[test]
+    fn nothing_is_known_after_a_minute() {
+        let mut clock = ServerClock::default();
+        clock.observe(sample(1_000_000, 1_000_100, S));
+        assert!(clock.server_at(1, 60_000_000).is_some());
+        assert!(clock.server_at(1, 62_000_000).is_none());
+        assert_eq!(clock.not_after(62_000_000, 1), 0);
+    }
+
+    #[test]
+    fn a_forward_jump_is_seen_and_measured_and_drift_is_not() {
+        let mut clock = ServerClock::default();
+        for second in 1..50_u64 {
+            // 500 parts in a million fast: what a clock that is being slewed does.
+            let drift = second * 500;
+            let at = second * 1_000_000;
+            assert_eq!(clock.observe(sample(at, at + 200, S + at + drift)), None, "second {second}");
+        }
+        let at = 50_000_000;
+        let jump = clock.observe(sample(at, at + 200, S + at + 3_000_000)).expect("seen");
+        assert!((2_974_000..=3_026_000).contains(&jump), "{jump}");
+        assert_eq!(clock.observe(sample(at + 100, at + 300, S + at + 3_000_100)), None, "told once");
+    }
+
+    #[test]
+    fn an_answer_from_before_a_jump_is_no_second_one() {
+        let mut clock = ServerClock::default();
+        clock.observe(sample(1_000_000, 1_000_200, S));
+        assert!(clock.observe(sample(2_000_000, 2_000_200, S + 61_000_000)).is_some());
+        assert_eq!(clock.observe(sample(1_999_900, 2_000_300, S + 1_000_000)), None, "asked before, on the other link");
+        assert_eq!(clock.observe(sample(2_100_000, 2_100_200, S + 61_100_000)), None, "no second jump");
+        assert!(clock.observe(sample(2_200_000, 2_200_200, S + 91_200_000)).is_some(), "but this is one");
+    }
+
+    #[test]
+    fn a_backward_jump_takes_nothing_off_and_anchors_anew() {
+        let mut clock = ServerClock::default();
+        clock.observe(sample(1_000_000, 1_000_200, S));
+        assert_eq!(clock.observe(sample(2_000_000, 2_000_200, S - 9_000_000)), None);
+        assert_eq!(clock.server_at(3_000_000, 3_000_000), Some(S - 8_000_000));
+    }
+
+    #[test]
+    fn validity_leaves_a_margin() {
+        assert_eq!(reliable_us(30_000_000), 29_698_000);
+        assert_eq!(reliable_us(100_000), 97_000);
+        assert_eq!(reliable_us(1_000), 0);
+    }
+}

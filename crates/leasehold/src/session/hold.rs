@@ -1,0 +1,130 @@
+//! A held lease, as the guard, its signals and the session share it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use leasehold_spec::{Contention, GrantId, Name, Token};
+
+use crate::error::Lost;
+use crate::world::World;
+
+/// What a guard knows without asking anybody. It ends once, for one reason, and says so to whoever waits for that.
+pub(crate) struct Hold {
+    pub(crate) name: Name,
+    pub(crate) id: GrantId,
+    pub(crate) token: Token,
+    world: Arc<dyn World>,
+    /// Our clock's moment until which nobody else can hold. 0 once lost: the fast look needs no lock.
+    valid_until_us: AtomicU64,
+    fate: Mutex<Fate>,
+}
+
+#[derive(Default)]
+struct Fate {
+    lost: Option<Lost>,
+    contention: Contention,
+    /// Who waits for the end, by seat.
+    waiting: BTreeMap<u64, Waker>,
+    next_seat: u64,
+}
+
+/// A place among those who wait for the end of a hold, until it is left.
+#[derive(Debug, Default)]
+pub(crate) struct Seat(Option<u64>);
+
+impl Hold {
+    pub(crate) fn new(name: Name, id: GrantId, token: Token, valid_until_us: u64, world: Arc<dyn World>) -> Self {
+        let valid_until_us = AtomicU64::new(valid_until_us);
+        Self { name, id, token, world, valid_until_us, fate: Mutex::default() }
+    }
+
+    /// Reads the clock at every call: after a stop of an hour the first look tells the truth, before any timer has run.
+    pub(crate) fn check(&self) -> Result<Token, Lost> {
+        if self.world.now_us() < self.valid_until_us.load(Ordering::Acquire) {
+            return Ok(self.token);
+        }
+        let (why, waiting) = self.end(Lost::Expired);
+        waiting.into_iter().for_each(Waker::wake);
+        Err(why)
+    }
+
+    pub(crate) fn remaining_us(&self) -> u64 {
+        self.valid_until_us.load(Ordering::Acquire).saturating_sub(self.world.now_us())
+    }
+
+    pub(crate) fn valid_until_us(&self) -> u64 {
+        self.valid_until_us.load(Ordering::Acquire)
+    }
+
+    /// Lengthens the validity. A shorter one comes from an answer that was overtaken; a lost hold stays lost.
+    pub(crate) fn extend(&self, until_us: u64) {
+        let fate = self.fate();
+        if fate.lost.is_none() {
+            self.valid_until_us.fetch_max(until_us, Ordering::AcqRel);
+        }
+    }
+
+    /// Takes a jump of the server's clock off the validity.
+    pub(crate) fn shorten(&self, by_us: u64) {
+        let fate = self.fate();
+        if fate.lost.is_none() {
+            let until_us = self.valid_until_us.load(Ordering::Acquire);
+            self.valid_until_us.store(until_us.saturating_sub(by_us).max(1), Ordering::Release);
+        }
+    }
+
+    /// Ends the hold, and answers why it ended (the first reason stays) and who is to be woken for it.
+    pub(crate) fn end(&self, why: Lost) -> (Lost, Vec<Waker>) {
+        let mut fate = self.fate();
+        let why = *fate.lost.get_or_insert(why);
+        self.valid_until_us.store(0, Ordering::Release);
+        (why, std::mem::take(&mut fate.waiting).into_values().collect())
+    }
+
+    pub(crate) fn why_lost(&self) -> Option<Lost> {
+        self.fate().lost
+    }
+
+    pub(crate) fn poll_lost(&self, seat: &mut Seat, context: &Context<'_>) -> Poll<Lost> {
+        if let Err(lost) = self.check() {
+            return Poll::Ready(lost);
+        }
+        let waker = context.waker().clone();
+        let mut fate = self.fate();
+        if let Some(lost) = fate.lost {
+            return Poll::Ready(lost);
+        }
+        let number = *seat.0.get_or_insert_with(|| {
+            fate.next_seat += 1;
+            fate.next_seat
+        });
+        let before = fate.waiting.insert(number, waker);
+        // A waker that goes may take its task along: never under the lock.
+        drop(fate);
+        drop(before);
+        Poll::Pending
+    }
+
+    /// Nobody waits there any more. Without this a lease that is held for weeks would keep a waker for each task that ever
+    /// waited for its loss.
+    pub(crate) fn leave(&self, seat: &Seat) {
+        if let Some(number) = seat.0 {
+            let waker = self.fate().waiting.remove(&number);
+            drop(waker);
+        }
+    }
+
+    pub(crate) fn contention(&self) -> Contention {
+        self.fate().contention
+    }
+
+    pub(crate) fn set_contention(&self, level: Contention) {
+        self.fate().contention = level;
+    }
+
+    fn fate(&self) -> MutexGuard<'_, Fate> {
+        self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

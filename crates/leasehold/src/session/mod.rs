@@ -1,0 +1,313 @@
+//! One client of one store.
+//!
+//! A lock library that runs on its caller's runtime alone loses leases whenever that runtime is busy, and leaks grants
+//! whenever a future is dropped. So a session has two lanes and one owner:
+//!
+//! - callers send their own acquire and release, on a link that their runtime drives: the short way (P17);
+//! - everything that must happen without them (renewals, looks, what is given back, deadlines, reconnects) is sent by one
+//!   thread of the session's own, on a link of its own that also carries the inbox;
+//! - every attempt lives in [`State`] from before its first request until the last word about it, whoever is left to hear
+//!   that word.
+//!
+//! The thread keeps no list of things to do: it asks the state what is due ([`State::errands`]). Callers change the state
+//! and wake the thread only when something falls due before its next look.
+
+mod alarms;
+mod attempt;
+mod callers;
+mod clock;
+mod errand;
+mod heard;
+mod hold;
+mod lane;
+mod state;
+mod thread;
+mod words;
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
+use tokio::sync::{Notify, oneshot};
+
+use self::attempt::Verdict;
+pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
+pub(crate) use self::hold::{Hold, Seat};
+use self::state::{Stage, State, Wake};
+use crate::error::{Error, ErrorKind, Result};
+use crate::store::{Fault, Store};
+use crate::world::World;
+
+pub(crate) struct Session {
+    pub(crate) world: Arc<dyn World>,
+    store: Arc<dyn Store>,
+    process: u32,
+    state: Mutex<State>,
+    wake: Notify,
+}
+
+impl Session {
+    /// Connects, and answers the first error: a wrong URL, password or address is told at once. Both lanes are open and
+    /// the inbox is proved when this returns.
+    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Arc<Self>> {
+        let mut random = [0; 16];
+        world.random(&mut random);
+        let id = SessionId(u128::from_ne_bytes(random));
+        let session = Arc::new(Self {
+            process: world.process(),
+            state: Mutex::new(State::new(Arc::clone(&world), id)),
+            wake: Notify::new(),
+            world,
+            store,
+        });
+        let opening = Opening(&session);
+        let (ready, is_ready) = oneshot::channel();
+        let run = thread::run(Arc::clone(&session), id, ready);
+        session.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
+        is_ready.await.map_err(|_| Error::closed())??;
+        session.open_lane().await;
+        std::mem::forget(opening);
+        Ok(session)
+    }
+
+    /// Acquires `name`. `None`: somebody else holds it, and `wait` is over.
+    ///
+    /// Dropping the future gives the attempt up, whatever became of it.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        name: &Name,
+        terms: &Arc<Terms>,
+        wait: Wait,
+    ) -> Result<Option<Arc<Hold>>> {
+        loop {
+            match self.attempt(name, terms, wait).await? {
+                Verdict::Granted(hold) if hold.check().is_ok() => return Ok(Some(hold)),
+                // Granted and lost before the caller came to look: nobody gets a guard that is already lost.
+                Verdict::Granted(hold) => self.drop_hold(&hold),
+                Verdict::Busy => return Ok(None),
+                Verdict::Again => {}
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn attempt(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
+        self.check_usable()?;
+        let (tell, verdict) = oneshot::channel();
+        let (id, first, lane) = self.with(|state| {
+            if state.stage != Stage::Open {
+                return Err(Error::closed());
+            }
+            let now_us = state.world.now_us();
+            let (link, lane) = state.lane_link(now_us);
+            let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
+            Ok((id, first, lane))
+        })?;
+        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
+        self.reopen_if(lane, None);
+        let ask = async {
+            let Some(first) = first else { return };
+            let heard = first.asked.link.apply(name, &first.op, first.guess).await;
+            self.with(|state| state.heard_acquire(name, id, &first.asked, heard));
+        };
+        // The answer and the push come by different ways, and the push may be first: then nobody waits for the answer.
+        let (mut ask, mut verdict) = (pin!(ask), pin!(verdict));
+        let mut is_answered = false;
+        let told = poll_fn(|context| {
+            if !is_answered {
+                is_answered = ask.as_mut().poll(context).is_ready();
+            }
+            verdict.as_mut().poll(context)
+        })
+        .await;
+        asking.disarm();
+        if !is_answered {
+            self.with(|state| state.left_alone(id.counter));
+        }
+        told.map_err(|_| Error::closed())
+    }
+
+    /// Gives a lease back and waits for the store's word. Dropping the future leaves the release to the session.
+    pub(crate) async fn release(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<GivenBack> {
+        self.check_usable()?;
+        let was_valid = hold.check().is_ok();
+        let (begun, lane) = self.with(|state| {
+            let now_us = state.world.now_us();
+            let (link, lane) = state.lane_link(now_us);
+            (state.begin_release(hold, link, now_us), lane)
+        });
+        let counter = hold.id.counter;
+        let Some((answer, first)) = begun else { return Ok(GivenBack::NotHeld) };
+        let mut releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
+        self.reopen_if(lane, None);
+        if let Some(first) = first {
+            let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
+            self.with(|state| state.heard_return(counter, &first.asked, heard));
+        }
+        let given_back = answer.await.map_err(|_| Error::closed())?;
+        releasing.disarm();
+        // The work outlived the lease, even if nobody came between.
+        given_back.map(|word| if was_valid { word } else { GivenBack::NotHeld })
+    }
+
+    /// Gives a lease back in the background: what dropping a guard does, with a runtime or without.
+    pub(crate) fn drop_hold(&self, hold: &Hold) {
+        if self.process != self.world.process() {
+            return; // A forked child: the lease is its parent's.
+        }
+        self.with(|state| {
+            let is_same = |id| state.attempts.get(&id).is_some_and(|attempt| attempt.id == hold.id);
+            if is_same(hold.id.counter) {
+                let now_us = state.world.now_us();
+                state.give_back(hold.id.counter, now_us);
+            }
+        });
+    }
+
+    /// One request outside any attempt.
+    pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
+        self.check_usable()?;
+        let (link, guess, lane) = self.with(|state| {
+            if state.stage != Stage::Open {
+                return Err(Error::closed());
+            }
+            let (link, lane) = state.lane_link(state.world.now_us());
+            let trouble = state.trouble.as_ref().map_or_else(silent, Error::share);
+            Ok((link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane))
+        })?;
+        self.reopen_if(lane, None);
+        let link = link?;
+        let sent_us = self.world.now_us();
+        match self.within(ASK_WITHIN_US, link.apply(name, &op, guess)).await {
+            Some(Ok(answer)) => {
+                self.with(|state| {
+                    if link.run() == state.run {
+                        state.note(name, &answer, sent_us, state.world.now_us());
+                    }
+                });
+                Ok(answer.outcome)
+            }
+            Some(Err(Fault::Gone(error))) => Err(error.may_act()),
+            Some(Err(Fault::Refused(error) | Fault::NoMemory(error))) => Err(error),
+            None => {
+                self.with(|state| state.doubt(&link));
+                Err(silent().may_act())
+            }
+        }
+    }
+
+    /// Who holds, and how many wait.
+    pub(crate) async fn inspect(self: &Arc<Self>, name: &Name) -> Result<Inspection> {
+        match self.ask_once(name, Op::Inspect).await? {
+            Outcome::Inspected(inspection) => Ok(inspection),
+            _ => Err(Error::new(ErrorKind::Store, "the store's answer to inspect makes no sense")),
+        }
+    }
+
+    /// Begins the end: callers hear it, and what is held goes back in the background.
+    pub(crate) fn begin_close(&self) {
+        self.with(|state| state.begin_close(state.world.now_us()));
+    }
+
+    /// Waits until everything is given back, or for as long as `patience`; answers what was not.
+    pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Vec<Name> {
+        let (tell, is_closed) = oneshot::channel();
+        self.with(|state| match state.stage {
+            Stage::Closed => drop(tell),
+            _ => state.mourners.push(tell),
+        });
+        let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
+        let _closed_or_too_late = self.within(patience_us, is_closed).await;
+        self.with(|state| state.unreturned())
+    }
+
+    /// Polls `future` for at most `within_us`. The session's thread keeps the time, so that this needs no runtime.
+    async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
+        let (ring, bell) = oneshot::channel();
+        self.with(|state| state.set_bell(state.world.now_us().saturating_add(within_us), ring));
+        let (mut future, mut bell) = (pin!(future), pin!(bell));
+        poll_fn(|context| match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => bell.as_mut().poll(context).map(|_| None),
+        })
+        .await
+    }
+
+    fn check_usable(&self) -> Result<()> {
+        if self.process == self.world.process() {
+            return Ok(());
+        }
+        let message = "this client was connected before a fork: its thread and its connections are the parent's; connect \
+                       in the child, or exec";
+        Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    /// Changes the state, wakes the thread when that made something due before its next look, and tells callers what they
+    /// are to hear.
+    fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let result = change(&mut state);
+        let wake = std::mem::replace(&mut state.wake, Wake::No);
+        let words = state.words.take();
+        drop(state);
+        if wake == Wake::Now {
+            self.wake.notify_one();
+        }
+        words.say();
+        result
+    }
+}
+
+/// A session that nobody has a handle of yet. Its connecting can be dropped: then there is nobody to close it later.
+struct Opening<'a>(&'a Session);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.begin_close();
+    }
+}
+
+/// A future of the caller's that may be dropped: the session goes on with what it began.
+struct Unfinished<'a> {
+    session: &'a Session,
+    counter: u64,
+    /// `None` once it is finished.
+    on_drop: Option<fn(&mut State, u64)>,
+}
+
+impl Unfinished<'_> {
+    fn give_up(state: &mut State, counter: u64) {
+        state.abandon(counter);
+    }
+
+    fn hurry(state: &mut State, counter: u64) {
+        state.left_alone(counter);
+    }
+
+    fn disarm(&mut self) {
+        self.on_drop = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(on_drop) = self.on_drop {
+            self.session.with(|state| on_drop(state, self.counter));
+        }
+    }
+}
+
+/// How long a request outside any attempt may take.
+const ASK_WITHIN_US: u64 = 2_000_000;
+
+pub(crate) fn silent() -> Error {
+    let message = "the store does not answer: is it running, and is the network up? The client keeps trying";
+    Error::new(ErrorKind::Unreachable, message)
+}
+
+fn no_thread(error: std::io::Error) -> Error {
+    Error::new(ErrorKind::Store, "the client's thread cannot be started: are threads or memory used up?").because(error)
+}

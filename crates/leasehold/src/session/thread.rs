@@ -1,0 +1,265 @@
+//! The session's thread: it connects, proves the inbox, sends what is due, and does it all again when the link is gone.
+//!
+//! Nothing here decides: [`State::errands`] says what to send, and the answers go back into the state.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_spec::{Op, SessionId};
+use tokio::sync::oneshot;
+
+use super::clock::Sample;
+use super::errand::Errand;
+use super::state::{Stage, State, Wake};
+use super::{Session, silent};
+use crate::error::{Error, ErrorKind};
+use crate::store::{Fault, Inbox, Link, Message};
+use crate::world::{Pending, World};
+
+type Ready = oneshot::Sender<Result<(), Error>>;
+
+/// The longest sleep: deadlines are on a clock that runs while the machine sleeps, and timers are not.
+const TICK_US: u64 = 250_000;
+/// The shortest: what cannot be sent now is not asked for again at once.
+const PAUSE_US: u64 = 1_000;
+/// How long connecting, greeting and proving may take together.
+const OPEN_WITHIN_US: u64 = 5_000_000;
+/// How long a doubted link has to answer a ping.
+const PING_WITHIN_US: u64 = 500_000;
+/// An idle link is asked for the time this often, so that a push can be placed, and a dead link is found out.
+const IDLE_US: u64 = 20_000_000;
+/// How often deadlines are looked at while there is no link.
+const OFFLINE_TICK_US: u64 = 50_000;
+const BACKOFF_MIN_US: u64 = 20_000;
+const BACKOFF_MAX_US: u64 = 1_000_000;
+
+/// Runs the session until it is closed and everything is given back, or cannot be any more.
+pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
+    let _last_words = LastWords(Arc::clone(&session));
+    let mut ready = Some(ready);
+    let mut backoff_us = BACKOFF_MIN_US;
+    while !is_over(&session) {
+        let opening = race(&*session.world, OPEN_WITHIN_US, open(&session, id));
+        match meanwhile(&session, opening).await.unwrap_or_else(|| Err(silent())) {
+            Ok(link) => {
+                backoff_us = BACKOFF_MIN_US;
+                session.with(|state| state.attached(Arc::clone(&link), state.world.now_us()));
+                if let Some(ready) = ready.take() {
+                    drop(ready.send(Ok(())));
+                }
+                serve(&session, &link).await;
+                session.with(|state| state.home = None);
+                link.close();
+            }
+            Err(error) => {
+                if let Some(ready) = ready.take() {
+                    // The first try fails fast: the caller of `connect` decides whether to try again.
+                    drop(ready.send(Err(error)));
+                    break;
+                }
+                session.with(|state| state.trouble = Some(for_now(error)));
+                let pause = session.world.sleep(Duration::from_micros(backoff_us));
+                meanwhile(&session, pause).await;
+                backoff_us = (backoff_us * 2).min(BACKOFF_MAX_US);
+            }
+        }
+    }
+}
+
+/// However the thread ends, nobody waits for it afterwards.
+struct LastWords(Arc<Session>);
+
+impl Drop for LastWords {
+    fn drop(&mut self) {
+        self.0.with(State::end_all);
+    }
+}
+
+/// P11: connect and be greeted (role, run), ask the time, attach the inbox and prove it.
+async fn open(session: &Arc<Session>, id: SessionId) -> Result<Arc<dyn Link>, Error> {
+    let link = session.store.open().await?;
+    session.with(|state| state.meet(link.run()));
+    ask_time(session, &link).await.map_err(fault)?;
+    link.attach(id, inbox(session)).await.map_err(fault)?;
+    Ok(link)
+}
+
+fn inbox(session: &Arc<Session>) -> Inbox {
+    let session = Arc::downgrade(session);
+    Arc::new(move |message| {
+        let Some(session) = Weak::upgrade(&session) else { return };
+        session.with(|state| match message {
+            Message::Delivery(name, delivery) => state.pushed(name, &delivery),
+            // Something that we cannot read may have been a grant: look at everything.
+            Message::Garbled => state.look_at_everything(state.world.now_us()),
+            Message::Detached => state.wake = Wake::Now,
+        });
+    })
+}
+
+/// Sends what is due until the link is gone or the session is over.
+async fn serve(session: &Arc<Session>, link: &Arc<dyn Link>) {
+    let mut asked_time_us = session.world.now_us();
+    while !link.is_closed() && !is_over(session) {
+        let now_us = session.world.now_us();
+        let (errands, doubted) = session.with(|state| (state.errands(now_us), std::mem::take(&mut state.doubted)));
+        errands.into_iter().for_each(|errand| send(session, link, errand));
+        doubted.into_iter().for_each(|doubted| prove(session, doubted));
+        if now_us.saturating_sub(asked_time_us) > IDLE_US {
+            asked_time_us = now_us;
+            prove(session, Arc::clone(link));
+        }
+        rest(session, TICK_US).await;
+    }
+}
+
+/// Waits for a link, or to try again. There is little to send meanwhile, but deadlines pass all the same.
+async fn meanwhile<T>(session: &Arc<Session>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        let mut tick = pin!(rest(session, OFFLINE_TICK_US));
+        let done = poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending => tick.as_mut().poll(context).map(|()| None),
+        });
+        if let Some(output) = done.await {
+            return output;
+        }
+        let now_us = session.world.now_us();
+        // A leave behind an acquire on the callers' link: that one may still be up.
+        session.with(|state| state.errands(now_us)).into_iter().for_each(|errand| send_return(session, errand));
+    }
+}
+
+fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
+    match errand {
+        Errand::Return { .. } => send_return(session, errand),
+        Errand::Look { id, name, op, asked } => {
+            let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
+            let request = asked.link.apply(&name, &op, guess);
+            spawn(session, async move {
+                let heard = request.await;
+                session_.with(|state| state.heard_acquire(&name, id, &asked, heard));
+            });
+        }
+        Errand::Renew(batch) => {
+            let session_ = Arc::clone(session);
+            let names: Vec<_> = batch.iter().map(|one| (one.name.clone(), one.renew.clone())).collect();
+            let request = link.renew(&names);
+            spawn(session, async move {
+                let heard = request.await;
+                session_.with(|state| {
+                    for (one, heard) in batch.iter().zip(heard) {
+                        state.heard_renew(one.counter, &one.asked, heard);
+                    }
+                });
+            });
+        }
+        Errand::Settle { name, asked } => {
+            let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
+            let request = asked.link.apply(&name, &Op::Settle, guess);
+            spawn(session, async move {
+                let heard = request.await;
+                session_.with(|state| state.heard_settle(&name, &asked, heard));
+            });
+        }
+    }
+}
+
+fn send_return(session: &Arc<Session>, errand: Errand) {
+    let Errand::Return { counter, name, op, asked } = errand else { return };
+    let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
+    let request = asked.link.apply(&name, &op, guess);
+    spawn(session, async move {
+        let heard = request.await;
+        session_.with(|state| state.heard_return(counter, &asked, heard));
+    });
+}
+
+/// A link that left a request unanswered answers a ping in time, or is replaced: a stalled connection stays open for
+/// ever otherwise, and everything on it waits.
+fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
+    let session_ = Arc::clone(session);
+    spawn(session, async move {
+        let proof = race(&*session_.world, PING_WITHIN_US, ask_time(&session_, &link)).await;
+        if !matches!(proof, Some(Ok(()))) {
+            link.close();
+            session_.with(|state| state.wake = Wake::Now);
+        }
+    });
+}
+
+async fn ask_time(session: &Arc<Session>, link: &Arc<dyn Link>) -> Result<(), Fault> {
+    let sent_us = session.world.now_us();
+    let server_us = link.ping().await?;
+    let heard_us = session.world.now_us();
+    session.with(|state| {
+        if state.run == link.run() {
+            state.sample(Sample { sent_us, heard_us, server_us });
+        }
+    });
+    Ok(())
+}
+
+fn spawn(session: &Arc<Session>, task: impl Future<Output = ()> + Send + 'static) {
+    // The thread has a runtime of its own: this cannot fail there.
+    drop(session.world.spawn(Box::pin(task) as Pending<()>));
+}
+
+/// Sleeps until something is due, or somebody says so; at most `at_most_us`.
+async fn rest(session: &Arc<Session>, at_most_us: u64) {
+    let now_us = session.world.now_us();
+    let for_us = session.with(|state| {
+        let for_us = state.next_due_us().saturating_sub(now_us).clamp(PAUSE_US, at_most_us);
+        state.planned_us = now_us + for_us;
+        for_us
+    });
+    let mut woken = pin!(session.wake.notified());
+    let mut slept = session.world.sleep(Duration::from_micros(for_us));
+    poll_fn(|context| match woken.as_mut().poll(context) {
+        Poll::Ready(()) => Poll::Ready(()),
+        Poll::Pending => slept.as_mut().poll(context),
+    })
+    .await;
+    // While it works, the thread sees every change at the end of its turn.
+    session.with(|state| {
+        state.planned_us = 0;
+        state.ring_bells();
+    });
+}
+
+fn is_over(session: &Arc<Session>) -> bool {
+    session.with(|state| state.stage != Stage::Open && state.is_drained())
+}
+
+async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    let mut slept = world.sleep(Duration::from_micros(within_us));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => slept.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
+/// Why a store that was connected before cannot be reached now. A primary that is a replica today is a failover under way:
+/// worth another try, whatever it is to somebody who connects for the first time.
+fn for_now(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::Denied | ErrorKind::Unreachable => error,
+        _ => Error::new(ErrorKind::Unreachable, error.to_string()),
+    }
+}
+
+fn fault(fault: Fault) -> Error {
+    match fault {
+        Fault::Gone(error) => error,
+        Fault::Refused(error) | Fault::NoMemory(error) => match error.kind() {
+            ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign => error,
+            _ => Error::new(ErrorKind::Unreachable, error.to_string()),
+        },
+    }
+}

@@ -1,0 +1,68 @@
+//! What callers are told, once the state's lock is free.
+//!
+//! Whoever is told is woken, and a waker is the caller's own code: it may poll what it wakes, come back into this session,
+//! or, in an executor that is shutting down, drop the future and the guards in it, all of that on our stack. Under the
+//! state's lock it would stand still for ever. So the state only notes what is to be said.
+
+use std::mem;
+use std::task::Waker;
+
+use tokio::sync::oneshot;
+
+use super::attempt::{GivenBack, Verdict};
+use super::hold::Hold;
+use crate::error::{Lost, Result};
+
+#[derive(Default)]
+pub(crate) struct Words(Vec<Word>);
+
+enum Word {
+    Verdict(oneshot::Sender<Verdict>, Verdict),
+    GivenBack(oneshot::Sender<Result<GivenBack>>, Result<GivenBack>),
+    Lost(Vec<Waker>),
+    Bell(oneshot::Sender<()>),
+}
+
+impl Words {
+    /// A grant that nobody takes is for the session to give back: the future's own drop gives its attempt up.
+    pub(crate) fn verdict(&mut self, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
+        self.0.extend(caller.map(|caller| Word::Verdict(caller, verdict)));
+    }
+
+    pub(crate) fn given_back(
+        &mut self,
+        caller: Option<oneshot::Sender<Result<GivenBack>>>,
+        word: impl FnOnce() -> Result<GivenBack>,
+    ) {
+        self.0.extend(caller.map(|caller| Word::GivenBack(caller, word())));
+    }
+
+    /// The hold has ended from now on; who waits for that hears it a moment later.
+    pub(crate) fn lost(&mut self, hold: &Hold, why: Lost) {
+        let (_, waiting) = hold.end(why);
+        if !waiting.is_empty() {
+            self.0.push(Word::Lost(waiting));
+        }
+    }
+
+    /// Rings by being dropped.
+    pub(crate) fn ring(&mut self, bell: oneshot::Sender<()>) {
+        self.0.push(Word::Bell(bell));
+    }
+
+    pub(crate) fn take(&mut self) -> Self {
+        mem::take(self)
+    }
+
+    /// Says it all. Never under a lock.
+    pub(crate) fn say(self) {
+        for word in self.0 {
+            match word {
+                Word::Verdict(caller, verdict) => drop(caller.send(verdict)),
+                Word::GivenBack(caller, word) => drop(caller.send(word)),
+                Word::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
+                Word::Bell(bell) => drop(bell),
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The embedded store: the specification itself, behind a lock.
+//!
+//! `memory:` is a store of this client's own; `memory:NAME` is shared by all clients of this process that name it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use leasehold_spec::{Answer, Contention, Delivery, Env, Name, Op, Renew, Resource, SessionId, step};
+
+use super::{Fault, Inbox, Link, Message, Store};
+use crate::error::{Error, ErrorKind};
+use crate::world::{Pending, World};
+
+pub(crate) struct Memory {
+    hub: Arc<Hub>,
+}
+
+struct Hub {
+    world: Arc<dyn World>,
+    shelves: Mutex<Shelves>,
+}
+
+#[derive(Default)]
+struct Shelves {
+    resources: HashMap<Name, Resource>,
+    inboxes: HashMap<SessionId, Inbox>,
+    steps: u32,
+}
+
+/// How often, in steps, what may be forgotten is thrown away.
+const SWEEP: u32 = 4096;
+
+impl Memory {
+    pub(crate) fn private(world: &Arc<dyn World>) -> Self {
+        Self { hub: Hub::new(world) }
+    }
+
+    /// The store of this name in this process. It lives while a client uses it.
+    pub(crate) fn shared(name: &str, world: &Arc<dyn World>) -> Self {
+        static HUBS: OnceLock<Mutex<HashMap<String, Weak<Hub>>>> = OnceLock::new();
+        let hubs = HUBS.get_or_init(Mutex::default);
+        let mut hubs = hubs.lock().unwrap_or_else(PoisonError::into_inner);
+        hubs.retain(|_, hub| hub.strong_count() > 0);
+        let hub = hubs.get(name).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let hub = Hub::new(world);
+            hubs.insert(name.to_owned(), Arc::downgrade(&hub));
+            hub
+        });
+        Self { hub }
+    }
+}
+
+impl Store for Memory {
+    fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
+        let link = Path { hub: Arc::clone(&self.hub), attached: OnceLock::new(), closed: AtomicBool::new(false) };
+        Box::pin(std::future::ready(Ok(Arc::new(link) as Arc<dyn Link>)))
+    }
+}
+
+impl Hub {
+    fn new(world: &Arc<dyn World>) -> Arc<Self> {
+        Arc::new(Self { world: Arc::clone(world), shelves: Mutex::default() })
+    }
+
+    fn shelves(&self) -> MutexGuard<'_, Shelves> {
+        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn apply(&self, name: &Name, op: &Op) -> Answer {
+        let (wall_us, lease_us) = (self.world.wall_us(), self.world.now_us());
+        let mut shelves = self.shelves();
+        let Shelves { resources, inboxes, steps } = &mut *shelves;
+        *steps = steps.wrapping_add(1);
+        if steps.is_multiple_of(SWEEP) {
+            resources.retain(|_, resource| !resource.is_forgotten(wall_us, lease_us));
+        }
+        let env = Env { wall_us, lease_us, attached: &|session| inboxes.contains_key(&session) };
+        let (answer, deliveries) = match resources.get_mut(name) {
+            Some(resource) => step(resource, &env, op),
+            None => {
+                let mut resource = Resource::default();
+                let stepped = step(&mut resource, &env, op);
+                if resource != Resource::default() {
+                    resources.insert(name.clone(), resource);
+                }
+                stepped
+            }
+        };
+        let told: Vec<(Inbox, Delivery)> =
+            deliveries.into_iter().filter_map(|d| Some((Arc::clone(inboxes.get(&d.to)?), d))).collect();
+        // An inbox locks its session, which may be asking us for something: never under our lock.
+        drop(shelves);
+        for (inbox, delivery) in told {
+            inbox(Message::Delivery(name.clone(), delivery));
+        }
+        answer
+    }
+}
+
+struct Path {
+    hub: Arc<Hub>,
+    attached: OnceLock<(SessionId, Inbox)>,
+    closed: AtomicBool,
+}
+
+impl Path {
+    fn gone(&self) -> Option<Fault> {
+        self.is_closed().then(|| Fault::Gone(Error::new(ErrorKind::Unreachable, "the link was closed")))
+    }
+}
+
+impl Link for Path {
+    fn apply(&self, name: &Name, op: &Op, _guess: Contention) -> Pending<Result<Answer, Fault>> {
+        if let Some(gone) = self.gone() {
+            return Box::pin(std::future::ready(Err(gone)));
+        }
+        // Carried out when first polled, like everything that is sent: a future that was never polled asked for nothing.
+        let (hub, name, op) = (Arc::clone(&self.hub), name.clone(), op.clone());
+        Box::pin(async move { Ok(hub.apply(&name, &op)) })
+    }
+
+    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+        let (hub, batch) = (Arc::clone(&self.hub), batch.to_vec());
+        Box::pin(async move {
+            let renew = |(name, renew): (Name, Renew)| Ok(hub.apply(&name, &Op::Renew(renew)));
+            batch.into_iter().map(renew).collect()
+        })
+    }
+
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
+        self.hub.shelves().inboxes.insert(session, Arc::clone(&inbox));
+        self.attached.get_or_init(|| (session, inbox));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn run(&self) -> &str {
+        "memory"
+    }
+
+    fn ping(&self) -> Pending<Result<u64, Fault>> {
+        let now_us = self.hub.world.now_us();
+        Box::pin(std::future::ready(match self.gone() {
+            Some(gone) => Err(gone),
+            None => Ok(now_us),
+        }))
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        let Some((session, inbox)) = self.attached.get() else { return };
+        let mut shelves = self.hub.shelves();
+        // Not what the session has attached since by another link: this one may be the last to go.
+        if shelves.inboxes.get(session).is_some_and(|known| Arc::ptr_eq(known, inbox)) {
+            shelves.inboxes.remove(session);
+        }
+    }
+}
+
+impl Drop for Path {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,11 @@
+-- unlink: takes the entry that was asked for out of the queue. Before anything else is changed there.
+local before, next_one = asked ~= head and sub(entry, 67, 130), redis.call('HGET', name, 'n' .. asked)
+puts = { ['e' .. asked] = false, ['n' .. asked] = false }
+if before then puts['n' .. before] = next_one else head = next_one or NOBODY end
+if before and next_one then
+  local text = redis.call('HGET', name, 'e' .. next_one)
+  puts['e' .. next_one] = sub(text, 1, 66) .. before .. sub(text, 131)
+elseif not next_one then
+  tail, tail_ticket = before or NOBODY, before and sub(redis.call('HGET', name, 'e' .. before), 33, 48) or ZEROS
+end
+counts = counts - (sub(entry, 58, 58) == 's' and 100001 or 100000)

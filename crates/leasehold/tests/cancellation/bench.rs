@@ -1,0 +1,219 @@
+//! A store, and what a test does to the way there.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::seam::{Real, Scripts, choose};
+use leasehold::{Inspection, Leasehold};
+use leasehold_spec::Op;
+use leasehold_testkit::proxy::{Fault, FaultProxy, Requests, Way as ProxyWay};
+use leasehold_testkit::{RedisServer, Value, wait_until};
+use tokio::runtime::Runtime;
+
+use crate::gate::Gate;
+
+/// What is held up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// What was sent has not come to the store.
+    Requests,
+    /// The store has carried it out, and nobody has heard.
+    Replies,
+}
+
+/// What was sent so far, as seen from outside of the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    pub(crate) acquires: u64,
+    pub(crate) releases: u64,
+    pub(crate) leaves: u64,
+}
+
+impl Sent {
+    pub(crate) fn count(&mut self, op: &Op) {
+        match op {
+            Op::Acquire(_) => self.acquires += 1,
+            Op::Release { .. } => self.releases += 1,
+            Op::Leave { .. } => self.leaves += 1,
+            Op::Renew(_) | Op::Revoke { .. } | Op::Settle | Op::Inspect => {}
+        }
+    }
+}
+
+pub(crate) struct Bench {
+    pub(crate) runtime: Runtime,
+    store: Shop,
+}
+
+enum Shop {
+    Memory { gate: Gate, url: String },
+    Redis { server: Box<RedisServer>, proxy: FaultProxy, sent: Arc<Counters> },
+}
+
+#[derive(Default)]
+struct Counters {
+    acquires: AtomicU64,
+    releases: AtomicU64,
+    leaves: AtomicU64,
+}
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Bench {
+    /// Over the embedded store of this name.
+    pub(crate) fn memory(name: &str) -> Self {
+        let url = format!("memory:{name}");
+        let store = choose(&url, None, &Real::world()).expect("a good URL");
+        Self { runtime: runtime(), store: Shop::Memory { gate: Gate::before(store), url } }
+    }
+
+    pub(crate) fn redis() -> Self {
+        let server = RedisServer::builder().skew().start();
+        let proxy = FaultProxy::start(server.port());
+        let sent = Arc::new(Counters::default());
+        let counters = Arc::clone(&sent);
+        let scripts = Scripts::get();
+        // Looks at every request, and strikes none.
+        let counting = proxy.inject(Fault::hold(Requests::matching(move |command| {
+            if let (true, Some(sha)) = (command.name == "EVALSHA", command.argument(0)) {
+                let counter = [
+                    (&scripts.acquire, &counters.acquires),
+                    (&scripts.release, &counters.releases),
+                    (&scripts.leave, &counters.leaves),
+                ];
+                for (_, count) in counter.iter().filter(|(script, _)| script.sha == sha) {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            }
+            false
+        })));
+        drop(counting);
+        Self { runtime: runtime(), store: Shop::Redis { server: Box::new(server), proxy, sent } }
+    }
+
+    pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(async { tokio::time::timeout(PATIENCE, future).await.expect("in time") })
+    }
+
+    /// Its URL, past the gate.
+    pub(crate) fn url(&self) -> String {
+        match &self.store {
+            Shop::Memory { url, .. } => url.clone(),
+            Shop::Redis { server, .. } => server.url(),
+        }
+    }
+
+    /// The proxy and the server behind it.
+    pub(crate) fn wires(&self) -> (&FaultProxy, &RedisServer) {
+        match &self.store {
+            Shop::Redis { server, proxy, .. } => (proxy, server),
+            Shop::Memory { .. } => panic!("the embedded store has no wires"),
+        }
+    }
+
+    /// The server, where there is one.
+    pub(crate) fn server(&self) -> Option<&RedisServer> {
+        match &self.store {
+            Shop::Redis { server, .. } => Some(server),
+            Shop::Memory { .. } => None,
+        }
+    }
+
+    /// A client behind the gate.
+    pub(crate) fn connect(&self, label: &str) -> Leasehold {
+        self.block_on(async {
+            match &self.store {
+                Shop::Memory { gate, .. } => {
+                    Leasehold::builder("").holder(label).connect_to(Arc::new(gate.clone()), Real::world()).await
+                }
+                Shop::Redis { proxy, .. } => Leasehold::builder(&proxy.url()).holder(label).connect().await,
+            }
+        })
+        .expect("connected")
+    }
+
+    /// A client that nothing holds up.
+    pub(crate) fn connect_straight(&self, label: &str) -> Leasehold {
+        self.block_on(Leasehold::builder(&self.url()).holder(label).connect()).expect("connected")
+    }
+
+    pub(crate) fn sent(&self) -> Sent {
+        match &self.store {
+            Shop::Memory { gate, .. } => gate.sent(),
+            Shop::Redis { sent, .. } => Sent {
+                acquires: sent.acquires.load(Ordering::SeqCst),
+                releases: sent.releases.load(Ordering::SeqCst),
+                leaves: sent.leaves.load(Ordering::SeqCst),
+            },
+        }
+    }
+
+    pub(crate) fn hold(&self, way: Way) {
+        match &self.store {
+            Shop::Memory { gate, .. } => gate.hold(way),
+            Shop::Redis { proxy, .. } => proxy.stall(match way {
+                Way::Requests => ProxyWay::Requests,
+                Way::Replies => ProxyWay::Replies,
+            }),
+        }
+    }
+
+    /// Lets go on what is held up, and returns when what `client`'s callers had sent is carried out and answered.
+    pub(crate) fn resume(&self, client: &Leasehold) {
+        match &self.store {
+            Shop::Memory { gate, .. } => gate.resume(),
+            Shop::Redis { proxy, .. } => proxy.resume(),
+        }
+        // Behind it on the same connection.
+        let _ = self.inspect(client, "probe");
+    }
+
+    /// Cuts every link of the clients behind the gate, and returns when they have found out and tried again in vain.
+    pub(crate) fn cut(&self) {
+        match &self.store {
+            Shop::Memory { gate, .. } => {
+                let before = gate.refused();
+                gate.cut();
+                wait_until("a client tried to come back", PATIENCE, || gate.refused() > before);
+            }
+            Shop::Redis { proxy, .. } => {
+                let before = proxy.seen().refused;
+                proxy.refuse_connections();
+                proxy.cut_all();
+                proxy.wait_seen("a client tried to come back", PATIENCE, |seen| seen.refused > before);
+            }
+        }
+    }
+
+    pub(crate) fn mend(&self) {
+        match &self.store {
+            Shop::Memory { gate, .. } => gate.mend(),
+            Shop::Redis { proxy, .. } => proxy.accept_connections(),
+        }
+    }
+
+    pub(crate) fn inspect(&self, client: &Leasehold, name: &str) -> Inspection {
+        self.block_on(client.mutex(name).inspect()).expect("the store answers")
+    }
+
+    /// How many hold or wait under these names.
+    pub(crate) fn there(&self, client: &Leasehold, names: &[String]) -> usize {
+        let each = names.iter().map(|name| self.inspect(client, name));
+        each.map(|seen| seen.waiters + usize::from(seen.holder.is_some())).sum()
+    }
+
+    /// After `later` no key is left. All clients are closed before.
+    pub(crate) fn no_key_after(&self, later: Duration) {
+        let Shop::Redis { server, .. } = &self.store else { return };
+        let size = || server.command(&["DBSIZE"]);
+        assert_ne!(size(), Value::Int(0), "records are kept for a while: there is something to forget");
+        let micros = i64::try_from(later.as_micros()).expect("less than ages");
+        server.shift_clock(server.clock_shift() + micros);
+        wait_until("every key has expired", PATIENCE, || size() == Value::Int(0));
+    }
+}
+
+fn runtime() -> Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}

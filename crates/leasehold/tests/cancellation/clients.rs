@@ -1,0 +1,145 @@
+//! Clients that are dropped, half connected, or closed.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leasehold::seam::{Address, Pending, Real, Socket, Store, World, choose};
+use leasehold::{ErrorKind, Leasehold};
+use leasehold_testkit::{RedisServer, Value};
+
+use crate::bench::Bench;
+use crate::hand::{Driven, until};
+use crate::on_both_stores;
+
+/// The world as it is, and how many sessions live in it.
+struct Counted {
+    sessions: Arc<AtomicUsize>,
+}
+
+struct Leaving(Arc<AtomicUsize>);
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl World for Counted {
+    fn now_us(&self) -> u64 {
+        Real.now_us()
+    }
+
+    fn wall_us(&self) -> u64 {
+        Real.wall_us()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        Real.random(bytes);
+    }
+
+    fn host(&self) -> String {
+        Real.host()
+    }
+
+    fn process(&self) -> u32 {
+        Real.process()
+    }
+
+    fn sleep(&self, duration: Duration) -> Pending<()> {
+        Real.sleep(duration)
+    }
+
+    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
+        Real.connect(to)
+    }
+
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
+        Real.spawn(task)
+    }
+
+    fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
+        self.sessions.fetch_add(1, Ordering::SeqCst);
+        let leaving = Leaving(Arc::clone(&self.sessions));
+        Real.spawn_session(Box::pin(async move {
+            session.await;
+            drop(leaving);
+        }))
+    }
+}
+
+/// How many connections a server has beside the one that asks.
+fn connections(server: &RedisServer) -> usize {
+    match server.command(&["CLIENT", "LIST"]) {
+        Value::Bulk(list) => String::from_utf8_lossy(&list).lines().count() - 1,
+        other => panic!("{other:?}"),
+    }
+}
+
+on_both_stores!(a_dropped_connect_leaves_nothing, |bench| {
+    let sessions = Arc::new(AtomicUsize::new(0));
+    let world: Arc<dyn World> = Arc::new(Counted { sessions: Arc::clone(&sessions) });
+    let mut finished = 0;
+    let in_runtime = bench.runtime.enter();
+    for polls in 0..12 {
+        let store: Arc<dyn Store> = choose(&bench.url(), None, &world).expect("a good URL");
+        let mut connecting = Driven::new(Leasehold::builder("").connect_to(store, Arc::clone(&world)));
+        let mut client = None;
+        // Dropped before it begins, in each step, and when it is there.
+        for _ in 0..polls {
+            if let std::task::Poll::Ready(connected) = connecting.poll() {
+                client = Some(connected.expect("connected"));
+                break;
+            }
+            until("the next step", || connecting.is_woken());
+        }
+        drop(connecting);
+        finished += usize::from(client.is_some());
+        drop(client);
+        until("its thread has ended", || sessions.load(Ordering::SeqCst) == 0);
+    }
+    drop(in_runtime);
+    assert!((1..12).contains(&finished), "some were dropped before the end, and some after: {finished}");
+    if let Some(server) = bench.server() {
+        until("its connections are closed", || connections(server) == 0);
+    }
+});
+
+on_both_stores!(a_closed_client_asks_nothing_and_keeps_nothing, |bench| {
+    let client = bench.connect_straight("subject");
+    let (mutex, again) = (client.mutex("a"), client.clone());
+    let guard = bench.block_on(mutex.lock()).expect("granted");
+    let holder = bench.block_on(mutex.inspect()).expect("an answer").holder.expect("held");
+    assert!(bench.block_on(client.close()).unconfirmed().is_empty());
+
+    let kinds = [
+        bench.block_on(mutex.lock()).expect_err("closed").kind(),
+        bench.block_on(mutex.try_lock()).expect_err("closed").kind(),
+        bench.block_on(mutex.inspect()).expect_err("closed").kind(),
+        bench.block_on(mutex.revoke(&holder, Duration::ZERO)).expect_err("closed").kind(),
+    ];
+    assert_eq!(kinds, [ErrorKind::Closed; 4]);
+    assert!(bench.block_on(again.clone().close()).unconfirmed().is_empty(), "twice is as good as once");
+    if let Some(server) = bench.server() {
+        until("its connections are closed although its handles live", || connections(server) == 0);
+    }
+    drop((guard, again));
+});
+
+on_both_stores!(a_dropped_close_closes, |bench| {
+    let other = bench.connect_straight("other");
+    for polls in 0..2 {
+        let client = bench.connect("subject");
+        let (kept, name) = (client.clone(), format!("polled {polls} times"));
+        let guard = bench.block_on(client.mutex(&name).lock()).expect("granted");
+        let mut closing = Driven::new(client.close());
+        for _ in 0..polls {
+            let _ = closing.poll();
+        }
+        drop(closing);
+        assert!(!guard.is_valid());
+        assert_eq!(bench.block_on(kept.mutex(&name).try_lock()).expect_err("closed").kind(), ErrorKind::Closed);
+        until("it is given back", || bench.inspect(&other, &name).holder.is_none());
+    }
+});

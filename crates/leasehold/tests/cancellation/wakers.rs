@@ -1,0 +1,118 @@
+//! A waker is the caller's own code, run on whatever stack wakes it: it may come back into the session at once, and an
+//! executor that is shutting down drops the very future that it was to poll.
+
+use std::pin::Pin;
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{Guard, LostSignal, Released};
+
+use crate::bench::Bench;
+use crate::hand::until;
+use crate::on_both_stores;
+
+/// Drops what it has when it is woken.
+struct Drops<T>(Mutex<Option<T>>);
+
+impl<T: Send> Wake for Drops<T> {
+    fn wake(self: Arc<Self>) {
+        let dropped = self.0.lock().expect("nobody panics").take();
+        drop(dropped);
+    }
+}
+
+fn drops<T: Send + 'static>(what: T) -> (Arc<Drops<T>>, Waker) {
+    let drops = Arc::new(Drops(Mutex::new(Some(what))));
+    (Arc::clone(&drops), Waker::from(drops))
+}
+
+impl<T> Drops<T> {
+    fn has_dropped(&self) -> bool {
+        self.0.lock().expect("nobody panics").is_none()
+    }
+}
+
+/// Fails where `body` stands still for ever.
+fn ends(body: impl FnOnce() + Send + 'static) {
+    let (done, is_done) = mpsc::channel();
+    let running = thread::spawn(move || {
+        body();
+        done.send(()).expect("the test waits");
+    });
+    match is_done.recv_timeout(Duration::from_secs(60)) {
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it stands still"),
+        Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => running.join().expect("no panic"),
+    }
+}
+
+on_both_stores!(a_waker_may_drop_a_guard_of_its_own_client, |bench| {
+    ends(move || {
+        let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
+        let lock = |client: &leasehold::Leasehold, name: &str| {
+            bench.block_on(client.mutex(name).try_lock()).expect("an answer").expect("free")
+        };
+
+        // Woken by its grant.
+        let held = lock(&other, "a");
+        let (dropped, waker) = drops(lock(&subject, "b"));
+        let mutex = subject.mutex("a");
+        let mut waiting = Box::pin(async move { mutex.lock().await });
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        until("it waits", || bench.inspect(&other, "a").waiters == 1);
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(held);
+        until("the guard is dropped", || dropped.has_dropped());
+        until("and given back", || bench.inspect(&other, "b").holder.is_none());
+        drop(waiting);
+
+        // Woken by its loss.
+        let guard = lock(&subject, "c");
+        let (dropped, waker) = drops(lock(&subject, "d"));
+        let mut lost = Box::pin(guard.lost());
+        assert!(lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(bench.block_on(guard.release()).expect("an answer"), Released::Released);
+        until("the guard is dropped", || dropped.has_dropped());
+        until("and given back", || bench.inspect(&other, "d").holder.is_none());
+
+        // Woken by the end.
+        let (guard, held) = (lock(&subject, "e"), lock(&other, "f"));
+        let (dropped, waker) = drops(guard);
+        let mutex = subject.mutex("f");
+        let mut waiting = Box::pin(async move { mutex.lock().await });
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        until("it waits", || bench.inspect(&other, "f").waiters == 1);
+        assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert!(bench.block_on(subject.close()).unconfirmed().is_empty());
+        assert!(dropped.has_dropped());
+        drop(held);
+    });
+});
+
+#[test]
+fn a_dropped_signal_keeps_no_waker() {
+    let bench = Bench::memory("signals");
+    let client = bench.connect("subject");
+    let guard: Guard = bench.block_on(client.mutex("a").lock()).expect("granted");
+    // A leader's lease lasts for weeks, and each of its tasks waits for its loss beside the work.
+    let (leader, leaders) = drops(());
+    let (task, tasks) = drops(());
+    let mut kept = guard.lost();
+    let poll = |signal: &mut LostSignal, waker: &Waker| {
+        assert!(Pin::new(signal).poll(&mut Context::from_waker(waker)).is_pending());
+    };
+    poll(&mut kept, &leaders);
+    let unused = Arc::strong_count(&task);
+    let (mut cloned, mut fresh) = (kept.clone(), guard.lost());
+    poll(&mut cloned, &tasks);
+    poll(&mut fresh, &tasks);
+    poll(&mut fresh, &tasks);
+    assert!(Arc::strong_count(&task) > unused);
+    drop((cloned, fresh));
+    assert_eq!(Arc::strong_count(&task), unused, "no task is kept by a signal that it has dropped");
+    drop(guard);
+    until("the other one hears of the end", || leader.has_dropped());
+    assert!(!task.has_dropped());
+}

@@ -1,0 +1,196 @@
+//! A client in a process of its own, which can be killed and frozen: this very test binary, started again for one test
+//! that returns at once for everybody else. It is told what to do on its standard input, a line each, and says what came
+//! of it on its standard output.
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::Guard;
+use leasehold_testkit::history::Fenced;
+use leasehold_testkit::{Registers, boottime_us};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+
+use crate::common::{LONG, client};
+
+const URL: &str = "LEASEHOLD_FAULTS_CHILD";
+/// What our lines begin with: the test harness of the child prints some of its own.
+const MARK: &str = "@@ ";
+
+/// A client in another process. Dropping it kills the process.
+pub(crate) struct Worker {
+    process: std::process::Child,
+    orders: ChildStdin,
+    lines: Receiver<String>,
+    unread: VecDeque<String>,
+}
+
+impl Worker {
+    /// Starts one that is connected to this store.
+    pub(crate) fn start(url: &str) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact", "child::child", "--nocapture"])
+            .env(URL, url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let orders = process.stdin.take().expect("it is piped");
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let (tell, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if let Some((_, line)) = line.split_once(MARK) {
+                    let _nobody_listens_at_the_end = tell.send(line.to_owned());
+                }
+            }
+        });
+        let mut worker = Self { process, orders, lines, unread: VecDeque::new() };
+        worker.hears("ready");
+        worker
+    }
+
+    /// Tells it to do something: see [`obey`].
+    pub(crate) fn tell(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").unwrap();
+    }
+
+    /// What it says after this word. Other lines are kept for later.
+    #[track_caller]
+    pub(crate) fn hears(&mut self, word: &str) -> String {
+        let deadline = Instant::now() + LONG;
+        let rest = |line: &str| line.strip_prefix(word).map(|rest| rest.trim().to_owned());
+        if let Some((at, rest)) = self.unread.iter().enumerate().find_map(|(at, line)| Some((at, rest(line)?))) {
+            self.unread.remove(at);
+            return rest;
+        }
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("the child did not say {word:?}, but {:?}", self.unread)
+            };
+            match rest(&line) {
+                Some(rest) => return rest,
+                None => self.unread.push_back(line),
+            }
+        }
+    }
+
+    /// Kills it, and returns when it is gone.
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        let status = self.process.wait().unwrap();
+        assert!(!status.success() && status.code().is_none(), "killed by a signal: {status}");
+    }
+
+    /// Freezes it, and returns when it stands still.
+    pub(crate) fn stop(&self) {
+        kill_process(self.pid(), Signal::STOP).unwrap();
+        let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+        let status = waitid(WaitId::Pid(self.pid()), options).unwrap();
+        assert!(status.is_some_and(|status| status.stopped()), "stopped, and not gone");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn cont(&self) {
+        kill_process(self.pid(), Signal::CONT).unwrap();
+    }
+
+    fn pid(&self) -> Pid {
+        Pid::from_child(&self.process)
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+type Guards = Arc<Mutex<HashMap<u64, Arc<Guard>>>>;
+
+/// On a thread of its own: stopped in the midst of it, its next check is among the first things that the process does.
+fn spin(guards: &Guards, token: u64) {
+    let guard = Arc::clone(&guards.lock().unwrap()[&token]);
+    thread::spawn(move || {
+        let mut last_us = 0;
+        loop {
+            let at_us = boottime_us();
+            if guard.check().is_err() {
+                drop(guard);
+                break say(&format!("ended {last_us}"));
+            }
+            if last_us == 0 {
+                say("spinning");
+            }
+            last_us = at_us;
+        }
+    });
+}
+
+fn say(line: &str) {
+    println!("{MARK}{line}");
+}
+
+#[test]
+#[ignore = "the process of other tests, which start it"]
+fn child() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(obey(&url));
+}
+
+/// `lock NAME LEASE_MS` says `held TOKEN` when it is, and goes on meanwhile; `check TOKEN` says `valid` or `lost WHY`;
+/// `spin TOKEN` says `spinning`, checks again and again, and when it is lost says `ended AT`: when the last check that said
+/// yes had not yet begun;
+/// `write PORT TOKEN` writes to the fenced register without a check, and says `accepted` or `refused`; `release TOKEN`
+/// says what the store said.
+async fn obey(url: &str) {
+    let client = client(url, Duration::from_secs(30)).await;
+    let guards = Guards::default();
+    let (tell, mut orders) = tokio::sync::mpsc::unbounded_channel();
+    thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(Result::ok) {
+            let _ended = tell.send(line);
+        }
+    });
+    say("ready");
+    while let Some(line) = orders.recv().await {
+        let words: Vec<&str> = line.split(' ').collect();
+        let token = || words.last().and_then(|word| word.parse().ok()).expect("a token");
+        match words[..] {
+            ["lock", name, lease_ms] => {
+                let mutex = client.mutex(name).lease(Duration::from_millis(lease_ms.parse().unwrap()));
+                let guards = Arc::clone(&guards);
+                tokio::spawn(async move {
+                    let guard = mutex.lock().await.unwrap();
+                    let token = guard.token().get();
+                    guards.lock().unwrap().insert(token, Arc::new(guard));
+                    say(&format!("held {token}"));
+                });
+            }
+            ["check", _] => match guards.lock().unwrap()[&token()].check() {
+                Ok(_) => say("valid"),
+                Err(lost) => say(&format!("lost {lost:?}")),
+            },
+            ["spin", _] => spin(&guards, token()),
+            ["write", port, _] => match Registers::at(port.parse().unwrap()).write_fenced("shelf", token()) {
+                Fenced::Accepted(_) => say("accepted"),
+                Fenced::Refused => say("refused"),
+                Fenced::Unknown => say("no answer from the register"),
+            },
+            ["release", _] => {
+                let guard = guards.lock().unwrap().remove(&token()).expect("a held token");
+                let guard = Arc::into_inner(guard).expect("nobody spins on it");
+                say(&format!("released {:?}", guard.release().await));
+            }
+            _ => panic!("no order: {line}"),
+        }
+    }
+}

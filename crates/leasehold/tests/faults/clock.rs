@@ -1,0 +1,97 @@
+//! The server's clock jumps.
+
+use std::time::Duration;
+
+use leasehold::{Lost, Released};
+use leasehold_testkit::RedisServer;
+
+use crate::common::{
+    Bench, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_modest, await_waiters, first_granted, granted, join,
+    within,
+};
+
+fn bench() -> Bench {
+    Bench::with(RedisServer::builder().skew().start())
+}
+
+/// Part of the lease is gone: what is left is shortened at the first answer, and asked for at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forward_by_less_than_a_lease() {
+    let (bench, lease) = (bench(), Duration::from_secs(3));
+    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&other, NAME, 1).await;
+    bench.server.shift_clock(1_800_000);
+    // Any answer shows it.
+    client.mutex("b").inspect().await.unwrap();
+    assert_modest(&guard, &other).await;
+    assert_kept(&guard, 2 * lease).await;
+    assert!(!waiting.is_finished());
+    assert_modest(&guard, &other).await;
+    let token = guard.token();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert!(granted(PROMPT, waiting).await.token() > token);
+}
+
+/// The whole lease is gone: its holder is told at the first answer, and not when its own clock says so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn forward_by_more_than_a_lease() {
+    let (bench, lease) = (bench(), Duration::from_secs(30));
+    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    bench.server.shift_clock(40_000_000);
+    client.mutex("b").inspect().await.unwrap();
+    assert_eq!(guard.check(), Err(Lost::Expired));
+    let next = within(PROMPT, "the lock", other.mutex(NAME).lock()).await.unwrap();
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+    assert_kept(&next, PROMPT).await;
+}
+
+/// Requests carry the server's time: after a jump they are late, or early by an hour, and asked again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn back_and_forth_by_an_hour() {
+    let (bench, lease) = (bench(), Duration::from_millis(1500));
+    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&other, NAME, 1).await;
+    bench.server.shift_clock(-3_600_000_000);
+    assert_kept(&guard, 2 * lease).await;
+    let token = guard.token();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let guard = granted(PROMPT, waiting).await;
+    assert!(guard.token() > token, "tokens rise behind a clock that steps back");
+    let waiting = join(&client, NAME, 1).await;
+    let token = guard.token();
+    bench.server.shift_clock(0);
+    // An hour forward: by the server's clock the lease has ended long ago.
+    let next = granted(lease + TAKEOVER_SLACK, waiting).await;
+    assert!(next.token() > token);
+    within(lease, "word of the loss", guard.lost()).await;
+    assert_kept(&next, lease).await;
+    assert_modest(&next, &other).await;
+}
+
+/// A waiter's entry and its patience are counted on the server's clock, and a jump of more than the record's life forgets
+/// both (and with them their order). Nobody waits for longer than until its next look.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiters_over_jumps() {
+    let (bench, lease) = (bench(), Duration::from_secs(3));
+    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
+    let look = lease / 3 * 12 / 10;
+    for shift in [600_000_000, -600_000_000, 0] {
+        let guard = client.mutex(NAME).lock().await.unwrap();
+        let mut waiting = vec![join(&other, NAME, 1).await];
+        let mutex = other.mutex(NAME);
+        let patient = async move { mutex.try_lock_for(Duration::from_secs(60)).await };
+        waiting.push(tokio::spawn(async { Ok(patient.await?.expect("sixty seconds have not passed")) }));
+        await_waiters(&client, NAME, 2).await;
+        bench.server.shift_clock(shift);
+        drop(guard);
+        for _ in 0..2 {
+            let guard = first_granted(look + TAKEOVER_SLACK, &mut waiting).await;
+            assert_modest(&guard, &client).await;
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What the tests share: a server behind a proxy, clients of both, and the slacks.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use leasehold::seam::Scripts;
+use leasehold::{Guard, Leasehold, Result};
+use leasehold_testkit::proxy::{Command, Requests};
+use leasehold_testkit::{FaultProxy, RedisServer, Value};
+use tokio::task::JoinHandle;
+
+/// The promise: a dead holder's lock is taken over within its lease and this.
+pub(crate) const TAKEOVER_SLACK: Duration = Duration::from_secs(1);
+/// The promise: a frozen waiter costs the next one a claim and this.
+pub(crate) const CLAIM_SLACK: Duration = Duration::from_millis(500);
+/// What a handful of round trips may take on a busy machine. Below a claim, and below every look that it is held against.
+pub(crate) const PROMPT: Duration = Duration::from_millis(800);
+/// For what must happen, and whose time is not the point.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// The shortest claim.
+pub(crate) const CLAIM: Duration = Duration::from_millis(leasehold_spec::limits::CLAIM_MIN_MS);
+/// The longest that a request of ours can be carried out late.
+pub(crate) const LATE: Duration = Duration::from_millis(leasehold_spec::limits::NOT_AFTER_MAX_MS);
+
+/// The name that most tests lock, and the key of its record.
+pub(crate) const NAME: &str = "stock";
+pub(crate) const KEY: &str = "lh1:{stock}";
+
+/// A server behind a proxy.
+pub(crate) struct Bench {
+    pub(crate) server: RedisServer,
+    pub(crate) proxy: FaultProxy,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(RedisServer::start())
+    }
+
+    pub(crate) fn with(server: RedisServer) -> Self {
+        let proxy = FaultProxy::start(server.port());
+        Self { server, proxy }
+    }
+
+    /// A client whose connections the proxy breaks.
+    pub(crate) async fn through(&self, lease: Duration) -> Leasehold {
+        client(&self.proxy.url(), lease).await
+    }
+
+    /// A client beside the proxy.
+    pub(crate) async fn beside(&self, lease: Duration) -> Leasehold {
+        client(&self.server.url(), lease).await
+    }
+
+    /// The connection of the one session behind the proxy: the one with its inbox.
+    pub(crate) fn home(&self) -> u64 {
+        self.proxy.commands().iter().rfind(|command| command.name == "SUBSCRIBE").expect("an inbox").connection
+    }
+
+    /// The calls of one script that came through the proxy.
+    pub(crate) fn calls(&self, wanted: impl Fn(&Scripts) -> &str) -> Vec<Command> {
+        let sha = wanted(Scripts::get()).to_owned();
+        self.proxy.commands().into_iter().filter(|c| c.name == "EVALSHA" && c.argument(0) == Some(&sha)).collect()
+    }
+}
+
+pub(crate) async fn client(url: &str, lease: Duration) -> Leasehold {
+    Leasehold::builder(url).lease(lease).connect().await.unwrap()
+}
+
+/// Locks in the background.
+pub(crate) fn lock(client: &Leasehold, name: &str) -> JoinHandle<Result<Guard>> {
+    let mutex = client.mutex(name);
+    tokio::spawn(async move { mutex.lock().await })
+}
+
+/// Locks in the background, and returns when the store has `waiters` for the name, this one last.
+pub(crate) async fn join(client: &Leasehold, name: &str, waiters: usize) -> JoinHandle<Result<Guard>> {
+    let waiting = lock(client, name);
+    await_waiters(client, name, waiters).await;
+    waiting
+}
+
+/// Waits until so many stand in the queue.
+pub(crate) async fn await_waiters(client: &Leasehold, name: &str, waiters: usize) {
+    let begun = Instant::now();
+    loop {
+        let late = begun.elapsed() > LONG;
+        let there = client.mutex(name).inspect().await.map(|seen| seen.waiters);
+        if matches!(there, Ok(there) if there == waiters) {
+            return;
+        }
+        assert!(!late, "waited {LONG:?} in vain for {waiters} waiters of {name}: {there:?}");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// The future's output, which must come within this time.
+#[track_caller]
+pub(crate) fn within<F: Future>(time: Duration, what: &str, future: F) -> impl Future<Output = F::Output> {
+    let caller = std::panic::Location::caller();
+    let what = what.to_owned();
+    async move {
+        match tokio::time::timeout(time, future).await {
+            Ok(output) => output,
+            Err(_) => panic!("{what} did not come within {time:?} ({caller})"),
+        }
+    }
+}
+
+/// The guard that somebody waits for in the background.
+pub(crate) async fn granted(within_time: Duration, waiting: JoinHandle<Result<Guard>>) -> Guard {
+    within(within_time, "the lock", waiting).await.expect("the waiter did not panic").expect("a lock, not an error")
+}
+
+/// The guard of whichever of these waiters is granted first.
+pub(crate) async fn first_granted(within_time: Duration, waiting: &mut Vec<JoinHandle<Result<Guard>>>) -> Guard {
+    let at = within(within_time, "one of the locks", async {
+        loop {
+            if let Some(at) = waiting.iter().position(JoinHandle::is_finished) {
+                break at;
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    let at = at.await;
+    granted(within_time, waiting.remove(at)).await
+}
+
+/// Asserts that a guard believes in no more than the server has for it.
+pub(crate) async fn assert_modest(guard: &Guard, eye: &Leasehold) {
+    let (asked, believed) = (Instant::now(), guard.remaining());
+    let holder = eye.mutex(guard.name()).inspect().await.unwrap().holder;
+    let left = holder.filter(|holder| holder.token == guard.token()).map_or(Duration::ZERO, |holder| holder.remaining);
+    // What the server said was so at some moment since we asked.
+    let most = left + asked.elapsed();
+    assert!(believed <= most, "believes in {believed:?}, and the server has {most:?} at most");
+}
+
+/// Asserts that a guard is not lost for so long.
+pub(crate) async fn assert_kept(guard: &Guard, time: Duration) {
+    let lost = tokio::time::timeout(time, guard.lost()).await;
+    assert!(lost.is_err(), "lost: {:?}", lost.ok());
+    guard.check().expect("not lost");
+}
+
+/// Calls of the script that this picks.
+pub(crate) fn script(wanted: impl Fn(&Scripts) -> &str) -> Requests {
+    Requests::script(wanted(Scripts::get()))
+}
+
+pub(crate) fn acquire(scripts: &Scripts) -> &str {
+    &scripts.acquire.sha
+}
+
+pub(crate) fn renew(scripts: &Scripts) -> &str {
+    &scripts.renew.sha
+}
+
+pub(crate) fn release(scripts: &Scripts) -> &str {
+    &scripts.release.sha
+}
+
+pub(crate) fn leave(scripts: &Scripts) -> &str {
+    &scripts.leave.sha
+}
+
+/// How many inboxes are attached to the server.
+pub(crate) fn inboxes(server: &RedisServer) -> usize {
+    match server.command(&["PUBSUB", "CHANNELS", "lh1:inbox:*"]) {
+        Value::Array(channels) => channels.len(),
+        other => panic!("PUBSUB CHANNELS answers a list: {other:?}"),
+    }
+}

@@ -1,0 +1,90 @@
+//! A server whose memory is full, and a queue that is.
+
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Released};
+use leasehold_testkit::{RedisServer, Value};
+
+use crate::bad_store::Forged;
+use crate::common::{Bench, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, within};
+
+fn set_memory(server: &RedisServer, bytes: &str) {
+    assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", bytes]), Value::Status("OK".into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory() {
+    let (bench, lease) = (Bench::new(), Duration::from_millis(1500));
+    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&other, NAME, 1).await;
+    let leaving = join(&client, NAME, 2).await;
+    set_memory(&bench.server, "1");
+    assert!(matches!(bench.server.command(&["SET", "k", "v"]), Value::Error(said) if said.starts_with("OOM")));
+    // New locks are refused, and say why.
+    for error in [
+        within(PROMPT, "a refusal", client.mutex("b").lock()).await.unwrap_err(),
+        client.mutex("b").try_lock().await.unwrap_err(),
+        client.mutex(NAME).try_lock_for(PROMPT).await.unwrap_err(),
+    ] {
+        assert_eq!((error.kind(), error.may_have_acted(), error.is_retryable()), (ErrorKind::Store, false, true));
+        assert!(error.to_string().contains("memory is full") && error.to_string().contains("maxmemory"), "{error}");
+    }
+    // What there is goes on: renewals, leaves, looks (each waiter looks at least twice in this time), releases.
+    leaving.abort();
+    await_waiters(&other, NAME, 1).await;
+    assert_kept(&guard, 2 * lease).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let guard = granted(PROMPT, waiting).await;
+    assert_kept(&guard, 2 * lease).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    set_memory(&bench.server, "0");
+    drop(within(PROMPT, "the lock", client.mutex("b").lock()).await.unwrap());
+}
+
+/// The holder dies while the memory is full: looks are refused, and hand over all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_when_a_holder_dies() {
+    let (bench, lease) = (Bench::new(), Duration::from_millis(1500));
+    let (client, other) = (bench.through(lease).await, bench.beside(lease).await);
+    let mut holder = crate::child::Worker::start(&bench.server.url());
+    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+    holder.hears("held");
+    let waiting = join(&other, NAME, 1).await;
+    set_memory(&bench.server, "1");
+    assert_eq!(client.mutex("b").try_lock().await.unwrap_err().kind(), ErrorKind::Store);
+    holder.kill();
+    drop(granted(lease + crate::common::TAKEOVER_SLACK, waiting).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn queue() {
+    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let client = bench.through(lease).await;
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    let mut resp = bench.server.resp();
+    let waiters = u64::try_from(leasehold_spec::limits::QUEUE_MAX).unwrap();
+    // The dead of an earlier day: entries of sessions that are gone. Sent in one go, so that it takes a second.
+    for counter in 1..=waiters {
+        Forged { session: "d".repeat(32), counter, claim_ms: 1000, label: "" }.send(&mut resp);
+    }
+    for _ in 1..=waiters {
+        assert!(matches!(resp.receive().unwrap(), Value::Bulk(said) if said.starts_with(b"QUEUED")));
+    }
+    for error in [
+        within(PROMPT, "a refusal", client.mutex(NAME).lock()).await.unwrap_err(),
+        within(PROMPT, "a refusal", client.mutex(NAME).try_lock_for(LONG)).await.unwrap_err(),
+    ] {
+        assert_eq!((error.kind(), error.may_have_acted(), error.is_retryable()), (ErrorKind::Full, false, true));
+        assert!(error.to_string().contains("10000") && error.to_string().contains(NAME), "{error}");
+    }
+    assert!(client.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_eq!(client.mutex(NAME).inspect().await.unwrap().waiters, leasehold_spec::limits::QUEUE_MAX);
+    guard.check().unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    // 64 in each step, so that no step holds the server up; and they are gone before anybody needs to look.
+    await_waiters(&client, NAME, 0).await;
+    let settles = bench.calls(|scripts| &scripts.settle.sha).len();
+    assert!(settles >= 10_000 / 64 - 1, "{settles}");
+    drop(within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap());
+}

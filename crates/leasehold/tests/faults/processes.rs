@@ -1,0 +1,200 @@
+//! Processes that are killed, and processes that stand still.
+
+use std::time::{Duration, Instant};
+
+use leasehold::Released;
+use leasehold_testkit::history::Fenced;
+use leasehold_testkit::{RedisServer, Registers, Value, boottime_us, wait_until};
+
+use crate::child::Worker;
+use crate::common::{
+    Bench, CLAIM, CLAIM_SLACK, KEY, LONG, NAME, PROMPT, TAKEOVER_SLACK, await_waiters, client, granted, inboxes, join,
+    within,
+};
+
+const LEASE: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_killed() {
+    let (server, lease) = (RedisServer::start(), Duration::from_millis(1500));
+    let next = client(&server.url(), lease).await;
+    let mut holder = Worker::start(&server.url());
+    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.hears("held").parse().unwrap();
+    let waiting = join(&next, NAME, 1).await;
+    let asked = Instant::now();
+    let left = next.mutex(NAME).inspect().await.unwrap().holder.expect("held").remaining;
+    holder.kill();
+    let killed = Instant::now();
+    let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
+    assert!(asked.elapsed() >= left, "nobody holds before the lease has ended: {left:?}");
+    assert!(killed.elapsed() <= lease + TAKEOVER_SLACK);
+    assert!(guard.token().get() > token);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// The waiter's own lease is 30 s, so that it looks every 5 s only: it must know when the *holder's* ends, which is moved
+/// at every renewal.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_of_a_short_lease_killed_before_a_waiter_with_a_long_one() {
+    let (server, short) = (RedisServer::start(), Duration::from_secs(1));
+    let next = client(&server.url(), LEASE).await;
+    let mut holder = Worker::start(&server.url());
+    holder.tell(&format!("lock {NAME} {}", short.as_millis()));
+    holder.hears("held");
+    let waiting = join(&next, NAME, 1).await;
+    // It renews a while: the end that the waiter was told when it joined the queue has passed.
+    tokio::time::sleep(short * 13 / 10).await;
+    assert!(!waiting.is_finished(), "the holder renews");
+    holder.kill();
+    drop(granted(short + TAKEOVER_SLACK, waiting).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_killed() {
+    let server = RedisServer::start();
+    let (holder, next) = (client(&server.url(), LEASE).await, client(&server.url(), LEASE).await);
+    let guard = holder.mutex(NAME).lock().await.unwrap();
+    let mut first = Worker::start(&server.url());
+    first.tell(&format!("lock {NAME} 30000"));
+    await_waiters(&next, NAME, 1).await;
+    let waiting = join(&next, NAME, 2).await;
+    assert_eq!(inboxes(&server), 3);
+    first.kill();
+    wait_until("the server sees that it is gone", LONG, || inboxes(&server) == 2);
+    assert_eq!(next.mutex(NAME).inspect().await.unwrap().waiters, 2, "its entry is still there");
+    let released = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    drop(granted(PROMPT, waiting).await);
+    assert!(released.elapsed() < CLAIM, "a dead waiter costs no claim");
+}
+
+/// A monitor hears every message, so that PUBLISH counts one receiver for a dead inbox too (P6).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn waiter_killed_while_a_monitor_listens_to_everything() {
+    let server = RedisServer::start();
+    let mut monitor = server.resp();
+    monitor.command(&["PSUBSCRIBE", "*"]);
+    let (holder, next) = (client(&server.url(), LEASE).await, client(&server.url(), LEASE).await);
+    let guard = holder.mutex(NAME).lock().await.unwrap();
+    let mut first = Worker::start(&server.url());
+    first.tell(&format!("lock {NAME} 30000"));
+    await_waiters(&next, NAME, 1).await;
+    let waiting = join(&next, NAME, 2).await;
+    first.kill();
+    wait_until("the server sees that it is gone", LONG, || inboxes(&server) == 2);
+    let released = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let guard = granted(PROMPT, waiting).await;
+    assert!(released.elapsed() < CLAIM, "a dead waiter costs no claim");
+    // The monitor was there: it has heard this grant, and no other. (Each session's probe is a message as well.)
+    let token = guard.token().get().to_string();
+    let mut grants = 0;
+    while grants == 0 {
+        let Value::Array(message) = monitor.receive().unwrap() else { panic!("a message") };
+        let Some(text) = message.last().and_then(Value::text) else { continue };
+        if text.starts_with("lh1 G ") {
+            assert!(text.contains(&token), "the first grant that was pushed is the live waiter's: {text}");
+            grants += 1;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_waiter_frozen() {
+    frozen(1).await;
+}
+
+/// A frozen process costs one claim, and not one for each of its waiters (P7).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn first_three_waiters_frozen_in_one_process() {
+    frozen(3).await;
+}
+
+async fn frozen(waiters: usize) {
+    let server = RedisServer::start();
+    let (holder, next) = (client(&server.url(), LEASE).await, client(&server.url(), LEASE).await);
+    let guard = holder.mutex(NAME).lock().await.unwrap();
+    let mut first = Worker::start(&server.url());
+    (0..waiters).for_each(|_| first.tell(&format!("lock {NAME} 30000")));
+    await_waiters(&next, NAME, waiters).await;
+    let waiting = join(&next, NAME, waiters + 1).await;
+    first.stop();
+    let released = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let seen = next.mutex(NAME).inspect().await.unwrap().holder.expect("the frozen one was granted");
+    assert!(seen.remaining <= CLAIM, "a pushed grant lasts for a claim: {seen:?}");
+    let guard = granted(CLAIM + CLAIM_SLACK, waiting).await;
+    let took = released.elapsed();
+    assert!((CLAIM..=CLAIM + CLAIM_SLACK).contains(&took), "{took:?}");
+    assert!(guard.token() > seen.token);
+    // It comes back to its place with all its waiters, by one look, and its stale push is not believed.
+    first.cont();
+    within(PROMPT, "all of them", await_waiters(&next, NAME, waiters)).await;
+    let token = guard.token().get();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let mut last = token;
+    for _ in 0..waiters {
+        let held: u64 = first.hears("held").parse().unwrap();
+        assert!(held > last, "tokens rise: {held} after {last}");
+        last = held;
+        first.tell(&format!("check {held}"));
+        assert_eq!(first.hears("valid"), "");
+        first.tell(&format!("release {held}"));
+        assert_eq!(first.hears("released"), "Ok(Released)");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_stopped_beyond_its_lease() {
+    let (server, shelves, lease) = (RedisServer::start(), RedisServer::start(), Duration::from_secs(1));
+    let next = client(&server.url(), lease).await;
+    let mut holder = Worker::start(&server.url());
+    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.hears("held").parse().unwrap();
+    holder.tell(&format!("check {token}"));
+    holder.hears("valid");
+    holder.tell(&format!("write {} {token}", shelves.port()));
+    holder.hears("accepted");
+    holder.tell(&format!("spin {token}"));
+    holder.hears("spinning");
+    let waiting = join(&next, NAME, 1).await;
+    holder.stop();
+    let stopped_us = boottime_us();
+    let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
+    assert!(guard.token().get() > token);
+    let write = Registers::at(shelves.port()).write_fenced("shelf", guard.token().get());
+    assert!(matches!(write, Fenced::Accepted(_)), "{write:?}");
+    // Told while it stands still: this is the first that it does.
+    holder.tell(&format!("check {token}"));
+    holder.tell(&format!("write {} {token}", shelves.port()));
+    holder.cont();
+    let last_us: u64 = holder.hears("ended").parse().unwrap();
+    assert!(last_us <= stopped_us, "the first check that it made when it went on said yes");
+    assert_eq!(holder.hears("lost"), "Expired");
+    assert_eq!(holder.hears("refused"), "");
+    holder.tell(&format!("release {token}"));
+    assert_eq!(holder.hears("released"), "Ok(NotHeld)");
+    assert!(guard.check().is_ok(), "the late release took nothing away");
+}
+
+/// More dead waiters than one step looks at: the release says MORE, and whoever hears that goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hundred_dead_waiters_before_a_live_one() {
+    let bench = Bench::new();
+    let (holder, next) = (bench.through(LEASE).await, bench.beside(LEASE).await);
+    let guard = holder.mutex(NAME).lock().await.unwrap();
+    let mut dead = Worker::start(&bench.server.url());
+    (0..100).for_each(|_| dead.tell(&format!("lock {NAME} 30000")));
+    await_waiters(&next, NAME, 100).await;
+    let waiting = join(&next, NAME, 101).await;
+    dead.kill();
+    wait_until("the server sees that they are gone", LONG, || inboxes(&bench.server) == 2);
+    let released = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    drop(granted(PROMPT, waiting).await);
+    assert!(released.elapsed() < CLAIM, "dead waiters cost no claim");
+    assert_eq!(next.mutex(NAME).inspect().await.unwrap().waiters, 0);
+    assert!(!bench.calls(|scripts| &scripts.settle.sha).is_empty(), "one step was not enough");
+    assert_eq!(bench.server.command(&["TYPE", KEY]), Value::Status("string".into()), "nothing is left of the queue");
+}
