@@ -96,7 +96,16 @@ if now > ARGV[3] then
 end
 -- Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
 local waiting = entries[who]
-if queues and waiting then put(who, sub(waiting, 1, 32) .. time_limit() .. now .. sub(waiting, 65)) end
+if queues and waiting then
+  local ticket = sub(place, 25, 40)
+  if ticket ~= '----------------' and ticket < sub(waiting, 1, 16) and spot(ticket) then
+    -- It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail (P6).
+    unlink(who)
+    enqueue()
+  else
+    put(who, sub(waiting, 1, 32) .. time_limit() .. now .. sub(waiting, 65))
+  end
+end
 settle()
 if state ~= 'F' and id == who then return finish('GRANTED', token .. ' ' .. left()) end
 if released() == who then return finish('GONE') end
