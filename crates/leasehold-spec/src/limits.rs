@@ -1,4 +1,4 @@
-//! Every bound of the protocol, in one place. The README has the same numbers in one table.
+//! Every bound of the protocol, in one place. docs/PROTOCOL.md has the same numbers in one table.
 
 /// The shortest lease. Below this a round trip and a scheduler's hiccup already cost a third of it.
 pub const LEASE_MIN_MS: u64 = 100;
@@ -31,12 +31,12 @@ pub const NAME_MAX: usize = 255;
 pub const LABEL_MAX: usize = 256;
 /// Renewals in one script.
 pub const RENEW_BATCH: usize = 16;
-/// The longest time between two looks of a waiter (the floor is a third of its lease, and at most this).
+/// The longest time between two looks of a waiter, ± 20 % (it is a third of its lease, and at most this).
 pub const LOOK_MAX_MS: u64 = 5_000;
 /// One past the largest token: Lua, JSON and JavaScript keep integers exact up to here.
 pub const TOKEN_END: u64 = 1 << 53;
 
-/// The longest time between two looks of a waiter with a lease of `lease_ms`.
+/// The time between two looks of a waiter with a lease of `lease_ms`, ± 20 % (P15).
 #[must_use]
 pub const fn look_floor_ms(lease_ms: u64) -> u64 {
     let third = lease_ms / 3;

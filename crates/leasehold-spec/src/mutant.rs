@@ -21,6 +21,8 @@ pub enum Mutant {
     P3ForgetsRelease,
     /// P3: renew compares the session only, not id and token.
     P3RenewByAnyone,
+    /// P3: whatever is heard last is believed.
+    P3OlderWins,
     /// P4: a late request is carried out.
     P4RunsLate,
     /// P5: a release frees the lease and only tells the next waiter.

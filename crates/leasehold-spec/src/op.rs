@@ -1,5 +1,5 @@
-//! What a session asks of a store, and what it may hear. `docs` of a field say its unit; rules (P1 to P30) are in
-//! DESIGN.md.
+//! What a session asks of a store, and what it may hear. The unit of a number is the end of its name; the rules (P1 …)
+//! are in docs/PROTOCOL.md.
 
 use crate::id::{GrantId, PublicId, SessionId, Token};
 
@@ -145,7 +145,7 @@ pub enum Rest {
 pub struct Answer {
     /// The store's clock: what leases are counted on.
     pub now_us: u64,
-    /// The highest token granted so far (P2).
+    /// The highest token granted so far: of two statements about one id the one with the larger is the later (P3).
     pub highest: Token,
     /// Whether others wait (P9).
     pub contention: Contention,

@@ -117,7 +117,7 @@ impl Resource {
         }
     }
 
-    /// Whether `id` holds.
+    /// The grant that `id` holds.
     #[must_use]
     pub fn held_by(&self, id: GrantId) -> Option<&Grant> {
         self.grant.as_ref().filter(|g| g.id == id)

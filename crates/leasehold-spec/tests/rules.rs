@@ -262,9 +262,8 @@ fn p7_a_fixed_lease_is_claimed_once_from_its_grant() {
     ticket(&world.acquire(id(2, 1)));
     world.release(id(1, 1), token);
     let push = world.pushed.remove(0);
-    for waited_ms in [400, 900] {
-        world.pass(400);
-        world.pass(if waited_ms == 900 { 100 } else { 0 });
+    for (pass_ms, waited_ms) in [(400, 400), (500, 900)] {
+        world.pass(pass_ms);
         let claimed = world.renew(id(2, 1), push.token, From::Grant);
         assert_eq!(claimed.outcome, Outcome::Renewed { left_us: (LEASE_MS - waited_ms) * 1000 });
     }

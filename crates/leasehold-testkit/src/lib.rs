@@ -1,6 +1,6 @@
 //! Real servers, faults and checks for Leasehold's tests.
 //!
-//! Nothing here knows the crate under test. A tour:
+//! Nothing here knows the crate under test, but for the conformance suite. A tour:
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
@@ -9,6 +9,7 @@
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
 //! - [`Recorder`] takes down what clients did and were told, [`check`] judges it: tokens, exclusion, order, registers.
 //! - [`Registers`] are what a lock protects: one that refuses old tokens, and one that shows what it costs to have none.
+//! - [`conformance`] is the suite that every store passes: its cells come from enums, and are counted.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are what such tests otherwise write anew, and wrongly.
 //!
 //! ```
@@ -22,6 +23,7 @@
 
 pub mod checker;
 pub mod clock;
+pub mod conformance;
 pub mod history;
 pub mod port;
 pub mod proxy;

@@ -34,8 +34,11 @@ impl Leasehold {
     /// | `memory:NAME` | shared by the clients of this process that name it |
     /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=P]` | a Redis, 7.0 or newer |
     ///
+    /// # Cancel safety
+    /// Dropping the future closes what was opened.
+    ///
     /// # Errors
-    /// `Invalid`, `Unreachable`, `Denied`, `Unsupported`.
+    /// `Invalid`, `Unreachable`, `Denied`, `Unsupported`; `Store` when the system gives no thread.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
@@ -98,7 +101,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A tenant's prefix for every key and inbox, at most 64 bytes without control characters or braces. The same as
+    /// A tenant's prefix for every key and inbox, at most 128 bytes without control characters or braces. The same as
     /// `?prefix=` in the URL; giving both is an error.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());

@@ -34,8 +34,6 @@ pub enum ErrorKind {
     Foreign,
     /// Too many wait for this name already. Nothing was done; try again later.
     Full,
-    /// A quorum could not be reached.
-    Quorum,
     /// The lease was lost.
     Lost,
     /// The client was closed.
@@ -80,8 +78,9 @@ impl Error {
         self.kind
     }
 
-    /// Whether the store may have carried the request out although it failed here. The session goes on until what it may
-    /// have taken is given back; nothing is left to do for the caller.
+    /// Whether the store may have carried the request out although it failed here. Of a lock: the session goes on until
+    /// what it may have taken is given back, and nothing is left to do for the caller. Of a revocation, or of a write under
+    /// a fence: it may still be on its way.
     #[must_use]
     pub fn may_have_acted(&self) -> bool {
         self.acted == Acted::Maybe
@@ -90,7 +89,7 @@ impl Error {
     /// Whether the same call may succeed later, without a change to the program or the store's configuration.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Quorum | ErrorKind::Store)
+        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Store)
     }
 
     /// The same error, for another of the callers that it concerns.
@@ -154,7 +153,7 @@ impl fmt::Display for Lost {
             Self::Revoked => "the lease was revoked: stop the work",
             Self::Forgotten => "the store has forgotten the lease (restart, flush or failover): stop the work",
             Self::Superseded => "the lease has passed to another holder: stop the work",
-            Self::Closed => "the client was closed, and its leases with it",
+            Self::Closed => "the client was closed, and its leases with it: stop the work",
             Self::Released => "the lease was given back by its guard",
         })
     }

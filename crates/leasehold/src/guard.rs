@@ -107,7 +107,7 @@ impl Guard {
     /// The lease goes back whether this future is finished or dropped.
     ///
     /// # Errors
-    /// `Unreachable` where the store did not answer in time; the client repeats the release until it is answered, or the
+    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer in time; the client repeats the release until it is answered, or the
     /// lease has ended by itself.
     pub async fn release(mut self) -> Result<Released> {
         let Some(client) = self.client.take() else { return Ok(Released::NotHeld) };

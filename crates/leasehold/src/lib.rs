@@ -1,4 +1,18 @@
 //! Distributed locks that are fast, fair, fenced and honest about loss.
+//!
+//! A lock that its holder can die with is a *lease*, and a live holder can lose it: look before each effect.
+//!
+//! | I want to | |
+//! |---|---|
+//! | connect | [`Leasehold::connect`], [`Leasehold::builder`] |
+//! | lock, try, wait so long | [`Mutex::lock`], [`Mutex::try_lock`], [`Mutex::try_lock_for`], [`Mutex::run`] |
+//! | know that I still hold | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
+//! | make a resource refuse an old holder | [`Guard::token`] and [`fence`] |
+//! | see, or end, another's lease | [`Mutex::inspect`], [`Mutex::revoke`] |
+//! | give everything back and wait for that | [`Leasehold::close`] |
+//!
+//! What it does not give: exclusion of effects without a fence, re-entry, a quorum. The README says why, and what is
+//! promised under which assumptions.
 #![forbid(unsafe_code)]
 
 mod client;

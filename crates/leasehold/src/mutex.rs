@@ -11,7 +11,7 @@ use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS};
 use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
 
 use crate::client::Handle;
-use crate::error::{Error, Lost, Result};
+use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::session::{Renewal, Terms, Wait};
 
@@ -23,7 +23,7 @@ pub struct Mutex {
     client: Arc<Handle>,
     name: Result<Name, Arc<Error>>,
     lease: Duration,
-    renewal: Option<Renewal>,
+    renewal: Renewal,
     order: Order,
 }
 
@@ -31,7 +31,7 @@ impl Mutex {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
         let lease = client.lease();
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        Self { client, name, lease, renewal: Some(Renewal::Always), order: Order::Relaxed }
+        Self { client, name, lease, renewal: Renewal::Always, order: Order::Relaxed }
     }
 
     /// How long a lease lasts without a word from its holder: 100 ms to 24 h, 30 s unless said. It is renewed each third
@@ -39,24 +39,25 @@ impl Mutex {
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
-        if self.renewal == Some(Renewal::Never) {
-            self.renewal = Some(Renewal::Always);
+        if self.renewal == Renewal::Never {
+            self.renewal = Renewal::Always;
         }
         self
     }
 
-    /// A lease of this length that is never renewed: it ends by itself, and the guard then says [`Lost::Expired`].
+    /// A lease of this length that is never renewed: it ends by itself, and the guard then says [`Lost::Expired`](crate::Lost::Expired).
     #[must_use]
     pub fn fixed_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
-        self.renewal = Some(Renewal::Never);
+        self.renewal = Renewal::Never;
         self
     }
 
     /// Renewal stops this long after the grant, so that a holder that hangs loses the lease then. At least the lease.
+    /// Replaces `fixed_lease`.
     #[must_use]
     pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.renewal = u64::try_from(hold.as_micros()).ok().map(|hold_us| Renewal::For { hold_us });
+        self.renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
         self
     }
 
@@ -97,8 +98,8 @@ impl Mutex {
         self.acquire(Wait::No).await
     }
 
-    /// Waits for the lock, at most `wait`. However short that is, the store is asked once and its answer awaited (for as
-    /// long as answers usually take): no time at all is [`Mutex::try_lock`], and not an error.
+    /// Waits for the lock, at most `wait`. However short that is, the store is asked once, and its answer awaited for up to
+    /// half a second: no time at all is [`Mutex::try_lock`], and not an error.
     ///
     /// # Cancel safety
     /// As [`Mutex::lock`].
@@ -150,8 +151,11 @@ impl Mutex {
 
     /// Who holds, with which token, for how long, and how many wait. One round trip; changes nothing.
     ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    ///
     /// # Errors
-    /// `Invalid`, `Unreachable`, `Foreign`, `Denied`, `Closed`.
+    /// `Invalid`, `Unreachable`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
     pub async fn inspect(&self) -> Result<Inspection> {
         let inspection = self.client.session().inspect(self.name()?).await?;
         let holder = inspection.holder.map(|holder| Holder {
@@ -161,11 +165,14 @@ impl Mutex {
             label: holder.label,
             is_revoked: holder.state == GrantState::Revoked,
         });
-        Ok(Inspection { holder, waiters: holder_count(inspection.waiters) })
+        Ok(Inspection { holder, waiters: usize::try_from(inspection.waiters).unwrap_or(usize::MAX) })
     }
 
     /// Takes the lease away from the holder that [`Mutex::inspect`] showed: it is told at once, and the lease ends when it
-    /// gives it back, or after `grace` (at most 5 s; zero ends it now). A later holder is not touched.
+    /// gives it back, or after `grace` (at most 5 s; zero ends it now). A later holder is not touched. One round trip.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves open whether the holder was told.
     ///
     /// # Errors
     /// As [`Mutex::inspect`]; `Invalid` for a longer grace.
@@ -194,7 +201,7 @@ impl Mutex {
 
     fn terms(&self) -> Result<Terms> {
         let lease_ms = check_lease(self.lease)?;
-        let renewal = self.renewal.unwrap_or(Renewal::Always);
+        let renewal = self.renewal;
         if let Renewal::For { hold_us } = renewal
             && hold_us < lease_ms * 1000
         {
@@ -217,10 +224,6 @@ pub(crate) fn check_lease(lease: Duration) -> Result<u64> {
         Ok(ms) if (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&ms) => Ok(ms),
         _ => Err(Error::invalid(format!("a lease of {lease:?} is out of range: use {LEASE_MIN_MS} ms to 24 h"))),
     }
-}
-
-fn holder_count(waiters: u64) -> usize {
-    usize::try_from(waiters).unwrap_or(usize::MAX)
 }
 
 /// What there is under a name: see [`Mutex::inspect`].
@@ -264,6 +267,3 @@ pub enum Revoked {
     /// That holder has it no longer.
     NotHeld,
 }
-
-// `run` turns it into an error.
-const _: fn(Lost) -> Error = Error::from;

@@ -212,7 +212,7 @@ impl Bench {
 
     fn say(&self, asked: Asked, outcome: Outcome, highest: u64) {
         let answer = self.answer(outcome, highest);
-        drop(asked.reply.send(Ok(answer)));
+        assert!(asked.reply.send(Ok(answer)).is_ok(), "nobody listens for this answer");
     }
 
     /// Locks and is granted at once.
@@ -273,12 +273,14 @@ async fn pause(ms: u64) {
 #[tokio::test]
 async fn p3_the_statement_with_the_larger_token_is_the_later_one() {
     let mut bench = Bench::new().await;
-    let locking = bench.lock(30_000);
+    let locking = bench.lock(3_000);
     let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    // A look is under way when the push comes. Its answer was made before, and is heard after.
+    let (look, _) = bench.next_acquire().await;
     bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
-    // The reply was made before the push and comes after it.
-    bench.say(asked, queued(1, 30_000), 7);
+    bench.say(look, queued(42, 60_000), 7);
     pause(50).await;
     assert_eq!(guard.check(), Ok(token(8)));
 }

@@ -16,7 +16,7 @@ use crate::store::redis::Target;
 /// How long one attempt to connect, and one answer, may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Rights that the scripts need.
-const RIGHTS: &str = "+evalsha +eval +get +set +del +type +pttl +auth +ping, and the key and `lhf:{key}`";
+const RIGHTS: &str = "+evalsha +eval +get +set +del +type +pttl +auth +select +ping, and the key and `lhf:{key}`";
 
 pub(super) struct Server {
     client: Client,

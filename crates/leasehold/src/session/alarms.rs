@@ -25,6 +25,14 @@ impl<K: Ord> Alarms<K> {
         self.heap.peek().map(|Reverse((at_us, _))| *at_us)
     }
 
+    /// The one that rings first.
+    pub(crate) fn first(&self) -> Option<(u64, K)>
+    where
+        K: Copy,
+    {
+        self.heap.peek().map(|Reverse(first)| *first)
+    }
+
     /// One that has rung by `now_us`.
     pub(crate) fn pop(&mut self, now_us: u64) -> Option<K> {
         if self.next_us()? > now_us {

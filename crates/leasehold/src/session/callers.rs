@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Terms, Tries, Verdict, Wait};
 use super::hold::Hold;
-use super::lane::LaneState;
 use super::silent;
 use super::state::{Stage, State, Wake};
 use crate::error::{Error, Lost};
@@ -166,10 +165,6 @@ impl State {
     /// The thread has ended: nobody renews or sends any more.
     pub(crate) fn end_all(&mut self) {
         self.stage = Stage::Closed;
-        // Handles and guards may live on for long, and need no connection.
-        if let LaneState::Open(link) = take(&mut self.lane) {
-            link.close();
-        }
         for attempt in self.attempts.values_mut() {
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             match &mut attempt.phase {
@@ -178,6 +173,7 @@ impl State {
                 _ => {}
             }
         }
+        // Handles and guards may live on for long, and need no connection.
         self.close_lane();
         take(&mut self.mourners).into_iter().for_each(|mourner| self.words.ring(mourner));
         take(&mut self.bells).into_iter().for_each(|(_, bell)| self.words.ring(bell));

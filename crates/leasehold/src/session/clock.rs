@@ -39,6 +39,8 @@ pub(crate) struct ServerClock {
     /// The samples with the tightest lower and upper bound of this half minute and of the one before.
     recent: [Option<Bounds>; 2],
     half_minute: u64,
+    /// When the last jump was heard of.
+    jumped_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +58,12 @@ impl ServerClock {
         self.turn(sample.heard_us);
         let jump = self.jump(&sample);
         if jump.is_some() {
+            // Answers come by two links: one from before a jump can be heard after one from behind it. It says nothing new,
+            // and believed, it would make the next answer a second jump, which ends leases that were granted since.
+            if sample.sent_us < self.jumped_us {
+                return None;
+            }
+            self.jumped_us = sample.heard_us;
             self.recent = [None, None];
         }
         let newest = &mut self.recent[0];
@@ -187,6 +195,16 @@ mod tests {
         let jump = clock.observe(sample(at, at + 200, S + at + 3_000_000)).expect("seen");
         assert!((2_974_000..=3_026_000).contains(&jump), "{jump}");
         assert_eq!(clock.observe(sample(at + 100, at + 300, S + at + 3_000_100)), None, "told once");
+    }
+
+    #[test]
+    fn an_answer_from_before_a_jump_is_no_second_one() {
+        let mut clock = ServerClock::default();
+        clock.observe(sample(1_000_000, 1_000_200, S));
+        assert!(clock.observe(sample(2_000_000, 2_000_200, S + 61_000_000)).is_some());
+        assert_eq!(clock.observe(sample(1_999_900, 2_000_300, S + 1_000_000)), None, "asked before, on the other link");
+        assert_eq!(clock.observe(sample(2_100_000, 2_100_200, S + 61_100_000)), None, "no second jump");
+        assert!(clock.observe(sample(2_200_000, 2_200_200, S + 91_200_000)).is_some(), "but this is one");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub(crate) enum Errand {
     Return { counter: u64, name: Name, op: Op, asked: Asked },
     Renew(Vec<Renewing>),
     Look { id: GrantId, name: Name, op: Op, asked: Asked },
-    Settle { name: Name },
+    Settle { name: Name, asked: Asked },
 }
 
 pub(crate) struct Renewing {
@@ -27,6 +27,9 @@ pub(crate) struct Renewing {
     pub(crate) renew: Renew,
     pub(crate) asked: Asked,
 }
+
+/// How long a settle may stay unanswered. Nobody waits for it: the next one is sent all the same.
+const SETTLE_WITHIN_US: u64 = 2_000_000;
 
 impl State {
     /// Everything that is due, in the order of P11: what goes back, what is renewed (the earliest end first), who looks.
@@ -53,11 +56,13 @@ impl State {
             errands.push(Errand::Renew(std::mem::replace(&mut renewals, rest)));
         }
         errands.append(&mut looks);
-        if self.home.is_some() {
-            for (name, then) in self.ended_watches(now_us) {
-                let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
-                errands.push(look.unwrap_or(Errand::Settle { name }));
-            }
+        let Some(home) = self.home.clone() else { return errands };
+        for (name, then) in self.ended_watches(now_us) {
+            let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
+            errands.push(look.unwrap_or_else(|| {
+                let asked = self.asked_within(Arc::clone(&home), SETTLE_WITHIN_US, now_us);
+                Errand::Settle { name, asked }
+            }));
         }
         errands
     }

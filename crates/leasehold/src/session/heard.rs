@@ -372,10 +372,12 @@ impl State {
     }
 
     /// The answer to a settle that nobody but the queue waited for.
-    pub(crate) fn heard_settle(&mut self, name: &Name, sent_us: u64, heard: Heard) {
+    pub(crate) fn heard_settle(&mut self, name: &Name, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
+        let heard = self.of_this_run(asked, heard);
+        asked.give_up_on(&heard);
         match heard {
-            Ok(answer) => self.note(name, &answer, sent_us, heard_us),
+            Ok(answer) => self.note(name, &answer, asked.sent_us, heard_us),
             Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
                 self.trouble = Some(error);
                 self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle);
@@ -512,6 +514,7 @@ impl Attempt {
     /// Whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.
     fn believes(&self, highest: Token) -> bool {
         match self.phase {
+            _ if is_on(Mutant::P3OlderWins) => true,
             Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
             _ => highest >= self.latest,
         }

@@ -30,13 +30,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold_spec::{Contention, Inspection, Name, Op, Outcome, SessionId};
+use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
 pub(crate) use self::hold::{Hold, Seat};
-use self::lane::Lane;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Store};
@@ -173,12 +172,12 @@ impl Session {
         self.check_usable()?;
         let (link, guess, lane) = self.with(|state| {
             if state.stage != Stage::Open {
-                return (Err(Error::closed()), Contention::None, Lane::Fine);
+                return Err(Error::closed());
             }
             let (link, lane) = state.lane_link(state.world.now_us());
             let trouble = state.trouble.as_ref().map_or_else(silent, Error::share);
-            (link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane)
-        });
+            Ok((link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane))
+        })?;
         self.reopen_if(lane, None);
         let link = link?;
         let sent_us = self.world.now_us();

@@ -55,8 +55,8 @@ pub(crate) struct State {
     pub(crate) mourners: Vec<oneshot::Sender<()>>,
     next_counter: u64,
     next_serial: u64,
-    /// Drawn ahead: a system call for each attempt would be dear.
-    nonces: Vec<u64>,
+    /// Random numbers drawn ahead: a system call for each would be dear.
+    drawn: Vec<u64>,
 }
 
 /// Spreads our own counters over a table. Nobody chooses them to collide, and SipHash takes longer than the look-up.
@@ -131,10 +131,13 @@ pub(crate) struct GivenUp {
     pub(crate) until_us: u64,
 }
 
-/// How many nonces are drawn at once.
-const NONCES: usize = 32;
-/// An answer takes no longer than this, or than eight round trips, unless something is wrong.
-const USUAL_MIN_US: u64 = 50_000;
+/// How many random numbers are drawn at once.
+const DRAWN: usize = 32;
+/// How many alarms of attempts that are over are dropped under one lock.
+const IDLE_ALARMS: usize = 64;
+/// An answer takes no longer than this, or than eight round trips, unless something is wrong: as long as a doubted link has
+/// for its ping.
+const USUAL_MIN_US: u64 = 500_000;
 /// How many releases a session remembers.
 const RELEASES: usize = 1024;
 
@@ -164,27 +167,34 @@ impl State {
             rtt_us: 0,
             next_counter: 1,
             next_serial: 1,
-            nonces: Vec::new(),
+            drawn: Vec::new(),
         }
     }
 
     pub(crate) fn new_id(&mut self) -> GrantId {
-        let nonce = self.nonces.pop().unwrap_or_else(|| {
-            let mut drawn = [0; 8 * NONCES];
-            self.world.random(&mut drawn);
-            let (nonces, _) = drawn.as_chunks();
-            self.nonces.extend(nonces[1..].iter().map(|nonce| u64::from_ne_bytes(*nonce)));
-            u64::from_ne_bytes(nonces[0])
-        });
         let counter = self.next_counter;
         self.next_counter += 1;
-        GrantId { session: self.session, counter, nonce }
+        GrantId { session: self.session, counter, nonce: self.random() }
+    }
+
+    fn random(&mut self) -> u64 {
+        self.drawn.pop().unwrap_or_else(|| {
+            let mut bytes = [0; 8 * DRAWN];
+            self.world.random(&mut bytes);
+            let (numbers, _) = bytes.as_chunks();
+            self.drawn.extend(numbers[1..].iter().map(|number| u64::from_ne_bytes(*number)));
+            u64::from_ne_bytes(numbers[0])
+        })
     }
 
     /// A request of an attempt with these terms, sent now.
     pub(crate) fn asked(&mut self, link: Arc<dyn Link>, terms: &Terms, now_us: u64) -> Asked {
+        self.asked_within(link, terms.answer_within_us(), now_us)
+    }
+
+    pub(crate) fn asked_within(&mut self, link: Arc<dyn Link>, within_us: u64, now_us: u64) -> Asked {
         self.next_serial += 1;
-        let until_us = now_us + terms.answer_within_us();
+        let until_us = now_us + within_us;
         let usual_us = until_us.min(now_us + USUAL_MIN_US.max(8 * self.rtt_us));
         Asked { link, sent_us: now_us, until_us, usual_us, serial: self.next_serial }
     }
@@ -358,12 +368,30 @@ impl State {
         }
     }
 
+    /// Drops the alarms for which nothing is due any more. Each request sets one for its answer, and nearly every answer
+    /// is in time: left in the heap they would wake the thread a thousand times a second, for nothing.
+    fn drop_idle_alarms(&mut self) {
+        let reach = self.reach();
+        for _ in 0..IDLE_ALARMS {
+            let Some((at_us, counter)) = self.alarms.first() else { return };
+            let attempt = self.attempts.get_mut(&counter).filter(|attempt| attempt.alarm_us == at_us);
+            let due_us = attempt.as_ref().map_or(u64::MAX, |attempt| attempt.due_us(reach));
+            if due_us <= at_us {
+                return;
+            }
+            self.alarms.pop(at_us);
+            let Some(attempt) = attempt else { continue };
+            attempt.alarm_us = due_us;
+            if due_us != u64::MAX {
+                self.alarms.set(due_us, counter);
+            }
+        }
+    }
+
     /// The next look of a waiter with this lease: jittered, so that ten thousand waiters do not look at once.
-    pub(crate) fn next_look_us(&self, lease_ms: u64, now_us: u64) -> u64 {
+    pub(crate) fn next_look_us(&mut self, lease_ms: u64, now_us: u64) -> u64 {
         let floor_us = look_floor_ms(lease_ms) * 1000;
-        let mut random = [0; 4];
-        self.world.random(&mut random);
-        let spread_us = u64::from(u32::from_ne_bytes(random)) * (floor_us * 2 / 5) / u64::from(u32::MAX);
+        let spread_us = (self.random() >> 32) * (floor_us * 2 / 5) / u64::from(u32::MAX);
         now_us + floor_us * 4 / 5 + spread_us
     }
 
@@ -373,7 +401,8 @@ impl State {
     }
 
     /// When the thread has to look at the latest.
-    pub(crate) fn next_due_us(&self) -> u64 {
+    pub(crate) fn next_due_us(&mut self) -> u64 {
+        self.drop_idle_alarms();
         let bell_us = self.bells.iter().map(|(at_us, _)| *at_us).min();
         [self.alarms.next_us(), self.watches.next_us(), bell_us].into_iter().flatten().min().unwrap_or(u64::MAX)
     }

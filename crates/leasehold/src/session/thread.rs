@@ -158,13 +158,12 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
                 });
             });
         }
-        Errand::Settle { name } => {
+        Errand::Settle { name, asked } => {
             let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
-            let sent_us = session.world.now_us();
-            let request = link.apply(&name, &Op::Settle, guess);
+            let request = asked.link.apply(&name, &Op::Settle, guess);
             spawn(session, async move {
                 let heard = request.await;
-                session_.with(|state| state.heard_settle(&name, sent_us, heard));
+                session_.with(|state| state.heard_settle(&name, &asked, heard));
             });
         }
     }

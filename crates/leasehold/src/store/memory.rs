@@ -100,7 +100,7 @@ impl Hub {
 
 struct Path {
     hub: Arc<Hub>,
-    attached: OnceLock<SessionId>,
+    attached: OnceLock<(SessionId, Inbox)>,
     closed: AtomicBool,
 }
 
@@ -129,8 +129,8 @@ impl Link for Path {
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        self.hub.shelves().inboxes.insert(session, inbox);
-        self.attached.get_or_init(|| session);
+        self.hub.shelves().inboxes.insert(session, Arc::clone(&inbox));
+        self.attached.get_or_init(|| (session, inbox));
         Box::pin(std::future::ready(Ok(())))
     }
 
@@ -152,8 +152,11 @@ impl Link for Path {
 
     fn close(&self) {
         self.closed.store(true, Ordering::Release);
-        if let Some(session) = self.attached.get() {
-            self.hub.shelves().inboxes.remove(session);
+        let Some((session, inbox)) = self.attached.get() else { return };
+        let mut shelves = self.hub.shelves();
+        // Not what the session has attached since by another link: this one may be the last to go.
+        if shelves.inboxes.get(session).is_some_and(|known| Arc::ptr_eq(known, inbox)) {
+            shelves.inboxes.remove(session);
         }
     }
 }

@@ -89,11 +89,9 @@ fn long(pairs: &[Value]) -> Result<Resource, String> {
     resource.keep_until_us = meta.number(16)?;
     let (head, tail) = (meta.take(64)?, meta.take(64)?);
     let tail_ticket = meta.number(16)?;
-    meta.end()?;
-    let mut lapses = Fields(take("z").unwrap_or_default());
-    while !lapses.0.is_empty() {
-        let session = u128::from_str_radix(lapses.take(32)?, 16).map_err(|e| e.to_string())?;
-        resource.lapses.push(Lapse { session: SessionId(session), at_us: lapses.number(16)? });
+    while !meta.0.is_empty() {
+        let session = u128::from_str_radix(meta.take(32)?, 16).map_err(|e| e.to_string())?;
+        resource.lapses.push(Lapse { session: SessionId(session), at_us: meta.number(16)? });
     }
     let mut queue: VecDeque<Entry> = VecDeque::new();
     let (mut at, mut before) = (Some(head), None);
@@ -170,9 +168,5 @@ impl<'a> Fields<'a> {
             field if field.bytes().all(|b| b == b'-') => Ok(None),
             field => field.parse().map(Some).map_err(|_| format!("no grant id: {field:?}")),
         }
-    }
-
-    fn end(&self) -> Result<(), String> {
-        if self.0.is_empty() { Ok(()) } else { Err(format!("left over: {:?}", self.0)) }
     }
 }

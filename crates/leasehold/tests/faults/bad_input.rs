@@ -131,6 +131,6 @@ async fn nobody_answers() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
     // Connecting, greeting and proving have five seconds together.
-    let error = within(Duration::from_secs(5) + PROMPT, "an error", refused(&format!("redis://{at}"))).await;
+    let error = within(2 * Duration::from_secs(5), "an error", refused(&format!("redis://{at}"))).await;
     assert_says(&error, ErrorKind::Unreachable, &["does not answer"]);
 }

@@ -109,7 +109,7 @@ async fn away_from_a_primary_that_was_demoted() {
 /// While there is no primary at all, nobody is asked again and again either, and nothing is lost if there is one in time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn demoted_and_promoted_again() {
-    let (bench, lease) = (Bench::new(), Duration::from_secs(6));
+    let (bench, lease) = (Bench::new(), Duration::from_secs(4));
     let (client, other) = (bench.through(lease).await, bench.through(lease).await);
     let kept = client.mutex(NAME).lock().await.unwrap();
     let waiting = join(&other, NAME, 1).await;

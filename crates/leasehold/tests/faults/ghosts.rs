@@ -103,7 +103,7 @@ async fn push_for_nobody_is_given_back() {
     // An attempt of this session's that nobody knows any more, whose claim would last for a whole lease.
     let guard = client.mutex("b").lock().await.unwrap();
     let record = bench.server.command(&["GET", "lh1:{b}"]);
-    let session = record.text().expect("a record")[36..68].to_owned();
+    let session = record.text().expect("a record")[20..52].to_owned();
     let ghost = Forged { session, counter: 1 << 40, claim_ms: 30_000, label: "ghost" };
     assert!(matches!(ghost.acquire(&mut bench.server.resp()), Value::Bulk(said) if said.starts_with(b"QUEUED")));
     let next = join(&other, NAME, 2).await;

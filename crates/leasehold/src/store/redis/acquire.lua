@@ -10,7 +10,8 @@
 --            ever), ticket to come back with (16, dashes: none), L listens or P polls, s strict or r relaxed
 --          6 c if somebody is thought to wait: then the record is looked for as a hash first
 -- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, nobody waits.
---          GRANTED … token left | QUEUED … ticket left now|before | BUSY … left | GONE … | LATE … | FULL …, after `finish`
+--          GRANTED … token lease | QUEUED … ticket lease now|before | BUSY … lease | GONE … | LATE … | FULL …, where a
+--          lease is since when (µs) and for how long (ms), 0 0 if nobody holds
 --          FOREIGN type | NEWER version
 -- EFFECTS  makes the grant or the entry; settles. Not `allow-oom`: with a full memory it is refused before it begins.
 -- RETRY    safe: whose id holds is granted again, whose id waits is queued again, with what is left (P2, P3)
@@ -34,89 +35,79 @@ if not ARGV[6] and now <= ARGV[3] then
     end
   end
 end
---@record
-local who, lease, place = sub(ARGV[1], 1, 64), sub(ARGV[1], 65), ARGV[5] or ''
-local queues = place ~= ''
-
-local function time_limit()
-  local patience = number(sub(place, 9, 24))
-  return patience and digits(now_us + patience * 1000) or ZEROS
+local name, who = KEYS[1], string.sub(ARGV[1], 1, 64)
+local asked = who
+--@open
+local place, limit = ARGV[5] or '', ZEROS
+local is_late, queues = now > ARGV[3], place ~= ''
+if queues and not is_late then
+  local patience = tonumber(sub(place, 9, 24))
+  if patience then limit = string.format('%016.0f', now_us + patience * 1000) end
+  -- Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
+  if entry then puts = { ['e' .. who] = sub(entry, 1, 32) .. limit .. now .. sub(entry, 65) } end
 end
-
--- Where a ticket belongs: before which entry, false for the tail. Too far from the head to be found by a bounded walk,
--- it is nil: a place at the tail with a new ticket, as for a newcomer.
-local function spot(ticket)
-  if count == 0 or ticket > tail_ticket then return false end
-  local at = head
-  for _ = 1, TICKET_STEPS do
-    local text, next_one = entry(at)
-    if sub(text, 1, 16) > ticket then return at end
-    if not next_one then return nil end
-    at = next_one
-  end
-  return nil
-end
-
-local function enqueue()
-  if count == 0 then keep_until(math.max(end_us(), now_us) + R_US) end
-  local ticket, next_one = sub(place, 25, 40), nil
-  if ticket ~= '----------------' then next_one = spot(ticket) end
-  if next_one == nil then
-    ticket, next_one = now, false
-    if count > 0 and tail_ticket >= now then ticket = digits(number(tail_ticket) + 1) end
-  end
-  local before = NOBODY
-  if not next_one then
-    if count > 0 then
-      before = tail
-      link(tail, who)
+--@settle
+local word, ticket, joined
+if is_late then
+  word = 'LATE'
+elseif state ~= 'F' and id == who then
+  word = 'GRANTED'
+elseif (state == 'F' and id or prev) == who then
+  word = 'GONE'
+elseif entry and not (puts and puts['e' .. who] == false) then
+  word, ticket, joined = 'QUEUED', sub(entry, 1, 16), ' before'
+elseif state == 'F' and count == 0 then
+  -- Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
+  word = 'GRANTED'
+  if now > token then token = now else token = string.format('%016.0f', token + 1) end
+  state, prev, id, length, since, label = 'H', id, who, sub(ARGV[1], 65), now, ARGV[2]
+  keep, ttl_changed = string.format('%016.0f', now_us + length * 1000 + R_US), true
+elseif not queues then
+  word = 'BUSY'
+elseif count >= QUEUE_MAX then
+  word = 'FULL'
+else
+  word, joined = 'QUEUED', ' now'
+  if count == 0 then keep, ttl_changed = string.format('%016.0f', math.max(since + length * 1000, now_us) + R_US), true end
+  puts = puts or {}
+  ticket = sub(place, 25, 40)
+  -- Before which entry a ticket belongs; false for the tail. Too far from the head to be found by a bounded walk, it is a
+  -- place at the tail with a new ticket, as for a newcomer.
+  local after, later = nil, nil
+  if ticket ~= '----------------' then
+    after = false
+    if count > 0 and ticket <= tail_ticket then
+      local at, looked_at = head, 0
+      after = nil
+      while at and looked_at < TICKET_STEPS do
+        looked_at = looked_at + 1
+        local found = redis.call('HMGET', name, 'e' .. at, 'n' .. at)
+        if sub(found[1], 1, 16) > ticket then
+          after, later = at, found[1]
+          break
+        end
+        at = found[2]
+      end
     end
+  end
+  if after == nil then
+    after, ticket = false, now
+    if count > 0 and tail_ticket >= now then ticket = string.format('%016.0f', tail_ticket + 1) end
+  end
+  local before = tail
+  if after then
+    before = after ~= head and sub(later, 67, 130) or NOBODY
+    puts['e' .. after], puts['n' .. who] = sub(later, 1, 66) .. who .. sub(later, 131), after
+  else
     tail, tail_ticket = who, ticket
-  else
-    local neighbour = entry(next_one)
-    if next_one ~= head then
-      before = sub(neighbour, 67, 130)
-      link(before, who)
-    end
-    put(next_one, sub(neighbour, 1, 66) .. who .. sub(neighbour, 131))
-    link(who, next_one)
   end
-  if before == NOBODY then head = who end
+  if before == NOBODY then head = who else puts['n' .. before] = who end
   count = count + 1
-  if sub(place, 42, 42) == 's' then strict = strict + 1 end
-  put(who, ticket .. lease .. sub(place, 1, 8) .. time_limit() .. now .. sub(place, 41, 42) .. before .. ARGV[2])
-  return ticket
+  if sub(place, 42) == 's' then strict = strict + 1 end
+  puts['e' .. who] = ticket .. sub(ARGV[1], 65) .. sub(place, 1, 8) .. limit .. now .. sub(place, 41, 42) .. before .. ARGV[2]
 end
-
-local refusal = open(KEYS[1], found, who)
-if refusal then return refusal end
-if now > ARGV[3] then
-  settle()
-  return finish('LATE')
-end
--- Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
-local waiting = entries[who]
-if queues and waiting then
-  local ticket = sub(place, 25, 40)
-  if ticket ~= '----------------' and ticket < sub(waiting, 1, 16) and spot(ticket) then
-    -- It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail (P6).
-    unlink(who)
-    enqueue()
-  else
-    put(who, sub(waiting, 1, 32) .. time_limit() .. now .. sub(waiting, 65))
-  end
-end
-settle()
-if state ~= 'F' and id == who then return finish('GRANTED', token .. ' ' .. left()) end
-if released() == who then return finish('GONE') end
-if entries[who] then return finish('QUEUED', sub(entries[who], 1, 16) .. ' ' .. left() .. ' before') end
--- Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
-if state == 'F' and count == 0 then
-  grant(who, 'H', lease, ARGV[2])
-  keep_until(now_us + number(lease) * 1000 + R_US)
-  return finish('GRANTED', token .. ' ' .. left())
-end
-if not queues then return finish('BUSY', left()) end
-if count >= QUEUE_MAX then return finish('FULL') end
-local ticket = enqueue()
-return finish('QUEUED', ticket .. ' ' .. left() .. ' now')
+--@save
+if word == 'GRANTED' then return word .. said .. ' ' .. token .. ' ' .. lease end
+if word == 'QUEUED' then return word .. said .. ' ' .. ticket .. ' ' .. lease .. joined end
+if word == 'BUSY' then return word .. said .. ' ' .. lease end
+return word .. said

@@ -8,7 +8,7 @@ use crate::store::Fault;
 
 /// Rights that the scripts and the session need.
 const RIGHTS: &str = "+evalsha +eval +script|load +hmget +hset +hdel +get +set +setrange +del +exists +type +pexpire +time \
-                      +publish +pubsub|numsub +subscribe +hello +auth +ping +info +role, and keys and channels below the prefix";
+                      +publish +pubsub|numsub +subscribe +hello +auth +select +ping +info +role, and keys and channels below the prefix";
 
 /// The fault behind an error that a request met.
 pub(super) fn fault(error: &RedisError) -> Fault {

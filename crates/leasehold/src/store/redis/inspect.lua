@@ -3,15 +3,15 @@
 --
 -- KEYS     1 the record
 -- ARGV     none
--- RETURNS  INSPECTED time token who-else-waits D - waiters [state public-id left label]
+-- RETURNS  INSPECTED time token who-else-waits D - waiters [since length state public-id label]
 --          FOREIGN type | NEWER version
 -- EFFECTS  none. The secret part of the grant id does not leave the store: who knows it can release.
 -- RETRY    safe
 -- COST     TIME, HMGET; without a queue GET more
 --@clock
---@record
-local refusal = open(KEYS[1], nil, '')
-if refusal then return refusal end
-local said = 'INSPECTED ' .. now .. ' ' .. token .. ' ' .. contention() .. ' D - ' .. format('%d', count)
-if state == 'F' or end_us() <= now_us then return said end
-return said .. ' ' .. state .. ' ' .. sub(id, 1, 48) .. ' ' .. left() .. ' ' .. label
+local name, asked, found = KEYS[1], nil, nil
+--@open
+local others = strict > 0 and 'S' or count > 0 and 'O' or 'N'
+local said = 'INSPECTED ' .. now .. ' ' .. token .. ' ' .. others .. ' D - ' .. string.format('%d', count)
+if state == 'F' or since + length * 1000 <= now_us then return said end
+return said .. ' ' .. since .. ' ' .. length .. ' ' .. state .. ' ' .. sub(id, 1, 48) .. ' ' .. label

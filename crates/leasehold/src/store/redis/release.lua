@@ -5,7 +5,7 @@
 -- ARGV     1 lh1H, token (16) and grant id (64): how the record begins, if the grant is still held
 --          2 c if somebody is thought to wait: then the record is looked for as a hash first
 -- RETURNS  RELEASED alone: nobody waited, and the time was not asked for
---          RELEASED … | NOTHELD …, after `finish`
+--          RELEASED … | NOTHELD …
 --          FOREIGN type | NEWER version
 -- EFFECTS  frees the record, or makes the next waiter its holder and publishes that. The key stays for R, with its token:
 --          a repeat hears RELEASED, and tokens do not fall behind a clock that steps back.
@@ -22,15 +22,18 @@ if not ARGV[2] then
   end
 end
 --@clock
---@record
-local who = sub(ARGV[1], 21)
-local refusal = open(KEYS[1], found, '')
-if refusal then return refusal end
+local name, asked = KEYS[1], nil
+--@open
 -- What is given back is not ended for its age first: it ends here anyway, and who comes next is the same.
+local who, ended, word = sub(ARGV[1], 21), nil, 'NOTHELD'
 if state ~= 'F' and id == who and token == sub(ARGV[1], 5, 20) then
-  give_back()
-  return finish('RELEASED')
+  state, ended, word = 'F', length, 'RELEASED'
+elseif (state == 'F' and id or prev) == who then
+  word = 'RELEASED'
 end
-local repeated = released() == who
-settle()
-return finish(repeated and 'RELEASED' or 'NOTHELD')
+--@settle
+if ended and state == 'F' and count == 0 and ended + 0 > R_MS then
+  keep, ttl_changed = string.format('%016.0f', now_us + R_US), true
+end
+--@save
+return word .. said

@@ -6,7 +6,7 @@
 --          2i-1 token (16), grant id (64), lease in ms (8), not_after in µs (16), N from now or G from the grant
 --          2i   time to live in ms: lease + R
 -- RETURNS  one answer for each key, in order, separated by newlines:
---          RENEWED … left | LOST … revoked | LOST … notheld | LATE …, after `finish`
+--          RENEWED … since length | LOST … revoked | LOST … notheld | LATE …
 --          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
 -- EFFECTS  the grants' leases; settles each name
 -- RETRY    safe: a lease from now is made long again, one from the grant ends when it did
@@ -24,34 +24,40 @@ for i, name in ipairs(KEYS) do
     local lease = string.sub(want, 81, 88)
     local text = 'lh1H' .. string.sub(want, 1, 88) .. now .. string.sub(found, 109)
     redis.call('SET', name, text, 'PX', ARGV[2 * i])
-    answers[i] = 'RENEWED ' .. now .. ' ' .. string.sub(want, 1, 16) .. ' N D - ' .. lease .. '000'
+    answers[i] = 'RENEWED ' .. now .. ' ' .. string.sub(want, 1, 16) .. ' N D - ' .. now .. ' ' .. lease
   else
     answers[i], others[#others + 1], texts[i] = '', i, found
   end
 end
 if #others == 0 then return table.concat(answers, '\n') end
---@record
-local function renew(i)
-  local want = ARGV[2 * i - 1]
-  local refusal = open(KEYS[i], texts[i], '')
-  if refusal then return refusal.err and 'ERROR ' .. refusal.err or refusal end
-  settle()
-  if now > sub(want, 89, 104) then return finish('LATE') end
-  if state == 'F' or token ~= sub(want, 1, 16) or id ~= sub(want, 17, 80) then return finish('LOST', 'notheld') end
-  if state == 'R' then return finish('LOST', 'revoked') end
-  if sub(want, 105) == 'N' then
-    since, length = now, sub(want, 81, 88)
-  elseif state == 'P' then
-    length = sub(want, 81, 88)
+local function renew(name, found, want)
+  local asked
+--@open
+--@settle
+  local word = 'RENEWED'
+  if now > sub(want, 89, 104) then
+    word = 'LATE'
+  elseif state == 'F' or token .. id ~= sub(want, 1, 80) then
+    word = 'LOST notheld'
+  elseif state == 'R' then
+    word = 'LOST revoked'
+  else
+    if sub(want, 105) == 'N' then
+      since, length = now, sub(want, 81, 88)
+    elseif state == 'P' and length < sub(want, 81, 88) then
+      length = sub(want, 81, 88)
+    end
+    state, keep, ttl_changed = 'H', string.format('%016.0f', since + length * 1000 + R_US), true
   end
-  state = 'H'
-  keep_until(end_us() + R_US)
-  return finish('RENEWED', left())
+--@save
+  if word == 'RENEWED' then return word .. said .. ' ' .. lease end
+  if word == 'LATE' then return word .. said end
+  return 'LOST' .. said .. string.sub(word, 5)
 end
 
 for _, i in ipairs(others) do
-  local done, answer = pcall(renew, i)
-  if not done then answer = 'ERROR ' .. (type(answer) == 'table' and answer.err or answer) end
+  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[2 * i - 1])
+  if not done or type(answer) == 'table' then answer = 'ERROR ' .. (type(answer) == 'table' and answer.err or answer) end
   answers[i] = string.gsub(answer, '\n', ' ')
 end
 return table.concat(answers, '\n')

@@ -76,20 +76,20 @@ fn words(text: &str) -> Option<Said> {
         claim => Some(number(claim)?),
     };
     let outcome = match word {
-        "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.number()? },
-        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.number()?, joined: words.joined()? },
-        "BUSY" => Outcome::Busy { left_us: words.number()? },
+        "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.left(now_us)? },
+        "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.left(now_us)?, joined: words.joined()? },
+        "BUSY" => Outcome::Busy { left_us: words.left(now_us)? },
         "GONE" => Outcome::Gone,
         "LATE" => Outcome::Late,
         "FULL" => Outcome::Full,
-        "RENEWED" => Outcome::Renewed { left_us: words.number()? },
+        "RENEWED" => Outcome::Renewed { left_us: words.left(now_us)? },
         "LOST" => Outcome::Lost { how: words.how()? },
         "RELEASED" => Outcome::Released,
         "NOTHELD" => Outcome::NotHeld,
         "LEFT" => Outcome::Left { was: words.was()? },
-        "REVOKING" => Outcome::Revoking { left_us: words.number()? },
+        "REVOKING" => Outcome::Revoking { left_us: words.left(now_us)? },
         "SETTLED" => Outcome::Settled,
-        "INSPECTED" => Outcome::Inspected(words.inspection(highest)?),
+        "INSPECTED" => Outcome::Inspected(words.inspection(now_us, highest)?),
         _ => return None,
     };
     words.end()?;
@@ -137,6 +137,13 @@ impl<'a> Words<'a> {
         token(self.next()?)
     }
 
+    /// A lease, as since when and for how long: what is left of it at the server's now. The script would have to format
+    /// a number for that.
+    fn left(&mut self, now_us: u64) -> Option<u64> {
+        let (since_us, length_ms) = (self.number()?, self.number()?);
+        Some(since_us.checked_add(length_ms.checked_mul(1000)?)?.saturating_sub(now_us))
+    }
+
     fn contention(&mut self) -> Option<Contention> {
         match self.next()? {
             "N" => Some(Contention::None),
@@ -179,10 +186,14 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn inspection(&mut self, token: Token) -> Option<Inspection> {
+    fn inspection(&mut self, now_us: u64, token: Token) -> Option<Inspection> {
         let waiters = self.number()?;
-        let Some(state) = self.next() else { return Some(Inspection { holder: None, waiters }) };
-        let state = match state {
+        let mut held = self.0.clone().peekable();
+        if held.peek().is_none() {
+            return Some(Inspection { holder: None, waiters });
+        }
+        let left_us = self.left(now_us)?;
+        let state = match self.next()? {
             "H" => GrantState::Held,
             "P" => GrantState::Pushed,
             "R" => GrantState::Revoked,
@@ -191,7 +202,6 @@ impl<'a> Words<'a> {
         let id = self.next().filter(|id| id.len() == 48 && id.is_ascii())?;
         let session = SessionId(u128::from_str_radix(&id[..32], 16).ok()?);
         let id = PublicId { session, counter: u64::from_str_radix(&id[32..], 16).ok()? };
-        let left_us = self.number()?;
         // The label comes last: it may have spaces in it.
         let mut label = self.next()?.to_owned();
         while let Some(more) = self.next() {

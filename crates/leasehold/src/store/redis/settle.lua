@@ -4,14 +4,14 @@
 --
 -- KEYS     1 the record
 -- ARGV     none
--- RETURNS  SETTLED …, after `finish`
+-- RETURNS  SETTLED …
 --          FOREIGN type | NEWER version
 -- EFFECTS  ends what has ended; makes the next live waiter the holder and publishes that; drops up to 64 dead ones
 -- RETRY    safe
 -- COST     TIME, HMGET; a hand-over as in release
 --@clock
---@record
-local refusal = open(KEYS[1], nil, '')
-if refusal then return refusal end
-settle()
-return finish('SETTLED')
+local name, asked, found = KEYS[1], nil, nil
+--@open
+--@settle
+--@save
+return 'SETTLED' .. said

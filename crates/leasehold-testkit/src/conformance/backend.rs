@@ -1,0 +1,60 @@
+//! The stores that the suite runs over.
+
+use leasehold::Leasehold;
+use leasehold_spec::SessionId;
+
+use crate::resp::Value;
+use crate::server::RedisServer;
+
+dimension! {
+    /// A store of the suite.
+    Backend {
+        /// The embedded store.
+        Memory,
+        /// One Redis.
+        Redis,
+    }
+}
+
+/// A store that runs for a suite.
+pub struct Running {
+    url: String,
+    server: Option<RedisServer>,
+    /// The embedded store lives as long as a client of it.
+    _anchor: Leasehold,
+}
+
+impl Running {
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
+    pub async fn start(backend: Backend) -> Self {
+        let (url, server) = match backend {
+            Backend::Memory => ("memory:conformance".to_owned(), None),
+            Backend::Redis => {
+                let server = RedisServer::start();
+                (server.url(), Some(server))
+            }
+        };
+        let anchor = Leasehold::connect(&url).await.expect("the store is there");
+        Self { url, server, _anchor: anchor }
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether somebody listens to the inbox of this session. Closing a link and its being seen as closed are two things.
+    pub(super) fn is_attached(&self, session: SessionId) -> bool {
+        let Some(server) = &self.server else { return false };
+        let inbox = format!("lh1:inbox:{session}");
+        match server.command(&["PUBSUB", "NUMSUB", &inbox]).items() {
+            Some([_, count]) => *count != Value::Int(0),
+            _ => true,
+        }
+    }
+}

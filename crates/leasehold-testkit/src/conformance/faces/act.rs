@@ -1,0 +1,203 @@
+//! Makes a call in a scene, and holds what happens to what is expected.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Error, ErrorKind, Guard, Lost, Mutex, Released, Revoked, Token};
+
+use super::scene::Scene;
+use super::{Call, Expect};
+use crate::conformance::stage::{SOON, Stage, eventually, release, soon};
+
+/// Too short for anybody to give back.
+const SHORT: Duration = Duration::from_millis(50);
+const GRACE: Duration = Duration::from_secs(5);
+
+pub(super) async fn act(call: Call, expected: Expect, mut scene: Scene, stage: &Stage) {
+    match call {
+        Call::Lock | Call::TryLock | Call::TryLockFor | Call::Run => acquire(call, expected, scene, stage).await,
+        Call::Inspect => inspect(expected, &scene).await,
+        Call::Revoke => revoke(expected, scene, stage).await,
+        Call::Release => {
+            let guard = scene.guard.take().expect("there is a guard");
+            let lost = guard.lost();
+            let wanted = if expected == Expect::NotHeld { Released::NotHeld } else { Released::Released };
+            assert_eq!(guard.release().await.expect("an answer"), wanted);
+            let why = soon("its signal", lost).await;
+            assert_eq!(why, if expected == Expect::NotHeld { Lost::Revoked } else { Lost::Released });
+            given_back(expected, scene, stage).await;
+        }
+        Call::Drop => {
+            drop(scene.guard.take().expect("there is a guard"));
+            given_back(expected, scene, stage).await;
+        }
+        Call::Close => close(expected, scene, stage).await,
+    }
+}
+
+/// What every way to the lock comes to: the token of what was held, or nothing.
+async fn take(call: Call, mutex: &Mutex, wait: Duration) -> Result<Option<(Token, Option<Guard>)>, Error> {
+    let kept = |guard: Guard| (guard.token(), Some(guard));
+    match call {
+        Call::Lock => mutex.lock().await.map(kept).map(Some),
+        Call::TryLock => Ok(mutex.try_lock().await?.map(kept)),
+        Call::TryLockFor => Ok(mutex.try_lock_for(wait).await?.map(kept)),
+        Call::Run => {
+            let token = mutex.run(async |guard: &Guard| guard.check().expect("held while it works")).await?;
+            Ok(Some((token, None)))
+        }
+        Call::Inspect | Call::Revoke | Call::Release | Call::Drop | Call::Close => {
+            unreachable!("{call:?} takes no lock")
+        }
+    }
+}
+
+async fn acquire(call: Call, expected: Expect, scene: Scene, stage: &Stage) {
+    match expected {
+        Expect::Granted => {
+            let taken = soon("it is granted", take(call, &scene.mutex, SOON)).await.expect("an answer");
+            granted(taken.expect("free"), scene.top(), &scene, stage).await;
+        }
+        Expect::Busy => {
+            let before = stage.inspect(&scene.witness).await.waiters;
+            assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "somebody else holds");
+            assert_eq!(stage.inspect(&scene.witness).await.waiters, before, "it did not queue");
+        }
+        Expect::InTurn => in_turn(call, scene, stage).await,
+        Expect::Refuses(kind) => refused(kind, take(call, &scene.mutex, SHORT).await.err()),
+        other => unreachable!("{other:?} is no answer to {call:?}"),
+    }
+}
+
+async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
+    let before = stage.inspect(&scene.witness).await.waiters;
+    if call == Call::TryLockFor {
+        let begun = Instant::now();
+        assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "somebody else holds");
+        assert!(begun.elapsed() >= SHORT, "it waited as long as it was told: {:?}", begun.elapsed());
+        stage.waiters(&scene.witness, before).await;
+    }
+    let mutex = scene.mutex.clone();
+    let waiting = tokio::spawn(async move { take(call, &mutex, SOON).await });
+    stage.waiters(&scene.witness, before + 1).await;
+    assert!(!waiting.is_finished(), "somebody else holds");
+    let mut top = scene.top();
+    drop(scene.guard.take().expect("somebody holds"));
+    if let Some(queued) = scene.queued.take() {
+        let first = soon("who came first is granted first", queued).await.expect("no panic");
+        assert!(Some(first.token()) > top, "tokens rise");
+        assert!(!waiting.is_finished(), "who came first holds");
+        top = Some(first.token());
+        release(first).await;
+    }
+    let taken = soon("it is granted", waiting).await.expect("no panic").expect("an answer");
+    granted(taken.expect("its turn has come"), top, &scene, stage).await;
+}
+
+async fn granted((token, guard): (Token, Option<Guard>), top: Option<Token>, scene: &Scene, stage: &Stage) {
+    assert!(Some(token) > top, "tokens rise: {token:?} after {top:?}");
+    if let Some(guard) = guard {
+        assert_eq!(guard.check(), Ok(token));
+        assert_eq!(guard.name(), stage.name());
+        let seen = stage.inspect(&scene.witness).await.holder.expect("somebody holds");
+        assert_eq!((seen.token, seen.label.as_str(), seen.is_revoked), (token, "caller", false));
+        release(guard).await;
+    }
+    assert_eq!(stage.inspect(&scene.witness).await.holder, None, "it was given back");
+}
+
+async fn inspect(expected: Expect, scene: &Scene) {
+    let seen = scene.mutex.inspect().await;
+    if let Expect::Refuses(kind) = expected {
+        return refused(kind, seen.err());
+    }
+    let seen = seen.expect("an answer");
+    match expected {
+        Expect::ShowsNobody => assert!(seen.holder.is_none() && seen.waiters == 0, "{seen:?}"),
+        Expect::ShowsHolder { .. } | Expect::ShowsRevoked => {
+            let (holder, guard) = (seen.holder.expect("somebody holds"), scene.guard.as_ref().expect("a guard"));
+            assert_eq!(holder.token, guard.token());
+            let wanted = if expected == Expect::ShowsRevoked { 0 } else { waiters(expected) };
+            assert_eq!(seen.waiters, wanted);
+            assert_eq!(holder.is_revoked, expected == Expect::ShowsRevoked);
+            let owner = if guard_is_callers(scene) { "caller" } else { "other" };
+            assert_eq!(holder.label, owner);
+            assert!(guard.remaining() <= holder.remaining, "never relied on for longer than the store keeps it");
+        }
+        other => unreachable!("{other:?} is nothing that inspect shows"),
+    }
+}
+
+fn waiters(expected: Expect) -> usize {
+    match expected {
+        Expect::ShowsHolder { waiters } => waiters,
+        _ => 0,
+    }
+}
+
+fn guard_is_callers(scene: &Scene) -> bool {
+    scene.seen.as_ref().is_some_and(|holder| holder.label == "caller")
+}
+
+async fn revoke(expected: Expect, mut scene: Scene, stage: &Stage) {
+    let holder = scene.seen.clone().expect("somebody was seen");
+    let answer = scene.mutex.revoke(&holder, GRACE).await;
+    match expected {
+        Expect::Refuses(kind) => refused(kind, answer.err()),
+        Expect::NotHeld => assert_eq!(answer.expect("an answer"), Revoked::NotHeld),
+        Expect::Revokes => {
+            let Revoked::Within(left) = answer.expect("an answer") else { panic!("it holds") };
+            assert!(left <= GRACE, "{left:?}");
+            let guard = scene.guard.take().expect("somebody holds");
+            assert_eq!(soon("it is told", guard.lost()).await, Lost::Revoked);
+            assert_eq!(guard.check(), Err(Lost::Revoked));
+            let seen = stage.inspect(&scene.witness).await.holder.expect("until its guard goes, or the grace ends");
+            assert!(seen.is_revoked && seen.token == guard.token() && seen.remaining <= left, "{seen:?}");
+            drop(guard);
+            let expected = if scene.queued.is_some() { Expect::HandsOver } else { Expect::GivesBack };
+            given_back(expected, scene, stage).await;
+        }
+        other => unreachable!("{other:?} is no answer to revoke"),
+    }
+}
+
+async fn given_back(expected: Expect, mut scene: Scene, stage: &Stage) {
+    let top = scene.seen.as_ref().map(|holder| holder.token);
+    if expected == Expect::HandsOver {
+        let next =
+            soon("the next one is granted", scene.queued.take().expect("somebody waits")).await.expect("no panic");
+        assert!(next.is_valid() && Some(next.token()) > top, "tokens rise");
+        release(next).await;
+    }
+    eventually("nobody holds", async || stage.inspect(&scene.witness).await.holder.is_none()).await;
+    let next = scene.witness.mutex(stage.name()).try_lock().await.expect("an answer").expect("free");
+    assert!(Some(next.token()) > top, "tokens rise");
+    release(next).await;
+}
+
+async fn close(expected: Expect, scene: Scene, stage: &Stage) {
+    let before = stage.inspect(&scene.witness).await;
+    let guard = scene.guard.as_ref();
+    let was_valid = guard.is_some_and(Guard::is_valid);
+    let closed = scene.holding.clone().close().await;
+    assert!(closed.unconfirmed().is_empty(), "{closed:?}");
+    if expected == Expect::Nothing {
+        let after = stage.inspect(&scene.witness).await;
+        assert_eq!(after.holder.map(|holder| holder.token), before.holder.map(|holder| holder.token));
+        assert_eq!(guard.map(Guard::is_valid), guard.map(|_| was_valid), "nobody else is disturbed");
+        return;
+    }
+    let guard = guard.expect("somebody held");
+    let why = soon("it is told", guard.lost()).await;
+    assert_eq!(why, if was_valid { Lost::Closed } else { Lost::Revoked });
+    if expected == Expect::GivesBack {
+        assert_eq!(stage.inspect(&scene.witness).await.holder, None, "closing has waited for it");
+    }
+    given_back(expected, scene, stage).await;
+}
+
+fn refused(kind: ErrorKind, error: Option<Error>) {
+    let error = error.expect("it is refused");
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(!error.may_have_acted(), "nothing was sent: {error}");
+    assert!(!error.is_retryable(), "it would be refused again: {error}");
+}

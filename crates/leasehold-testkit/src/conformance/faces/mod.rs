@@ -1,0 +1,168 @@
+//! What each call does to a name in each state.
+
+mod act;
+mod scene;
+
+use leasehold::ErrorKind;
+
+use super::Verdict;
+use super::stage::Stage;
+
+dimension! {
+    /// A call of the faces.
+    Call {
+        /// `Mutex::lock`
+        Lock,
+        /// `Mutex::try_lock`
+        TryLock,
+        /// `Mutex::try_lock_for`
+        TryLockFor,
+        /// `Mutex::run`
+        Run,
+        /// `Mutex::inspect`
+        Inspect,
+        /// `Mutex::revoke`, of the holder that was seen
+        Revoke,
+        /// `Guard::release`, by the holder
+        Release,
+        /// Dropping the holder's guard.
+        Drop,
+        /// `Leasehold::close`, of the holder's client; of the caller's own where nobody holds.
+        Close,
+    }
+}
+
+dimension! {
+    /// What there is under the name, and who asks.
+    Situation {
+        /// Nobody ever locked it.
+        New,
+        /// It was locked, and given back.
+        Free,
+        /// The caller's own client holds: nobody re-enters unasked.
+        HeldBySelf,
+        /// Another client holds.
+        HeldByOther,
+        /// Another client holds, and a third waits.
+        HeldAndQueued,
+        /// Its lease has ended without a word from its holder.
+        Lapsed,
+        /// Its holder was told to stop, and has not yet.
+        Revoked,
+        /// Another client holds, and a third has waited and given up.
+        CancelledWaiter,
+        /// The name is none. (Another client holds some other.)
+        BadName,
+        /// The lease is out of range, and another client holds.
+        BadLease,
+        /// The caller's client was closed, and another holds.
+        Closed,
+    }
+}
+
+/// What is expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expect {
+    /// The lock, at once.
+    Granted,
+    /// Nothing while somebody else holds; the lock once everybody before has given back.
+    InTurn,
+    /// `None`.
+    Busy,
+    /// Nobody holds, nobody waits.
+    ShowsNobody,
+    /// The holder, and so many waiters.
+    ShowsHolder { waiters: usize },
+    /// The holder, marked.
+    ShowsRevoked,
+    /// It is told to stop.
+    Revokes,
+    /// There is nothing to revoke or give back.
+    NotHeld,
+    /// It is given back, and nobody waits.
+    GivesBack,
+    /// It is given back, to the one who waits.
+    HandsOver,
+    /// Nothing happens, and nobody else is disturbed.
+    Nothing,
+    /// An error of this kind.
+    Refuses(ErrorKind),
+    /// It means nothing.
+    NotApplicable(&'static str),
+}
+
+const NO_GUARD: Expect = Expect::NotApplicable("nobody has a guard to give back");
+const NO_NAME: Expect = Expect::NotApplicable("closing names nothing");
+const NOT_ITS: Expect = Expect::NotApplicable("the holder's own name, lease and client are fine: as HeldByOther");
+
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
+fn expect(call: Call, at: Situation) -> Expect {
+    use Expect::{
+        Busy, GivesBack, Granted, HandsOver, InTurn, NotApplicable, NotHeld, Nothing, Refuses, Revokes, ShowsHolder,
+        ShowsNobody, ShowsRevoked,
+    };
+    use Situation::{
+        BadLease, BadName, CancelledWaiter, Closed, Free, HeldAndQueued, HeldByOther, HeldBySelf, Lapsed, New, Revoked,
+    };
+    match call {
+        Call::Lock | Call::TryLockFor | Call::Run => match at {
+            New | Free | Lapsed => Granted,
+            HeldBySelf | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter => InTurn,
+            BadName | BadLease => Refuses(ErrorKind::Invalid),
+            Closed => Refuses(ErrorKind::Closed),
+        },
+        Call::TryLock => match at {
+            New | Free | Lapsed => Granted,
+            HeldBySelf | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter => Busy,
+            BadName | BadLease => Refuses(ErrorKind::Invalid),
+            Closed => Refuses(ErrorKind::Closed),
+        },
+        Call::Inspect => match at {
+            New | Free | Lapsed => ShowsNobody,
+            HeldBySelf | HeldByOther | CancelledWaiter | BadLease => ShowsHolder { waiters: 0 },
+            HeldAndQueued => ShowsHolder { waiters: 1 },
+            Revoked => ShowsRevoked,
+            BadName => Refuses(ErrorKind::Invalid),
+            Closed => Refuses(ErrorKind::Closed),
+        },
+        Call::Revoke => match at {
+            New => NotApplicable("no holder was ever seen"),
+            Free | Lapsed => NotHeld,
+            HeldBySelf | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter | BadLease => Revokes,
+            BadName => Refuses(ErrorKind::Invalid),
+            Closed => Refuses(ErrorKind::Closed),
+        },
+        Call::Release => match at {
+            New | Free => NO_GUARD,
+            Lapsed => NotApplicable("its holder is gone for good; what a guard says of its end is in `leases`"),
+            HeldBySelf | HeldByOther | CancelledWaiter => GivesBack,
+            HeldAndQueued => HandsOver,
+            // The work outlived its lease.
+            Revoked => NotHeld,
+            BadName | BadLease | Closed => NOT_ITS,
+        },
+        Call::Drop => match at {
+            New | Free => NO_GUARD,
+            Lapsed => NotApplicable("its holder is gone for good"),
+            HeldBySelf | HeldByOther | CancelledWaiter | Revoked => GivesBack,
+            HeldAndQueued => HandsOver,
+            BadName | BadLease | Closed => NOT_ITS,
+        },
+        Call::Close => match at {
+            New | Free | Lapsed | Closed => Nothing,
+            HeldBySelf | HeldByOther | CancelledWaiter | Revoked => GivesBack,
+            HeldAndQueued => HandsOver,
+            BadName | BadLease => NO_NAME,
+        },
+    }
+}
+
+pub(super) async fn run(call: Call, at: Situation, stage: &Stage) -> Verdict {
+    let expected = expect(call, at);
+    if let Expect::NotApplicable(why) = expected {
+        return Verdict::NotApplicable(why);
+    }
+    let scene = scene::set(at, stage).await;
+    act::act(call, expected, scene, stage).await;
+    Verdict::Passed
+}

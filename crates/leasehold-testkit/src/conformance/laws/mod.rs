@@ -1,0 +1,93 @@
+//! What holds over many calls.
+
+mod clients;
+mod holding;
+mod order;
+
+use super::Verdict;
+use super::stage::Stage;
+
+dimension! {
+    /// A law.
+    Law {
+        /// Waiters of different clients are served in the order in which they came.
+        FifoAcrossClients,
+        /// So are the tasks of one client.
+        FifoWithinClient,
+        /// When a release is answered the next waiter holds: nobody gets in between.
+        HandOverLeavesNoGap,
+        /// At no moment are there two holders, and nobody waits for ever.
+        ExclusionAndProgress,
+        /// Every grant's token is larger than all before it, whoever is granted.
+        TokensRise,
+        /// Also when every client is a new one.
+        TokensRiseOverClients,
+        /// A waiter whose time is over is passed over.
+        ImpatientWaiterIsPassedOver,
+        /// However short a patience is, it is enough for an answer.
+        NoPatienceIsAnswered,
+        /// A holder hears that others wait.
+        OthersWaitIsHeard,
+        /// A signal says why, to everybody, also after its guard has gone.
+        SignalsSayWhy,
+        /// A guard is bound to no task and no thread.
+        GuardsGoAnywhere,
+        /// Many leases of one client are all renewed.
+        ManyLeasesAreRenewed,
+        /// The work is dropped when its lease is lost.
+        LossDropsTheWork,
+        /// A panic in the work gives back, and poisons nothing.
+        PanicGivesBack,
+        /// A revocation means the holder that was seen.
+        RevokeNamesItsHolder,
+        /// A holder that goes on is ended when its grace is over.
+        GraceRunsOut,
+        /// Without grace the next one holds at once.
+        NoGraceEndsAtOnce,
+        /// A holder that crashed is followed when its lease ends.
+        CrashedHolderIsFollowed,
+        /// Looking changes nothing.
+        InspectChangesNothing,
+        /// Who says nothing is shown by its machine and process.
+        LabelsAreShown,
+        /// Dropping the last handle gives back.
+        LastHandleGivesBack,
+        /// A guard keeps its client at work.
+        GuardKeepsItsClient,
+        /// Closing concerns all clones, and nobody else.
+        CloseIsForAllClones,
+        /// Two prefixes are two worlds.
+        PrefixesSeparate,
+    }
+}
+
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
+pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
+    match law {
+        Law::FifoAcrossClients => order::fifo(stage, order::Clients::Many).await,
+        Law::FifoWithinClient => order::fifo(stage, order::Clients::One).await,
+        Law::HandOverLeavesNoGap => order::hand_over_leaves_no_gap(stage).await,
+        Law::ExclusionAndProgress => order::exclusion_and_progress(stage).await,
+        Law::TokensRise => order::tokens_rise(stage).await,
+        Law::TokensRiseOverClients => order::tokens_rise_over_clients(stage).await,
+        Law::ImpatientWaiterIsPassedOver => order::impatient_waiter_is_passed_over(stage).await,
+        Law::NoPatienceIsAnswered => order::no_patience_is_answered(stage).await,
+        Law::OthersWaitIsHeard => holding::others_wait_is_heard(stage).await,
+        Law::SignalsSayWhy => holding::signals_say_why(stage).await,
+        Law::GuardsGoAnywhere => holding::guards_go_anywhere(stage).await,
+        Law::ManyLeasesAreRenewed => holding::many_leases_are_renewed(stage).await,
+        Law::LossDropsTheWork => holding::loss_drops_the_work(stage).await,
+        Law::PanicGivesBack => holding::panic_gives_back(stage).await,
+        Law::RevokeNamesItsHolder => holding::revoke_names_its_holder(stage).await,
+        Law::GraceRunsOut => holding::grace_runs_out(stage).await,
+        Law::NoGraceEndsAtOnce => holding::no_grace_ends_at_once(stage).await,
+        Law::CrashedHolderIsFollowed => holding::crashed_holder_is_followed(stage).await,
+        Law::InspectChangesNothing => clients::inspect_changes_nothing(stage).await,
+        Law::LabelsAreShown => clients::labels_are_shown(stage).await,
+        Law::LastHandleGivesBack => clients::last_handle_gives_back(stage).await,
+        Law::GuardKeepsItsClient => clients::guard_keeps_its_client(stage).await,
+        Law::CloseIsForAllClones => clients::close_is_for_all_clones(stage).await,
+        Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
+    }
+    Verdict::Passed
+}

@@ -1,0 +1,214 @@
+//! How long a lease lasts, and how it ends.
+//!
+//! No bound here is about how fast this machine is: a look that comes late makes each of them easier to keep, not harder,
+//! or is a renewal that is seconds away from being too late.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Guard, Leasehold, Lost, Mutex, Released};
+
+use super::Verdict;
+use super::stage::{SOON, Stage, eventually, release, renewal, soon};
+
+dimension! {
+    /// A kind of lease.
+    Kind {
+        /// What a client gives who says nothing.
+        Default,
+        /// What `Builder::lease` says.
+        OfClient,
+        /// What `Mutex::lease` says.
+        Own,
+        /// `Mutex::fixed_lease`
+        Fixed,
+        /// `Mutex::lease` after `Mutex::fixed_lease`: the later word counts.
+        FixedNoMore,
+        /// `Mutex::max_hold`
+        MaxHold,
+        /// `Mutex::fair`
+        Fair,
+    }
+}
+
+dimension! {
+    /// What there is to know of a lease.
+    Aspect {
+        /// How long its guard relies on it.
+        Reliance,
+        /// How long the store keeps it.
+        Keeping,
+        /// Whether it goes on.
+        Renewal,
+        /// How it ends while its guard lives.
+        End,
+        /// How it begins with a message: a claim, and then the whole.
+        Pushed,
+    }
+}
+
+const SHORT: Duration = Duration::from_millis(1_500);
+const LONG: Duration = Duration::from_secs(20);
+const CLAIM: Duration = Duration::from_secs(1);
+
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
+impl Kind {
+    fn lease(self, aspect: Aspect) -> Duration {
+        match (self, aspect) {
+            (Self::Default, _) => Duration::from_secs(30),
+            (_, Aspect::Reliance | Aspect::Keeping | Aspect::Pushed) => LONG,
+            (_, Aspect::Renewal | Aspect::End) => SHORT,
+        }
+    }
+
+    fn is_renewed(self) -> bool {
+        match self {
+            Self::Default | Self::OfClient | Self::Own | Self::FixedNoMore | Self::MaxHold | Self::Fair => true,
+            Self::Fixed => false,
+        }
+    }
+
+    async fn mutex(self, aspect: Aspect, stage: &Stage) -> (Leasehold, Mutex) {
+        let lease = self.lease(aspect);
+        let client = match self {
+            Self::OfClient => stage.client_with(|builder| builder.lease(lease)).await,
+            Self::Default | Self::Own | Self::Fixed | Self::FixedNoMore | Self::MaxHold | Self::Fair => {
+                stage.client("holder").await
+            }
+        };
+        let mutex = client.mutex(stage.name());
+        let mutex = match self {
+            Self::Default | Self::OfClient => mutex,
+            Self::Own => mutex.lease(lease),
+            Self::Fixed => mutex.fixed_lease(lease),
+            Self::FixedNoMore => mutex.fixed_lease(LONG + LONG).lease(lease),
+            Self::MaxHold => mutex.lease(lease).max_hold(2 * lease),
+            Self::Fair => mutex.lease(lease).fair(),
+        };
+        (client, mutex)
+    }
+}
+
+#[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
+pub(super) async fn run(kind: Kind, aspect: Aspect, stage: &Stage) -> Verdict {
+    if aspect == Aspect::End && kind.is_renewed() && kind != Kind::MaxHold {
+        return Verdict::NotApplicable("it is renewed for as long as its guard lives: see Renewal");
+    }
+    let lease = kind.lease(aspect);
+    let (client, mutex) = kind.mutex(aspect, stage).await;
+    match aspect {
+        Aspect::Reliance => reliance(lease, &mutex).await,
+        Aspect::Keeping => keeping(lease, &mutex).await,
+        Aspect::Renewal => match kind.is_renewed() {
+            true => renewed(lease, &mutex).await,
+            false => not_renewed(lease, &mutex).await,
+        },
+        Aspect::End => end(kind, lease, &mutex).await,
+        Aspect::Pushed => pushed(kind, lease, &client, &mutex, stage).await,
+    }
+    Verdict::Passed
+}
+
+/// A margin is left for clocks that run at different rates.
+async fn reliance(lease: Duration, mutex: &Mutex) {
+    let begun = Instant::now();
+    let guard = mutex.lock().await.expect("granted");
+    let (remaining, spent) = (guard.remaining(), begun.elapsed());
+    assert!(remaining <= lease - lease / 100 - Duration::from_millis(2), "{remaining:?} of {lease:?}");
+    assert!(remaining + spent >= lease - lease / 100 - Duration::from_millis(3), "{remaining:?} of {lease:?}");
+    release(guard).await;
+}
+
+async fn keeping(lease: Duration, mutex: &Mutex) {
+    let begun = Instant::now();
+    let guard = mutex.lock().await.expect("granted");
+    let kept = mutex.inspect().await.expect("an answer").holder.expect("held").remaining;
+    // Read after the answer was made: the guard must be the first to think that it is over.
+    let remaining = guard.remaining();
+    let spent = begun.elapsed();
+    assert!(kept <= lease && kept + spent >= lease, "{kept:?} of {lease:?} after {spent:?}");
+    assert!(remaining <= kept, "relied on for {remaining:?}, kept for {kept:?}");
+    release(guard).await;
+}
+
+async fn renewed(lease: Duration, mutex: &Mutex) {
+    let guard = mutex.lock().await.expect("granted");
+    let token = guard.token();
+    // At a third; one that came only when the lease was nearly over would have no second chance.
+    let least = renewal(&guard, lease).await;
+    assert!(least >= lease / 6, "renewed when only {least:?} were left");
+    assert_eq!(guard.check(), Ok(token), "a renewal grants nothing new");
+    release(guard).await;
+}
+
+async fn not_renewed(lease: Duration, mutex: &Mutex) {
+    let guard = mutex.lock().await.expect("granted");
+    let mut before = guard.remaining();
+    assert!(before < lease);
+    let lost = guard.lost();
+    let watching = async {
+        loop {
+            let now = guard.remaining();
+            assert!(now <= before, "it grew");
+            before = now;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::select! {
+        why = lost => assert_eq!(why, Lost::Expired),
+        () = watching => unreachable!("it watches for ever"),
+    }
+    assert_eq!(guard.release().await.expect("an answer"), Released::NotHeld, "the work outlived its lease");
+}
+
+async fn end(kind: Kind, lease: Duration, mutex: &Mutex) {
+    let whole = if kind == Kind::MaxHold { 2 * lease } else { lease };
+    let guard = mutex.lock().await.expect("granted");
+    let begun = Instant::now();
+    let lost = guard.lost();
+    let watching = async {
+        loop {
+            // The clock first: what is read after it can only be less.
+            let (spent, remaining) = (begun.elapsed(), guard.remaining());
+            // Once it has ended nothing is left, however late we are to hear of it.
+            assert!(
+                remaining.is_zero() || spent + remaining <= whole,
+                "after {spent:?} there are {remaining:?} of {whole:?} left"
+            );
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let why = tokio::select! {
+        why = lost => why,
+        () = watching => unreachable!("it watches for ever"),
+    };
+    assert_eq!((why, guard.check()), (Lost::Expired, Err(Lost::Expired)));
+    assert!(begun.elapsed() >= whole * 9 / 10, "it was not given up early: {:?} of {whole:?}", begun.elapsed());
+    eventually("it ends in the store", async || mutex.inspect().await.expect("an answer").holder.is_none()).await;
+    assert_eq!(guard.release().await.expect("an answer"), Released::NotHeld, "the work outlived its lease");
+}
+
+/// A pushed grant costs no more than a claim if nobody is there to take it, and is a whole lease when somebody is.
+async fn pushed(kind: Kind, lease: Duration, client: &Leasehold, mutex: &Mutex, stage: &Stage) {
+    let other = stage.client("other").await;
+    let before = other.mutex(stage.name()).lock().await.expect("granted");
+    let waits = mutex.clone();
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    stage.waiters(client, 1).await;
+    let made = Instant::now();
+    release(before).await;
+    let guard: Guard = soon("it is granted", waiting).await.expect("no panic").expect("granted");
+    assert!(guard.remaining() <= CLAIM, "only a claim as yet: {:?}", guard.remaining());
+    let is_whole = async || guard.remaining() > CLAIM;
+    eventually("the claim is answered", is_whole).await;
+    let (spent, remaining) = (made.elapsed(), guard.remaining());
+    if kind == Kind::Fixed {
+        // From the grant on, and not from its claim. (The clock was read before the grant was made.)
+        let seen = mutex.inspect().await.expect("an answer").holder.expect("held").remaining;
+        assert!(seen <= lease && seen + made.elapsed() >= lease, "{seen:?} of {lease:?} after {:?}", made.elapsed());
+        assert!(remaining <= lease - lease / 100, "{remaining:?}");
+    } else {
+        assert!(remaining <= lease && remaining + spent >= lease * 9 / 10, "{remaining:?} of {lease:?}");
+    }
+    assert!(spent < SOON);
+    release(guard).await;
+}

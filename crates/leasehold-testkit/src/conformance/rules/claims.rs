@@ -1,0 +1,105 @@
+//! What a pushed grant is worth, and what ends one early: P7, P10.
+
+use leasehold_spec::{Event, From, GrantState, LostHow, Op, Outcome, Place, Token};
+
+use super::raw::{Raw, left_us, place};
+use crate::conformance::stage::{Stage, eventually};
+
+const LEASE_MS: u64 = 20_000;
+
+fn claiming(claim_ms: u64) -> Place {
+    Place { claim_ms, ..place() }
+}
+
+/// A pushed grant of `b`, with such a claim, and when it was made.
+async fn pushed(a: &mut Raw, b: &mut Raw, claim_ms: u64) -> (leasehold_spec::GrantId, Token, u64) {
+    let (first, second) = (a.id(), b.id());
+    let token = a.take_as(first, LEASE_MS).await;
+    b.queue(second, LEASE_MS, claiming(claim_ms)).await;
+    assert_eq!(a.release(first, token).await.handed, Some(claim_ms.min(LEASE_MS)));
+    let push = b.hear().await;
+    assert_eq!((push.id, push.left_us), (second, claim_ms.min(LEASE_MS) * 1000), "it lasts for the claim");
+    (second, push.token, push.now_us)
+}
+
+pub(super) async fn claim(stage: &Stage) {
+    let (mut a, mut b) = (Raw::attach(stage).await, Raw::attach(stage).await);
+    let (id, token, made_us) = pushed(&mut a, &mut b, 5_000).await;
+    let seen = a.inspect().await.holder.expect("held");
+    assert_eq!(seen.state, GrantState::Pushed);
+    let again = b.acquire(id, LEASE_MS, leasehold_spec::Patience::Queue(place())).await;
+    assert_eq!(again.now_us + left_us(&again), made_us + 5_000_000, "a look lengthens nothing");
+    let renewed = b.renew(id, token, From::Now, LEASE_MS).await;
+    assert_eq!(left_us(&renewed), LEASE_MS * 1000, "whoever has answered has it whole");
+    assert_eq!(a.inspect().await.holder.expect("held").state, GrantState::Held);
+    assert_eq!(b.release(id, token).await.outcome, Outcome::Released);
+
+    // A claim is no reason to hold longer than was asked for.
+    let (id, token, _) = pushed(&mut a, &mut b, LEASE_MS + 1_000).await;
+    assert_eq!(b.release(id, token).await.outcome, Outcome::Released);
+
+    // Nobody answers: it ends with the claim, and not with the lease.
+    let (id, token, _) = pushed(&mut a, &mut b, 100).await;
+    eventually("the claim has lapsed", async || a.inspect().await.holder.is_none()).await;
+    assert_eq!(b.renew(id, token, From::Now, LEASE_MS).await.outcome, Outcome::Lost { how: LostHow::NotHeld });
+}
+
+pub(super) async fn fixed(stage: &Stage) {
+    let (mut a, mut b) = (Raw::attach(stage).await, Raw::attach(stage).await);
+    let (id, token, made_us) = pushed(&mut a, &mut b, 1_000).await;
+    for _ in 0..2 {
+        let claimed = b.renew(id, token, From::Grant, LEASE_MS).await;
+        assert_eq!(claimed.now_us + left_us(&claimed), made_us + LEASE_MS * 1000, "from its grant on, once");
+    }
+    assert_eq!(b.release(id, token).await.outcome, Outcome::Released);
+}
+
+pub(super) async fn lapse(stage: &Stage) {
+    let (mut a, mut frozen, mut b) = (Raw::attach(stage).await, Raw::attach(stage).await, Raw::attach(stage).await);
+    let (first, theirs) = (a.id(), [frozen.id(), frozen.id(), frozen.id()]);
+    let token = a.take_as(first, LEASE_MS).await;
+    for id in theirs {
+        frozen.queue(id, LEASE_MS, claiming(100)).await;
+    }
+    let alive = b.id();
+    b.queue(alive, LEASE_MS, place()).await;
+    let _ = a.release(first, token).await;
+    assert_eq!(frozen.hear().await.id, theirs[0]);
+    eventually("the claim has lapsed", async || a.inspect().await.holder.is_none()).await;
+    let _ = a.ask(Op::Settle).await;
+    assert!(a.is_held_by(alive).await, "one claim was lost to the frozen session, and not one for each of its waiters");
+    let push = b.hear().await;
+    // It thaws, and looks: back it is.
+    let back = frozen.acquire(theirs[1], LEASE_MS, leasehold_spec::Patience::Queue(place())).await;
+    assert!(matches!(back.outcome, Outcome::Queued { .. }), "{back:?}");
+    let _ = b.release(alive, push.token).await;
+    assert!(a.is_held_by(theirs[1]).await);
+    assert_eq!(
+        frozen.ask(Op::Leave { id: theirs[1] }).await.outcome,
+        Outcome::Left { was: leasehold_spec::Was::Granted }
+    );
+}
+
+pub(super) async fn revoke(stage: &Stage) {
+    let (mut a, mut b) = (Raw::attach(stage).await, Raw::attach(stage).await);
+    let id = a.id();
+    let token = a.take_as(id, LEASE_MS).await;
+    let revoke = |token, grace_ms| Op::Revoke { holder: id.public(), token, grace_ms };
+    let wrong = Token::new(token.get() - 1).expect("a smaller one is one");
+    assert_eq!(b.ask(revoke(wrong, 1_000)).await.outcome, Outcome::NotHeld, "it names what was seen");
+    a.hears_nothing().await;
+    let first = b.ask(revoke(token, 4_000)).await;
+    assert!(left_us(&first) <= 4_000_000);
+    let told = a.hear().await;
+    assert_eq!((told.id, told.token, told.event), (id, token, Event::Revoked));
+    let again = b.ask(revoke(token, 5_000)).await;
+    assert!(again.now_us + left_us(&again) <= first.now_us + left_us(&first), "its lease never grows");
+    assert_eq!(a.renew(id, token, From::Now, LEASE_MS).await.outcome, Outcome::Lost { how: LostHow::Revoked });
+    assert_eq!(a.inspect().await.holder.expect("held").state, GrantState::Revoked);
+    let waiter = b.id();
+    b.queue(waiter, LEASE_MS, place()).await;
+    assert_eq!(a.release(id, token).await.outcome, Outcome::Released, "what is left of it is given back");
+    let push = b.hear().await;
+    assert_eq!(push.id, waiter);
+    let _ = b.release(waiter, push.token).await;
+}

@@ -1,0 +1,187 @@
+//! A client that does nothing of its own accord: it sends what it is told to, and keeps what it hears.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::task::Poll;
+
+use leasehold::seam::{Inbox, Link, Message, Real, choose};
+use leasehold_spec::{
+    Acquire, Answer, Contention, Delivery, From, GrantId, Hears, Inspection, Name, Op, Order, Outcome, Patience, Place,
+    Renew, SessionId, Token,
+};
+use tokio::sync::mpsc;
+
+use crate::conformance::stage::{Stage, eventually, soon};
+
+pub(in crate::conformance) struct Raw {
+    pub(super) link: Arc<dyn Link>,
+    pub(super) session: SessionId,
+    name: Name,
+    counter: u64,
+    taken: Option<(GrantId, Token)>,
+    heard: mpsc::UnboundedReceiver<Message>,
+}
+
+/// Two seconds: the longest that a request may be under way.
+const NOT_AFTER_US: u64 = 2_000_000;
+const LONG_MS: u64 = 600_000;
+
+impl Raw {
+    pub(in crate::conformance) async fn attach(stage: &Stage) -> Self {
+        let random = RandomState::new();
+        let session = SessionId(u128::from(random.hash_one(0)) << 64 | u128::from(random.hash_one(1)));
+        let (link, heard) = Self::link(stage, session).await;
+        let name = Name::new(stage.name()).expect("cells have good names");
+        Self { link, session, name, counter: 0, taken: None, heard }
+    }
+
+    async fn link(stage: &Stage, session: SessionId) -> (Arc<dyn Link>, mpsc::UnboundedReceiver<Message>) {
+        let store = choose(stage.url(), None, &Real::world()).expect("a good URL");
+        let link = store.open().await.expect("connected");
+        let (told, heard) = mpsc::unbounded_channel();
+        // Nobody listens any more when the cell has ended.
+        let inbox: Inbox = Arc::new(move |message| drop(told.send(message)));
+        link.attach(session, inbox).await.expect("attached");
+        (link, heard)
+    }
+
+    /// Attaches anew, with a link of its own. Answers the old one.
+    pub(super) async fn attach_anew(&mut self, stage: &Stage) -> Arc<dyn Link> {
+        let (link, heard) = Self::link(stage, self.session).await;
+        self.heard = heard;
+        std::mem::replace(&mut self.link, link)
+    }
+
+    /// Closes its link, and waits until the store has seen it.
+    pub(super) async fn detach(&self, stage: &Stage) {
+        self.link.close();
+        eventually("it is detached", async || !stage.running().is_attached(self.session)).await;
+    }
+
+    pub(super) fn id(&mut self) -> GrantId {
+        self.counter += 1;
+        GrantId { session: self.session, counter: self.counter, nonce: RandomState::new().hash_one(self.counter) }
+    }
+
+    pub(super) async fn now_us(&self) -> u64 {
+        self.link.ping().await.expect("an answer")
+    }
+
+    pub(super) async fn ask(&self, op: Op) -> Answer {
+        // A guess chooses the way to the answer, never the answer: the wrong one must do.
+        let guess = if self.counter.is_multiple_of(2) { Contention::None } else { Contention::Others };
+        self.link.apply(&self.name, &op, guess).await.expect("an answer")
+    }
+
+    /// Takes the lease, which is free, for long.
+    pub(in crate::conformance) async fn take(&mut self) -> Token {
+        let id = self.id();
+        let token = self.take_as(id, LONG_MS).await;
+        self.taken = Some((id, token));
+        token
+    }
+
+    /// Has the lease that it took end soon.
+    pub(in crate::conformance) async fn shorten(&self, lease_ms: u64) {
+        let (id, token) = self.taken.expect("it took it");
+        assert_eq!(left_us(&self.renew(id, token, From::Now, lease_ms).await), lease_ms * 1000);
+    }
+
+    pub(super) async fn take_as(&self, id: GrantId, lease_ms: u64) -> Token {
+        match self.acquire(id, lease_ms, Patience::Try).await.outcome {
+            Outcome::Granted { token, .. } => token,
+            other => panic!("it is free: {other:?}"),
+        }
+    }
+
+    pub(super) async fn acquire(&self, id: GrantId, lease_ms: u64, patience: Patience) -> Answer {
+        let not_after_us = self.now_us().await + NOT_AFTER_US;
+        self.ask(Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: "raw".into() })).await
+    }
+
+    /// Many at once.
+    pub(super) async fn acquire_all(&self, ids: &[GrantId], lease_ms: u64, patience: &Patience) -> Vec<Answer> {
+        let mut asked: Vec<_> =
+            ids.iter().map(|id| Box::pin(self.acquire(*id, lease_ms, patience.clone()))).map(Some).collect();
+        let mut answers = Vec::new();
+        std::future::poll_fn(|context| {
+            for one in &mut asked {
+                if let Some(Poll::Ready(answer)) = one.as_mut().map(|one| one.as_mut().poll(context)) {
+                    answers.push(answer);
+                    *one = None;
+                }
+            }
+            if answers.len() == asked.len() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        answers
+    }
+
+    /// Joins the queue. Answers the ticket.
+    pub(super) async fn queue(&self, id: GrantId, lease_ms: u64, place: Place) -> u64 {
+        match self.acquire(id, lease_ms, Patience::Queue(place)).await.outcome {
+            Outcome::Queued { ticket, .. } => ticket,
+            other => panic!("somebody holds: {other:?}"),
+        }
+    }
+
+    pub(super) async fn renew(&self, id: GrantId, token: Token, from: From, lease_ms: u64) -> Answer {
+        let not_after_us = self.now_us().await + NOT_AFTER_US;
+        let renew = Renew { id, token, from, lease_ms, not_after_us };
+        let answers = self.link.renew(&[(self.name.clone(), renew)]).await;
+        answers.into_iter().next().expect("one answer for each").expect("an answer")
+    }
+
+    pub(super) async fn release(&self, id: GrantId, token: Token) -> Answer {
+        self.ask(Op::Release { id, token }).await
+    }
+
+    pub(super) async fn inspect(&self) -> Inspection {
+        match self.ask(Op::Inspect).await.outcome {
+            Outcome::Inspected(inspection) => inspection,
+            other => panic!("no inspection: {other:?}"),
+        }
+    }
+
+    pub(super) async fn is_held_by(&self, id: GrantId) -> bool {
+        self.inspect().await.holder.is_some_and(|holder| holder.id == id.public())
+    }
+
+    /// The next message.
+    pub(super) async fn hear(&mut self) -> Delivery {
+        match soon("a message", self.heard.recv()).await {
+            Some(Message::Delivery(name, delivery)) => {
+                assert_eq!(name, self.name);
+                assert_eq!(delivery.to, self.session);
+                delivery
+            }
+            other => panic!("no message of ours: {other:?}"),
+        }
+    }
+
+    /// Nothing was sent before an exchange that begins now.
+    pub(super) async fn hears_nothing(&mut self) {
+        let _ = self.now_us().await;
+        assert!(self.heard.try_recv().is_err(), "it was told something");
+    }
+}
+
+/// A place for somebody who waits for ever.
+pub(super) fn place() -> Place {
+    Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed }
+}
+
+pub(super) fn token_of(answer: &Answer) -> Token {
+    match answer.outcome {
+        Outcome::Granted { token, .. } => token,
+        ref other => panic!("not granted: {other:?}"),
+    }
+}
+
+pub(super) fn left_us(answer: &Answer) -> u64 {
+    match answer.outcome {
+        Outcome::Granted { left_us, .. } | Outcome::Renewed { left_us } | Outcome::Revoking { left_us } => left_us,
+        ref other => panic!("nothing is left of {other:?}"),
+    }
+}

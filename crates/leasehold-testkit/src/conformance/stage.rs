@@ -1,0 +1,121 @@
+//! Where a cell plays: names and clients of its own.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use leasehold::{Builder, Guard, Inspection, Leasehold, Released};
+
+use super::{Cell, Running};
+
+/// How long anything that is to happen may take.
+pub(super) const SOON: Duration = Duration::from_secs(20);
+/// Between two looks at what sends no event of its own.
+const LOOK: Duration = Duration::from_millis(2);
+
+pub(super) struct Stage {
+    running: Arc<Running>,
+    name: String,
+    clients: Mutex<Vec<Leasehold>>,
+}
+
+impl Stage {
+    pub(super) fn new(running: Arc<Running>, cell: Cell) -> Self {
+        Self { running, name: cell.to_string(), clients: Mutex::default() }
+    }
+
+    pub(super) fn running(&self) -> &Running {
+        &self.running
+    }
+
+    pub(super) fn url(&self) -> &str {
+        self.running.url()
+    }
+
+    /// The cell's own name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// One more name of the cell's.
+    pub(super) fn name_of(&self, part: impl std::fmt::Display) -> String {
+        format!("{}: {part}", self.name)
+    }
+
+    /// A client that shows itself by this label. The cell's end closes it.
+    pub(super) async fn client(&self, label: &str) -> Leasehold {
+        self.client_with(|builder| builder.holder(label)).await
+    }
+
+    pub(super) async fn client_with(&self, build: impl FnOnce(Builder) -> Builder) -> Leasehold {
+        let client = build(Leasehold::builder(self.url())).connect().await.expect("connected");
+        self.clients().push(client.clone());
+        client
+    }
+
+    pub(super) async fn inspect(&self, client: &Leasehold) -> Inspection {
+        client.mutex(&self.name).inspect().await.expect("an answer")
+    }
+
+    /// Waits until so many wait for the cell's name.
+    pub(super) async fn waiters(&self, client: &Leasehold, count: usize) {
+        eventually("so many wait", async || self.inspect(client).await.waiters == count).await;
+    }
+
+    /// Nothing is left: closing finds all given back, and the name is free.
+    pub(super) async fn end(&self) {
+        let clients = std::mem::take(&mut *self.clients());
+        for client in clients {
+            let closed = client.close().await;
+            assert!(closed.unconfirmed().is_empty(), "not given back: {closed:?}");
+        }
+        let witness = self.client("witness").await;
+        let left = self.inspect(&witness).await;
+        assert!(left.holder.is_none() && left.waiters == 0, "left behind: {left:?}");
+    }
+
+    fn clients(&self) -> MutexGuard<'_, Vec<Leasehold>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until `done`, for what sends no event of its own.
+pub(super) async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !done().await {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    assert!(tokio::time::timeout(SOON, looking).await.is_ok(), "in vain: {what}");
+}
+
+/// Awaits what is to happen soon.
+pub(super) async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(SOON, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("in vain: {what}"),
+    }
+}
+
+/// Waits for a renewal. Answers what was left just before.
+pub(super) async fn renewal(guard: &Guard, within: Duration) -> Duration {
+    let mut least = guard.remaining();
+    let waiting = async {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let remaining = guard.remaining();
+            if remaining > least {
+                return least;
+            }
+            least = remaining;
+        }
+    };
+    match tokio::time::timeout(within, waiting).await {
+        Ok(least) => least,
+        Err(_) => panic!("not renewed in {within:?}"),
+    }
+}
+
+/// Gives back, and is told that it did.
+pub(super) async fn release(guard: Guard) {
+    assert_eq!(guard.release().await.expect("an answer"), Released::Released);
+}

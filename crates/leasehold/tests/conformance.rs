@@ -1,0 +1,48 @@
+//! Every store passes the suite, and every cell of it is run.
+
+use leasehold_testkit::conformance::{Backend, Cell, Verdict, run};
+
+fn conforms(backend: Backend, unsupported: usize) {
+    // One cell alone, by its name: LEASEHOLD_CELL=Lock/New
+    let only = std::env::var("LEASEHOLD_CELL").ok();
+    let report = run(backend, |cell| only.as_ref().is_none_or(|only| cell.to_string() == *only));
+    println!("{report}");
+    for (cell, verdict) in &report.verdicts {
+        match verdict {
+            Verdict::Passed => {}
+            Verdict::NotApplicable(why) | Verdict::Unsupported(why) => println!("  {cell}: {why}"),
+            Verdict::Failed(why) => println!("  {cell}: FAILED: {why}"),
+        }
+    }
+    assert_eq!(report.failures(), Vec::<String>::new());
+    if only.is_none() {
+        assert_eq!(report.verdicts.len(), Cell::count(), "cells that were run, and cells that there are");
+        assert_eq!(report.count(|verdict| matches!(verdict, Verdict::Unsupported(_))), unsupported);
+    }
+}
+
+#[test]
+fn the_embedded_store_conforms() {
+    // Prefixes: an embedded store is named by its URL.
+    conforms(Backend::Memory, 1);
+}
+
+#[test]
+fn one_redis_conforms() {
+    conforms(Backend::Redis, 0);
+}
+
+/// What has no meaning has none anywhere: it is no excuse of one store's.
+#[test]
+fn every_cell_is_counted_once() {
+    let mut cells = Cell::all();
+    cells.sort_unstable();
+    cells.dedup();
+    assert_eq!(cells.len(), Cell::count());
+    // Each store has its test above.
+    for backend in Backend::ALL {
+        match backend {
+            Backend::Memory | Backend::Redis => {}
+        }
+    }
+}
