@@ -159,11 +159,19 @@ impl Step<'_, '_> {
     fn touch(&mut self, acquire: &Acquire) {
         let now_us = self.env.lease_us;
         let Patience::Queue(place) = &acquire.patience else { return };
-        if let Some(at) = self.resource.position(acquire.id) {
-            let entry = &mut self.resource.queue[at];
-            entry.seen_us = now_us;
-            entry.limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+        let Some(at) = self.resource.position(acquire.id) else { return };
+        let queue = &mut self.resource.queue;
+        let is_within_reach = |ticket: u64| queue.iter().take(TICKET_STEPS).any(|e| e.ticket > ticket);
+        let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && !is_on(Mutant::P6LosesPlace));
+        if earlier.is_some_and(is_within_reach) {
+            // It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail.
+            queue.remove(at);
+            self.enqueue(acquire, place);
+            return;
         }
+        let entry = &mut queue[at];
+        entry.seen_us = now_us;
+        entry.limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
     }
 
     fn renew(&mut self, renew: &Renew) -> (Outcome, Rest) {

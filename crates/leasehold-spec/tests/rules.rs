@@ -208,6 +208,25 @@ fn p6_a_detached_waiter_is_passed_over_and_comes_back_to_its_place() {
 }
 
 #[test]
+fn p6_a_look_takes_an_entry_that_came_back_without_its_ticket_to_its_place() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    let mine = ticket(&world.acquire(id(2, 1)));
+    ticket(&world.acquire(id(3, 1)));
+    ticket(&world.acquire(id(4, 1)));
+    world.detached.insert(SessionId(2));
+    world.release(id(1, 1), token);
+    assert_eq!(world.holder(), Some(id(3, 1)));
+    world.detached.clear();
+    // A copy of its first request was still under way, from before it knew its ticket.
+    assert!(ticket(&world.acquire(id(2, 1))) > mine);
+    let back = world.with_place(id(2, 1), |place| place.ticket = Some(mine));
+    assert_eq!(ticket(&back), mine);
+    let order: Vec<GrantId> = world.resource.queue.iter().map(|entry| entry.id).collect();
+    assert_eq!(order, [id(2, 1), id(4, 1)]);
+}
+
+#[test]
 fn p6_a_poller_is_gone_after_three_floors_without_a_look() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));

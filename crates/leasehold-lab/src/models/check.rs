@@ -1,7 +1,7 @@
 //! The search: one model, from its first state to its last.
 
 use std::cell::RefCell;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, DiscoveryClassification, HasDiscoveries, Model};
@@ -28,10 +28,7 @@ pub(crate) struct Schedule {
 /// Breadth first, to the end or to the first harm. One thread finds the shortest way; where none is to be found two are
 /// faster.
 pub(crate) fn search(play: &Play) -> Found {
-    // The store's flaw is switched for the whole process.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    play.off.apply();
+    let _turn = Turn::take(play.off);
     let began = Instant::now();
     let threads = if play.watch.is_some() { 1 } else { 2 };
     let checker = play.clone().checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
@@ -47,18 +44,36 @@ pub(crate) fn search(play: &Play) -> Found {
     found.missed.retain(|name| is_example(name) && !discoveries.contains_key(name));
     let harm = discoveries.into_iter().find(|(name, _)| !is_example(name));
     found.harm = harm.map(|(harm, path)| Schedule { harm, acts: path.into_actions() });
-    Off::Nothing.apply();
     found
 }
 
 /// A schedule in words, line by line.
 pub(crate) fn tell(play: &Play, acts: &[Act]) -> Vec<String> {
-    play.off.apply();
+    let _turn = Turn::take(play.off);
     let mut world = play.init_states().remove(0);
     let log = RefCell::new(Vec::new());
     for act in acts {
         world.act(play, *act, Some(&log));
     }
-    Off::Nothing.apply();
     log.into_inner()
+}
+
+/// The store's flaw is switched for the whole process: one run at a time.
+struct Turn {
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Turn {
+    fn take(off: Off) -> Self {
+        static ALONE: Mutex<()> = Mutex::new(());
+        let turn = Self { _alone: ALONE.lock().unwrap_or_else(PoisonError::into_inner) };
+        off.apply();
+        turn
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        Off::Nothing.apply();
+    }
 }

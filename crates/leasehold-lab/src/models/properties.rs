@@ -167,13 +167,13 @@ impl World {
 }
 
 impl Session {
-    /// P21: a non-empty local queue means a valid grant with a live local holder, or an acquire in flight, or an entry
-    /// that the session looks after.
     fn has_forgotten_a_task(&self) -> bool {
         let is_known = |t: usize| self.attempts.iter().any(|a| a.waiters.contains(&(t as u8)));
         self.tasks.iter().enumerate().any(|(t, task)| *task == Task::Waiting && !is_known(t))
     }
 
+    /// P21: a non-empty local queue means a valid grant with a live local holder, or an acquire in flight, or an entry
+    /// that the session looks after.
     fn is_stood_for(&self, play: &Play, tick: u8) -> bool {
         if self.life != Life::Awake {
             return true;

@@ -106,7 +106,7 @@ impl Scene {
 
     /// Whether a lease can end before it is given back.
     pub(crate) fn may_lapse(&self) -> bool {
-        self.is_fixed() || self.budget.crashes + self.budget.pauses > 0
+        self.until >= self.lease && (self.is_fixed() || self.budget.crashes + self.budget.pauses > 0)
     }
 
     pub(crate) fn is_hit(&self, session: u8) -> bool {
