@@ -159,19 +159,19 @@ impl Step<'_, '_> {
     fn touch(&mut self, acquire: &Acquire) {
         let now_us = self.env.lease_us;
         let Patience::Queue(place) = &acquire.patience else { return };
-        let Some(at) = self.resource.position(acquire.id) else { return };
         let queue = &mut self.resource.queue;
-        let is_within_reach = |ticket: u64| queue.iter().take(TICKET_STEPS).any(|e| e.ticket > ticket);
+        let Some(mut at) = queue.iter().position(|entry| entry.id == acquire.id) else { return };
         let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && !is_on(Mutant::P6LosesPlace));
-        if earlier.is_some_and(is_within_reach) {
-            // It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail.
-            queue.remove(at);
-            self.enqueue(acquire, place);
-            return;
-        }
-        let entry = &mut queue[at];
+        let is_later = |ticket: u64| queue.iter().take(TICKET_STEPS).position(|e| e.ticket > ticket);
+        let back = earlier.and_then(|ticket| Some((ticket, is_later(ticket)?)));
+        let Some(mut entry) = queue.remove(at) else { return };
         entry.seen_us = now_us;
         entry.limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+        // It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail.
+        if let Some((ticket, spot)) = back {
+            (entry.ticket, at) = (ticket, spot);
+        }
+        queue.insert(at, entry);
     }
 
     fn renew(&mut self, renew: &Renew) -> (Outcome, Rest) {
