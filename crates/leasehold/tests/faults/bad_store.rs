@@ -25,12 +25,11 @@ pub(crate) struct Forged {
 impl Forged {
     pub(crate) fn send(&self, resp: &mut Resp) {
         let id = format!("{}{:016x}{:016x}", self.session, self.counter, 0x5eed);
-        let (for_ever, no_ticket) = ("-".repeat(16), "-".repeat(16));
-        let place = format!("{:08}{for_ever}{no_ticket}Lr", self.claim_ms);
-        let mine = format!("{id}00030000");
+        let place = format!("{:08}Lr", self.claim_ms);
+        let label = format!("{:03}{}", self.label.len(), self.label);
         let late = "9".repeat(16);
         let sha = &Scripts::get().acquire.sha;
-        resp.send(&["EVALSHA", sha, "1", KEY, &mine, self.label, &late, "90000", &place, "c"]).unwrap();
+        resp.send(&["EVALSHA", sha, "1", KEY, &id, "00030000", &label, &late, "90000", &place, "", "c"]).unwrap();
     }
 
     pub(crate) fn acquire(&self, resp: &mut Resp) -> Value {
@@ -102,7 +101,7 @@ async fn newer_layout_is_left_alone() {
     drop(client.mutex(NAME).lock().await.unwrap().release().await);
     let ours = resp.command(&["GET", KEY]).text().expect("a string").to_owned();
     let newer = ours.replacen("lh1", "lh2", 1);
-    for command in [["SET", KEY, &newer].as_slice(), &["HSET", KEY, "r", &newer, "m", "whatever"]] {
+    for command in [["SET", KEY, &newer].as_slice(), &["HSET", KEY, "r", &newer, "q", "whatever"]] {
         resp.command(&["DEL", KEY]);
         resp.command(command);
         let before = resp.command(&["DUMP", KEY]);
