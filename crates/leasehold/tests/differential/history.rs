@@ -264,7 +264,7 @@ impl<'a> History<'a> {
         let ticket = match self.random.below(5) {
             0 => None,
             // The place of somebody else: never asked for by a client, and still the same on both sides.
-            1 => self.attempts[self.random.index(self.attempts.len())].ticket,
+            1 | 2 => self.one_of(self.attempts[at].lock).and_then(|other| self.attempts[other].ticket),
             _ => self.attempts[at].ticket,
         };
         let another = self.random.chance(10).then(|| self.place());

@@ -249,7 +249,15 @@ impl Rig {
         let now_us = if is_timeless { self.now_us() } else { answer.now_us };
         let attached = |id: SessionId| self.sessions.iter().any(|session| session.id == id && session.is_attached);
         let env = Env { wall_us: now_us, lease_us: now_us, attached: &attached };
+        let place = |model: &Resource| match op {
+            Op::Acquire(acquire) => model.queue.iter().find(|entry| entry.id == acquire.id).map(|entry| entry.ticket),
+            _ => None,
+        };
+        let before = place(&lock.model);
         let (mut expected, deliveries) = step(&mut lock.model, &env, op);
+        if place(&lock.model).is_some_and(|ticket| before.is_some_and(|before| ticket < before)) {
+            self.count("came back to its place");
+        }
         if is_timeless {
             expected.now_us = 0;
         }

@@ -94,7 +94,6 @@ impl Call {
         self.command.arg(argument.as_ref());
         self
     }
-
 }
 
 fn acquire_args(call: Call, acquire: &Acquire, guess: Contention) -> Result<Call, Error> {
