@@ -151,19 +151,25 @@ impl Rig {
         self.history.push(Done::Clock(by_us));
         for lock in locks {
             self.steer_clear(lock);
-            let now_us = self.now_us();
-            if lock.model.is_forgotten(now_us, now_us) {
-                assert_eq!(self.resp.command(&["EXISTS", &lock.key]), Value::Int(0), "{}", lock.key);
-                self.count(if lock.model == Resource::default() { "never known" } else { "forgotten" });
-                lock.model = Resource::default();
-            }
+            self.forget(lock);
         }
     }
 
-    fn steer_clear(&mut self, lock: &Lock) {
+    fn steer_clear(&mut self, lock: &mut Lock) {
         if self.now_us().abs_diff(lock.end_us()) < CLEARANCE_US {
             self.shift_us += 2 * i64::try_from(CLEARANCE_US).expect("less than a second");
             self.server.shift_clock(self.shift_us);
+            self.forget(lock);
+        }
+    }
+
+    /// If the key has ended.
+    fn forget(&mut self, lock: &mut Lock) {
+        let now_us = self.now_us();
+        if lock.model.is_forgotten(now_us, now_us) {
+            assert_eq!(self.resp.command(&["EXISTS", &lock.key]), Value::Int(0), "{}", lock.key);
+            self.count(if lock.model == Resource::default() { "never known" } else { "forgotten" });
+            lock.model = Resource::default();
         }
     }
 
@@ -224,7 +230,7 @@ impl Rig {
     /// A batch of renewals, on both.
     pub(crate) fn renew(&mut self, locks: &mut [Lock], batch: &[(usize, Renew)]) {
         for (number, _) in batch {
-            self.steer_clear(&locks[*number]);
+            self.steer_clear(&mut locks[*number]);
         }
         let named: Vec<_> = batch.iter().map(|(number, renew)| (locks[*number].name.clone(), renew.clone())).collect();
         let answers = self.runtime.block_on(self.link.renew(&named));
