@@ -1,5 +1,6 @@
 //! The fence on a real Redis: foreign keys, refusals, and faults of the server and of the way to it.
 #![cfg(feature = "redis")]
+#![expect(clippy::unwrap_used, reason = "a failed one is a failed test with a line number")]
 
 use std::error::Error as _;
 use std::time::{Duration, Instant};

@@ -1,6 +1,7 @@
 //! What a real Redis refuses, and what is made of it: the rights that a user needs, no more and no fewer, and each error
 //! that a server can be brought to give, told alike to those who lock and to those who enter a fence.
 #![cfg(feature = "redis")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::time::{Duration, Instant};
 
