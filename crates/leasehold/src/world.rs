@@ -1,10 +1,9 @@
 //! The seam: everything that a session takes from the world around it, in one trait, so that a simulation can own it.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -63,15 +62,4 @@ pub trait World: Send + Sync + 'static {
 
     /// Runs a session's loop on a thread of its own, apart from every runtime of the program (P17).
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()>;
-}
-
-/// What the work gives, if that comes in time by the world's clock.
-pub(crate) async fn within<T>(world: &dyn World, at_most: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let mut work = pin!(work);
-    let mut slept = world.sleep(at_most);
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => slept.as_mut().poll(context).map(|()| None),
-    })
-    .await
 }

@@ -8,12 +8,12 @@ use std::time::Duration;
 use leasehold_spec::Token;
 
 use super::script::{Reply, Script, Scripts, digits, marks_key, word};
-use super::server::{Arguments, Server};
+use super::server::{Arguments, Server, within};
 use super::{Access, Stale};
 use crate::error::{Error, ErrorKind, Result};
 use crate::real::Real;
 use crate::store::redis::Trouble;
-use crate::world::{World, within};
+use crate::world::World;
 
 /// How long a call may take. Connecting happens one by one: behind a server that swallows everything, the hundredth caller
 /// would otherwise wait for the attempts of ninety-nine.
@@ -222,8 +222,8 @@ impl RedisFence {
             Some(Reply::ForeignMarks) => Err(Error::new(
                 ErrorKind::Foreign,
                 format!(
-                    "the key {marks:?} should have the fence marks of {key:?}, and has something that this Leasehold did \
-                     not write. It was left alone: guard another key, or remove it if nothing needs it"
+                    "the key {marks:?} should have the fence marks of {key:?}, and has something that this Leasehold \
+                     did not write. It was left alone: guard another key, or remove it if nothing needs it"
                 ),
             )),
             Some(Reply::ForeignData) => Err(Error::new(

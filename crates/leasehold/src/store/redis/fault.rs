@@ -37,7 +37,7 @@ pub(crate) struct Asker {
 impl Asker {
     pub(crate) const LOCKS: Self = Self {
         rights: &Rights::LOCKS,
-        goes_on: "nothing was done; the client goes on asking until it is answered or closed, and lock() waits for that",
+        goes_on: "nothing was done; the client goes on asking until it is answered or closed, and lock() waits",
     };
     pub(crate) const FENCE: Self = Self { rights: &Rights::FENCE, goes_on: "nothing was done: call again" };
 

@@ -76,7 +76,7 @@ impl Keys {
         Name::new(&name).ok()
     }
 
-    /// The channel of a session. The scripts make it from a record's key: `record.lua`, `inbox`.
+    /// The channel of a session. The scripts make it from a record's key: `part/settle.lua`.
     pub(crate) fn inbox(&self, session: SessionId) -> String {
         format!("{}{INBOX}{session}", self.prefix)
     }

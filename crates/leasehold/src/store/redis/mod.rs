@@ -1,7 +1,7 @@
 //! Locks on one Redis.
 //!
 //! The store decides by scripts that say exactly what [`leasehold_spec::step`] says; the differential test holds them to
-//! it, operation by operation. What is in the store, and how, is told at the head of `record.lua`; how a request becomes
+//! it, operation by operation. What is in the store, and how, is told at the head of `part/open.lua`; how a request becomes
 //! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
 //! what the server's user must be allowed to do in `rights.rs`. Of these, fences share `dial.rs`, `fault.rs` and `url.rs`.
 //!

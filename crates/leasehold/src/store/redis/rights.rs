@@ -16,8 +16,8 @@ pub(crate) struct Rights {
 }
 
 /// What the user of a lock's client must be allowed to do. SECURITY.md quotes it.
-pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel +pexpire \
-                          +time +publish +subscribe +pubsub|numsub +info +role +select";
+pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
+                          +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
 /// What that of a fence must.
 pub const FENCE_RIGHTS: &str = "+eval +evalsha +get +set +del +type +pttl +select";
 
