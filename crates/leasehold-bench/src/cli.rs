@@ -58,7 +58,8 @@ struct Options {
     processes: u32,
 
     /// Pairs of a run (server-cost).
-    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 60_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pairs: u64,
 
     /// Which systems take turns [default: those that the scenario's bars compare].

@@ -1,8 +1,8 @@
 //! `leasehold-bench`: what Leasehold costs, beside the least that a lock on Redis can cost.
 //!
 //! [`cli`] turns arguments into a plan: [`scenario`]s at several sizes, and the [`system`]s that take turns in them.
-//! [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`]. [`stats`] makes
-//! figures of what they report, [`bars`] says what they should be, [`report`] prints both.
+//! [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`]. [`stats`]
+//! makes figures of what they report, [`bars`] says what they should be, [`report`] prints both.
 
 mod bars;
 mod bench;

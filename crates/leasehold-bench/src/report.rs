@@ -265,8 +265,8 @@ pub(crate) mod tests {
     fn a_row_is_one_flat_line_of_json() {
         let line = serde_json::to_string(&row()).unwrap();
         let wanted = concat!(
-            r#"{"record":"run","scenario":"hot","system":"floor","names":"shared","processes":2,"tasks":8,"threads":1,"#,
-            r#""run":1,"ops":10,"ops_per_s":5.0,"p50_us":1,"p99_us":2,"p999_us":3,"max_us":4,"#,
+            r#"{"record":"run","scenario":"hot","system":"floor","names":"shared","processes":2,"tasks":8,"#,
+            r#""threads":1,"run":1,"ops":10,"ops_per_s":5.0,"p50_us":1,"p99_us":2,"p999_us":3,"max_us":4,"#,
             r#""fairness":{"min":0.9,"max":1.1},"server_us_per_op":20.5,"server_calls_per_op":2.0,"#,
             r#""server_cpu_us_per_op":30.5,"client_cpu_us_per_op":40.5,"lost_updates":0}"#
         );

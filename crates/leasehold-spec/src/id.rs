@@ -64,16 +64,11 @@ pub struct GrantId {
     pub nonce: u64,
 }
 
-/// The length of a grant id on the wire: three hexadecimal numbers of fixed width.
-pub const GRANT_ID_LEN: usize = 64;
-/// The length of its public part.
-pub const PUBLIC_ID_LEN: usize = 48;
-
 impl GrantId {
-    /// The whole id as 64 hexadecimal digits: for the store, and for nobody else.
+    /// The whole id as 64 hexadecimal digits, its public part first: for the store, and for nobody else.
     #[must_use]
     pub fn wire(&self) -> String {
-        format!("{:032x}{:016x}{:016x}", self.session.0, self.counter, self.nonce)
+        format!("{}{:016x}", self.public().wire(), self.nonce)
     }
 
     /// The part that anybody may see.
@@ -89,34 +84,6 @@ impl fmt::Debug for GrantId {
     }
 }
 
-/// Text that is not a grant id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotAnId;
-
-impl fmt::Display for NotAnId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not a grant id: 64 lower-case hexadecimal digits expected")
-    }
-}
-
-impl std::error::Error for NotAnId {}
-
-impl FromStr for GrantId {
-    type Err = NotAnId;
-
-    fn from_str(text: &str) -> Result<Self, NotAnId> {
-        let plain = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
-        if text.len() != GRANT_ID_LEN || !text.bytes().all(plain) {
-            return Err(NotAnId);
-        }
-        Ok(Self {
-            session: SessionId(u128::from_str_radix(&text[..32], 16).map_err(|_| NotAnId)?),
-            counter: u64::from_str_radix(&text[32..48], 16).map_err(|_| NotAnId)?,
-            nonce: u64::from_str_radix(&text[48..], 16).map_err(|_| NotAnId)?,
-        })
-    }
-}
-
 /// The public part of a grant id: what `inspect` shows, and what `revoke` names beside the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicId {
@@ -126,9 +93,63 @@ pub struct PublicId {
     pub counter: u64,
 }
 
+impl PublicId {
+    /// The id as 48 hexadecimal digits: what a grant id begins with on the wire.
+    #[must_use]
+    pub fn wire(&self) -> String {
+        format!("{:032x}{:016x}", self.session.0, self.counter)
+    }
+}
+
 impl fmt::Display for PublicId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{:x}", self.session, self.counter)
+    }
+}
+
+/// Text that is not an id as it stands on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAnId;
+
+impl fmt::Display for NotAnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not an id: lower-case hexadecimal digits expected, 64 of a grant and 48 of its public part")
+    }
+}
+
+impl std::error::Error for NotAnId {}
+
+impl FromStr for GrantId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let (public, nonce) = text.split_at_checked(PUBLIC_DIGITS).ok_or(NotAnId)?;
+        let PublicId { session, counter } = public.parse()?;
+        Ok(Self { session, counter, nonce: hex64(nonce)? })
+    }
+}
+
+impl FromStr for PublicId {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let (session, counter) = text.split_at_checked(SESSION_DIGITS).ok_or(NotAnId)?;
+        let (high, low) = session.split_at_checked(SESSION_DIGITS / 2).ok_or(NotAnId)?;
+        let session = u128::from(hex64(high)?) << 64 | u128::from(hex64(low)?);
+        Ok(Self { session: SessionId(session), counter: hex64(counter)? })
+    }
+}
+
+/// Hexadecimal digits of a session, and of the public part of a grant id.
+const SESSION_DIGITS: usize = 32;
+const PUBLIC_DIGITS: usize = 48;
+
+/// Sixteen digits and nothing else: `from_str_radix` alone would take a sign, and either case.
+fn hex64(digits: &str) -> Result<u64, NotAnId> {
+    let plain = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+    match digits.len() == 16 && digits.bytes().all(plain) {
+        true => u64::from_str_radix(digits, 16).map_err(|_| NotAnId),
+        false => Err(NotAnId),
     }
 }
 
@@ -140,13 +161,26 @@ mod tests {
 
     #[test]
     fn the_wire_form_comes_back() {
-        assert_eq!(ID.wire().len(), GRANT_ID_LEN);
+        let (session, counter, nonce) = (format!("{:032x}", 0xabc), format!("{:016x}", 7), format!("{:016x}", 0xdead));
+        assert_eq!(ID.wire(), session + &counter + &nonce);
         assert_eq!(ID.wire().parse(), Ok(ID));
+        assert_eq!(ID.public().wire().parse(), Ok(ID.public()));
+        let largest = GrantId { session: SessionId(u128::MAX), counter: u64::MAX, nonce: u64::MAX };
+        assert_eq!(largest.wire().parse(), Ok(largest));
     }
 
     #[test]
     fn what_is_not_an_id_is_refused() {
         for text in ["", "abc", &ID.wire()[1..], &ID.wire().to_uppercase(), &"+".repeat(64), &"é".repeat(32)] {
+            assert_eq!(text.parse::<GrantId>(), Err(NotAnId), "{text}");
+            assert_eq!(text.parse::<PublicId>(), Err(NotAnId), "{text}");
+        }
+        // What is one of the two is not the other.
+        assert_eq!(ID.wire().parse::<PublicId>(), Err(NotAnId));
+        assert_eq!(ID.public().wire().parse::<GrantId>(), Err(NotAnId));
+        for at in 0..ID.wire().len() {
+            let mut text = ID.wire();
+            text.replace_range(at..=at, "+");
             assert_eq!(text.parse::<GrantId>(), Err(NotAnId), "{text}");
         }
     }

@@ -32,7 +32,7 @@ mod resource;
 mod settle;
 mod step;
 
-pub use id::{GRANT_ID_LEN, GrantId, NotAnId, PUBLIC_ID_LEN, PublicId, SessionId, Token};
+pub use id::{GrantId, NotAnId, PublicId, SessionId, Token};
 pub use name::{BadName, Name};
 pub use op::{
     Acquire, Answer, Contention, Delivery, Event, From, GrantState, Hears, Holder, Inspection, Joined, LostHow, Op,

@@ -15,6 +15,8 @@ pub const RETENTION_MS: u64 = 60_000;
 pub const RETENTION_US: u64 = RETENTION_MS * 1000;
 /// The longest that a request may be under way before the store refuses it as late.
 pub const NOT_AFTER_MAX_MS: u64 = 2_000;
+/// The same in microseconds.
+pub const NOT_AFTER_MAX_US: u64 = NOT_AFTER_MAX_MS * 1000;
 /// What is left to the holder of a revoked grant, at most, to stop its work.
 pub const REVOKE_GRACE_MS: u64 = 5_000;
 /// How many waiters one step looks at. A release that skips ten thousand dead waiters would freeze the server for 37 ms.

@@ -192,7 +192,8 @@ impl Step<'_, '_> {
         }
         match (renew.from, grant.state) {
             (From::Now, _) => (grant.since_us, grant.length_ms) = (now_us, renew.lease_ms),
-            // Never a shorter one: a record that is to be kept until a moment that has passed is forgotten under its holder.
+            // Never a shorter one: a record that is to be kept until a moment that has passed is forgotten under its
+            // holder.
             (From::Grant, GrantState::Pushed) => grant.length_ms = grant.length_ms.max(renew.lease_ms),
             // Claimed before: the answer to that was lost. A fixed lease is never lengthened.
             (From::Grant, _) => {}

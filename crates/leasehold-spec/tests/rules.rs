@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US, SETTLE_STEPS};
+use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_US, RETENTION_US, SETTLE_STEPS};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Env, Event, From, GrantId, GrantState, Hears, LostHow, Op, Order, Outcome,
     Patience, Place, Renew, Resource, Rest, SessionId, Token, Was, step,
@@ -48,7 +48,7 @@ impl World {
         Acquire {
             id,
             lease_ms: LEASE_MS,
-            not_after_us: self.now_us + 2_000_000,
+            not_after_us: self.now_us + NOT_AFTER_MAX_US,
             patience: Patience::Queue(place),
             label: "test".into(),
         }

@@ -107,8 +107,8 @@ impl Guard {
     /// The lease goes back whether this future is finished or dropped.
     ///
     /// # Errors
-    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer in time; the client repeats the release until it is answered, or the
-    /// lease has ended by itself.
+    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer in time; the
+    /// client repeats the release until it is answered, or the lease has ended by itself.
     pub async fn release(mut self) -> Result<Released> {
         let Some(client) = self.client.take() else { return Ok(Released::NotHeld) };
         // Dropped here before its end, this future hands the release to the session.

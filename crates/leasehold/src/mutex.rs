@@ -45,7 +45,8 @@ impl Mutex {
         self
     }
 
-    /// A lease of this length that is never renewed: it ends by itself, and the guard then says [`Lost::Expired`](crate::Lost::Expired).
+    /// A lease of this length that is never renewed: it ends by itself, and the guard then says
+    /// [`Lost::Expired`](crate::Lost::Expired).
     #[must_use]
     pub fn fixed_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;

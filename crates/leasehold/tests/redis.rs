@@ -1,38 +1,362 @@
-//! The faces on a real Redis.
+//! What a real Redis refuses, and what is made of it: the rights that a user needs, no more and no fewer, and each error
+//! that a server can be brought to give, told alike to those who lock and to those who enter a fence.
+#![cfg(feature = "redis")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{Leasehold, Released};
-use leasehold_testkit::RedisServer;
+use leasehold::fence::{Access, RedisFence};
+use leasehold::seam::{FENCE_RIGHTS, RIGHTS};
+use leasehold::{Error, ErrorKind, Guard, Leasehold, Released, Result, Token};
+use leasehold_testkit::{RedisServer, Value, wait_until};
+use tokio::task::JoinHandle;
+
+/// Longer than anything takes here; whoever waits so long waits in vain.
+const LONG: Duration = Duration::from_secs(20);
+const PASSWORD: &str = "hunter2";
+
+/// Makes the user `worker` anew, with these rights.
+#[track_caller]
+fn set_user(server: &RedisServer, rights: &[&str]) {
+    let secret = format!(">{PASSWORD}");
+    let whole = [&["ACL", "SETUSER", "worker", "reset", "on", &secret], rights].concat();
+    assert_eq!(server.command(&whole), Value::Status("OK".into()), "{rights:?}");
+}
+
+fn worker(server: &RedisServer, rest: &str) -> String {
+    format!("redis://worker:{PASSWORD}@127.0.0.1:{}{rest}", server.port())
+}
+
+async fn refused(url: &str) -> Error {
+    let error = Leasehold::connect(url).await.expect_err(url);
+    assert!(!format!("{error} {error:?}").contains(PASSWORD), "{error:?}");
+    error
+}
+
+#[track_caller]
+fn assert_says(error: &Error, kind: ErrorKind, words: &[&str]) {
+    assert_eq!(error.kind(), kind, "{error}");
+    for word in words {
+        assert!(error.to_string().contains(word), "{word:?} is missing in: {error}");
+    }
+}
+
+async fn in_time<T>(what: &str, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("waited in vain for {what}"))
+}
+
+async fn await_waiters(client: &Leasehold, waiters: usize) {
+    let begun = Instant::now();
+    while client.mutex("stock").inspect().await.unwrap().waiters != waiters {
+        assert!(begun.elapsed() < LONG, "waited in vain for {waiters} waiters");
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Whatever a client ever asks of a store: with waiters before and behind, leaving, renewed, revoked, lapsed, forgotten.
+async fn do_everything(server: &RedisServer, url: &str) {
+    let connect = || Leasehold::builder(url).lease(Duration::from_secs(3)).connect();
+    let (a, b) = (connect().await.unwrap(), connect().await.unwrap());
+    let lock = |client: &Leasehold| {
+        let mutex = client.mutex("stock");
+        tokio::spawn(async move { mutex.lock().await })
+    };
+    let granted = async |waiting: JoinHandle<Result<Guard>>| in_time("the lock", waiting).await.unwrap().unwrap();
+    let guard = a.mutex("stock").lock().await.unwrap();
+    let first = lock(&b);
+    await_waiters(&a, 1).await;
+    let leaving = lock(&a);
+    await_waiters(&a, 2).await;
+    let last = lock(&b);
+    await_waiters(&a, 3).await;
+    leaving.abort();
+    await_waiters(&a, 2).await;
+    in_time("a renewal", async {
+        let mut left = guard.remaining();
+        while guard.remaining() <= left {
+            left = guard.remaining();
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    })
+    .await;
+    assert_eq!(server.command(&["SCRIPT", "FLUSH"]), Value::Status("OK".into()));
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let guard = granted(first).await;
+    let holder = a.mutex("stock").inspect().await.unwrap().holder.expect("held");
+    a.mutex("stock").revoke(&holder, Duration::ZERO).await.unwrap();
+    in_time("word of it", guard.lost()).await;
+    drop((granted(last).await, guard));
+    // One that nobody gives back, with somebody behind it.
+    std::mem::forget(a.mutex("stock").fixed_lease(Duration::from_millis(200)).lock().await.unwrap());
+    assert_eq!(granted(lock(&b)).await.release().await.unwrap(), Released::Released);
+    assert!(a.close().await.unconfirmed().is_empty());
+    assert!(b.close().await.unconfirmed().is_empty());
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_tasks_of_many_clients_never_meet() {
+async fn the_rights_that_are_named_are_enough() {
     let server = RedisServer::start();
-    let inside = Arc::new(AtomicU64::new(0));
-    let mut tasks = Vec::new();
-    let begun = Instant::now();
-    for _ in 0..4 {
-        let leasehold = Leasehold::connect(&server.url()).await.unwrap();
-        for _ in 0..8 {
-            let (mutex, inside) = (leasehold.mutex("one"), Arc::clone(&inside));
-            tasks.push(tokio::spawn(async move {
-                let mut last = 0;
-                for _ in 0..50 {
-                    let guard = mutex.lock().await.unwrap();
-                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "alone");
-                    tokio::task::yield_now().await;
-                    assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
-                    assert!(guard.check().unwrap().get() > last, "tokens rise");
-                    last = guard.token().get();
-                    assert_eq!(guard.release().await.unwrap(), Released::Released);
-                }
-            }));
+    let named: Vec<&str> = RIGHTS.split(' ').collect();
+    set_user(&server, &[&named[..], &["~app:lh1:*", "&app:lh1:inbox:*"]].concat());
+    do_everything(&server, &worker(&server, "/1?prefix=app:")).await;
+    // Also what a script tried by `pcall`, and lived without.
+    assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "something was refused all the same");
+
+    // SELECT is for a database number.
+    let fewer: Vec<&str> = named.iter().copied().filter(|right| *right != "+select").collect();
+    set_user(&server, &[&fewer[..], &["~lh1:*", "&lh1:inbox:*"]].concat());
+    let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
+    assert_eq!(client.mutex("stock").lock().await.unwrap().release().await.unwrap(), Released::Released);
+}
+
+/// None of the rights is there for nothing, and whoever lacks one hears which, before the first lock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_is_missing_is_named_at_once() {
+    let server = RedisServer::start();
+    let named: Vec<&str> = RIGHTS.split(' ').collect();
+    for missing in &named {
+        let name = missing.strip_prefix('+').expect("a right to add");
+        let rest: Vec<&str> = named.iter().copied().filter(|right| right != missing).collect();
+        set_user(&server, &[&rest[..], &["~lh1:*", "&lh1:inbox:*"]].concat());
+        let error = refused(&worker(&server, "/1")).await;
+        assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Denied, false), "{missing}: {error}");
+        let said = error.to_string();
+        let is_named = said.contains(&format!("'{name}'")) || said.contains(&format!(" lacks {missing}:"));
+        assert!(is_named, "{missing} is not named: {error}");
+        assert!(named.iter().all(|right| said.contains(right)), "not all that is needed is told: {error}");
+    }
+    // The opposite way, and several of them.
+    set_user(&server, &["+@all", "-set", "-hdel", "~*", "&*"]);
+    assert_says(&refused(&worker(&server, "")).await, ErrorKind::Denied, &["lacks +set +hdel: grant"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn keys_and_channels_that_are_missing_are_named() {
+    let server = RedisServer::start();
+    let named: Vec<&str> = RIGHTS.split(' ').collect();
+    set_user(&server, &[&named[..], &["~lh1:*"]].concat());
+    let error = refused(&worker(&server, "")).await;
+    assert_says(&error, ErrorKind::Denied, &["one of the channels", "&PREFIXlh1:inbox:*"]);
+
+    // Another tenant's.
+    set_user(&server, &[&named[..], &["~theirs:lh1:*", "&lh1:inbox:*"]].concat());
+    let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
+    let error = client.mutex("stock").lock().await.unwrap_err();
+    assert_says(&error, ErrorKind::Denied, &["one of the keys", "~PREFIXlh1:*"]);
+
+    // Some names only: their holder needs no more.
+    set_user(&server, &[&named[..], &["~lh1:{stock*", "&lh1:inbox:*"]].concat());
+    do_everything(&server, &worker(&server, "")).await;
+    let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
+    assert_says(&client.mutex("other").lock().await.unwrap_err(), ErrorKind::Denied, &["one of the keys"]);
+}
+
+/// A right is taken away from whoever is connected: a script finds that out, and says so without a code of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_right_that_is_taken_away_is_told_by_the_next_call() {
+    let server = RedisServer::start();
+    let named: Vec<&str> = RIGHTS.split(' ').collect();
+    let all = [&named[..], &["~*", "&lh1:inbox:*"]].concat();
+    set_user(&server, &all);
+    let client = Leasehold::connect(&worker(&server, "")).await.unwrap();
+    server.command(&["ACL", "SETUSER", "worker", "-set"]);
+    let error = client.mutex("stock").lock().await.unwrap_err();
+    assert_says(&error, ErrorKind::Denied, &["refuses a script of ours a right", "can't run this command", "+set "]);
+    assert!(!error.may_have_acted());
+    server.command(&["ACL", "SETUSER", "worker", "+set", "-evalsha"]);
+    let error = client.mutex("stock").try_lock().await.unwrap_err();
+    assert_says(&error, ErrorKind::Denied, &["NOPERM", "'evalsha'"]);
+    server.command(&["ACL", "SETUSER", "worker", "+evalsha"]);
+    drop(client.mutex("stock").lock().await.unwrap());
+}
+
+#[tokio::test]
+async fn the_documents_name_these_rights() {
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let security = words(include_str!("../../../SECURITY.md"));
+    for rights in [RIGHTS, FENCE_RIGHTS] {
+        assert!(security.contains(&format!("`{rights}`")), "SECURITY.md does not quote: {rights}");
+    }
+}
+
+/// One server, and who is told of its troubles.
+struct Told {
+    server: RedisServer,
+    client: Leasehold,
+    fence: RedisFence,
+}
+
+impl Told {
+    async fn by(server: RedisServer) -> Self {
+        let client = Leasehold::connect(&server.url()).await.unwrap();
+        let fence = RedisFence::connect(&server.url()).await.unwrap();
+        Self { server, client, fence }
+    }
+
+    /// Both fail by the same row of the one table: by its kind, its words, and nothing done.
+    async fn both(&self, kind: ErrorKind, words: &[&str]) {
+        let at = format!("127.0.0.1:{}", self.server.port());
+        let lock = self.client.mutex("stock").try_lock().await.unwrap_err();
+        let token = Token::new(1).expect("a small number");
+        let enter = self.fence.set("stock", token, "x").await.unwrap_err();
+        assert_says(&lock, kind, words);
+        assert_says(&enter, kind, words);
+        assert_says(&lock, kind, &[&at]);
+        assert_says(&enter, kind, &[&at]);
+        assert!(!enter.may_have_acted(), "{enter}");
+        if kind == ErrorKind::Unreachable {
+            assert!(lock.to_string().contains("goes on asking") && enter.to_string().contains("call again"));
         }
     }
-    for task in tasks {
-        tokio::time::timeout(Duration::from_secs(30), task).await.expect("nobody starves").unwrap();
+
+    async fn is_well_again(&self) {
+        let guard = in_time("the lock", self.client.mutex("stock").lock()).await.unwrap();
+        self.fence.enter("stock", guard.token(), Access::Write).await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
     }
-    println!("{:?}", begun.elapsed());
+
+    #[track_caller]
+    fn set(&self, directive: &str, value: &str) {
+        assert_eq!(
+            self.server.command(&["CONFIG", "SET", directive, value]),
+            Value::Status("OK".into()),
+            "{directive}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn full_memory() {
+    let told = Told::by(RedisServer::start()).await;
+    told.set("maxmemory", "1");
+    told.both(ErrorKind::Store, &["memory is full", "raise maxmemory", "OOM"]).await;
+    told.set("maxmemory", "0");
+    told.is_well_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_few_replicas() {
+    let told = Told::by(RedisServer::start()).await;
+    told.set("min-replicas-to-write", "1");
+    told.both(ErrorKind::Unreachable, &["NOREPLICAS", "min-replicas-to-write"]).await;
+    // Who waits goes on waiting, and is served.
+    let refusals = || {
+        let stats = told.server.command(&["INFO", "errorstats"]);
+        let of = stats.text().and_then(|stats| stats.split("errorstat_NOREPLICAS:count=").nth(1)?.lines().next());
+        of.map_or(0, |count| count.parse().unwrap())
+    };
+    let before: u64 = refusals();
+    let mutex = told.client.mutex("waited for");
+    let waiting = tokio::spawn(async move { mutex.lock().await.map(drop) });
+    wait_until("it was refused, and asked again", LONG, || refusals() >= before + 2);
+    assert!(!waiting.is_finished());
+    told.set("min-replicas-to-write", "0");
+    in_time("the lock", waiting).await.unwrap().unwrap();
+    told.is_well_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disk_that_takes_nothing() {
+    let told = Told::by(RedisServer::start()).await;
+    // A directory is where the file should go.
+    let in_the_way = told.server.dir().join("dump.rdb");
+    std::fs::create_dir_all(in_the_way.join("full")).unwrap();
+    told.set("save", "3600 1");
+    told.server.command(&["BGSAVE"]);
+    wait_until("the save has failed", LONG, || {
+        let info = told.server.command(&["INFO", "persistence"]);
+        info.text().is_some_and(|info| info.contains("rdb_last_bgsave_status:err"))
+    });
+    told.both(ErrorKind::Store, &["MISCONF", "disk", "log"]).await;
+    told.set("save", "");
+    told.is_well_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_lost_its_primary() {
+    let told = Told::by(RedisServer::start()).await;
+    told.set("replica-serve-stale-data", "no");
+    assert_eq!(told.server.command(&["REPLICAOF", "127.0.0.1", "1"]), Value::Status("OK".into()));
+    let error = told.client.mutex("stock").inspect().await.unwrap_err();
+    assert_says(&error, ErrorKind::Unreachable, &["MASTERDOWN", "lost its primary", "promote", "goes on asking"]);
+    // Who connects now is told what to do, and not that somebody goes on asking.
+    let error = refused(&told.server.url()).await;
+    assert_says(&error, ErrorKind::Unsupported, &["give the primary's address"]);
+    told.set("replica-serve-stale-data", "yes");
+    told.both(ErrorKind::Unreachable, &["READONLY", "replica", "give the primary's address"]).await;
+    assert_eq!(told.server.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
+    told.is_well_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_script() {
+    let told = Told::by(RedisServer::builder().config("busy-reply-threshold", "50").start()).await;
+    let (mut slow, mut killer) = (told.server.resp(), told.server.resp());
+    slow.send(&["EVAL", "while true do end", "0"]).unwrap();
+    wait_until(
+        "the server is busy",
+        LONG,
+        || matches!(killer.command(&["GET", "k"]), Value::Error(said) if said.starts_with("BUSY")),
+    );
+    told.both(ErrorKind::Unreachable, &["busy", "SCRIPT KILL"]).await;
+    assert_eq!(killer.command(&["SCRIPT", "KILL"]), Value::Status("OK".into()));
+    slow.receive().unwrap();
+    told.is_well_again().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_loads() {
+    let server = RedisServer::builder().config("enable-debug-command", "yes").start();
+    let told = Told::by(server).await;
+    let mut resp = told.server.resp();
+    for key in 0..200 {
+        resp.command(&["SET", &format!("k{key}"), &"x".repeat(2000)]);
+    }
+    // It looks up from its work after each key.
+    told.set("rdbcompression", "no");
+    told.set("key-load-delay", "10000");
+    told.set("loading-process-events-interval-bytes", "1024");
+    resp.send(&["DEBUG", "RELOAD"]).unwrap();
+    let mut eye = told.server.resp();
+    wait_until(
+        "the server loads",
+        LONG,
+        || matches!(eye.command(&["GET", "k"]), Value::Error(said) if said.starts_with("LOADING")),
+    );
+    let error = refused(&told.server.url()).await;
+    assert_says(&error, ErrorKind::Unreachable, &["loading its data", "connect again"]);
+    told.both(ErrorKind::Unreachable, &["loading its data", "INFO persistence"]).await;
+    told.set("key-load-delay", "0");
+    assert_eq!(resp.receive().unwrap(), Value::Status("OK".into()));
+    told.is_well_again().await;
+}
+
+#[tokio::test]
+async fn a_database_that_there_is_not() {
+    let server = RedisServer::start();
+    let url = format!("{}/99", server.url());
+    assert_says(&refused(&url).await, ErrorKind::Invalid, &["no such database", "smaller number"]);
+    let fence = RedisFence::connect(&url).await.unwrap_err();
+    assert_says(&fence, ErrorKind::Invalid, &["no such database", "smaller number"]);
+}
+
+/// A record of our own kind with nonsense in it: whoever looks is told where it is, and what to do with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nonsense_in_the_record() {
+    let server = RedisServer::start();
+    let mut resp = server.resp();
+    let client = Leasehold::connect(&server.url()).await.unwrap();
+    drop(client.mutex("stock").lock().await.unwrap().release().await);
+    let record = resp.command(&["GET", "lh1:{stock}"]).text().expect("a record").to_owned();
+    for (from, to) in [(5, 8), (21, 24), (85, 88), (93, 96)] {
+        let mut damaged = record.replacen("lh1F", "lh1H", 1);
+        damaged.replace_range(from - 1..to, "????");
+        resp.command(&["SET", "lh1:{stock}", &damaged]);
+        let client = Leasehold::connect(&server.url()).await.unwrap();
+        let error = client.mutex("stock").inspect().await.unwrap_err();
+        let words = ["\"lh1:{stock}\"", "look at it with GET", "delete it"];
+        assert!(matches!(error.kind(), ErrorKind::Foreign | ErrorKind::Unreachable), "{from}: {error}");
+        assert_says(&error, error.kind(), &words);
+        assert_eq!(resp.command(&["GET", "lh1:{stock}"]), Value::from(damaged.as_str()), "touched");
+    }
 }

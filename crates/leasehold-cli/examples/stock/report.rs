@@ -99,8 +99,8 @@ impl Report {
                  went on when all were sold; its write was refused, because a later token had entered."
             ),
             Verdict::NoLock => format!(
-                "sold + left = {sum}, and there were {start}: {oversold} were sold that were not there. Two workers read \
-                 the same number, and each wrote one less. With --lock leasehold none are."
+                "sold + left = {sum}, and there were {start}: {oversold} were sold that were not there. Two workers \
+                 read the same number, and each wrote one less. With --lock leasehold none are."
             ),
             Verdict::Luck => format!(
                 "sold + left = {sum} = start, by luck: no worker came between another one's read and its write. Give \
@@ -116,8 +116,8 @@ impl Report {
             Verdict::Open => format!("interrupted: sold + left = {sum}, and there were {start}."),
             Verdict::Wrong(what) => {
                 format!(
-                    "WRONG: sold + left = {sum}, and there were {start}: {what}. Please report this, unless the machine \
-                         stood still for longer than a lease."
+                    "WRONG: sold + left = {sum}, and there were {start}: {what}. Please report this, unless the \
+                         machine stood still for longer than a lease."
                 )
             }
         }

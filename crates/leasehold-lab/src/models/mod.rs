@@ -5,9 +5,9 @@
 //! lost, late or doubled, connections that break with requests still in the store's buffer, processes that stand still or
 //! die half-open, futures that are dropped, memory that is full.
 //!
-//! The store is not modelled: it is [`leasehold_spec::step`], the code that is shipped and that the Lua scripts are held to.
-//! So expiry is passive, as it is there: a lease whose end has passed stays in the record until a script touches the name. A
-//! model that expires leases by itself misses half of the holes.
+//! The store is not modelled: it is [`leasehold_spec::step`], the code that is shipped and that the Lua scripts are held
+//! to. So expiry is passive, as it is there: a lease whose end has passed stays in the record until a script touches the
+//! name. A model that expires leases by itself misses half of the holes.
 //!
 //! What is modelled:
 //!
@@ -22,9 +22,9 @@
 //!   scene     how large a model is, and how often what may go wrong in it
 //! ```
 //!
-//! Two kinds of run: every rule on, in each scene, to the end, and nothing is found; one rule off, and the shortest schedule
-//! is found that the rule closes. A flaw is a seeded one of the shipped code ([`leasehold_spec::mutant`]) or of the modelled
-//! session. README.md says what came of it.
+//! Two kinds of run: every rule on, in each scene, to the end, and nothing is found; one rule off, and the shortest
+//! schedule is found that the rule closes. A flaw is a seeded one of the shipped code ([`leasehold_spec::mutant`]) or of
+//! the modelled session. README.md says what came of it.
 
 mod cases;
 mod check;

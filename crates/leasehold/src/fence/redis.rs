@@ -8,9 +8,12 @@ use std::time::Duration;
 use leasehold_spec::Token;
 
 use super::script::{Reply, Script, Scripts, digits, marks_key, word};
-use super::server::{Arguments, Server, Trouble, run};
+use super::server::{Arguments, Server, within};
 use super::{Access, Stale};
 use crate::error::{Error, ErrorKind, Result};
+use crate::real::Real;
+use crate::store::redis::Trouble;
+use crate::world::World;
 
 /// How long a call may take. Connecting happens one by one: behind a server that swallows everything, the hundredth caller
 /// would otherwise wait for the attempts of ninety-nine.
@@ -92,10 +95,18 @@ impl RedisFence {
     /// # Errors
     /// `Invalid` and `Unsupported` for the URL, `Unreachable`, `Denied`.
     pub async fn connect(url: &str) -> Result<Self> {
-        let server = Server::at(url)?;
-        let id = getrandom::u64().map_err(|e| Error::new(ErrorKind::Store, "no random numbers").because(e))?;
-        server.greet().await?;
-        let shared = Shared { server, scripts: Scripts::new(), id, calls: AtomicU64::new(0) };
+        Self::connect_in(url, Real::world()).await
+    }
+
+    /// Connects in a world of the caller's own.
+    #[doc(hidden)]
+    pub async fn connect_in(url: &str, world: Arc<dyn World>) -> Result<Self> {
+        let server = Server::at(url, world)?;
+        let mut id = [0; 8];
+        server.world.random(&mut id);
+        let _connected = server.line().await?;
+        let (scripts, id) = (Scripts::new(), u64::from_le_bytes(id));
+        let shared = Shared { server, scripts, id, calls: AtomicU64::new(0) };
         Ok(Self { shared: Arc::new(shared), keep_ms: 0 })
     }
 
@@ -160,10 +171,9 @@ impl RedisFence {
         if request.key.is_empty() {
             return Err(Error::invalid("the key is empty: a fence guards a key that has a name"));
         }
-        match tokio::time::timeout(CALL, self.attempts(request)).await {
-            Ok(reply) => reply,
-            Err(_) => Err(self.shared.server.silent().may_act()),
-        }
+        let server = &self.shared.server;
+        let answered = within(&*server.world, CALL, self.attempts(request)).await;
+        answered.unwrap_or_else(|| Err(server.silent().may_act()))
     }
 
     async fn attempts(&self, request: &Request<'_>) -> Result<Reply> {
@@ -174,16 +184,14 @@ impl RedisFence {
         let mut trouble = None;
         for _ in 0..ATTEMPTS {
             let (number, mut connection) = server.line().await.map_err(|e| sent.mark(e))?;
-            match run(&mut connection, request.script, &arguments).await {
+            match server.run(&mut connection, request.script, &arguments).await {
                 Ok(bytes) => return self.judge(&bytes, request).map_err(|e| sent.mark(e)),
-                Err(e) => match server.trouble(&e) {
-                    Trouble::Answered(error) => return Err(sent.mark(error)),
-                    Trouble::Elsewhere(error) => trouble = Some(error),
-                    Trouble::Gone(error) => {
-                        sent = Sent::Unanswered;
-                        trouble = Some(error);
-                    }
-                },
+                Err(Trouble::Refused(error) | Trouble::NoMemory(error)) => return Err(sent.mark(error)),
+                Err(Trouble::Elsewhere(error)) => trouble = Some(error),
+                Err(Trouble::Unanswered(error)) => {
+                    sent = Sent::Unanswered;
+                    trouble = Some(error);
+                }
             }
             server.hang_up(number).await;
         }
@@ -214,8 +222,8 @@ impl RedisFence {
             Some(Reply::ForeignMarks) => Err(Error::new(
                 ErrorKind::Foreign,
                 format!(
-                    "the key {marks:?} should have the fence marks of {key:?}, and has something that this Leasehold did \
-                     not write. It was left alone: guard another key, or remove it if nothing needs it"
+                    "the key {marks:?} should have the fence marks of {key:?}, and has something that this Leasehold \
+                     did not write. It was left alone: guard another key, or remove it if nothing needs it"
                 ),
             )),
             Some(Reply::ForeignData) => Err(Error::new(

@@ -1,27 +1,27 @@
-//! The way to the fence's Redis: one connection, made anew when it has gone, and what the server's errors mean here.
+//! The way to the fence's Redis: one connection, made anew when it has gone. How it is made, and what an error means, is
+//! what it is for locks: `store/redis/dial.rs` and `fault.rs`.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, RedisConnectionInfo, RedisError,
-    ServerErrorKind,
-};
+use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerErrorKind};
 use tokio::sync::Mutex;
 
 use super::script::Script;
-use crate::error::{Error, ErrorKind, Result};
-use crate::store::redis::Target;
+use crate::error::{Error, Result};
+use crate::store::redis::{Asker, Target, Trouble, dial, drive, silent};
+use crate::world::World;
 
 /// How long one attempt to connect, and one answer, may take.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Rights that the scripts need.
-const RIGHTS: &str = "+evalsha +eval +get +set +del +type +pttl +auth +select +ping, and the key and `lhf:{key}`";
 
 pub(super) struct Server {
-    client: Client,
-    /// What goes before every key.
-    prefix: String,
+    pub(super) world: Arc<dyn World>,
+    target: Target,
     line: Mutex<Line>,
 }
 
@@ -30,16 +30,6 @@ pub(super) struct Server {
 struct Line {
     number: u64,
     connection: Option<MultiplexedConnection>,
-}
-
-/// Why an attempt brought no reply.
-pub(super) enum Trouble {
-    /// The server's last word.
-    Answered(Error),
-    /// The server is not, or no longer, the one to ask, and did nothing.
-    Elsewhere(Error),
-    /// Nobody knows what became of the request.
-    Gone(Error),
 }
 
 /// What a script gets.
@@ -51,51 +41,34 @@ pub(super) struct Arguments<'a> {
 
 impl Server {
     /// Reads a URL, that of a lock's store. Its errors do not repeat it.
-    pub(super) fn at(url: &str) -> Result<Self> {
-        let Target { address, user, password, db, prefix } = Target::parse(url)?;
-        let mut settings = RedisConnectionInfo::default().set_db(db).set_skip_set_lib_name();
-        if let Some(user) = user {
-            settings = settings.set_username(user);
-        }
-        if let Some(password) = password {
-            settings = settings.set_password(password);
-        }
-        let broken = |e: RedisError| Error::invalid("the URL's parts do not make a connection").because(e.to_string());
-        let server = ConnectionAddr::Tcp(address.host, address.port).into_connection_info().map_err(broken)?;
-        let client = Client::open(server.set_redis_settings(settings)).map_err(broken)?;
-        Ok(Self { client, prefix, line: Mutex::default() })
-    }
-
-    /// Connects, and hears an answer: without a password the connection alone proves nothing.
-    pub(super) async fn greet(&self) -> Result<()> {
-        let (_, mut connection) = self.line().await?;
-        Cmd::new().arg("PING").query_async(&mut connection).await.map_err(|e| self.trouble(&e).before_sending())
+    pub(super) fn at(url: &str, world: Arc<dyn World>) -> Result<Self> {
+        Ok(Self { world, target: Target::parse(url)?, line: Mutex::default() })
     }
 
     /// The key below the prefix.
     pub(super) fn key(&self, key: &str) -> String {
-        format!("{}{key}", self.prefix)
+        format!("{}{key}", self.target.prefix)
     }
 
     pub(super) fn address(&self) -> String {
-        self.client.get_connection_info().addr().to_string()
+        self.target.to_string()
     }
 
     pub(super) fn silent(&self) -> Error {
-        Error::new(ErrorKind::Unreachable, format!("the Redis at {} does not answer", self.address()))
+        silent(&self.address())
     }
 
-    /// The connection, and its number for [`hang_up`](Self::hang_up).
+    /// The connection, and its number for [`hang_up`](Self::hang_up). The server has said a word on it.
     pub(super) async fn line(&self) -> Result<(u64, MultiplexedConnection)> {
         // Locked while connecting: of many callers that find the connection gone one makes the next.
         let mut line = self.line.lock().await;
         if let Some(connection) = &line.connection {
             return Ok((line.number, connection.clone()));
         }
-        let config =
-            AsyncConnectionConfig::new().set_connection_timeout(Some(PATIENCE)).set_response_timeout(Some(PATIENCE));
-        let connection = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = connection.map_err(|e| self.trouble(&e).before_sending())?;
+        let dialling = dial(&self.target, &*self.world, AsyncConnectionConfig::new(), Asker::FENCE);
+        let dialled = within(&*self.world, PATIENCE, dialling).await;
+        let (connection, driver) = dialled.unwrap_or_else(|| Err(self.silent()))?;
+        drive(&*self.world, driver)?;
         line.number += 1;
         line.connection = Some(connection.clone());
         Ok((line.number, connection))
@@ -109,57 +82,46 @@ impl Server {
         }
     }
 
-    pub(super) fn trouble(&self, error: &RedisError) -> Trouble {
-        let because = |kind, message: String| Error::new(kind, message).because(error.to_string());
-        let server = self.address();
-        // What a script may not do is told without a code, and in other words from 7.2 on.
-        let detail = error.detail().unwrap_or_default();
-        let lacks_right = detail.contains("user executing the script") || detail.contains("ACL failure");
-        let is_denied = lacks_right || error.kind() == redis::ErrorKind::AuthenticationFailed;
-        match error.code() {
-            code if is_denied || matches!(code, Some("NOAUTH" | "WRONGPASS" | "NOPERM")) => Trouble::Answered(because(
-                ErrorKind::Denied,
-                format!("the Redis at {server} refuses us: check user and password, and the rights {RIGHTS}"),
-            )),
-            Some("READONLY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN") => Trouble::Elsewhere(because(
-                ErrorKind::Unreachable,
-                format!("the Redis at {server} cannot be written to now (a replica, or starting up)"),
-            )),
-            Some("OOM") => Trouble::Answered(because(
-                ErrorKind::Store,
-                format!("the memory of the Redis at {server} is full, and nothing was done"),
-            )),
-            Some(_) => {
-                Trouble::Answered(because(ErrorKind::Store, format!("the Redis at {server} answers with an error")))
-            }
-            None => Trouble::Gone(self.silent().because(error.to_string())),
+    /// Runs a script, and awaits its answer for a while.
+    pub(super) async fn run(
+        &self,
+        connection: &mut MultiplexedConnection,
+        script: &Script,
+        arguments: &Arguments<'_>,
+    ) -> Result<Vec<u8>, Trouble> {
+        match within(&*self.world, PATIENCE, send(connection, script, arguments)).await {
+            Some(Ok(reply)) => Ok(reply),
+            Some(Err(error)) => Err(Trouble::of(&error, &self.address(), Asker::FENCE, Some(&arguments.keys[1]))),
+            None => Err(Trouble::Unanswered(self.silent())),
         }
-    }
-}
-
-impl Trouble {
-    /// The error of a connection that carried no request yet.
-    fn before_sending(self) -> Error {
-        let (Self::Answered(error) | Self::Elsewhere(error) | Self::Gone(error)) = self;
-        error
     }
 }
 
 /// By the script's name, and by its text where the server does not know it (it restarted, or somebody flushed it).
-pub(super) async fn run(
+async fn send(
     connection: &mut MultiplexedConnection,
     script: &Script,
     arguments: &Arguments<'_>,
 ) -> Result<Vec<u8>, RedisError> {
-    let send = |verb, text| {
+    let command = |verb, text| {
         let mut command = Cmd::new();
         command.arg(verb).arg(text).arg(2).arg(&arguments.keys).arg(&arguments.words).arg(arguments.value);
         command
     };
-    match send("EVALSHA", &script.sha).query_async(connection).await {
+    match command("EVALSHA", &script.sha).query_async(connection).await {
         Err(e) if e.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {
-            send("EVAL", &script.source).query_async(connection).await
+            command("EVAL", &script.source).query_async(connection).await
         }
         reply => reply,
     }
+}
+
+/// What the work gives, if that comes in time by the world's clock.
+pub(super) async fn within<T>(world: &dyn World, at_most: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let (mut work, mut slept) = (pin!(work), world.sleep(at_most));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => slept.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 
 use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::world::{Pending, World};
 
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod scheme;
+
+pub(crate) use scheme::Scheme;
 
 /// Opens links.
 pub trait Store: Send + Sync + 'static {
@@ -76,26 +79,15 @@ pub enum Fault {
 
 /// Chooses the store that a URL names. No I/O.
 pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
-    // The text may hold a password: no error repeats more of it than a scheme that is known.
-    let Some((scheme, rest)) = url.split_once(':') else {
-        return Err(Error::invalid(format!("a store's URL begins with its kind: {KINDS}")));
-    };
-    match scheme {
-        "memory" if prefix.is_some() => {
+    match Scheme::of(url)? {
+        (Scheme::Memory, _) if prefix.is_some() => {
             Err(Error::invalid("memory: takes no prefix: name the store, as in memory:app"))
         }
-        "memory" if rest.is_empty() => Ok(Arc::new(memory::Memory::private(world))),
-        "memory" => Ok(Arc::new(memory::Memory::shared(rest, world))),
-        "redis" | "redis+unix" => connect_redis(url, prefix, world),
-        "rediss" | "redis+sentinel" | "redis+cluster" | "quorum" | "file" => {
-            Err(Error::new(ErrorKind::Unsupported, format!("{scheme}: is planned and not built yet: use {KINDS}")))
-        }
-        // Not even the scheme: of `PASSWORD@HOST:PORT` it is the password.
-        _ => Err(Error::invalid(format!("the URL begins with no kind of store that there is: use {KINDS}"))),
+        (Scheme::Memory, "") => Ok(Arc::new(memory::Memory::private(world))),
+        (Scheme::Memory, name) => Ok(Arc::new(memory::Memory::shared(name, world))),
+        (Scheme::Redis, _) => connect_redis(url, prefix, world),
     }
 }
-
-const KINDS: &str = "memory:, memory:NAME or redis://HOST:PORT";
 
 #[cfg(feature = "redis")]
 fn connect_redis(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
@@ -108,5 +100,5 @@ fn connect_redis(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Res
 
 #[cfg(not(feature = "redis"))]
 fn connect_redis(_: &str, _: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
-    Err(Error::new(ErrorKind::Unsupported, "this program was built without the feature `redis`"))
+    Err(Error::new(crate::ErrorKind::Unsupported, "this program was built without the feature `redis`"))
 }

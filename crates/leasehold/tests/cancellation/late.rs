@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::seam::{Real, Script, Scripts, choose};
 use leasehold::{Guard, Leasehold};
+use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::{
     Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, PublicId, SessionId,
 };
@@ -84,7 +85,7 @@ on_both_stores!(a_grant_that_nobody_asked_for_is_given_back, |bench| {
         let link = choose(&bench.url(), None, &Real::world()).expect("a good URL").open().await.expect("connected");
         let place =
             Place { claim_ms: 60_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
-        let not_after_us = link.ping().await.expect("an answer") + 2_000_000;
+        let not_after_us = link.ping().await.expect("an answer") + NOT_AFTER_MAX_US;
         let patience = Patience::Queue(place);
         let acquire = Acquire { id: ghost, lease_ms: 60_000, not_after_us, patience, label: "ghost".into() };
         let name = Name::new("a").expect("a good name");

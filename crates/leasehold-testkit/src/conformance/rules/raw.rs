@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use leasehold::seam::{Inbox, Link, Message, Real, choose};
+use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, From, GrantId, Hears, Inspection, Name, Op, Order, Outcome, Patience, Place,
     Renew, SessionId, Token,
@@ -23,8 +24,6 @@ pub(in crate::conformance) struct Raw {
     heard: mpsc::UnboundedReceiver<Message>,
 }
 
-/// Two seconds: the longest that a request may be under way.
-const NOT_AFTER_US: u64 = 2_000_000;
 const LONG_MS: u64 = 600_000;
 
 impl Raw {
@@ -96,7 +95,7 @@ impl Raw {
     }
 
     pub(super) async fn acquire(&self, id: GrantId, lease_ms: u64, patience: Patience) -> Answer {
-        let not_after_us = self.now_us().await + NOT_AFTER_US;
+        let not_after_us = self.now_us().await + NOT_AFTER_MAX_US;
         self.ask(Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: "raw".into() })).await
     }
 
@@ -127,7 +126,7 @@ impl Raw {
     }
 
     pub(super) async fn renew(&self, id: GrantId, token: Token, from: From, lease_ms: u64) -> Answer {
-        let not_after_us = self.now_us().await + NOT_AFTER_US;
+        let not_after_us = self.now_us().await + NOT_AFTER_MAX_US;
         let renew = Renew { id, token, from, lease_ms, not_after_us };
         let answers = self.link.renew(&[(self.name.clone(), renew)]).await;
         answers.into_iter().next().expect("one answer for each").expect("an answer")

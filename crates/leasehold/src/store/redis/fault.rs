@@ -1,64 +1,200 @@
-//! What Redis's errors mean here: which of them say that nothing was done, which that this is not the server to ask, and
-//! what somebody should do about them.
+//! What Redis's errors mean: one table for everybody here who asks a Redis, locks and fences.
+//!
+//! A row says three things of an error: whether this server is the one to ask at all, whether the request was refused for
+//! good, and what somebody should do about it. The texts are Redis's own, taken from its versions 7.0 to 7.4.
+//!
+//! **Nothing was done** whenever a server answers with an error: what it refuses it refuses before a script begins, and a
+//! script looks at everything first and writes last. Only a connection that breaks leaves that open.
 
 use redis::RedisError;
 
+use super::rights::Rights;
 use crate::error::{Error, ErrorKind};
 use crate::store::Fault;
 
-/// Rights that the scripts and the session need.
-const RIGHTS: &str = "+evalsha +eval +script|load +hmget +hset +hdel +get +set +setrange +del +exists +type +pexpire +time \
-                      +publish +pubsub|numsub +subscribe +hello +auth +select +ping +info +role, and keys and channels below the prefix";
+/// What became of a request that met an error.
+#[derive(Debug)]
+pub(crate) enum Trouble {
+    /// The server is not the one to ask, or not now. It did nothing.
+    Elsewhere(Error),
+    /// The server's memory is full. It did nothing.
+    NoMemory(Error),
+    /// The server's last word. It did nothing.
+    Refused(Error),
+    /// Nobody knows: the connection broke.
+    Unanswered(Error),
+}
 
-/// The fault behind an error that a request met.
-pub(super) fn fault(error: &RedisError) -> Fault {
-    let Some(code) = error.code() else { return Fault::Gone(broken(error)) };
-    let text = said(error);
-    match code {
-        // Whatever the request was, this server is not, or not yet, the one to ask.
-        "READONLY" => Fault::Gone(gone("the server has become a read-only replica", &text)),
-        "LOADING" => Fault::Gone(gone("the server is still loading its data", &text)),
-        "MASTERDOWN" | "CLUSTERDOWN" => Fault::Gone(gone("the server has lost its primary or its cluster", &text)),
-        "BUSY" => Fault::Gone(gone("the server is busy with a slow script", &text)),
-        "OOM" => Fault::NoMemory(Error::new(
-            ErrorKind::Store,
-            format!("the server's memory is full, and new locks are refused: raise maxmemory ({text})"),
-        )),
-        "NOPERM" | "NOAUTH" | "WRONGPASS" => Fault::Refused(denied(&text)),
-        "WRONGTYPE" => Fault::Refused(Error::new(
-            ErrorKind::Foreign,
-            format!("under this name is a key of another type, which is left alone: use another prefix ({text})"),
-        )),
-        "MOVED" | "ASK" | "CROSSSLOT" | "TRYAGAIN" => Fault::Refused(cluster()),
-        _ => Fault::Refused(Error::new(ErrorKind::Store, format!("the server refused: {text}"))),
+/// Whose request it was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    /// What it has to be allowed to do.
+    pub(crate) rights: &'static Rights,
+    /// What it does when the server is not the one to ask now.
+    pub(crate) goes_on: &'static str,
+}
+
+impl Asker {
+    pub(crate) const LOCKS: Self = Self {
+        rights: &Rights::LOCKS,
+        goes_on: "nothing was done; the client goes on asking until it is answered or closed, and lock() waits",
+    };
+    pub(crate) const FENCE: Self = Self { rights: &Rights::FENCE, goes_on: "nothing was done: call again" };
+
+    /// The same, while it makes its connection.
+    pub(crate) const fn connecting(self) -> Self {
+        Self { goes_on: "connect again when that is over", ..self }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Means {
+    Elsewhere,
+    NoMemory,
+    Refused(ErrorKind),
+}
+
+/// An error: its code, what its text contains, what it means, what is wrong with the server, and what to do about that.
+type Row = (&'static str, &'static str, Means, &'static str, &'static str);
+
+/// The first row that fits counts.
+#[rustfmt::skip]
+const TABLE: &[Row] = {
+    use ErrorKind::{Denied, Foreign, Invalid, Store, Unsupported};
+    use Means::{Elsewhere, NoMemory, Refused};
+    &[
+        ("READONLY", "", Elsewhere,
+            "is a read-only replica", "if no failover is under way, give the primary's address"),
+        ("LOADING", "", Elsewhere,
+            "is still loading its data", "wait for it: INFO persistence says how far it is"),
+        ("MASTERDOWN", "", Elsewhere,
+            "is a replica that lost its primary", "bring the primary back, or promote a replica"),
+        ("CLUSTERDOWN", "", Elsewhere,
+            "is part of a cluster that is down", "bring the cluster back: see CLUSTER INFO"),
+        ("TRYAGAIN", "", Elsewhere,
+            "is moving keys to another node", "wait until its slots are moved"),
+        ("BUSY", "", Elsewhere,
+            "is busy with a slow script", "end it by SCRIPT KILL if it does not end by itself"),
+        ("NOREPLICAS", "", Elsewhere,
+            "may not write without replicas", "bring them back, or lower min-replicas-to-write"),
+        ("OOM", "", NoMemory,
+            "refuses new data, because its memory is full", "raise maxmemory, or make room"),
+        ("MISCONF", "", Refused(Store),
+            "refuses to write, because it cannot save to its disk", "make room, and see its log"),
+        ("NOSCRIPT", "", Refused(Store),
+            "forgets a script as soon as it has it", "name the server, not a proxy before it"),
+        ("WRONGTYPE", "", Refused(Foreign),
+            "has a key of another type there", "it is left alone: use another prefix or name"),
+        ("NOAUTH", "", Refused(Denied),
+            "wants a password", "put user and password into the URL"),
+        ("WRONGPASS", "", Refused(Denied),
+            "refuses user and password", "check both, and that the user is on"),
+        ("NOPERM", "", Refused(Denied),
+            "refuses us a right", ""),
+        // Told by a script, and of SELECT by the client crate: with another code, and in other words from 7.2 on.
+        ("ERR", "The user executing the script can't", Refused(Denied),
+            "refuses a script of ours a right", ""),
+        ("ERR", "ACL failure in script", Refused(Denied),
+            "refuses a script of ours a right", ""),
+        ("ERR", "has no permissions to", Refused(Denied),
+            "refuses us a right", ""),
+        ("ERR", "DB index is out of range", Refused(Invalid),
+            "has no such database", "use a smaller number in the URL"),
+        ("ERR", "Script killed by user", Elsewhere,
+            "had our script ended by SCRIPT KILL", "leave it: it writes in one piece"),
+        ("ERR", " user_script:", Refused(Foreign),
+            "has something there that no script of ours wrote", DAMAGED),
+        ("ERR", "unknown command", Refused(Unsupported),
+            "lacks a command", "use Redis 7.0 or newer, without renamed commands"),
+        ("MOVED", "", Refused(Unsupported),
+            "is part of a cluster", CLUSTER),
+        ("ASK", "", Refused(Unsupported),
+            "is part of a cluster", CLUSTER),
+        ("CROSSSLOT", "", Refused(Unsupported),
+            "is part of a cluster", CLUSTER),
+    ]
+};
+
+const CLUSTER: &str = "this version does not support one: use a single primary";
+const DAMAGED: &str = "it is left alone: look at it with GET or HGETALL, and delete it if nobody needs it";
+
+impl Trouble {
+    /// What an error means that the client crate gives for a request.
+    ///
+    /// `key` is what the request was about, if it was about one.
+    pub(crate) fn of(error: &RedisError, at: &str, asker: Asker, key: Option<&str>) -> Self {
+        let Some(code) = error.code() else { return Self::Unanswered(broken(error, at)) };
+        Self::told(code, error.detail().unwrap_or_default(), at, asker, key)
+    }
+
+    /// What it means that a server says this: a code, and a text that may be empty.
+    pub(crate) fn told(code: &str, text: &str, at: &str, asker: Asker, key: Option<&str>) -> Self {
+        let said = if text.is_empty() { code.to_owned() } else { format!("{code} {text}") };
+        let said = said.trim_end();
+        // The code may stand for the blank that a needle begins with.
+        let fits = |row: &&Row| row.0 == code && format!(" {text}").contains(row.1);
+        let Some(&(_, _, means, what, advice)) = TABLE.iter().find(fits) else {
+            return Self::Refused(Error::new(ErrorKind::Store, format!("the Redis at {at} refused: {said}")));
+        };
+        let message = match (means, key) {
+            (Means::Elsewhere, _) => format!("the Redis at {at} {what}; {}. Or else: {advice} ({said})", asker.goes_on),
+            (Means::Refused(ErrorKind::Denied), _) if advice.is_empty() => {
+                format!("the Redis at {at} {what}: the user needs {} ({said})", asker.rights)
+            }
+            (Means::Refused(ErrorKind::Foreign), Some(key)) => {
+                format!("the Redis at {at} {what}, at the key {key:?}: {advice} ({said})")
+            }
+            (Means::NoMemory | Means::Refused(_), _) => format!("the Redis at {at} {what}: {advice} ({said})"),
+        };
+        match means {
+            Means::Elsewhere => Self::Elsewhere(Error::new(ErrorKind::Unreachable, message)),
+            Means::NoMemory => Self::NoMemory(Error::new(ErrorKind::Store, message)),
+            Means::Refused(kind) => Self::Refused(Error::new(kind, message)),
+        }
+    }
+
+    /// The error alone, of a connection that has carried no request yet.
+    pub(crate) fn before_asking(self) -> Error {
+        let (Self::Elsewhere(error) | Self::NoMemory(error) | Self::Refused(error) | Self::Unanswered(error)) = self;
+        error
+    }
+}
+
+impl From<Trouble> for Fault {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Elsewhere(error) => Self::Gone(error),
+            Trouble::Unanswered(error) => Self::Gone(error.may_act()),
+            Trouble::NoMemory(error) => Self::NoMemory(error),
+            Trouble::Refused(error) => Self::Refused(error),
+        }
     }
 }
 
 /// The error behind a failed first exchange.
-pub(super) fn handshake(error: &RedisError, at: &str) -> Error {
-    match error.code() {
-        Some("WRONGPASS" | "NOAUTH" | "NOPERM") => denied(&said(error)),
-        Some("LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "BUSY") => unreachable(at, &said(error)),
-        Some("READONLY") => replica(at),
+pub(crate) fn handshake(error: &RedisError, at: &str, asker: Asker) -> Error {
+    match (error.code(), error.kind()) {
+        (Some("READONLY"), _) => replica(at),
         // Before 6.0 there is no HELLO, and in RESP2 no pushes on a connection that also carries commands.
-        Some("NOPROTO") => too_old(at, "it does not speak RESP3"),
-        Some("ERR") if error.detail().is_some_and(|detail| detail.starts_with("unknown command")) => {
-            too_old(at, &said(error))
-        }
-        Some(_) => Error::new(ErrorKind::Store, format!("{at} refused: {}", said(error))),
-        None => match error.kind() {
-            redis::ErrorKind::RESP3NotSupported => too_old(at, "it does not speak RESP3"),
-            redis::ErrorKind::AuthenticationFailed => denied(&said(error)),
-            redis::ErrorKind::Io => unreachable(at, &error.to_string()),
-            _ => not_redis(at),
-        },
+        (Some("NOPROTO"), _) | (None, redis::ErrorKind::RESP3NotSupported) => too_old(at, "it does not speak RESP3"),
+        (Some(_), _) => Trouble::of(error, at, asker.connecting(), None).before_asking(),
+        (None, redis::ErrorKind::Io) => unreachable(at, &error.to_string()),
+        (None, _) => not_redis(at),
     }
 }
 
-pub(super) fn unreachable(at: &str, why: &str) -> Error {
+pub(crate) fn unreachable(at: &str, why: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
         format!("cannot reach Redis at {at}: {why}; check the address, and that the server runs"),
+    )
+}
+
+/// The server has not said a word in time.
+pub(crate) fn silent(at: &str) -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        format!("the Redis at {at} does not answer: check that it runs, and the network between here and there"),
     )
 }
 
@@ -77,25 +213,35 @@ pub(super) fn too_old(at: &str, why: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("{at} is too old ({why}): Redis 7.0 or newer is needed"))
 }
 
-pub(super) fn cluster() -> Error {
-    Error::new(
-        ErrorKind::Unsupported,
-        "this server is part of a Redis Cluster, which this version does not support: use a single primary",
-    )
+pub(super) fn cluster(at: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("the Redis at {at} is part of a cluster: {CLUSTER}"))
 }
 
-pub(super) fn denied(why: &str) -> Error {
+/// The server lets us in, and its user may not do all that the scripts do.
+pub(super) fn lacking(at: &str, missing: &[&str]) -> Error {
+    let (missing, all) = (missing.join(" "), &Rights::LOCKS);
     Error::new(
         ErrorKind::Denied,
-        format!("the server refuses us: {why}; check user and password, and the rights {RIGHTS}"),
+        format!("the user of the Redis at {at} lacks {missing}: grant that by ACL SETUSER; in all it needs {all}"),
     )
 }
 
-pub(super) fn garbled() -> Fault {
-    Fault::Gone(gone("the server answered with something that no script of ours says", "is there a proxy in between?"))
+/// An answer that is none.
+pub(super) fn garbled(at: &str, key: Option<&str>) -> Fault {
+    let damaged = key.map_or(String::new(), |key| format!("; or the key {key:?} is damaged: {DAMAGED}"));
+    Fault::Gone(
+        Error::new(
+            ErrorKind::Unreachable,
+            format!(
+                "the Redis at {at} answered with something that no script of ours says: is there a proxy in \
+                 between{damaged}"
+            ),
+        )
+        .may_act(),
+    )
 }
 
-/// A key under our name that is not ours, or not yet ours.
+/// A key under our name that is not ours.
 pub(super) fn foreign(key: &str, kind: &str) -> Fault {
     Fault::Refused(Error::new(
         ErrorKind::Foreign,
@@ -105,6 +251,7 @@ pub(super) fn foreign(key: &str, kind: &str) -> Fault {
     ))
 }
 
+/// A key of ours that this version does not know.
 pub(super) fn newer(key: &str, version: &str) -> Fault {
     let ours = super::keys::LAYOUT;
     Fault::Refused(Error::new(
@@ -116,36 +263,19 @@ pub(super) fn newer(key: &str, version: &str) -> Fault {
     ))
 }
 
-/// An error of the connection itself: whether the server acted is not known.
-fn broken(error: &RedisError) -> Error {
+/// An error of the connection itself. Never our request, which has secrets in it.
+fn broken(error: &RedisError, at: &str) -> Error {
     let why = match error.kind() {
-        redis::ErrorKind::Io => "the connection to Redis broke",
-        _ => "the connection to Redis carries something that is not its protocol",
+        redis::ErrorKind::Io => format!("the connection to the Redis at {at} broke"),
+        _ => format!("the connection to the Redis at {at} carries something that is not its protocol"),
     };
-    Error::new(ErrorKind::Unreachable, why).because(error.to_string()).may_act()
-}
-
-fn gone(what: &str, text: &str) -> Error {
-    Error::new(ErrorKind::Unreachable, format!("{what} ({text})")).may_act()
-}
-
-/// What the server itself said. Never our request, which has secrets in it.
-fn said(error: &RedisError) -> String {
-    match (error.code(), error.detail()) {
-        (Some(code), Some(detail)) => format!("{code} {detail}"),
-        (Some(code), None) => code.to_owned(),
-        (None, _) => error.category().to_owned(),
-    }
+    Error::new(ErrorKind::Unreachable, why).because(error.to_string())
 }
 
 /// An error of one name in a batch, as a script wrote it down: `CODE text`, or Lua's own words.
-pub(super) fn of_one(text: &str) -> Fault {
-    let (code, _) = text.split_once(' ').unwrap_or((text, ""));
-    match code {
-        "NOPERM" => Fault::Refused(denied(text)),
-        "READONLY" | "MASTERDOWN" | "CLUSTERDOWN" => Fault::Gone(gone("the server is not the one to ask", text)),
-        _ => Fault::Refused(Error::new(ErrorKind::Store, format!("the server refused: {text}"))),
-    }
+pub(super) fn of_one(said: &str, at: &str, key: &str) -> Fault {
+    let (code, text) = said.split_once(' ').unwrap_or((said, ""));
+    Trouble::told(code, text, at, Asker::LOCKS, Some(key)).into()
 }
 
 /// The same fault, for another of the requests that it concerns.
@@ -156,3 +286,7 @@ pub(super) fn share(fault: &Fault) -> Fault {
         Fault::NoMemory(error) => Fault::NoMemory(error.share()),
     }
 }
+
+#[cfg(test)]
+#[path = "fault_tests.rs"]
+mod tests;

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, RedisConnectionInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, PushInfo, RedisError, Value};
 
-use super::fault;
+use super::dial::{dial, drive};
+use super::fault::{self, Asker};
 use super::keys::Keys;
 use super::link::{Line, RedisLink, Wire};
+use super::rights;
 use super::scripts::Scripts;
 use super::url::Target;
 use crate::error::{Error, ErrorKind};
@@ -19,34 +20,20 @@ const OLDEST: (u32, u32) = (7, 0);
 
 /// Connects, and makes sure that this is a primary which can run the scripts.
 pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisLink, Error> {
-    let at = target.address.to_string();
-    let socket = world.connect(&target.address).await.map_err(|error| {
-        let why = error.to_string();
-        fault::unreachable(&at, &why).because(error)
-    })?;
     let keys = Keys::new(&target.prefix);
-    let line = Arc::new(Line::default());
+    let line = Arc::new(Line::new(&target.address));
     let config = {
         let (line, keys) = (Arc::clone(&line), keys.clone());
         let receive = move |push: PushInfo| -> Result<(), redis::aio::SendError> {
             line.receive(&keys, &push);
             Ok(())
         };
-        AsyncConnectionConfig::new()
-            .set_response_timeout(None)
-            .set_connection_timeout(None)
-            .set_pipeline_buffer_size(BUFFER)
-            .set_push_sender(receive)
+        AsyncConnectionConfig::new().set_pipeline_buffer_size(BUFFER).set_push_sender(receive)
     };
-    let (connection, driver) = MultiplexedConnection::new_with_config(&identity(&target), socket, config)
-        .await
-        .map_err(|error| fault::handshake(&error, &at))?;
-    let driving = Arc::clone(&line).drive(driver);
-    if world.spawn(Box::pin(driving)).is_err() {
-        return Err(Error::invalid("there is no async runtime here: connect from within one"));
-    }
+    let (connection, driver) = dial(&target, &*world, config, Asker::LOCKS).await?;
+    drive(&*world, Box::pin(Arc::clone(&line).drive(driver)))?;
     let mut wire = Wire { connection, keys, line };
-    match greet(&mut wire, &at).await {
+    match greet(&mut wire, &target.address.to_string()).await {
         Ok(run) => Ok(RedisLink { wire, run, world }),
         Err(error) => {
             wire.line.close();
@@ -55,22 +42,7 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
     }
 }
 
-fn identity(target: &Target) -> RedisConnectionInfo {
-    let mut info = RedisConnectionInfo::default()
-        .set_protocol(ProtocolVersion::RESP3)
-        // CLIENT SETINFO is unknown before 7.2, and would count there as an error of each connection.
-        .set_skip_set_lib_name()
-        .set_db(target.db);
-    if let Some(user) = &target.user {
-        info = info.set_username(user);
-    }
-    if let Some(password) = &target.password {
-        info = info.set_password(password);
-    }
-    info
-}
-
-/// Asks who this is, and brings the scripts. Answers the run id.
+/// Asks who this is, brings the scripts, and asks whether we may do what they do. Answers the run id.
 async fn greet(wire: &mut Wire, at: &str) -> Result<String, Error> {
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server");
@@ -81,11 +53,18 @@ async fn greet(wire: &mut Wire, at: &str) -> Result<String, Error> {
     for script in Scripts::get().each() {
         load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
     }
-    let known: Vec<String> = load.query_async(&mut wire.connection).await.map_err(|error| first(&error, at))?;
+    load.cmd("EVAL").arg(rights::QUESTION).arg(0).arg(rights::arguments(&wire.keys.sample()));
+    let mut known: Vec<Value> = load.query_async(&mut wire.connection).await.map_err(|error| first(&error, at))?;
+    let refused = known.pop().and_then(|refused| redis::from_redis_value(refused).ok());
+    let known: Vec<String> = known.into_iter().filter_map(|sha| redis::from_redis_value(sha).ok()).collect();
     if known.iter().ne(Scripts::get().each().map(|script| &script.sha)) {
         return Err(fault::not_redis(at));
     }
-    Ok(run)
+    let refused: Vec<usize> = refused.ok_or_else(|| fault::not_redis(at))?;
+    match rights::missing(&refused) {
+        missing if missing.is_empty() => Ok(run),
+        missing => Err(fault::lacking(at, &missing)),
+    }
 }
 
 fn role(role: &Value, at: &str) -> Result<(), Error> {
@@ -114,17 +93,17 @@ fn server(info: &str, at: &str) -> Result<String, Error> {
         return Err(fault::too_old(at, &format!("its version is {version}")));
     }
     if value("redis_mode") == Some("cluster") {
-        return Err(fault::cluster());
+        return Err(fault::cluster(at));
     }
     Ok(run.to_owned())
 }
 
 /// The error of a pipeline: its first one, with its own code.
 fn first(error: &RedisError, at: &str) -> Error {
-    let all = error.code().is_none().then(|| error.clone().into_server_errors()).flatten();
-    match all.as_deref().and_then(|all| all.first()) {
-        Some((_, server)) => fault::handshake(&RedisError::from(server.clone()), at),
-        None => fault::handshake(error, at),
+    // The error of the whole may have that code, and has never its text.
+    match error.clone().into_server_errors().as_deref().and_then(|all| all.first()) {
+        Some((_, server)) => fault::handshake(&RedisError::from(server.clone()), at, Asker::LOCKS),
+        None => fault::handshake(error, at, Asker::LOCKS),
     }
 }
 

@@ -50,6 +50,11 @@ impl Keys {
         key
     }
 
+    /// A key that stands for all records, where only its beginning matters.
+    pub(super) fn sample(&self) -> String {
+        format!("{}{RECORD}}}", self.prefix)
+    }
+
     /// The name whose record this key is; `None` for any other key.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
         let text = key.strip_prefix(&*self.prefix)?.strip_prefix(RECORD)?.strip_suffix('}')?;
@@ -106,6 +111,12 @@ mod tests {
         for key in ["", "lh1:{a}", "app:lh1:{}", "app:lh1:{a", "app:lh1:{a%7b}", "app:lh1:{%}", "app:lh1:{a}b}"] {
             assert_eq!(keys.name(key), None, "{key}");
         }
+    }
+
+    #[test]
+    fn the_sample_is_no_record() {
+        let keys = Keys::new("app:");
+        assert_eq!((keys.sample().as_str(), keys.name(&keys.sample())), ("app:lh1:{}", None));
     }
 
     #[test]

@@ -19,13 +19,13 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, oneshot};
 
-use super::fault;
+use super::fault::{self, Asker, Trouble};
 use super::keys::Keys;
 use super::reply::{self, Said, To};
 use super::wire::Call;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
-use crate::world::{Pending, World};
+use crate::world::{Address, Pending, World};
 
 /// A connection whose first exchange went well.
 pub(super) struct RedisLink {
@@ -43,8 +43,9 @@ pub(super) struct Wire {
 }
 
 /// What the link and its driver share.
-#[derive(Default)]
 pub(super) struct Line {
+    /// Which server this is, for errors.
+    at: String,
     is_closed: AtomicBool,
     hang_up: Notify,
     attached: Mutex<Option<Attached>>,
@@ -57,6 +58,11 @@ struct Attached {
 }
 
 impl Line {
+    pub(super) fn new(to: &Address) -> Self {
+        let attached = Mutex::default();
+        Self { at: to.to_string(), is_closed: AtomicBool::new(false), hang_up: Notify::new(), attached }
+    }
+
     /// Runs the driver until it ends or the link is given up. Dropping it (with its runtime) ends the link as well.
     pub(super) async fn drive(self: Arc<Self>, driver: impl Future<Output = ()>) {
         let line = Ending(self);
@@ -128,20 +134,21 @@ impl Wire {
         self.connection.send_packed_command(command).await?.extract_error()
     }
 
-    async fn run(&mut self, call: &Call) -> Result<String, Fault> {
+    /// Runs a script, about one name or about many.
+    async fn run(&mut self, call: &Call, about: Option<&Name>) -> Result<String, Fault> {
         let mut answer = self.ask(call.by_digest()).await;
         if answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
             // Definite: nothing ran. Sent by its source it is known again from now on.
             answer = self.ask(&call.by_source()).await;
         }
-        match answer.map_err(|error| fault::fault(&error))? {
-            Value::BulkString(text) => String::from_utf8(text).map_err(|_| self.garbled()),
-            _ => Err(self.garbled()),
+        match answer.map_err(|error| self.fault(&error, about))? {
+            Value::BulkString(text) => String::from_utf8(text).map_err(|_| self.garbled(about)),
+            _ => Err(self.garbled(about)),
         }
     }
 
     async fn apply(mut self, name: Name, to: To, call: Result<Call, Error>) -> Result<Answer, Fault> {
-        let text = self.run(&call.map_err(Fault::Refused)?).await?;
+        let text = self.run(&call.map_err(Fault::Refused)?, Some(&name)).await?;
         self.answer(&name, to, &text)
     }
 
@@ -149,12 +156,12 @@ impl Wire {
         let each: Vec<_> = batch.iter().map(|(name, renew)| (name, renew)).collect();
         let call = Call::renew(&self.keys, &each);
         let said = match call {
-            Ok(call) => self.run(&call).await,
+            Ok(call) => self.run(&call, None).await,
             Err(error) => Err(Fault::Refused(error)),
         };
         let said = said.and_then(|text| {
             let answers: Vec<String> = text.split('\n').map(str::to_owned).collect();
-            if answers.len() == batch.len() { Ok(answers) } else { Err(self.garbled()) }
+            if answers.len() == batch.len() { Ok(answers) } else { Err(self.garbled(None)) }
         });
         match said {
             Ok(answers) => {
@@ -170,8 +177,8 @@ impl Wire {
             Some(Said::Answer(answer)) => Ok(answer),
             Some(Said::Foreign(kind)) => Err(fault::foreign(&key(), &kind)),
             Some(Said::Newer(version)) => Err(fault::newer(&key(), &version)),
-            Some(Said::Error(text)) => Err(fault::of_one(&text)),
-            None => Err(self.garbled()),
+            Some(Said::Error(text)) => Err(fault::of_one(&text, &self.line.at, &key())),
+            None => Err(self.garbled(Some(name))),
         }
     }
 
@@ -186,22 +193,28 @@ impl Wire {
         };
         if let Err(error) = subscribed {
             *self.line.attached() = None;
-            return Err(fault::fault(&error));
+            return Err(self.fault(&error, None));
         }
         seen.await.map_err(|_| Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis broke")))
     }
 
     async fn ping(mut self) -> Result<u64, Fault> {
-        let time = self.ask(&redis::cmd("TIME")).await.map_err(|error| fault::fault(&error))?;
+        let time = self.ask(&redis::cmd("TIME")).await.map_err(|error| self.fault(&error, None))?;
         match redis::from_redis_value::<(u64, u64)>(time) {
             Ok((seconds, micros)) if micros < 1_000_000 => Ok(seconds * 1_000_000 + micros),
-            _ => Err(self.garbled()),
+            _ => Err(self.garbled(None)),
         }
     }
 
-    fn garbled(&self) -> Fault {
+    fn fault(&self, error: &RedisError, about: Option<&Name>) -> Fault {
+        let key = about.map(|name| self.keys.record(name));
+        Trouble::of(error, &self.line.at, Asker::LOCKS, key.as_deref()).into()
+    }
+
+    fn garbled(&self, about: Option<&Name>) -> Fault {
         self.line.close();
-        fault::garbled()
+        let key = about.map(|name| self.keys.record(name));
+        fault::garbled(&self.line.at, key.as_deref())
     }
 }
 

@@ -1,12 +1,14 @@
 //! Locks on one Redis.
 //!
 //! The store decides by scripts that say exactly what [`leasehold_spec::step`] says; the differential test holds them to
-//! it, operation by operation. What is in the store, and how, is told at the head of `record.lua`; how a request becomes
-//! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`.
+//! it, operation by operation. What is in the store, and how, is told at the head of `part/open.lua`; how a request becomes
+//! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
+//! what the server's user must be allowed to do in `rights.rs`. Of these, fences share `dial.rs`, `fault.rs` and `url.rs`.
 //!
 //! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no
-//! session beyond its id; nothing outside of this folder knows that the client crate exists.
+//! session beyond its id; nothing outside of this folder and `fence/` knows that the client crate exists.
 
+mod dial;
 mod fault;
 mod handshake;
 mod keys;
@@ -14,6 +16,7 @@ mod link;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod reply;
+mod rights;
 mod scripts;
 mod url;
 mod wire;
@@ -22,6 +25,9 @@ use std::sync::Arc;
 
 use leasehold_spec::{Contention, Name, Op, Renew};
 
+pub(crate) use dial::{dial, drive};
+pub(crate) use fault::{Asker, Trouble, silent};
+pub use rights::{FENCE_RIGHTS, RIGHTS};
 pub use scripts::{Script, Scripts};
 pub(crate) use url::Target;
 

@@ -4,7 +4,8 @@ use std::fmt;
 
 use ::url::{Host, Url};
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::store::Scheme;
 use crate::world::Address;
 
 const PORT: u16 = 6379;
@@ -24,9 +25,11 @@ pub(crate) struct Target {
 impl Target {
     /// Reads `redis://[[user]:password@]host[:port][/db][?prefix=app:]`.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
+        if Scheme::of(text)?.0 != Scheme::Redis {
+            return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}")));
+        }
         // The parser's own words are kept, the URL is not: it may have a password in it.
         let url = Url::parse(text).map_err(|error| Error::invalid(format!("not a URL ({error}): {EXAMPLE}")))?;
-        scheme(url.scheme())?;
         let host = match url.host() {
             Some(Host::Domain(host)) if !host.is_empty() => decode(host, "host")?,
             Some(Host::Ipv4(ip)) => ip.to_string(),
@@ -56,19 +59,6 @@ impl Target {
 }
 
 const EXAMPLE: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379";
-
-fn scheme(scheme: &str) -> Result<(), Error> {
-    let because = match scheme {
-        "redis" => return Ok(()),
-        "rediss" => "rediss:// (TLS) is not built into this version: use redis:// through a local TLS tunnel",
-        "redis+sentinel" | "redis+cluster" => {
-            "Sentinel and Cluster are not supported by this version: name one primary"
-        }
-        "unix" | "redis+unix" => "Unix sockets are not supported by this version: use redis://HOST:PORT",
-        _ => return Err(Error::invalid(format!("the URL's scheme is not one of ours: {EXAMPLE}"))),
-    };
-    Err(Error::new(ErrorKind::Unsupported, because))
-}
 
 fn db(path: &str) -> Result<i64, Error> {
     match path.trim_start_matches('/') {
@@ -138,6 +128,7 @@ impl fmt::Display for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
 
     #[test]
     fn all_parts() {
@@ -165,9 +156,8 @@ mod tests {
             "redis://host?speed=hunter2",
             "redis://host?prefix=%7Bhunter2",
             "redis://:%ff@host",
-            "http://:hunter2@host",
+            "memory:hunter2",
             "rediss://:hunter2@host",
-            "redis+cluster://:hunter2@host",
         ];
         for url in wrong {
             let Err(error) = Target::parse(url) else { panic!("{url} was accepted") };

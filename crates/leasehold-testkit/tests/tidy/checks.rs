@@ -1,0 +1,239 @@
+//! The checks: functions of text. Each has a test that shows it failing.
+
+use std::collections::BTreeSet;
+
+use crate::tree::Kind;
+
+/// Lines of a source file.
+pub(crate) const FILE_LINES: usize = 400;
+/// Characters of a line of code: rustfmt's, which does not see strings.
+const CODE_WIDTH: usize = 120;
+/// Characters of a comment: nobody breaks a sentence for the last of a word.
+const PROSE_WIDTH: usize = 124;
+
+/// Complaints, each with its line.
+type Found = Vec<(usize, String)>;
+
+fn in_lines(text: &str, complain: impl Fn(&str) -> Option<String>) -> Found {
+    let lines = text.split('\n').enumerate();
+    lines.filter_map(|(at, line)| Some((at + 1, complain(line)?))).collect()
+}
+
+/// Too long a file; or one that is allowed to be, and is not.
+pub(crate) fn length(text: &str, allowed: Option<usize>) -> Option<String> {
+    let lines = text.lines().count();
+    match allowed {
+        None if lines > FILE_LINES => Some(format!("{lines} lines are more than {FILE_LINES}: take it apart")),
+        Some(most) if lines > most => Some(format!("{lines} lines are more than even the {most} that it may have")),
+        Some(_) if lines <= FILE_LINES => Some(format!("{lines} lines are few enough: it is no exception any more")),
+        _ => None,
+    }
+}
+
+pub(crate) fn long_lines(text: &str) -> Found {
+    in_lines(text, |line| {
+        let is_comment = ["//", "--", "# ", "*", "/*"].iter().any(|begin| line.trim_start().starts_with(begin));
+        // A row of a table cannot be broken.
+        let is_row = line.trim_start().starts_with("//! |") || line.trim_start().starts_with("/// |");
+        let (width, most) = (line.chars().count(), if is_comment { PROSE_WIDTH } else { CODE_WIDTH });
+        (width > most && !is_row).then(|| format!("{width} characters are more than {most}"))
+    })
+}
+
+pub(crate) fn trailing_blanks(text: &str) -> Found {
+    in_lines(text, |line| (line.trim_end() != line).then(|| "it ends in blanks".into()))
+}
+
+pub(crate) fn tabs(text: &str) -> Found {
+    in_lines(text, |line| line.contains('\t').then(|| "it has a tab".into()))
+}
+
+/// What says of itself that it is not done, or that it is for today only.
+pub(crate) fn unfinished(text: &str) -> Found {
+    // In pieces: these lines are looked at as well.
+    const MACROS: [&str; 3] = [concat!("todo", "!"), concat!("unimplemented", "!"), concat!("dbg", "!")];
+    in_lines(text, |line| {
+        let found = MACROS.iter().find(|name| {
+            let mut places = line.match_indices(**name);
+            places.any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+        });
+        found.map(|name| format!("{name} is left"))
+    })
+}
+
+pub(crate) fn ignored(text: &str) -> Found {
+    in_lines(text, |line| {
+        let reason = line.trim_start().strip_prefix(concat!("#[", "ignore"))?;
+        let has_one = reason.strip_prefix(" = \"").is_some_and(|reason| !reason.starts_with('"'));
+        (!has_one).then(|| "it is ignored and does not say why".into())
+    })
+}
+
+/// Links of a page to files of the repository that are not there.
+pub(crate) fn dead_links(page: &str, text: &str, exists: impl Fn(&str) -> bool) -> Found {
+    let folder = page.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let mut found = Found::new();
+    for (at, line) in text.split('\n').enumerate() {
+        for (_, behind) in line.match_indices("](").map(|(begin, _)| line.split_at(begin + 2)) {
+            let target = behind.split([')', ' ', '#']).next().unwrap_or_default();
+            if target.is_empty() || target.contains("://") || target.starts_with("mailto:") {
+                continue;
+            }
+            let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+            for part in target.split('/') {
+                match part {
+                    "." | "" => {}
+                    ".." => drop(parts.pop()),
+                    part => parts.push(part),
+                }
+            }
+            if !exists(&parts.join("/")) {
+                found.push((at + 1, format!("a link to {target}, which does not exist")));
+            }
+        }
+    }
+    found
+}
+
+/// Names of files between backticks, in pages and comments, that no file has.
+pub(crate) fn lost_names(text: &str, kind: Kind, exists: impl Fn(&str) -> bool) -> Found {
+    const ENDS: [&str; 4] = [".rs", ".lua", ".md", ".toml"];
+    let mut found = Found::new();
+    for (at, line) in text.split('\n').enumerate() {
+        let is_prose = kind == Kind::Page || line.trim_start().starts_with("//") || line.starts_with("--");
+        let quoted = line.split('`').skip(1).step_by(2).filter(|_| is_prose);
+        for name in quoted {
+            let is_name = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./".contains(&b));
+            let is_file = ENDS.iter().any(|end| name.strip_suffix(end).is_some_and(|stem| !stem.is_empty()));
+            if is_name && is_file && !exists(name) {
+                found.push((at + 1, format!("it names {name}, which does not exist")));
+            }
+        }
+    }
+    found
+}
+
+/// The rules that a page defines: paragraphs that begin with `**P7`.
+pub(crate) fn rules_of(page: &str) -> BTreeSet<u8> {
+    page.lines().filter_map(|line| rules_in(line.strip_prefix("**")?).first().copied()).collect()
+}
+
+/// Rules that are named and have no text.
+pub(crate) fn unknown_rules(text: &str, known: &BTreeSet<u8>) -> Found {
+    in_lines(text, |line| {
+        let unknown = rules_in(line).into_iter().find(|rule| !known.contains(rule))?;
+        Some(format!("P{unknown} is no rule of docs/PROTOCOL.md"))
+    })
+}
+
+/// The rules that a line names, as words of their own. There are numbers for thirty.
+fn rules_in(line: &str) -> Vec<u8> {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    let mut rules = Vec::new();
+    for (at, _) in line.match_indices('P') {
+        let digits: String = line[at + 1..].chars().take_while(char::is_ascii_digit).collect();
+        let ends = line[at + 1 + digits.len()..].starts_with(is_word);
+        if !line[..at].ends_with(is_word) && !ends {
+            rules.extend(digits.parse::<u8>().ok().filter(|rule| (1..=30).contains(rule)));
+        }
+    }
+    rules
+}
+
+/// Dependencies of the workspace, other than its own crates, that the table of reasons does not have.
+pub(crate) fn without_reason(manifest: &str, design: &str) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut is_listing = false;
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            is_listing = line == "[workspace.dependencies]";
+            names.extend(line.strip_prefix("[workspace.dependencies.").and_then(|name| name.strip_suffix(']')));
+        } else if is_listing && !line.contains("path = ") {
+            names.extend(line.split_once(" = ").map(|(name, _)| name));
+        }
+    }
+    let table = design.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next());
+    let reasons: BTreeSet<&str> = table.flat_map(|cell| cell.split(", ")).collect();
+    names.into_iter().filter(|name| !reasons.contains(name)).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(found: &Found) -> Vec<usize> {
+        found.iter().map(|(line, _)| *line).collect()
+    }
+
+    #[test]
+    fn lengths_of_files() {
+        let long = "x\n".repeat(FILE_LINES + 1);
+        assert!(length(&long, None).is_some());
+        assert!(length(&long, Some(FILE_LINES + 1)).is_none());
+        assert!(length(&long, Some(FILE_LINES)).is_some());
+        let short = "x\n".repeat(FILE_LINES);
+        assert!(length(&short, None).is_none());
+        assert!(length(&short, Some(FILE_LINES + 1)).is_some(), "an exception that nothing needs");
+    }
+
+    #[test]
+    fn lengths_of_lines() {
+        let text = [120, 121].map(|width| "ä".repeat(width)).join("\n");
+        assert_eq!(lines(&long_lines(&text)), [2]);
+        let text = [124, 125].map(|width| format!("  // {}", "x".repeat(width - 5))).join("\n");
+        assert_eq!(lines(&long_lines(&text)), [2]);
+    }
+
+    #[test]
+    fn blanks_and_tabs() {
+        assert_eq!(lines(&trailing_blanks("a\nb \nc\t\n\n d")), [2, 3]);
+        assert_eq!(lines(&tabs("a\n\tb\n  c")), [2]);
+    }
+
+    #[test]
+    fn what_is_left_behind() {
+        let text = ["let x = ", "(", "    my_", "_of(), ", "[test]"];
+        let [a, b, c, d, e] = text;
+        let text = format!("{a}{}!{b}\n{c}{}!\n{}!{d}\n{e}", "todo", "todo", "dbg");
+        assert_eq!(lines(&unfinished(&text)), [1, 3]);
+    }
+
+    #[test]
+    fn tests_that_nobody_runs() {
+        let word = concat!("#[", "ignore");
+        let text = format!("{word}]\n    {word} = \"\"]\n{word} = \"started by others\"]\n// no attribute");
+        assert_eq!(lines(&ignored(&text)), [1, 2]);
+    }
+
+    #[test]
+    fn links_that_lead_nowhere() {
+        let exists = |path: &str| ["README.md", "docs/A.md"].contains(&path);
+        let page = "[a](A.md) [b](../README.md#part)\n[c](B.md)\n[d](https://b.example/x) [e](#here)\n[f](../A.md)";
+        assert_eq!(lines(&dead_links("docs/P.md", page, exists)), [2, 4]);
+        assert_eq!(lines(&dead_links("P.md", "[a](docs/A.md) [b](./docs/B.md)", exists)), [1]);
+    }
+
+    #[test]
+    fn names_of_what_is_gone() {
+        let exists = |name: &str| name == "a.rs";
+        let text = "`a.rs` and `b.rs`\n// `x.lua:3` `.lua` `*.rs`\n// see `c.lua`, `a.rs`\nlet b = `d.rs`;";
+        assert_eq!(lines(&lost_names(text, Kind::Rust, exists)), [3]);
+        assert_eq!(lines(&lost_names(text, Kind::Page, exists)), [1, 3, 4]);
+    }
+
+    #[test]
+    fn rules_without_a_text() {
+        let rules = rules_of("**P1 Settle.** As P2 says.\nP3 is mentioned.\n  **P4 is not one.**\n**P22 Fences.**");
+        assert_eq!(rules, BTreeSet::from([1, 22]));
+        let text = format!("P1, (P22)\nP2-P4\nP12FromReceipt MAP1 P99 P_2 P0\n// see P{}", 30);
+        assert_eq!(lines(&unknown_rules(&text, &rules)), [2, 4]);
+    }
+
+    #[test]
+    fn dependencies_without_a_reason() {
+        let manifest = "[workspace.dependencies]\nours = { path = \"x\" }\na = \"1\"\nb = { version = \"2\" }\n\n\
+                        c = \"1\"\n[workspace.lints]\nd = \"x\"\n[workspace.dependencies.e]\nversion = \"1\"\n";
+        let design = "| crate | for |\n|---|---|\n| a, c | everything |\nb is mentioned, and no row of its own\n";
+        assert_eq!(without_reason(manifest, design), ["b", "e"]);
+    }
+}

@@ -1,0 +1,71 @@
+//! The repository's files.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What a file is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Rust,
+    /// Another language: Lua, C, the shell's, TOML.
+    Code,
+    /// A page for people.
+    Page,
+}
+
+#[derive(Debug)]
+pub(crate) struct File {
+    /// From the root, with `/`.
+    pub(crate) path: String,
+    pub(crate) kind: Kind,
+    pub(crate) text: String,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+pub(crate) fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// Whether a page may link to it: a file, or a directory that has files.
+pub(crate) fn exists(paths: &BTreeSet<String>, path: &str) -> bool {
+    paths.contains(path) || paths.iter().any(|file| file.starts_with(&format!("{}/", path.trim_end_matches('/'))))
+}
+
+/// Every file that somebody here has written.
+pub(crate) fn files() -> Vec<File> {
+    let mut files = Vec::new();
+    let mut folders = vec![String::new()];
+    while let Some(folder) = folders.pop() {
+        let entries = fs::read_dir(root().join(&folder)).unwrap_or_else(|error| panic!("{folder}: {error}"));
+        for entry in entries {
+            let entry = entry.expect("an entry of a folder that can be read");
+            let name = entry.file_name().to_str().expect("our names are UTF-8").to_owned();
+            let path = if folder.is_empty() { name.clone() } else { format!("{folder}/{name}") };
+            let is_folder = entry.file_type().expect("an entry has a type").is_dir();
+            // Hidden are the version control's and the tools' own; what is built is in `target`.
+            match (is_folder, name.as_str()) {
+                (true, "target") => {}
+                (true, hidden) if hidden.starts_with('.') && hidden != ".ci" => {}
+                (true, _) => folders.push(path),
+                (false, _) => files.extend(kind(&path).map(|kind| File { text: read(&path), path, kind })),
+            }
+        }
+    }
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    files
+}
+
+fn kind(path: &str) -> Option<Kind> {
+    let (_, name) = path.rsplit_once('/').unwrap_or(("", path));
+    match name.rsplit_once('.') {
+        Some((_, "rs")) => Some(Kind::Rust),
+        Some((_, "lua" | "c" | "toml")) => Some(Kind::Code),
+        Some((_, "md")) => Some(Kind::Page),
+        None | Some((_, "txt")) if path.starts_with("scripts/") || path.starts_with(".ci/") => Some(Kind::Code),
+        _ => None,
+    }
+}

@@ -1,0 +1,49 @@
+//! How a connection to a Redis is made: over a socket of the world's, for locks and fences alike.
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
+
+use super::Target;
+use super::fault::{self, Asker};
+use crate::error::Error;
+use crate::world::{Pending, World};
+
+/// Connects and says who we are; answers once the server has. Whoever calls drives the connection, by
+/// [`drive`] or in its own way, and puts a bound on all of this.
+pub(crate) async fn dial(
+    target: &Target,
+    world: &dyn World,
+    config: AsyncConnectionConfig,
+    asker: Asker,
+) -> Result<(MultiplexedConnection, Pending<()>), Error> {
+    let at = target.address.to_string();
+    let socket = world.connect(&target.address).await.map_err(|error| {
+        let why = error.to_string();
+        fault::unreachable(&at, &why).because(error)
+    })?;
+    // Bounds of the client crate's own would count on another clock than the world's.
+    let config = config.set_response_timeout(None).set_connection_timeout(None);
+    let dialled = MultiplexedConnection::new_with_config(&identity(target), socket, config).await;
+    let (connection, driver) = dialled.map_err(|error| fault::handshake(&error, &at, asker))?;
+    Ok((connection, Box::pin(driver)))
+}
+
+/// Lets the connection live on the caller's runtime.
+pub(crate) fn drive(world: &dyn World, driver: Pending<()>) -> Result<(), Error> {
+    world.spawn(driver).map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))
+}
+
+fn identity(target: &Target) -> RedisConnectionInfo {
+    let mut info = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        // CLIENT SETINFO is unknown before 7.2, and would count there as an error of each connection.
+        .set_skip_set_lib_name()
+        .set_db(target.db);
+    if let Some(user) = &target.user {
+        info = info.set_username(user);
+    }
+    if let Some(password) = &target.password {
+        info = info.set_password(password);
+    }
+    info
+}

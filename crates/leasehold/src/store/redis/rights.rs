@@ -1,0 +1,119 @@
+//! What a Redis user must be allowed to do, and the question whether it is.
+//!
+//! A right that is missing for the whole connection is told by the server, by name, when the connection is made. One that
+//! only a script needs is told when the script comes to that line, without a name, and for some that is the first release
+//! while somebody waits. So the server is asked beforehand, in the pipeline that brings the scripts.
+
+use std::fmt;
+
+/// The rights of one sort of client.
+#[derive(Debug)]
+pub(crate) struct Rights {
+    /// As ACL SETUSER takes them.
+    commands: &'static str,
+    /// Keys and channels, likewise.
+    patterns: &'static str,
+}
+
+/// What the user of a lock's client must be allowed to do. SECURITY.md quotes it.
+pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
+                          +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
+/// What that of a fence must.
+pub const FENCE_RIGHTS: &str = "+eval +evalsha +get +set +del +type +pttl +select";
+
+impl Rights {
+    pub(crate) const LOCKS: Self = Self { commands: RIGHTS, patterns: "~PREFIXlh1:* &PREFIXlh1:inbox:*" };
+    pub(crate) const FENCE: Self = Self { commands: FENCE_RIGHTS, patterns: "~KEY ~lhf:{KEY}*" };
+}
+
+impl fmt::Display for Rights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} (+select for a URL with a database number)", self.commands, self.patterns)
+    }
+}
+
+/// The question, as a script.
+pub(super) const QUESTION: &str = include_str!("rights.lua");
+
+/// A word of a command that is a key.
+const KEY: &str = "KEY";
+
+/// What scripts do, each with as many arguments as it must have: the server looks for the key among them. What is not
+/// here is done by the first exchange itself.
+const BY_SCRIPTS: [(&str, &[&str]); 14] = [
+    ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
+    ("+get", &["GET", KEY]),
+    ("+set", &["SET", KEY, "1"]),
+    ("+setrange", &["SETRANGE", KEY, "0", "1"]),
+    ("+del", &["DEL", KEY]),
+    ("+exists", &["EXISTS", KEY]),
+    ("+type", &["TYPE", KEY]),
+    ("+hget", &["HGET", KEY, "1"]),
+    ("+hmget", &["HMGET", KEY, "1"]),
+    ("+hset", &["HSET", KEY, "1", "1"]),
+    ("+hdel", &["HDEL", KEY, "1"]),
+    ("+pexpire", &["PEXPIRE", KEY, "1"]),
+    ("+time", &["TIME"]),
+    ("+pubsub|numsub", &["PUBSUB", "NUMSUB", "1"]),
+];
+
+/// The question's arguments, about a key that stands for all.
+pub(super) fn arguments(key: &str) -> Vec<String> {
+    let word = |word: &&'static str| if *word == KEY { key.to_owned() } else { (*word).to_owned() };
+    BY_SCRIPTS.iter().map(|(_, words)| words.iter().map(word).collect::<Vec<_>>().join("\n")).collect()
+}
+
+/// The names of the rights that are missing, by the script's answer.
+pub(super) fn missing(refused: &[usize]) -> Vec<&'static str> {
+    let is_refused = |at: usize| refused.contains(&(at + 1));
+    let is_keyed = |words: &[&str]| words.contains(&KEY);
+    // A user of some names only may not touch the key that stands for all. Then nothing is known of its commands, and the
+    // first request says what it lacks.
+    let knows_keys = BY_SCRIPTS.iter().enumerate().any(|(at, (_, words))| is_keyed(words) && !is_refused(at));
+    let missing =
+        BY_SCRIPTS.iter().enumerate().filter(|(at, (_, words))| is_refused(*at) && (knows_keys || !is_keyed(words)));
+    missing.map(|(_, (right, _))| *right).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::redis::Scripts;
+
+    #[test]
+    fn what_is_asked_for_is_in_the_list() {
+        for (right, words) in BY_SCRIPTS {
+            assert!(RIGHTS.split(' ').any(|listed| listed == right), "{right}");
+            let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
+            assert_eq!(right, format!("+{name}"));
+        }
+    }
+
+    /// A script that learns a command must bring its right with it.
+    #[test]
+    fn every_command_of_a_script_is_in_the_list() {
+        let mut seen = 0;
+        for script in Scripts::get().each() {
+            for before in ["call('", "call( '", "{ '"] {
+                for (at, _) in script.source.match_indices(before) {
+                    let name = script.source[at + before.len()..].split('\'').next().expect("a first piece");
+                    let right = format!("+{}", name.to_lowercase());
+                    let is_listed = RIGHTS.split(' ').any(|listed| listed.split('|').next() == Some(&right));
+                    assert!(is_listed, "{} calls {name}, and {right} is in no list", script.name);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 20, "only {seen} calls were found");
+    }
+
+    #[test]
+    fn what_is_missing_has_a_name() {
+        assert_eq!(missing(&[]), [""; 0]);
+        assert_eq!(missing(&[1, 3, 14]), ["+evalsha", "+set", "+pubsub|numsub"]);
+        assert_eq!(missing(&[99]), [""; 0]);
+        let every_key: Vec<usize> = (2..=12).collect();
+        assert_eq!(missing(&every_key), [""; 0], "a user of other names");
+        assert_eq!(missing(&[&every_key[..], &[13]].concat()), ["+time"]);
+    }
+}

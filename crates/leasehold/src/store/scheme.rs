@@ -1,0 +1,69 @@
+//! What the URL of a store begins with: the one table of what there is, and of what is planned.
+
+use crate::error::{Error, ErrorKind};
+
+/// A kind of store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    /// `memory:`
+    Memory,
+    /// `redis:`
+    Redis,
+}
+
+const THERE_IS: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379, or memory: or memory:NAME";
+
+impl Scheme {
+    /// The kind of store that a URL names, and what comes behind the colon.
+    ///
+    /// An error repeats no word of the URL that is not in the table: of `PASSWORD@HOST:PORT` the scheme is the password.
+    pub(crate) fn of(url: &str) -> Result<(Self, &str), Error> {
+        let unknown = || Error::invalid(format!("the URL begins with no kind of store that there is: {THERE_IS}"));
+        let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
+        let instead = match scheme.to_ascii_lowercase().as_str() {
+            "memory" => return Ok((Self::Memory, rest)),
+            "redis" => return Ok((Self::Redis, rest)),
+            "rediss" => "rediss: (TLS) is planned and not built yet: use redis: through a local TLS tunnel",
+            "redis+sentinel" => "redis+sentinel: is planned and not built yet: name the primary, by redis:",
+            "redis+cluster" => "redis+cluster: is planned and not built yet: name a single primary, by redis:",
+            "unix" | "redis+unix" => "Unix sockets are not supported by this version: use redis://HOST:PORT",
+            "quorum" => "quorum: is planned and not built yet: name a single primary, by redis:",
+            "file" => "file: is planned and not built yet: use redis: between processes, or memory: within one",
+            _ => return Err(unknown()),
+        };
+        Err(Error::new(ErrorKind::Unsupported, instead))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_there_is() {
+        assert_eq!(Scheme::of("memory:").unwrap(), (Scheme::Memory, ""));
+        assert_eq!(Scheme::of("memory:app:1").unwrap(), (Scheme::Memory, "app:1"));
+        assert_eq!(Scheme::of("REDIS://host").unwrap(), (Scheme::Redis, "//host"));
+    }
+
+    #[test]
+    fn what_is_planned_says_what_to_use() {
+        for scheme in ["rediss", "redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum", "file"] {
+            let error = Scheme::of(&format!("{scheme}://:hunter2@host")).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{scheme}");
+            assert!(error.to_string().contains("use ") || error.to_string().contains("name "), "{error}");
+            assert!(!format!("{error:?}").contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn what_is_unknown_is_not_repeated() {
+        for url in
+            ["", "memory", "redis", "hunter2", "hunter2@host:6379", ":hunter2", "http://:hunter2@host", " redis:"]
+        {
+            let error = Scheme::of(url).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(error.to_string().contains("redis://") && !format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
+    }
+}
