@@ -60,7 +60,10 @@ fn random_histories() {
         seen
     });
     println!("{histories} histories from seed {first}: {seen:#?}");
-    check_coverage(&seen);
+    // Fewer than usual are asked for to look for one flaw, and need not meet everything.
+    if histories >= HISTORIES {
+        check_coverage(&seen);
+    }
 }
 
 /// Every so many-th history from a seed on, on a server of its own.

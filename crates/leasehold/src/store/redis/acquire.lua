@@ -39,7 +39,7 @@ if now <= ARGV[4] then
     end
   end
   if (not found or #found == 0) and ARGV[6] and ARGV[6] ~= '' then
-    -- The usual way with a queue: a newcomer behind others, while somebody holds. It says what is said below.
+    -- The usual way with a queue: a newcomer behind others, while somebody holds. As in release.lua, it is a short cut.
     local sub = string.sub
     got = redis.pcall('HMGET', KEYS[1], 'r', 'q', 'e' .. ARGV[1])
     local record, queue = got[1], got[2]

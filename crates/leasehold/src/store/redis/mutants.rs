@@ -1,13 +1,22 @@
-//! Seeded flaws in the scripts: each breaks one rule by one replacement, so that a test can show that it would notice.
+//! Seeded flaws in the scripts: each breaks one rule by one replacement, wherever its text is, so that a test can show that
+//! it would notice.
 
 use leasehold_spec::mutant::named;
 
 /// The name of the flaw, the file that it is in, what is replaced, and by what.
 pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
+    ("lua-p1-barging", "acquire", "state == 'F' and counts == 0", "state == 'F'"),
+    ("lua-p2-repeat-extends", "acquire", "id == asked then\n  word", "id == asked then\n  since = now\n  word"),
     ("lua-p3-release-once", "release", "(state == 'F' and id or sub(rear, 1, 64)) == who", "false"),
+    ("lua-p3-renew-by-anyone", "renew", "token .. id ~= sub(want, 1, 80)", "sub(id, 1, 32) ~= sub(want, 17, 48)"),
+    ("lua-p4-runs-late", "acquire", "now > ARGV[4]", "false"),
+    ("lua-p5-wakes-only", "release", "while state == 'F' and counts > 0 do", "while false do"),
     ("lua-p6-grants-detached", "release", "redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0", "true"),
-    ("lua-p7-no-claim", "release", "if lease < claim then claim = lease end", "claim = lease"),
+    ("lua-p6-loses-place", "acquire", "if ticket and ticket < sub(entry, 33, 48) then", "if false then"),
+    ("lua-p7-no-claim", "release", "if lease_ms < claim_ms then claim_ms = lease_ms end", "claim_ms = lease_ms"),
+    ("lua-p7-forgets-lapses", "settle", "if state == 'P' then", "if false then"),
     ("lua-p8-no-memory", "release", "#!lua flags=allow-oom", "#!lua"),
+    ("lua-p9-says-nobody", "renew", "counts > 0 and ' O '", "false and ' O '"),
 ];
 
 /// A script with the flaw that the environment names, if it is one of this script.
@@ -20,6 +29,6 @@ fn apply(&(name, file, find, replace): &(&str, &str, &str, &str), script: &str, 
     if file != script {
         return source;
     }
-    assert_eq!(source.matches(find).count(), 1, "{name}: {find:?} is to occur once in {script}");
+    assert!(source.contains(find), "{name}: {find:?} is not in {script}");
     source.replace(find, replace)
 }
