@@ -455,6 +455,28 @@ async fn p12_a_forward_jump_of_the_servers_clock_is_taken_off_every_lease() {
     assert!(matches!(renewal.op, Op::Renew(_)), "asked for at once: {:?}", renewal.op);
 }
 
+/// The session's link is slow: the answer to a renewal was given before the server's clock jumped, and is heard after the
+/// jump was seen on the callers' link. What it says to be left was true on the old clock.
+#[tokio::test]
+async fn p12_an_answer_from_before_a_jump_gives_nothing_back() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(3_000, 7).await;
+    let renewal = bench.next().await;
+    let renewed = bench.answer(Outcome::Renewed { left_us: 3_000 * MS }, 7);
+    let ends = Instant::now() + Duration::from_millis(3_000 - 1_500);
+    bench.store.ahead_us.fetch_add(1_500 * MS, Ordering::SeqCst);
+    let mutex = bench.leasehold.mutex("other");
+    let looking = tokio::spawn(async move { mutex.try_lock().await });
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Busy { left_us: 0 }, 7);
+    looking.await.unwrap().unwrap();
+    assert!(renewal.reply.send(Ok(renewed)).is_ok());
+    // It is asked again, as that answer is worth little, and is not answered any more.
+    let again = bench.next().await;
+    assert!(matches!(again.op, Op::Renew(_)), "{:?}", again.op);
+    assert!(Instant::now() + guard.remaining() < ends, "{:?} left at {:?}", guard.remaining(), ends - Instant::now());
+}
+
 #[tokio::test]
 async fn p13_an_unanswered_release_is_repeated_on_the_next_link() {
     let mut bench = Bench::new().await;

@@ -54,8 +54,8 @@ impl State {
         asked.give_up_on(&heard);
         match heard {
             Ok(answer) => {
-                self.note(name, &answer, asked.sent_us, heard_us);
-                self.acquire_says(counter, asked, heard_us, name, &answer);
+                let since_us = self.note(name, &answer, asked.sent_us, heard_us);
+                self.acquire_says(counter, since_us, heard_us, name, &answer);
             }
             Err(fault) => self.acquire_failed(counter, heard_us, fault),
         }
@@ -68,7 +68,7 @@ impl State {
         if asked.link.run() == self.run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) }
     }
 
-    fn acquire_says(&mut self, counter: u64, asked: &Asked, heard_us: u64, name: &Name, answer: &Answer) {
+    fn acquire_says(&mut self, counter: u64, since_us: u64, heard_us: u64, name: &Name, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
             return; // Given up meanwhile: whatever this grants, the leave behind it takes back.
@@ -79,7 +79,7 @@ impl State {
                     self.not_at_once(counter, heard_us);
                     return;
                 }
-                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
+                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
                 let left_us = left_us.min(attempt.terms.lease_us());
                 let until_us = from_us + reliable_us(left_us);
                 // Not a whole lease: a grant whose push or whose answer was lost.
@@ -245,8 +245,8 @@ impl State {
         let name = attempt.name.clone();
         match heard {
             Ok(answer) => {
-                self.note(&name, &answer, asked.sent_us, heard_us);
-                self.renew_says(counter, asked, heard_us, &answer);
+                let since_us = self.note(&name, &answer, asked.sent_us, heard_us);
+                self.renew_says(counter, since_us, heard_us, &answer);
             }
             // Unknown is not lost: it is asked again until the validity ends.
             Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
@@ -258,24 +258,24 @@ impl State {
         self.arm(counter);
     }
 
-    fn renew_says(&mut self, counter: u64, asked: &Asked, heard_us: u64, answer: &Answer) {
+    fn renew_says(&mut self, counter: u64, since_us: u64, heard_us: u64, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let lease_us = attempt.terms.lease_us();
         match (&mut attempt.phase, &answer.outcome) {
             (Phase::Held(holding), Outcome::Renewed { left_us }) => {
                 let left_us = (*left_us).min(lease_us);
-                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
+                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
                 holding.hold.extend(from_us + reliable_us(left_us));
                 holding.hold.set_contention(answer.contention);
                 holding.claim = Claim::Done;
                 holding.renew_us = match attempt.terms.renewal {
                     Renewal::Never => u64::MAX,
-                    _ => asked.sent_us + left_us / 3,
+                    _ => since_us + left_us / 3,
                 };
             }
             (Phase::Claiming { token, .. }, Outcome::Renewed { left_us }) => {
                 let (token, left_us) = (*token, (*left_us).min(lease_us));
-                let (until_us, renew_us) = (asked.sent_us + reliable_us(left_us), asked.sent_us + left_us / 3);
+                let (until_us, renew_us) = (since_us + reliable_us(left_us), since_us + left_us / 3);
                 let (claim, level) = (Claim::Done, answer.contention);
                 self.enter(counter, heard_us, Entry { token, until_us, renew_us, claim, level });
             }
@@ -377,7 +377,9 @@ impl State {
         let heard = self.of_this_run(asked, heard);
         asked.give_up_on(&heard);
         match heard {
-            Ok(answer) => self.note(name, &answer, asked.sent_us, heard_us),
+            Ok(answer) => {
+                self.note(name, &answer, asked.sent_us, heard_us);
+            }
             Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
                 self.trouble = Some(error);
                 self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle);

@@ -243,10 +243,12 @@ impl State {
         self.slots.get(name).map(|slot| slot.guess).unwrap_or_default()
     }
 
-    /// What every answer says, whatever it answers.
-    pub(crate) fn note(&mut self, name: &Name, answer: &Answer, sent_us: u64, heard_us: u64) {
+    /// What every answer says, whatever it answers. Answers our moment from which on counts what it says to be left: that
+    /// before its sending (P12), or an earlier one if the server's clock has been set forward since it was made.
+    pub(crate) fn note(&mut self, name: &Name, answer: &Answer, sent_us: u64, heard_us: u64) -> u64 {
+        let sample = Sample { sent_us, heard_us, server_us: answer.now_us };
         if answer.now_us != 0 {
-            self.sample(Sample { sent_us, heard_us, server_us: answer.now_us });
+            self.sample(sample);
         }
         if let Some(slot) = self.slots.get_mut(name) {
             slot.guess = answer.contention;
@@ -258,6 +260,7 @@ impl State {
         if answer.rest == Rest::More {
             self.watch(name, answer.highest, heard_us, 0, Then::Settle);
         }
+        sent_us.saturating_sub(self.clock.set_forward_since(&sample))
     }
 
     pub(crate) fn sample(&mut self, sample: Sample) {
