@@ -309,6 +309,27 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
 
+/// An old push is to be claimed first, behind a look that is still under way. The store was slow: the claim has lapsed, the
+/// look is granted anew, and only then the claim of the first grant finds nothing.
+#[tokio::test]
+async fn p3_the_claim_of_an_earlier_grant_does_not_end_the_later_one() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    let (look, _) = bench.next_acquire().await;
+    bench.push(acquire.id, 8, bench.store.server_us() - 600 * MS, 1_000 * MS);
+    let claim = bench.next().await;
+    assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
+    bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS }, 9);
+    let guard = locking.await.unwrap().unwrap();
+    bench.say(claim, Outcome::Lost { how: leasehold_spec::LostHow::NotHeld }, 9);
+    pause(50).await;
+    assert_eq!(guard.check(), Ok(token(9)));
+    drop(guard);
+    assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(9) });
+}
+
 #[tokio::test]
 async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
     let mut bench = Bench::new().await;

@@ -18,6 +18,7 @@ use super::attempt::{
     Asked, Attempt, Claim, GivenBack, Holding, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What,
 };
 use super::clock::reliable_us;
+use super::errand::Renewing;
 use super::hold::Hold;
 use super::silent;
 use super::state::{GivenUp, State, Then};
@@ -236,18 +237,24 @@ impl State {
     }
 
     /// The answer to a renewal or a claim.
-    pub(crate) fn heard_renew(&mut self, counter: u64, asked: &Asked, heard: Heard) {
-        let heard_us = self.world.now_us();
+    pub(crate) fn heard_renew(&mut self, one: &Renewing, heard: Heard) {
+        let Renewing { counter, name, renew, asked } = one;
+        let (counter, heard_us) = (*counter, self.world.now_us());
         let heard = self.of_this_run(asked, heard);
         asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
-        let name = attempt.name.clone();
+        // A look behind the claim of a grant that had lapsed may have been granted anew: what became of the first says
+        // nothing of the second.
+        let is_of_this_grant = attempt.token() == Some(renew.token);
         match heard {
             Ok(answer) => {
-                let since_us = self.note(&name, &answer, asked.sent_us, heard_us);
-                self.renew_says(counter, since_us, heard_us, &answer);
+                let since_us = self.note(name, &answer, asked.sent_us, heard_us);
+                if is_of_this_grant {
+                    self.renew_says(counter, since_us, heard_us, &answer);
+                }
             }
+            Err(_) if !is_of_this_grant => {}
             // Unknown is not lost: it is asked again until the validity ends.
             Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
                 self.trouble = Some(error);
@@ -519,6 +526,15 @@ impl Attempt {
             _ if is_on(Mutant::P3OlderWins) => true,
             Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
             _ => highest >= self.latest,
+        }
+    }
+
+    /// The token of the grant that it holds, or is about to claim.
+    fn token(&self) -> Option<Token> {
+        match &self.phase {
+            Phase::Held(holding) => Some(holding.hold.token),
+            Phase::Claiming { token, .. } => Some(*token),
+            Phase::Asking { .. } | Phase::Queued { .. } | Phase::Ended { .. } | Phase::Returning(_) => None,
         }
     }
 

@@ -153,7 +153,7 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
                 let heard = request.await;
                 session_.with(|state| {
                     for (one, heard) in batch.iter().zip(heard) {
-                        state.heard_renew(one.counter, &one.asked, heard);
+                        state.heard_renew(one, heard);
                     }
                 });
             });
