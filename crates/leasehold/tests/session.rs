@@ -27,8 +27,12 @@ struct Asked {
     reply: oneshot::Sender<Result<Answer, Fault>>,
 }
 
+/// What happens when a link is asked for, on the stack of whoever asks.
+type OnOpen = Box<dyn FnOnce() + Send>;
+
 struct Scripted {
     requests: mpsc::UnboundedSender<Asked>,
+    on_open: Mutex<Option<OnOpen>>,
     links: Mutex<Vec<Arc<Line>>>,
     run: Mutex<String>,
     ahead_us: AtomicU64,
@@ -49,6 +53,8 @@ struct Shop(Arc<Scripted>);
 impl Store for Shop {
     fn open(&self) -> Pending<leasehold::Result<Arc<dyn Link>>> {
         let store = Arc::clone(&self.0);
+        let on_open = store.on_open.lock().unwrap().take();
+        on_open.into_iter().for_each(|on_open| on_open());
         Box::pin(async move {
             let number = store.opened.fetch_add(1, Ordering::SeqCst);
             let line = Arc::new(Line {
@@ -156,6 +162,7 @@ impl Bench {
         let (send, requests) = mpsc::unbounded_channel();
         let store = Arc::new(Scripted {
             requests: send,
+            on_open: Mutex::default(),
             links: Mutex::default(),
             run: Mutex::new("first".into()),
             ahead_us: AtomicU64::new(AHEAD_US),
@@ -550,6 +557,44 @@ async fn p14_an_unanswered_attempt_is_closed_only_beyond_its_not_after() {
     }
     assert!(leaves >= 2 && begun.elapsed() > Duration::from_millis(1_500), "{leaves} leaves in {:?}", begun.elapsed());
     assert!(bench.leasehold.close().await.unconfirmed().is_empty());
+}
+
+/// A caller is stopped when its attempt is noted and its acquire not sent yet. The client is closed meanwhile: the leave
+/// comes first, finds nothing, and is not the last word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p14_a_leave_before_an_acquire_that_its_caller_had_still_to_send_is_repeated() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    // Without a lane the session's link serves, and a new lane is asked for: between the two steps.
+    bench.store.links()[1].closed.store(true, Ordering::SeqCst);
+    let (at_the_gap, is_at_the_gap) = oneshot::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel();
+    *bench.store.on_open.lock().unwrap() = Some(Box::new(move || {
+        at_the_gap.send(()).unwrap();
+        may_go_on.recv().unwrap();
+    }));
+    let locking = bench.lock(30_000);
+    is_at_the_gap.await.unwrap();
+    let closing = tokio::spawn(bench.leasehold.clone().close());
+    // The guard's release is not answered for now: the session lives on.
+    let (mut leave, mut release) = (bench.next().await, bench.next().await);
+    if matches!(leave.op, Op::Release { .. }) {
+        std::mem::swap(&mut leave, &mut release);
+    }
+    let left = leave.op.clone();
+    bench.say(leave, Outcome::Left { was: Was::Absent }, 7);
+    pause(50).await;
+    go_on.send(()).unwrap();
+    let (asked, acquire) = bench.next_acquire().await;
+    assert_eq!(left, Op::Leave { id: acquire.id });
+    drop(asked.reply.send(Ok(bench.answer(Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8))));
+    assert_eq!(locking.await.unwrap().unwrap_err().kind(), leasehold::ErrorKind::Closed);
+    let (leave, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+    bench.say(leave, Outcome::Left { was: Was::Granted }, 8);
+    bench.say(release, Outcome::Released, 8);
+    assert!(closing.await.unwrap().unconfirmed().is_empty());
+    drop(guard);
 }
 
 #[tokio::test]

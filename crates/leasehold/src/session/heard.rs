@@ -358,8 +358,8 @@ impl State {
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let closed = match returning.what {
             // The usual release does not say the time: it closes what went before it on its own link.
-            What::Release(_) => attempt.tries.closed_by(&asked.link, 0),
-            What::Leave => attempt.tries.closed_by(&asked.link, answer.now_us) || is_on(Mutant::P14FirstLeave),
+            What::Release(_) => attempt.tries.closed_by(asked, 0),
+            What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
         };
         let released = match returning.what {
             What::Release(token) => Some(GivenUp { name, id, token, until_us: returning.until_us }),

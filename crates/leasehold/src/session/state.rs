@@ -199,6 +199,11 @@ impl State {
         Asked { link, sent_us: now_us, until_us, usual_us, serial: self.next_serial }
     }
 
+    /// The serial of the latest request.
+    pub(crate) fn last_serial(&self) -> u64 {
+        self.next_serial
+    }
+
     pub(crate) fn insert(&mut self, attempt: Attempt) {
         let counter = attempt.id.counter;
         self.slots.entry(attempt.name.clone()).or_default().attempts += 1;
