@@ -2,11 +2,11 @@
 //! shows once in a million runs. `scripts/mutants` breaks a rule and sees its test here fail.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
+use leasehold::seam::{Address, Fault, Inbox, Link, Message, Pending, Real, Socket, Store, World};
 use leasehold::{Guard, Leasehold, Lost, Released};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Event, GrantId, Joined, Name, Op, Outcome, Patience, Renew, Rest, SessionId,
@@ -159,6 +159,10 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
+        Self::within(Real::world()).await
+    }
+
+    async fn within(world: Arc<dyn World>) -> Self {
         let (send, requests) = mpsc::unbounded_channel();
         let store = Arc::new(Scripted {
             requests: send,
@@ -170,7 +174,7 @@ impl Bench {
             opened: AtomicUsize::new(0),
         });
         let shop = Arc::new(Shop(Arc::clone(&store)));
-        let leasehold = Leasehold::builder("").connect_to(shop, Real::world()).await.unwrap();
+        let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
         assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
         Self { store, requests, leasehold }
     }
@@ -262,6 +266,57 @@ impl Bench {
             assert!(begun.elapsed() < Duration::from_secs(10), "no new link");
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// The world as it is, but for what a test changes in it.
+struct Altered {
+    process: AtomicU32,
+    sleeps: AtomicUsize,
+}
+
+impl Altered {
+    fn world() -> Arc<Self> {
+        Arc::new(Self { process: AtomicU32::new(Real.process()), sleeps: AtomicUsize::new(0) })
+    }
+}
+
+impl World for Altered {
+    fn now_us(&self) -> u64 {
+        Real.now_us()
+    }
+
+    fn wall_us(&self) -> u64 {
+        Real.wall_us()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        Real.random(bytes);
+    }
+
+    fn host(&self) -> String {
+        Real.host()
+    }
+
+    fn process(&self) -> u32 {
+        self.process.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, duration: Duration) -> Pending<()> {
+        self.sleeps.fetch_add(1, Ordering::SeqCst);
+        Real.sleep(duration)
+    }
+
+    fn connect(&self, to: &Address) -> Pending<std::io::Result<Box<dyn Socket>>> {
+        Real.connect(to)
+    }
+
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
+        Real.spawn(task)
+    }
+
+    fn spawn_session(&self, session: Pending<()>) -> std::io::Result<()> {
+        Real.spawn_session(session)
     }
 }
 
@@ -654,6 +709,27 @@ async fn p15_a_name_is_settled_when_the_memory_is_full() {
     let (look, _) = bench.next_acquire().await;
     look.reply.send(Err(Fault::NoMemory(any_error()))).unwrap();
     assert_eq!(bench.next().await.op, Op::Settle);
+}
+
+/// What falls due while there is no link waits for one, and the thread does not look for it a thousand times a second.
+#[tokio::test]
+async fn p15_a_lease_that_ends_while_the_store_is_away_keeps_nobody_busy() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let _waiting = bench.lock(30_000);
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 100), 7);
+    bench.store.may_attach.store(false, Ordering::SeqCst);
+    bench.cut_home();
+    pause(200).await;
+    let before = world.sleeps.load(Ordering::SeqCst);
+    pause(500).await;
+    let sleeps = world.sleeps.load(Ordering::SeqCst) - before;
+    // One each 50 ms.
+    assert!(sleeps <= 20, "{sleeps} in half a second");
+    bench.store.may_attach.store(true, Ordering::SeqCst);
+    let (look, _) = bench.next_acquire().await;
+    bench.say(look, queued(1, 60_000), 7);
 }
 
 #[tokio::test]

@@ -411,7 +411,9 @@ impl State {
     /// When the thread has to look at the latest.
     pub(crate) fn next_due_us(&mut self) -> u64 {
         self.drop_idle_alarms();
+        // What a watch asks for needs a link: without one it stays due until there is.
+        let watch_us = self.watches.next_us().filter(|_| self.home.is_some());
         let bell_us = self.bells.iter().map(|(at_us, _)| *at_us).min();
-        [self.alarms.next_us(), self.watches.next_us(), bell_us].into_iter().flatten().min().unwrap_or(u64::MAX)
+        [self.alarms.next_us(), watch_us, bell_us].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 }
