@@ -573,6 +573,29 @@ async fn p13_an_unanswered_release_is_repeated_on_the_next_link() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
 }
 
+/// The answer to an acquire was lost with its link, long ago. A leave would take back whatever that acquire may yet be
+/// granted, but cannot say that the lease had been lost before.
+#[tokio::test]
+async fn p14_an_acquire_that_is_too_late_to_be_carried_out_is_forgotten() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (lost, acquire) = bench.next_acquire().await;
+    drop(lost.reply.send(Err(gone())));
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    while bench.store.server_us() <= acquire.not_after_us + 1_000 * MS {
+        let renewal = bench.next().await;
+        assert!(matches!(renewal.op, Op::Renew(_)), "{:?}", renewal.op);
+        bench.say(renewal, Outcome::Renewed { left_us: 3_000 * MS }, 7);
+    }
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(7) });
+    bench.say(release, Outcome::NotHeld, 9);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
+}
+
 #[tokio::test]
 async fn p13_what_was_released_is_said_again_to_another_run() {
     let mut bench = Bench::new().await;

@@ -212,6 +212,13 @@ impl Tries {
         self.spread = true;
     }
 
+    /// The store's clock shows this: those of an earlier `not_after` are refused from now on, whatever became of them.
+    pub(crate) fn passed(&mut self, now_us: u64) {
+        if now_us > self.until_us {
+            *self = Self::default();
+        }
+    }
+
     /// Where a leave should go, so that it comes after what it ends.
     pub(crate) fn follow(&self) -> Option<&Arc<dyn Link>> {
         self.link.as_ref().filter(|link| self.in_flight > 0 && !self.spread && !link.is_closed())

@@ -244,6 +244,9 @@ impl State {
         asked.give_up_on(&heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
+        if let Ok(answer) = &heard {
+            attempt.tries.passed(answer.now_us);
+        }
         // A look behind the claim of a grant that had lapsed may have been granted anew: what became of the first says
         // nothing of the second.
         let is_of_this_grant = attempt.token() == Some(renew.token);
