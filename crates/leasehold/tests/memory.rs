@@ -122,6 +122,9 @@ async fn the_closure_is_dropped_when_the_lease_is_lost() {
     let mutex = leasehold.mutex("a").fixed_lease(150 * MS);
     let lost = mutex.run(async |_| tokio::time::sleep(Duration::from_secs(60)).await).await.unwrap_err();
     assert_eq!(lost.kind(), ErrorKind::Lost);
+    // Work that does not await cannot be dropped, and is no less lost.
+    let blocking = mutex.run(async |_| std::thread::sleep(Duration::from_millis(150))).await;
+    assert_eq!(blocking.unwrap_err().kind(), ErrorKind::Lost);
     assert!(leasehold.mutex("b").run(async |guard| guard.token().get() > 0).await.unwrap());
 }
 
