@@ -338,6 +338,11 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let token = match &attempt.phase {
             Phase::Returning(_) => return,
+            // The store has ended it already. Its alarm may not have rung yet.
+            Phase::Ended { until_us, .. } if *until_us <= now_us && attempt.tries.is_settled() => {
+                self.remove(counter);
+                return;
+            }
             Phase::Held(holding) => {
                 self.words.lost(&holding.hold, Lost::Released);
                 Some(holding.hold.token)
