@@ -543,11 +543,11 @@ async fn p12_a_forward_jump_of_the_servers_clock_is_taken_off_every_lease() {
 #[tokio::test]
 async fn p12_an_answer_from_before_a_jump_gives_nothing_back() {
     let mut bench = Bench::new().await;
-    let guard = bench.locked(3_000, 7).await;
+    let guard = bench.locked(6_000, 7).await;
     let renewal = bench.next().await;
-    let renewed = bench.answer(Outcome::Renewed { left_us: 3_000 * MS }, 7);
-    let ends = Instant::now() + Duration::from_millis(3_000 - 1_500);
-    bench.store.ahead_us.fetch_add(1_500 * MS, Ordering::SeqCst);
+    let renewed = bench.answer(Outcome::Renewed { left_us: 6_000 * MS }, 7);
+    let ends = Instant::now() + Duration::from_millis(4_000);
+    bench.store.ahead_us.fetch_add(2_000 * MS, Ordering::SeqCst);
     let mutex = bench.leasehold.mutex("other");
     let looking = tokio::spawn(async move { mutex.try_lock().await });
     let (asked, _) = bench.next_acquire().await;
