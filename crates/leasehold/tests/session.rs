@@ -835,3 +835,22 @@ async fn unknown_is_not_lost_and_lost_says_why() {
         assert_eq!(timeout(Duration::from_millis(200), guard.lost()).await.unwrap(), why);
     }
 }
+
+/// A child that was forked from this process has the client's memory, and neither its thread nor its connections.
+#[tokio::test]
+async fn a_forked_child_changes_nothing_and_waits_for_nothing() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let guard = bench.locked(30_000, 7).await;
+    let (mutex, child) = (bench.leasehold.mutex("name"), bench.leasehold.clone());
+    world.process.fetch_add(1, Ordering::SeqCst);
+    let unsupported = leasehold::ErrorKind::Unsupported;
+    assert_eq!(mutex.lock().await.unwrap_err().kind(), unsupported);
+    assert_eq!(mutex.inspect().await.unwrap_err().kind(), unsupported);
+    let closed = timeout(Duration::from_secs(1), child.close()).await.expect("nobody keeps the time there");
+    assert!(closed.unconfirmed().is_empty(), "it is the parent's to give back");
+    pause(50).await;
+    bench.nothing();
+    world.process.fetch_sub(1, Ordering::SeqCst);
+    assert!(guard.is_valid(), "closed in the child alone");
+}
