@@ -611,6 +611,22 @@ async fn p13_what_was_released_is_said_again_to_another_run() {
     assert_eq!(again.op, release);
 }
 
+/// A leave that gave a grant back is a release by another name.
+#[tokio::test]
+async fn p13_what_was_left_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (_asked, acquire) = bench.next_acquire().await;
+    locking.abort();
+    let (leave, _) = bench.next_leave().await;
+    bench.say(leave, Outcome::Left { was: Was::Granted }, 7);
+    pause(50).await;
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+}
+
 #[tokio::test]
 async fn p14_an_unanswered_attempt_is_closed_only_beyond_its_not_after() {
     let mut bench = Bench::new().await;

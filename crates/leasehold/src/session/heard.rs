@@ -11,7 +11,7 @@ use leasehold_spec::limits::{
 };
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Order, Outcome, Rest, Token,
+    Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Order, Outcome, Rest, Token, Was,
 };
 
 use super::attempt::{
@@ -364,10 +364,10 @@ impl State {
             What::Release(_) => attempt.tries.closed_by(asked, 0),
             What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
         };
-        let released = match returning.what {
-            What::Release(token) => Some(GivenUp { name, id, token, until_us: returning.until_us }),
-            What::Leave => None,
-        };
+        // A leave that hands a grant on is a release by another name.
+        let (what, until_us) = (returning.what, returning.until_us);
+        let is_release = what != What::Leave || answer.outcome == Outcome::Left { was: Was::Granted };
+        let released = is_release.then_some(GivenUp { name, id, what, until_us });
         if !closed {
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(MAX_TRY_US);
             returning.what = What::Leave;
@@ -408,7 +408,7 @@ impl State {
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).
     pub(crate) fn return_again(&mut self, old: GivenUp) {
-        self.insert_return(old.name, old.id, What::Release(old.token), old.until_us);
+        self.insert_return(old.name, old.id, old.what, old.until_us);
     }
 
     fn insert_return(&mut self, name: Name, id: GrantId, what: What, until_us: u64) {

@@ -127,7 +127,7 @@ pub(crate) enum Then {
 pub(crate) struct GivenUp {
     pub(crate) name: Name,
     pub(crate) id: GrantId,
-    pub(crate) token: Token,
+    pub(crate) what: What,
     pub(crate) until_us: u64,
 }
 
