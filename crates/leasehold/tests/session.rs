@@ -870,3 +870,18 @@ async fn a_forked_child_changes_nothing_and_waits_for_nothing() {
     world.process.fetch_sub(1, Ordering::SeqCst);
     assert!(guard.is_valid(), "closed in the child alone");
 }
+
+/// What the store refused of one lock is no answer to who waits for another, of which nothing was heard.
+#[tokio::test]
+async fn a_refusal_is_told_to_nobody_else() {
+    let mut bench = Bench::new().await;
+    let _guard = bench.locked(900, 7).await;
+    let renewal = bench.next().await;
+    renewal.reply.send(Err(Fault::Refused(any_error()))).unwrap();
+    pause(50).await;
+    bench.store.may_attach.store(false, Ordering::SeqCst);
+    bench.cut_home();
+    pause(50).await;
+    let error = bench.leasehold.mutex("other").try_lock_for(Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!(error.kind(), leasehold::ErrorKind::Unreachable, "{error}");
+}

@@ -52,7 +52,7 @@ impl State {
             Err(Fault::Gone(_)) => attempt.tries.gone(),
             _ => attempt.tries.answered(),
         }
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         match heard {
             Ok(answer) => {
                 let since_us = self.note(name, &answer, asked.sent_us, heard_us);
@@ -67,6 +67,16 @@ impl State {
     /// renew and release to whoever is still connected to it. Nor is its clock to be compared with that of this one.
     fn of_this_run(&self, asked: &Asked, heard: Heard) -> Heard {
         if asked.link.run() == self.run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) }
+    }
+
+    /// A store that is not the one to ask (a replica, one that loads) goes on answering, and never with an answer: the link
+    /// is given up, and the next one is greeted anew. What it says of itself concerns whoever waits for an answer, unlike
+    /// what a store refuses of one name.
+    fn give_up_on(&mut self, asked: &Asked, heard: &Heard) {
+        if let Err(Fault::Gone(error)) = heard {
+            asked.link.close();
+            self.trouble = Some(error.share());
+        }
     }
 
     fn acquire_says(&mut self, counter: u64, since_us: u64, heard_us: u64, name: &Name, answer: &Answer) {
@@ -127,14 +137,8 @@ impl State {
         let is_waiting = matches!(attempt.phase, Phase::Queued { .. });
         match (fault, attempt.wait, &attempt.phase) {
             (_, _, Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } | Phase::Returning(_)) => {}
-            (Fault::Gone(error), Wait::No, _) => {
-                self.trouble = Some(error.share());
-                self.fail(counter, error.may_act(), now_us);
-            }
-            (Fault::Gone(error), ..) => {
-                self.trouble = Some(error);
-                self.set_next(counter, now_us);
-            }
+            (Fault::Gone(error), Wait::No, _) => self.fail(counter, error.may_act(), now_us),
+            (Fault::Gone(_), ..) => self.set_next(counter, now_us),
             (Fault::NoMemory(_), ..) if is_waiting => {
                 // New entries are refused then, hand-overs never: a settle makes the hand-over that this look wanted.
                 let (name, lease_ms) = (attempt.name.clone(), attempt.terms.lease_ms);
@@ -241,7 +245,7 @@ impl State {
         let Renewing { counter, name, renew, asked } = one;
         let (counter, heard_us) = (*counter, self.world.now_us());
         let heard = self.of_this_run(asked, heard);
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
         if let Ok(answer) = &heard {
@@ -259,8 +263,7 @@ impl State {
             }
             Err(_) if !is_of_this_grant => {}
             // Unknown is not lost: it is asked again until the validity ends.
-            Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
-                self.trouble = Some(error);
+            Err(_) => {
                 let pause_us = attempt.terms.answer_within_us() / 2;
                 self.set_next(counter, heard_us + pause_us);
             }
@@ -319,15 +322,14 @@ impl State {
     pub(crate) fn heard_return(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
         let heard = self.of_this_run(asked, heard);
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
         let name = attempt.name.clone();
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let answer = match heard {
             Ok(answer) => answer,
-            Err(Fault::Gone(error)) => {
-                self.trouble = Some(error);
+            Err(Fault::Gone(_)) => {
                 if is_on(Mutant::P13ReleaseOnce) {
                     self.remove(counter);
                     return;
@@ -337,8 +339,7 @@ impl State {
                 return;
             }
             Err(Fault::Refused(error) | Fault::NoMemory(error)) => {
-                self.words.given_back(returning.caller.take(), || Err(error.share()));
-                self.trouble = Some(error);
+                self.words.given_back(returning.caller.take(), || Err(error));
                 self.set_next(counter, heard_us + RETRY_US);
                 self.arm(counter);
                 return;
@@ -385,15 +386,12 @@ impl State {
     pub(crate) fn heard_settle(&mut self, name: &Name, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
         let heard = self.of_this_run(asked, heard);
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         match heard {
             Ok(answer) => {
                 self.note(name, &answer, asked.sent_us, heard_us);
             }
-            Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
-                self.trouble = Some(error);
-                self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle);
-            }
+            Err(_) => self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle),
         }
     }
 
@@ -511,16 +509,6 @@ const RETRY_US: u64 = 250_000;
 const MAX_TRY_US: u64 = NOT_AFTER_MAX_MS * 1000;
 /// How many attempts a session may have for it to still chase ghosts: a rogue publisher must not fill the memory.
 const GHOSTS: usize = 1_000_000;
-
-impl Asked {
-    /// A store that is not the one to ask (a replica, one that loads) goes on answering, and never with an answer: the link
-    /// is given up, and the next one is greeted anew.
-    fn give_up_on(&self, heard: &Heard) {
-        if matches!(heard, Err(Fault::Gone(_))) {
-            self.link.close();
-        }
-    }
-}
 
 impl Attempt {
     /// Whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.
