@@ -383,14 +383,14 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
 #[tokio::test]
 async fn p3_the_claim_of_an_earlier_grant_does_not_end_the_later_one() {
     let mut bench = Bench::new().await;
-    let locking = bench.lock(3_000);
+    let locking = bench.lock(6_000);
     let (asked, acquire) = bench.next_acquire().await;
     bench.say(asked, queued(42, 60_000), 7);
     let (look, _) = bench.next_acquire().await;
-    bench.push(acquire.id, 8, bench.store.server_us() - 600 * MS, 1_000 * MS);
+    bench.push(acquire.id, 8, bench.store.server_us() - 1_700 * MS, 3_000 * MS);
     let claim = bench.next().await;
     assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
-    bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS }, 9);
+    bench.say(look, Outcome::Granted { token: token(9), left_us: 6_000 * MS }, 9);
     let guard = locking.await.unwrap().unwrap();
     bench.say(claim, Outcome::Lost { how: leasehold_spec::LostHow::NotHeld }, 9);
     pause(50).await;
@@ -920,7 +920,7 @@ async fn p15_every_waiter_looks_after_a_reconnect() {
 #[tokio::test]
 async fn p15_a_look_that_re_enters_the_queue_calls_the_others_to_look() {
     let mut bench = Bench::new().await;
-    let _early = bench.lock(900);
+    let _early = bench.lock(3_000);
     let (asked, early) = bench.next_acquire().await;
     bench.say(asked, queued(1, 60_000), 7);
     let _late = bench.lock(30_000);
