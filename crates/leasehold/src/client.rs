@@ -19,7 +19,8 @@ use crate::world::World;
 /// everything back in the background; [`Leasehold::close`] does so and waits.
 ///
 /// # Forks
-/// A client does not survive `fork`: every call in the child answers `Unsupported`.
+/// A client does not survive `fork`: every call in the child answers `Unsupported`, and closing or dropping what the child
+/// has of it does nothing. The leases are the parent's, and the copy of a guard is not to be believed.
 #[derive(Clone)]
 pub struct Leasehold {
     handle: Arc<Handle>,

@@ -114,7 +114,7 @@ impl Mutex {
     }
 
     /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
-    /// an error of kind `Lost`.
+    /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before.
     ///
     /// ```
     /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
@@ -136,7 +136,8 @@ impl Mutex {
             poll_fn(|context| match lost.as_mut().poll(context) {
                 // Before the work: what it would do now is no longer exclusive.
                 Poll::Ready(lost) => Poll::Ready(Err(lost)),
-                Poll::Pending => work.as_mut().poll(context).map(Ok),
+                // And behind it: work that did not await for as long as the lease outlived it unseen.
+                Poll::Pending => work.as_mut().poll(context).map(|value| guard.check().map(|_| value)),
             })
             .await
         };

@@ -31,3 +31,12 @@ async fn a_url_that_names_no_store_is_refused_and_not_repeated() {
         assert!(!format!("{error} {error:?}").contains("s3cret"));
     }
 }
+
+/// Work that does not await cannot be dropped, and is no less lost.
+#[tokio::test]
+async fn work_that_blocks_beyond_its_lease_is_lost() {
+    let leasehold = Leasehold::connect("memory:").await.unwrap();
+    let mutex = leasehold.mutex("a").fixed_lease(Duration::from_millis(150));
+    let blocked = mutex.run(async |_| std::thread::sleep(Duration::from_millis(150))).await;
+    assert_eq!(blocked.unwrap_err().kind(), ErrorKind::Lost);
+}

@@ -2,11 +2,11 @@
 //! shows once in a million runs. `scripts/mutants` breaks a rule and sees its test here fail.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
+use leasehold::seam::{Address, Fault, Inbox, Link, Message, Pending, Real, Socket, Store, World};
 use leasehold::{Guard, Leasehold, Lost, Released};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Event, GrantId, Joined, Name, Op, Outcome, Patience, Renew, Rest, SessionId,
@@ -27,8 +27,12 @@ struct Asked {
     reply: oneshot::Sender<Result<Answer, Fault>>,
 }
 
+/// What happens when a link is asked for, on the stack of whoever asks.
+type OnOpen = Box<dyn FnOnce() + Send>;
+
 struct Scripted {
     requests: mpsc::UnboundedSender<Asked>,
+    on_open: Mutex<Option<OnOpen>>,
     links: Mutex<Vec<Arc<Line>>>,
     run: Mutex<String>,
     ahead_us: AtomicU64,
@@ -49,6 +53,8 @@ struct Shop(Arc<Scripted>);
 impl Store for Shop {
     fn open(&self) -> Pending<leasehold::Result<Arc<dyn Link>>> {
         let store = Arc::clone(&self.0);
+        let on_open = store.on_open.lock().unwrap().take();
+        on_open.into_iter().for_each(|on_open| on_open());
         Box::pin(async move {
             let number = store.opened.fetch_add(1, Ordering::SeqCst);
             let line = Arc::new(Line {
@@ -153,9 +159,14 @@ struct Bench {
 
 impl Bench {
     async fn new() -> Self {
+        Self::within(Real::world()).await
+    }
+
+    async fn within(world: Arc<dyn World>) -> Self {
         let (send, requests) = mpsc::unbounded_channel();
         let store = Arc::new(Scripted {
             requests: send,
+            on_open: Mutex::default(),
             links: Mutex::default(),
             run: Mutex::new("first".into()),
             ahead_us: AtomicU64::new(AHEAD_US),
@@ -163,13 +174,22 @@ impl Bench {
             opened: AtomicUsize::new(0),
         });
         let shop = Arc::new(Shop(Arc::clone(&store)));
-        let leasehold = Leasehold::builder("").connect_to(shop, Real::world()).await.unwrap();
+        let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
         assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
         Self { store, requests, leasehold }
     }
 
     async fn next(&mut self) -> Asked {
         timeout(Duration::from_secs(10), self.requests.recv()).await.expect("a request").unwrap()
+    }
+
+    async fn next_but_renewals(&mut self) -> Asked {
+        loop {
+            let asked = self.next().await;
+            if !matches!(asked.op, Op::Renew(_)) {
+                return asked;
+            }
+        }
     }
 
     async fn next_acquire(&mut self) -> (Asked, Acquire) {
@@ -224,7 +244,7 @@ impl Bench {
     }
 
     fn push(&self, id: GrantId, number: u64, now_us: u64, left_us: u64) {
-        let delivery = Delivery {
+        self.deliver(Delivery {
             to: id.session,
             now_us,
             contention: Contention::None,
@@ -233,7 +253,10 @@ impl Bench {
             token: token(number),
             left_us,
             event: Event::Granted,
-        };
+        });
+    }
+
+    fn deliver(&self, delivery: Delivery) {
         let home = self.store.links().iter().rev().find_map(|line| line.inbox.lock().unwrap().clone()).unwrap();
         home(Message::Delivery(Name::new("name").unwrap(), delivery));
     }
@@ -255,6 +278,57 @@ impl Bench {
             assert!(begun.elapsed() < Duration::from_secs(10), "no new link");
             tokio::task::yield_now().await;
         }
+    }
+}
+
+/// The world as it is, but for what a test changes in it.
+struct Altered {
+    process: AtomicU32,
+    sleeps: AtomicUsize,
+}
+
+impl Altered {
+    fn world() -> Arc<Self> {
+        Arc::new(Self { process: AtomicU32::new(Real.process()), sleeps: AtomicUsize::new(0) })
+    }
+}
+
+impl World for Altered {
+    fn now_us(&self) -> u64 {
+        Real.now_us()
+    }
+
+    fn wall_us(&self) -> u64 {
+        Real.wall_us()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        Real.random(bytes);
+    }
+
+    fn host(&self) -> String {
+        Real.host()
+    }
+
+    fn process(&self) -> u32 {
+        self.process.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, duration: Duration) -> Pending<()> {
+        self.sleeps.fetch_add(1, Ordering::SeqCst);
+        Real.sleep(duration)
+    }
+
+    fn connect(&self, to: &Address) -> Pending<std::io::Result<Box<dyn Socket>>> {
+        Real.connect(to)
+    }
+
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
+        Real.spawn(task)
+    }
+
+    fn spawn_session(&self, session: Pending<()>) -> std::io::Result<()> {
+        Real.spawn_session(session)
     }
 }
 
@@ -298,15 +372,119 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
     let guard = locking.await.unwrap().unwrap();
     bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS }, 9);
     assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Superseded);
-    let release = loop {
-        let asked = bench.next().await;
-        if !matches!(asked.op, Op::Renew(_)) {
-            break asked;
-        }
-    };
+    let release = bench.next_but_renewals().await;
     assert_eq!(release.op, Op::Release { id: acquire.id, token: token(9) });
     bench.say(release, Outcome::Released, 9);
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
+/// An old push is to be claimed first, behind a look that is still under way. The store was slow: the claim has lapsed, the
+/// look is granted anew, and only then the claim of the first grant finds nothing.
+#[tokio::test]
+async fn p3_the_claim_of_an_earlier_grant_does_not_end_the_later_one() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(6_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    let (look, _) = bench.next_acquire().await;
+    bench.push(acquire.id, 8, bench.store.server_us() - 1_700 * MS, 3_000 * MS);
+    let claim = bench.next().await;
+    assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
+    bench.say(look, Outcome::Granted { token: token(9), left_us: 6_000 * MS }, 9);
+    let guard = locking.await.unwrap().unwrap();
+    bench.say(claim, Outcome::Lost { how: leasehold_spec::LostHow::NotHeld }, 9);
+    pause(50).await;
+    assert_eq!(guard.check(), Ok(token(9)));
+    drop(guard);
+    assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(9) });
+}
+
+#[tokio::test]
+async fn p1_whoever_hears_more_settles_again() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    let answer = Answer { rest: Rest::More, ..bench.answer(Outcome::Released, 7) };
+    release.reply.send(Ok(answer)).unwrap();
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    let settle = bench.next().await;
+    assert_eq!(settle.op, Op::Settle);
+    bench.say(settle, Outcome::Settled, 7);
+
+    let _locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    bench.deliver(Delivery {
+        to: acquire.id.session,
+        now_us: bench.store.server_us(),
+        contention: Contention::Others,
+        rest: Rest::More,
+        id: acquire.id,
+        token: token(8),
+        left_us: 30_000 * MS,
+        event: Event::Granted,
+    });
+    assert_eq!(bench.next_but_renewals().await.op, Op::Settle);
+}
+
+#[tokio::test]
+async fn p4_a_late_request_is_asked_again() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, first) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Late, 7);
+    let (asked, again) = bench.next_acquire().await;
+    assert_eq!(again.id, first.id);
+    assert!(again.not_after_us >= first.not_after_us);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    assert!(locking.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn p7_whoever_handed_over_looks_after_the_claim() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    let begun = Instant::now();
+    let answer = Answer { handed: Some(200), ..bench.answer(Outcome::Released, 8) };
+    release.reply.send(Ok(answer)).unwrap();
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    assert_eq!(bench.next().await.op, Op::Settle);
+    assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
+/// The store waits for the release of a marked grant until its grace is over.
+#[tokio::test]
+async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
+    let mut bench = Bench::new().await;
+    for by_message in [true, false] {
+        let guard = bench.locked(600, 7).await;
+        let renewal = bench.next().await;
+        let Op::Renew(renew) = renewal.op.clone() else { panic!("{:?}", renewal.op) };
+        if by_message {
+            bench.deliver(Delivery {
+                to: renew.id.session,
+                now_us: bench.store.server_us(),
+                contention: Contention::None,
+                rest: Rest::Done,
+                id: renew.id,
+                token: token(7),
+                left_us: 5_000 * MS,
+                event: Event::Revoked,
+            });
+        } else {
+            bench.say(renewal, Outcome::Lost { how: leasehold_spec::LostHow::Revoked }, 7);
+        }
+        assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
+        pause(100).await;
+        bench.nothing();
+        drop(guard);
+        let release = bench.next().await;
+        assert_eq!(release.op, Op::Release { id: renew.id, token: token(7) });
+        bench.say(release, Outcome::Released, 7);
+    }
 }
 
 #[tokio::test]
@@ -455,6 +633,44 @@ async fn p12_a_forward_jump_of_the_servers_clock_is_taken_off_every_lease() {
     assert!(matches!(renewal.op, Op::Renew(_)), "asked for at once: {:?}", renewal.op);
 }
 
+/// The session's link is slow: the answer to a renewal was given before the server's clock jumped, and is heard after the
+/// jump was seen on the callers' link. What it says to be left was true on the old clock.
+#[tokio::test]
+async fn p12_an_answer_from_before_a_jump_gives_nothing_back() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(6_000, 7).await;
+    let renewal = bench.next().await;
+    let renewed = bench.answer(Outcome::Renewed { left_us: 6_000 * MS }, 7);
+    let ends = Instant::now() + Duration::from_millis(4_000);
+    bench.store.ahead_us.fetch_add(2_000 * MS, Ordering::SeqCst);
+    let mutex = bench.leasehold.mutex("other");
+    let looking = tokio::spawn(async move { mutex.try_lock().await });
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Busy { left_us: 0 }, 7);
+    looking.await.unwrap().unwrap();
+    assert!(renewal.reply.send(Ok(renewed)).is_ok());
+    // It is asked again, as that answer is worth little, and is not answered any more.
+    let again = bench.next().await;
+    assert!(matches!(again.op, Op::Renew(_)), "{:?}", again.op);
+    assert!(Instant::now() + guard.remaining() < ends, "{:?} left at {:?}", guard.remaining(), ends - Instant::now());
+}
+
+/// The answer came so late that its lease has ended.
+#[tokio::test]
+async fn p12_nobody_gets_a_guard_that_is_lost_already() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, first) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: MS }, 7);
+    let (mut release, mut again) = (bench.next_but_renewals().await, bench.next_but_renewals().await);
+    if matches!(release.op, Op::Acquire(_)) {
+        std::mem::swap(&mut release, &mut again);
+    }
+    assert_eq!(release.op, Op::Release { id: first.id, token: token(7) });
+    bench.say(again, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    assert_eq!(locking.await.unwrap().unwrap().check(), Ok(token(8)));
+}
+
 #[tokio::test]
 async fn p13_an_unanswered_release_is_repeated_on_the_next_link() {
     let mut bench = Bench::new().await;
@@ -466,6 +682,29 @@ async fn p13_an_unanswered_release_is_repeated_on_the_next_link() {
     assert_eq!(second.op, first.op);
     bench.say(second, Outcome::Released, 7);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+}
+
+/// The answer to an acquire was lost with its link, long ago. A leave would take back whatever that acquire may yet be
+/// granted, but cannot say that the lease had been lost before.
+#[tokio::test]
+async fn p14_an_acquire_that_is_too_late_to_be_carried_out_is_forgotten() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (lost, acquire) = bench.next_acquire().await;
+    drop(lost.reply.send(Err(gone())));
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    while bench.store.server_us() <= acquire.not_after_us + 1_000 * MS {
+        let renewal = bench.next().await;
+        assert!(matches!(renewal.op, Op::Renew(_)), "{:?}", renewal.op);
+        bench.say(renewal, Outcome::Renewed { left_us: 3_000 * MS }, 7);
+    }
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next_but_renewals().await;
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(7) });
+    bench.say(release, Outcome::NotHeld, 9);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
 }
 
 #[tokio::test]
@@ -481,6 +720,22 @@ async fn p13_what_was_released_is_said_again_to_another_run() {
     bench.cut_home();
     let again = bench.next().await;
     assert_eq!(again.op, release);
+}
+
+/// A leave that gave a grant back is a release by another name.
+#[tokio::test]
+async fn p13_what_was_left_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (_asked, acquire) = bench.next_acquire().await;
+    locking.abort();
+    let (leave, _) = bench.next_leave().await;
+    bench.say(leave, Outcome::Left { was: Was::Granted }, 7);
+    pause(50).await;
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
 }
 
 #[tokio::test]
@@ -507,6 +762,61 @@ async fn p14_an_unanswered_attempt_is_closed_only_beyond_its_not_after() {
     }
     assert!(leaves >= 2 && begun.elapsed() > Duration::from_millis(1_500), "{leaves} leaves in {:?}", begun.elapsed());
     assert!(bench.leasehold.close().await.unconfirmed().is_empty());
+}
+
+/// A caller is stopped when its attempt is noted and its acquire not sent yet. The client is closed meanwhile: the leave
+/// comes first, finds nothing, and is not the last word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p14_a_leave_before_an_acquire_that_its_caller_had_still_to_send_is_repeated() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    // Without a lane the session's link serves, and a new lane is asked for: between the two steps.
+    bench.store.links()[1].closed.store(true, Ordering::SeqCst);
+    let (at_the_gap, is_at_the_gap) = oneshot::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel();
+    *bench.store.on_open.lock().unwrap() = Some(Box::new(move || {
+        at_the_gap.send(()).unwrap();
+        may_go_on.recv().unwrap();
+    }));
+    let locking = bench.lock(30_000);
+    is_at_the_gap.await.unwrap();
+    let closing = tokio::spawn(bench.leasehold.clone().close());
+    // The guard's release is not answered for now: the session lives on.
+    let (mut leave, mut release) = (bench.next().await, bench.next().await);
+    if matches!(leave.op, Op::Release { .. }) {
+        std::mem::swap(&mut leave, &mut release);
+    }
+    let left = leave.op.clone();
+    bench.say(leave, Outcome::Left { was: Was::Absent }, 7);
+    pause(50).await;
+    go_on.send(()).unwrap();
+    let (asked, acquire) = bench.next_acquire().await;
+    assert_eq!(left, Op::Leave { id: acquire.id });
+    drop(asked.reply.send(Ok(bench.answer(Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8))));
+    assert_eq!(locking.await.unwrap().unwrap_err().kind(), leasehold::ErrorKind::Closed);
+    let (leave, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+    bench.say(leave, Outcome::Left { was: Was::Granted }, 8);
+    bench.say(release, Outcome::Released, 8);
+    assert!(closing.await.unwrap().unconfirmed().is_empty());
+    drop(guard);
+}
+
+/// A script that the server had forgotten is sent a second time, and that can come behind the leave.
+#[tokio::test]
+async fn p14_a_look_that_is_granted_behind_its_leave_is_given_back() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(900);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    let (look, _) = bench.next_acquire().await;
+    locking.abort();
+    let (leave, _) = bench.next_leave().await;
+    bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    pause(50).await;
+    bench.say(look, Outcome::Granted { token: token(8), left_us: 900 * MS }, 8);
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
 }
 
 #[tokio::test]
@@ -568,6 +878,27 @@ async fn p15_a_name_is_settled_when_the_memory_is_full() {
     assert_eq!(bench.next().await.op, Op::Settle);
 }
 
+/// What falls due while there is no link waits for one, and the thread does not look for it a thousand times a second.
+#[tokio::test]
+async fn p15_a_lease_that_ends_while_the_store_is_away_keeps_nobody_busy() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let _waiting = bench.lock(30_000);
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 100), 7);
+    bench.store.may_attach.store(false, Ordering::SeqCst);
+    bench.cut_home();
+    pause(200).await;
+    let before = world.sleeps.load(Ordering::SeqCst);
+    pause(500).await;
+    let sleeps = world.sleeps.load(Ordering::SeqCst) - before;
+    // One each 50 ms.
+    assert!(sleeps <= 20, "{sleeps} in half a second");
+    bench.store.may_attach.store(true, Ordering::SeqCst);
+    let (look, _) = bench.next_acquire().await;
+    bench.say(look, queued(1, 60_000), 7);
+}
+
 #[tokio::test]
 async fn p15_every_waiter_looks_after_a_reconnect() {
     let mut bench = Bench::new().await;
@@ -589,7 +920,7 @@ async fn p15_every_waiter_looks_after_a_reconnect() {
 #[tokio::test]
 async fn p15_a_look_that_re_enters_the_queue_calls_the_others_to_look() {
     let mut bench = Bench::new().await;
-    let _early = bench.lock(900);
+    let _early = bench.lock(3_000);
     let (asked, early) = bench.next_acquire().await;
     bench.say(asked, queued(1, 60_000), 7);
     let _late = bench.lock(30_000);
@@ -647,4 +978,40 @@ async fn unknown_is_not_lost_and_lost_says_why() {
         bench.say(second, Outcome::Lost { how: leasehold_spec::LostHow::NotHeld }, highest);
         assert_eq!(timeout(Duration::from_millis(200), guard.lost()).await.unwrap(), why);
     }
+}
+
+/// A child that was forked from this process has the client's memory, and neither its thread nor its connections.
+#[tokio::test]
+async fn a_forked_child_changes_nothing_and_waits_for_nothing() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let guard = bench.locked(30_000, 7).await;
+    let (mutex, child) = (bench.leasehold.mutex("name"), bench.leasehold.clone());
+    world.process.fetch_add(1, Ordering::SeqCst);
+    let unsupported = leasehold::ErrorKind::Unsupported;
+    assert_eq!(mutex.lock().await.unwrap_err().kind(), unsupported);
+    assert_eq!(mutex.inspect().await.unwrap_err().kind(), unsupported);
+    let closed = timeout(Duration::from_secs(1), child.close()).await.expect("nobody keeps the time there");
+    assert!(closed.unconfirmed().is_empty(), "it is the parent's to give back");
+    pause(50).await;
+    bench.nothing();
+    world.process.fetch_sub(1, Ordering::SeqCst);
+    assert!(guard.is_valid(), "closed in the child alone");
+}
+
+/// What the store refused of one lock is no answer to who waits for another, of which nothing was heard.
+#[tokio::test]
+async fn a_refusal_is_told_to_nobody_else() {
+    let mut bench = Bench::new().await;
+    let _guard = bench.locked(900, 7).await;
+    let renewal = bench.next().await;
+    let refused: leasehold::Error = Lost::Revoked.into();
+    let text = refused.to_string();
+    renewal.reply.send(Err(Fault::Refused(refused))).unwrap();
+    pause(50).await;
+    bench.store.may_attach.store(false, Ordering::SeqCst);
+    bench.cut_home();
+    pause(50).await;
+    let error = bench.leasehold.mutex("other").try_lock_for(Duration::from_millis(50)).await.unwrap_err();
+    assert_ne!(error.to_string(), text);
 }

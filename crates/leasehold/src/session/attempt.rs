@@ -175,6 +175,8 @@ pub(crate) struct Tries {
     spread: bool,
     /// The latest `not_after` of them, in server time.
     pub(crate) until_us: u64,
+    /// The requests up to this serial may have been sent before one of them.
+    before: u64,
 }
 
 impl Tries {
@@ -183,6 +185,17 @@ impl Tries {
         self.link = Some(Arc::clone(link));
         self.in_flight += 1;
         self.until_us = self.until_us.max(not_after_us);
+    }
+
+    /// The one that was noted last is its caller's to send. It may be stopped before that, and whatever we send meanwhile
+    /// would overtake it.
+    pub(crate) fn left_to_caller(&mut self) {
+        self.before = u64::MAX;
+    }
+
+    /// The caller has sent it, or never will. The requests after that of this serial come behind it.
+    pub(crate) fn sent_by_caller(&mut self, last_serial: u64) {
+        self.before = self.before.min(last_serial);
     }
 
     /// One was answered, or surely not carried out.
@@ -199,6 +212,13 @@ impl Tries {
         self.spread = true;
     }
 
+    /// The store's clock shows this: those of an earlier `not_after` are refused from now on, whatever became of them.
+    pub(crate) fn passed(&mut self, now_us: u64) {
+        if now_us > self.until_us {
+            *self = Self::default();
+        }
+    }
+
     /// Where a leave should go, so that it comes after what it ends.
     pub(crate) fn follow(&self) -> Option<&Arc<dyn Link>> {
         self.link.as_ref().filter(|link| self.in_flight > 0 && !self.spread && !link.is_closed())
@@ -208,10 +228,10 @@ impl Tries {
         self.in_flight == 0 && !self.spread
     }
 
-    /// Whether a leave that `link` answered at server time `now_us` was the last word: nothing can come after it.
-    pub(crate) fn closed_by(&self, link: &Arc<dyn Link>, now_us: u64) -> bool {
-        let in_order = !self.spread && self.link.as_ref().is_none_or(|known| same(known, link));
-        in_order || now_us > self.until_us
+    /// Whether a leave that was answered at server time `now_us` was the last word: nothing can come after it.
+    pub(crate) fn closed_by(&self, leave: &Asked, now_us: u64) -> bool {
+        let is_same_link = !self.spread && self.link.as_ref().is_none_or(|known| same(known, &leave.link));
+        (is_same_link && leave.serial > self.before) || now_us > self.until_us
     }
 }
 

@@ -55,6 +55,7 @@ impl State {
         });
         let first = link.and_then(|link| {
             let (_, op, asked) = self.ask(counter, &link, now_us)?;
+            self.attempts.get_mut(&counter)?.tries.left_to_caller();
             Some(First { op, asked, guess: self.guess(name) })
         });
         if first.is_none() && wait == Wait::No {
@@ -71,14 +72,18 @@ impl State {
             self.remove(counter);
             return;
         }
-        let now_us = self.world.now_us();
+        let (now_us, serial) = (self.world.now_us(), self.last_serial());
+        if let Some(attempt) = self.attempts.get_mut(&counter) {
+            attempt.tries.sent_by_caller(serial);
+        }
         self.give_back(counter, now_us);
     }
 
     /// The caller's own request will not be heard: the thread asks again where an answer is still wanted.
     pub(crate) fn left_alone(&mut self, counter: u64) {
-        let now_us = self.world.now_us();
+        let (now_us, serial) = (self.world.now_us(), self.last_serial());
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        attempt.tries.sent_by_caller(serial);
         attempt.asked = None;
         if let Phase::Returning(returning) = &mut attempt.phase {
             returning.next_us = now_us;

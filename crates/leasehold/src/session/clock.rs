@@ -78,6 +78,15 @@ impl ServerClock {
         jump.filter(|&forward| forward > 0 && !is_on(Mutant::P12NoJump)).map(i64::unsigned_abs)
     }
 
+    /// By how much the server's clock has been set forward since this answer was made, as far as is known. Answers come by
+    /// two links: one that says how much of a lease is left can be heard after another that showed the jump.
+    pub(crate) fn set_forward_since(&self, sample: &Sample) -> u64 {
+        if sample.sent_us >= self.jumped_us || is_on(Mutant::P12NoJump) {
+            return 0;
+        }
+        self.jump(sample).filter(|&forward| forward < 0).map_or(0, i64::unsigned_abs)
+    }
+
     /// The earliest local moment at which the server's clock can have shown `server_us`; `None` without a sample of the
     /// last minute.
     pub(crate) fn local_of(&self, server_us: u64, now_us: u64) -> Option<u64> {
@@ -122,19 +131,17 @@ impl ServerClock {
         }
     }
 
-    /// How far the server's clock moved against ours since the known samples (positive: forward), when that is more than
-    /// drift and delay can explain.
+    /// How far the server's clock is ahead of what the known samples let expect (negative: behind), when that is more than
+    /// drift and delay can explain. The widest difference that the bounds allow: a lease is rather given up early.
     fn jump(&self, sample: &Sample) -> Option<i64> {
         let bounds = self.known(sample.heard_us)?;
         let slack = |since: &Sample| (sample.heard_us.saturating_sub(since.sent_us) / 500 + 1000).cast_signed();
         let forward = sample.high() < bounds.lowest.low() - slack(&bounds.lowest);
         let backward = sample.low() > bounds.highest.high() + slack(&bounds.highest);
-        // The widest difference that the bounds allow: a lease is rather given up early.
-        let forward_by = bounds.highest.high() - sample.low();
         if forward {
-            Some(forward_by)
+            Some(bounds.highest.high() - sample.low())
         } else if backward {
-            Some(-1)
+            Some(bounds.lowest.low() - sample.high())
         } else {
             None
         }
@@ -202,7 +209,11 @@ mod tests {
         let mut clock = ServerClock::default();
         clock.observe(sample(1_000_000, 1_000_200, S));
         assert!(clock.observe(sample(2_000_000, 2_000_200, S + 61_000_000)).is_some());
-        assert_eq!(clock.observe(sample(1_999_900, 2_000_300, S + 1_000_000)), None, "asked before, on the other link");
+        let old = sample(1_999_900, 2_000_300, S + 1_000_000);
+        assert_eq!(clock.observe(old), None, "asked before, on the other link");
+        assert!((60_000_000..60_001_000).contains(&clock.set_forward_since(&old)), "what it says is old by the jump");
+        let new = sample(1_999_900, 2_000_300, S + 61_000_100);
+        assert_eq!(clock.set_forward_since(&new), 0, "asked before, and answered after");
         assert_eq!(clock.observe(sample(2_100_000, 2_100_200, S + 61_100_000)), None, "no second jump");
         assert!(clock.observe(sample(2_200_000, 2_200_200, S + 91_200_000)).is_some(), "but this is one");
     }

@@ -315,6 +315,7 @@ impl State {
             }
         }
         self.home = Some(link);
+        self.trouble = None;
         self.look_at_everything(now_us);
     }
 }

@@ -11,13 +11,14 @@ use leasehold_spec::limits::{
 };
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Order, Outcome, Rest, Token,
+    Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Order, Outcome, Rest, Token, Was,
 };
 
 use super::attempt::{
     Asked, Attempt, Claim, GivenBack, Holding, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What,
 };
 use super::clock::reliable_us;
+use super::errand::Renewing;
 use super::hold::Hold;
 use super::silent;
 use super::state::{GivenUp, State, Then};
@@ -51,11 +52,11 @@ impl State {
             Err(Fault::Gone(_)) => attempt.tries.gone(),
             _ => attempt.tries.answered(),
         }
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         match heard {
             Ok(answer) => {
-                self.note(name, &answer, asked.sent_us, heard_us);
-                self.acquire_says(counter, asked, heard_us, name, &answer);
+                let since_us = self.note(name, &answer, asked.sent_us, heard_us);
+                self.acquire_says(counter, since_us, heard_us, name, &answer);
             }
             Err(fault) => self.acquire_failed(counter, heard_us, fault),
         }
@@ -68,7 +69,17 @@ impl State {
         if asked.link.run() == self.run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) }
     }
 
-    fn acquire_says(&mut self, counter: u64, asked: &Asked, heard_us: u64, name: &Name, answer: &Answer) {
+    /// A store that is not the one to ask (a replica, one that loads) goes on answering, and never with an answer: the link
+    /// is given up, and the next one is greeted anew. What it says of itself concerns whoever waits for an answer, unlike
+    /// what a store refuses of one name.
+    fn give_up_on(&mut self, asked: &Asked, heard: &Heard) {
+        if let Err(Fault::Gone(error)) = heard {
+            asked.link.close();
+            self.trouble = Some(error.share());
+        }
+    }
+
+    fn acquire_says(&mut self, counter: u64, since_us: u64, heard_us: u64, name: &Name, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
             return; // Given up meanwhile: whatever this grants, the leave behind it takes back.
@@ -79,7 +90,7 @@ impl State {
                     self.not_at_once(counter, heard_us);
                     return;
                 }
-                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
+                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
                 let left_us = left_us.min(attempt.terms.lease_us());
                 let until_us = from_us + reliable_us(left_us);
                 // Not a whole lease: a grant whose push or whose answer was lost.
@@ -126,14 +137,8 @@ impl State {
         let is_waiting = matches!(attempt.phase, Phase::Queued { .. });
         match (fault, attempt.wait, &attempt.phase) {
             (_, _, Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } | Phase::Returning(_)) => {}
-            (Fault::Gone(error), Wait::No, _) => {
-                self.trouble = Some(error.share());
-                self.fail(counter, error.may_act(), now_us);
-            }
-            (Fault::Gone(error), ..) => {
-                self.trouble = Some(error);
-                self.set_next(counter, now_us);
-            }
+            (Fault::Gone(error), Wait::No, _) => self.fail(counter, error.may_act(), now_us),
+            (Fault::Gone(_), ..) => self.set_next(counter, now_us),
             (Fault::NoMemory(_), ..) if is_waiting => {
                 // New entries are refused then, hand-overs never: a settle makes the hand-over that this look wanted.
                 let (name, lease_ms) = (attempt.name.clone(), attempt.terms.lease_ms);
@@ -236,21 +241,29 @@ impl State {
     }
 
     /// The answer to a renewal or a claim.
-    pub(crate) fn heard_renew(&mut self, counter: u64, asked: &Asked, heard: Heard) {
-        let heard_us = self.world.now_us();
+    pub(crate) fn heard_renew(&mut self, one: &Renewing, heard: Heard) {
+        let Renewing { counter, name, renew, asked } = one;
+        let (counter, heard_us) = (*counter, self.world.now_us());
         let heard = self.of_this_run(asked, heard);
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
-        let name = attempt.name.clone();
+        if let Ok(answer) = &heard {
+            attempt.tries.passed(answer.now_us);
+        }
+        // A look behind the claim of a grant that had lapsed may have been granted anew: what became of the first says
+        // nothing of the second.
+        let is_of_this_grant = attempt.token() == Some(renew.token);
         match heard {
             Ok(answer) => {
-                self.note(&name, &answer, asked.sent_us, heard_us);
-                self.renew_says(counter, asked, heard_us, &answer);
+                let since_us = self.note(name, &answer, asked.sent_us, heard_us);
+                if is_of_this_grant {
+                    self.renew_says(counter, since_us, heard_us, &answer);
+                }
             }
+            Err(_) if !is_of_this_grant => {}
             // Unknown is not lost: it is asked again until the validity ends.
-            Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
-                self.trouble = Some(error);
+            Err(_) => {
                 let pause_us = attempt.terms.answer_within_us() / 2;
                 self.set_next(counter, heard_us + pause_us);
             }
@@ -258,24 +271,24 @@ impl State {
         self.arm(counter);
     }
 
-    fn renew_says(&mut self, counter: u64, asked: &Asked, heard_us: u64, answer: &Answer) {
+    fn renew_says(&mut self, counter: u64, since_us: u64, heard_us: u64, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let lease_us = attempt.terms.lease_us();
         match (&mut attempt.phase, &answer.outcome) {
             (Phase::Held(holding), Outcome::Renewed { left_us }) => {
                 let left_us = (*left_us).min(lease_us);
-                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { asked.sent_us };
+                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
                 holding.hold.extend(from_us + reliable_us(left_us));
                 holding.hold.set_contention(answer.contention);
                 holding.claim = Claim::Done;
                 holding.renew_us = match attempt.terms.renewal {
                     Renewal::Never => u64::MAX,
-                    _ => asked.sent_us + left_us / 3,
+                    _ => since_us + left_us / 3,
                 };
             }
             (Phase::Claiming { token, .. }, Outcome::Renewed { left_us }) => {
                 let (token, left_us) = (*token, (*left_us).min(lease_us));
-                let (until_us, renew_us) = (asked.sent_us + reliable_us(left_us), asked.sent_us + left_us / 3);
+                let (until_us, renew_us) = (since_us + reliable_us(left_us), since_us + left_us / 3);
                 let (claim, level) = (Claim::Done, answer.contention);
                 self.enter(counter, heard_us, Entry { token, until_us, renew_us, claim, level });
             }
@@ -309,15 +322,14 @@ impl State {
     pub(crate) fn heard_return(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
         let heard = self.of_this_run(asked, heard);
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
         let name = attempt.name.clone();
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let answer = match heard {
             Ok(answer) => answer,
-            Err(Fault::Gone(error)) => {
-                self.trouble = Some(error);
+            Err(Fault::Gone(_)) => {
                 if is_on(Mutant::P13ReleaseOnce) {
                     self.remove(counter);
                     return;
@@ -327,8 +339,7 @@ impl State {
                 return;
             }
             Err(Fault::Refused(error) | Fault::NoMemory(error)) => {
-                self.words.given_back(returning.caller.take(), || Err(error.share()));
-                self.trouble = Some(error);
+                self.words.given_back(returning.caller.take(), || Err(error));
                 self.set_next(counter, heard_us + RETRY_US);
                 self.arm(counter);
                 return;
@@ -351,13 +362,13 @@ impl State {
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let closed = match returning.what {
             // The usual release does not say the time: it closes what went before it on its own link.
-            What::Release(_) => attempt.tries.closed_by(&asked.link, 0),
-            What::Leave => attempt.tries.closed_by(&asked.link, answer.now_us) || is_on(Mutant::P14FirstLeave),
+            What::Release(_) => attempt.tries.closed_by(asked, 0),
+            What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
         };
-        let released = match returning.what {
-            What::Release(token) => Some(GivenUp { name, id, token, until_us: returning.until_us }),
-            What::Leave => None,
-        };
+        // A leave that hands a grant on is a release by another name.
+        let (what, until_us) = (returning.what, returning.until_us);
+        let is_release = what != What::Leave || answer.outcome == Outcome::Left { was: Was::Granted };
+        let released = is_release.then_some(GivenUp { name, id, what, until_us });
         if !closed {
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(MAX_TRY_US);
             returning.what = What::Leave;
@@ -375,13 +386,12 @@ impl State {
     pub(crate) fn heard_settle(&mut self, name: &Name, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
         let heard = self.of_this_run(asked, heard);
-        asked.give_up_on(&heard);
+        self.give_up_on(asked, &heard);
         match heard {
-            Ok(answer) => self.note(name, &answer, asked.sent_us, heard_us),
-            Err(Fault::Gone(error) | Fault::Refused(error) | Fault::NoMemory(error)) => {
-                self.trouble = Some(error);
-                self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle);
+            Ok(answer) => {
+                self.note(name, &answer, asked.sent_us, heard_us);
             }
+            Err(_) => self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle),
         }
     }
 
@@ -396,7 +406,7 @@ impl State {
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).
     pub(crate) fn return_again(&mut self, old: GivenUp) {
-        self.insert_return(old.name, old.id, What::Release(old.token), old.until_us);
+        self.insert_return(old.name, old.id, old.what, old.until_us);
     }
 
     fn insert_return(&mut self, name: Name, id: GrantId, what: What, until_us: u64) {
@@ -500,16 +510,6 @@ const MAX_TRY_US: u64 = NOT_AFTER_MAX_MS * 1000;
 /// How many attempts a session may have for it to still chase ghosts: a rogue publisher must not fill the memory.
 const GHOSTS: usize = 1_000_000;
 
-impl Asked {
-    /// A store that is not the one to ask (a replica, one that loads) goes on answering, and never with an answer: the link
-    /// is given up, and the next one is greeted anew.
-    fn give_up_on(&self, heard: &Heard) {
-        if matches!(heard, Err(Fault::Gone(_))) {
-            self.link.close();
-        }
-    }
-}
-
 impl Attempt {
     /// Whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.
     fn believes(&self, highest: Token) -> bool {
@@ -517,6 +517,15 @@ impl Attempt {
             _ if is_on(Mutant::P3OlderWins) => true,
             Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
             _ => highest >= self.latest,
+        }
+    }
+
+    /// The token of the grant that it holds, or is about to claim.
+    fn token(&self) -> Option<Token> {
+        match &self.phase {
+            Phase::Held(holding) => Some(holding.hold.token),
+            Phase::Claiming { token, .. } => Some(*token),
+            Phase::Asking { .. } | Phase::Queued { .. } | Phase::Ended { .. } | Phase::Returning(_) => None,
         }
     }
 

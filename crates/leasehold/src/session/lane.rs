@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use super::Session;
 use super::state::{Stage, State};
+use super::thread::for_now;
 use crate::error::Error;
 use crate::store::Link;
 
@@ -64,7 +65,7 @@ impl State {
             Ok(link) if self.stage == Stage::Closed => link.close(),
             Ok(link) => self.lane = LaneState::Open(link),
             Err(error) => {
-                self.trouble = Some(error);
+                self.trouble = Some(for_now(error));
                 self.lane = LaneState::Opening { until_us: self.world.now_us() + REOPEN_US, _alive: None };
             }
         }

@@ -155,8 +155,8 @@ impl Session {
 
     /// Gives a lease back in the background: what dropping a guard does, with a runtime or without.
     pub(crate) fn drop_hold(&self, hold: &Hold) {
-        if self.process != self.world.process() {
-            return; // A forked child: the lease is its parent's.
+        if !self.is_ours() {
+            return; // The lease is the parent's.
         }
         self.with(|state| {
             let is_same = |id| state.attempts.get(&id).is_some_and(|attempt| attempt.id == hold.id);
@@ -209,11 +209,17 @@ impl Session {
 
     /// Begins the end: callers hear it, and what is held goes back in the background.
     pub(crate) fn begin_close(&self) {
+        if !self.is_ours() {
+            return; // What is held is the parent's, and the lock may be as one of its threads left it.
+        }
         self.with(|state| state.begin_close(state.world.now_us()));
     }
 
     /// Waits until everything is given back, or for as long as `patience`; answers what was not.
     pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Vec<Name> {
+        if !self.is_ours() {
+            return Vec::new(); // Nobody would ring.
+        }
         let (tell, is_closed) = oneshot::channel();
         self.with(|state| match state.stage {
             Stage::Closed => drop(tell),
@@ -236,8 +242,13 @@ impl Session {
         .await
     }
 
+    /// Not in a forked child: that has this memory, and neither the thread nor the connections.
+    fn is_ours(&self) -> bool {
+        self.process == self.world.process()
+    }
+
     fn check_usable(&self) -> Result<()> {
-        if self.process == self.world.process() {
+        if self.is_ours() {
             return Ok(());
         }
         let message = "this client was connected before a fork: its thread and its connections are the parent's; connect \
@@ -294,7 +305,7 @@ impl Unfinished<'_> {
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        if let Some(on_drop) = self.on_drop {
+        if let Some(on_drop) = self.on_drop.filter(|_| self.session.is_ours()) {
             self.session.with(|state| on_drop(state, self.counter));
         }
     }

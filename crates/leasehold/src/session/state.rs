@@ -127,7 +127,7 @@ pub(crate) enum Then {
 pub(crate) struct GivenUp {
     pub(crate) name: Name,
     pub(crate) id: GrantId,
-    pub(crate) token: Token,
+    pub(crate) what: What,
     pub(crate) until_us: u64,
 }
 
@@ -199,6 +199,11 @@ impl State {
         Asked { link, sent_us: now_us, until_us, usual_us, serial: self.next_serial }
     }
 
+    /// The serial of the latest request.
+    pub(crate) fn last_serial(&self) -> u64 {
+        self.next_serial
+    }
+
     pub(crate) fn insert(&mut self, attempt: Attempt) {
         let counter = attempt.id.counter;
         self.slots.entry(attempt.name.clone()).or_default().attempts += 1;
@@ -243,10 +248,12 @@ impl State {
         self.slots.get(name).map(|slot| slot.guess).unwrap_or_default()
     }
 
-    /// What every answer says, whatever it answers.
-    pub(crate) fn note(&mut self, name: &Name, answer: &Answer, sent_us: u64, heard_us: u64) {
+    /// What every answer says, whatever it answers. Answers our moment from which on counts what it says to be left: that
+    /// before its sending (P12), or an earlier one if the server's clock has been set forward since it was made.
+    pub(crate) fn note(&mut self, name: &Name, answer: &Answer, sent_us: u64, heard_us: u64) -> u64 {
+        let sample = Sample { sent_us, heard_us, server_us: answer.now_us };
         if answer.now_us != 0 {
-            self.sample(Sample { sent_us, heard_us, server_us: answer.now_us });
+            self.sample(sample);
         }
         if let Some(slot) = self.slots.get_mut(name) {
             slot.guess = answer.contention;
@@ -258,6 +265,7 @@ impl State {
         if answer.rest == Rest::More {
             self.watch(name, answer.highest, heard_us, 0, Then::Settle);
         }
+        sent_us.saturating_sub(self.clock.set_forward_since(&sample))
     }
 
     pub(crate) fn sample(&mut self, sample: Sample) {
@@ -330,6 +338,11 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let token = match &attempt.phase {
             Phase::Returning(_) => return,
+            // The store has ended it already. Its alarm may not have rung yet.
+            Phase::Ended { until_us, .. } if *until_us <= now_us && attempt.tries.is_settled() => {
+                self.remove(counter);
+                return;
+            }
             Phase::Held(holding) => {
                 self.words.lost(&holding.hold, Lost::Released);
                 Some(holding.hold.token)
@@ -403,7 +416,9 @@ impl State {
     /// When the thread has to look at the latest.
     pub(crate) fn next_due_us(&mut self) -> u64 {
         self.drop_idle_alarms();
+        // What a watch asks for needs a link: without one it stays due until there is.
+        let watch_us = self.watches.next_us().filter(|_| self.home.is_some());
         let bell_us = self.bells.iter().map(|(at_us, _)| *at_us).min();
-        [self.alarms.next_us(), self.watches.next_us(), bell_us].into_iter().flatten().min().unwrap_or(u64::MAX)
+        [self.alarms.next_us(), watch_us, bell_us].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 }

@@ -153,7 +153,7 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
                 let heard = request.await;
                 session_.with(|state| {
                     for (one, heard) in batch.iter().zip(heard) {
-                        state.heard_renew(one.counter, &one.asked, heard);
+                        state.heard_renew(one, heard);
                     }
                 });
             });
@@ -247,7 +247,7 @@ async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T
 
 /// Why a store that was connected before cannot be reached now. A primary that is a replica today is a failover under way:
 /// worth another try, whatever it is to somebody who connects for the first time.
-fn for_now(error: Error) -> Error {
+pub(crate) fn for_now(error: Error) -> Error {
     match error.kind() {
         ErrorKind::Denied | ErrorKind::Unreachable => error,
         _ => Error::new(ErrorKind::Unreachable, error.to_string()),

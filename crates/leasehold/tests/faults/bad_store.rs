@@ -8,7 +8,7 @@ use leasehold_testkit::proxy::Fault;
 use leasehold_testkit::{RedisServer, Resp, Value};
 
 use crate::common::{
-    Bench, KEY, LATE, LONG, NAME, PROMPT, acquire, assert_kept, await_waiters, client, granted, join, leave, lock,
+    Bench, KEY, LATE, LONG, NAME, PROMPT, acquire, assert_kept, await_waiters, client, granted, join, lock, release,
     renew, script, within,
 };
 
@@ -182,8 +182,7 @@ async fn lied_to(bytes: &'static str) {
     let lied = lie(script(renew));
     assert_kept(&guard, 2 * lease).await;
     assert_eq!(lied.hits(), 1, "{bytes:?}");
-    // An acquire of it was not answered, so that it goes back by a leave (P14).
-    let lied = lie(script(leave));
+    let lied = lie(script(release));
     assert_eq!(within(LONG, "an answer", guard.release()).await.unwrap(), Released::Released, "{bytes:?}");
     assert_eq!(lied.hits(), 1, "{bytes:?}");
     let guard = within(PROMPT, "the lock", other.mutex(NAME).lock()).await.unwrap();
