@@ -1,5 +1,7 @@
 //! What the URL of an embedded store means. (What the faces do on it, and that its clients exclude each other, is in
-//! `conformance.rs`, as for every store.)
+//! `conformance.rs`, as for every store. The last test is about work, and needs no server.)
+
+use std::time::Duration;
 
 use leasehold::{ErrorKind, Leasehold};
 
