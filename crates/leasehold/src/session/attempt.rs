@@ -15,6 +15,7 @@
 
 use std::sync::Arc;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Name, Op, Order, Token};
 use tokio::sync::oneshot;
 
@@ -279,6 +280,36 @@ impl Attempt {
             }
             _ => u64::MAX,
         }
+    }
+
+    /// Whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.
+    pub(crate) fn believes(&self, highest: Token) -> bool {
+        match self.phase {
+            _ if is_on(Mutant::P3OlderWins) => true,
+            Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
+            _ => highest >= self.latest,
+        }
+    }
+
+    /// Ends the wait for an answer: for this request, not for a later one.
+    pub(crate) fn unask(&mut self, asked: &Asked) {
+        if self.asked.as_ref().is_some_and(|current| current.serial == asked.serial) {
+            self.asked = None;
+        }
+    }
+
+    /// The token of the grant that it holds, or is about to claim.
+    pub(crate) fn token(&self) -> Option<Token> {
+        match &self.phase {
+            Phase::Held(holding) => Some(holding.hold.token),
+            Phase::Claiming { token, .. } => Some(*token),
+            Phase::Asking { .. } | Phase::Queued { .. } | Phase::Ended { .. } | Phase::Returning(_) => None,
+        }
+    }
+
+    /// Whether it holds an earlier grant than that of this token.
+    pub(crate) fn holds_before(&self, token: Token) -> bool {
+        matches!(&self.phase, Phase::Held(holding) if holding.hold.token < token)
     }
 
     /// Tells the caller, once.

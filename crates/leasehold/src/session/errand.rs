@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew, Token};
+use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
-use super::clock::ServerClock;
 use super::silent;
-use super::state::{State, Then};
+use super::state::State;
+use super::watch::Then;
 use crate::error::{Error, Lost};
 use crate::store::Link;
 
@@ -280,42 +280,5 @@ impl State {
         let asked = self.asked(link, &terms, now_us);
         self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
         Some(Errand::Return { counter, name, op, asked })
-    }
-
-    /// A link leads to this run of the store. Times of two runs are never compared, nor tokens that are not held: one that
-    /// restarted empty, with its clock behind, begins below what its waiters have heard, and they would believe nothing.
-    pub(crate) fn meet(&mut self, run: &str) {
-        if self.run == run {
-            return;
-        }
-        self.clock = ServerClock::default();
-        self.met_anew = !self.run.is_empty();
-        self.run = run.to_owned();
-        for attempt in self.attempts.values_mut() {
-            match attempt.phase {
-                Phase::Asking { .. } | Phase::Queued { .. } => attempt.latest = Token::NONE,
-                // What another run pushed is not to be claimed here.
-                Phase::Claiming { .. } => {
-                    attempt.latest = Token::NONE;
-                    attempt.phase = Phase::Queued { next_us: 0 };
-                }
-                Phase::Held(_) | Phase::Ended { .. } | Phase::Returning(_) => {}
-            }
-        }
-    }
-
-    /// Everything is looked at again: the inbox is proved on a new link (P11, P13).
-    pub(crate) fn attached(&mut self, link: Arc<dyn Link>, now_us: u64) {
-        if std::mem::take(&mut self.met_anew) {
-            // A failover can bring back what was released.
-            for old in std::mem::take(&mut self.released) {
-                if old.until_us > now_us && !self.attempts.contains_key(&old.id.counter) {
-                    self.return_again(old);
-                }
-            }
-        }
-        self.home = Some(link);
-        self.trouble = None;
-        self.look_at_everything(now_us);
     }
 }

@@ -17,11 +17,15 @@ mod attempt;
 mod callers;
 mod clock;
 mod errand;
+mod grants;
 mod heard;
 mod hold;
 mod lane;
+mod links;
+mod returns;
 mod state;
 mod thread;
+mod watch;
 mod words;
 
 use std::future::{Future, poll_fn};
@@ -251,8 +255,8 @@ impl Session {
         if self.is_ours() {
             return Ok(());
         }
-        let message = "this client was connected before a fork: its thread and its connections are the parent's; connect \
-                       in the child, or exec";
+        let message = "this client was connected before a fork: its thread and its connections are the parent's; \
+                       connect in the child, or exec";
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
