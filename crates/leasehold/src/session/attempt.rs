@@ -19,6 +19,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Name, Op, Order, Token};
 use tokio::sync::oneshot;
 
+use super::bounds::ANSWER_MAX_US;
 use super::hold::Hold;
 use super::words::Words;
 use crate::error::Error;
@@ -57,8 +58,6 @@ impl Terms {
 
 /// No link is doubted earlier than this: a scheduler's hiccup is not a dead server.
 const ANSWER_MIN_US: u64 = 50_000;
-/// And none is trusted longer: a request is refused as late after as much.
-const ANSWER_MAX_US: u64 = 2_000_000;
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 //!
 //! Pure arithmetic on microseconds. Rates differ by less than 1 %.
 
-use leasehold_spec::limits::NOT_AFTER_MAX_MS;
+use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::mutant::{Mutant, is_on};
 
 /// One answer's clocks.
@@ -99,7 +99,7 @@ impl ServerClock {
 
     /// What to write on a request that shall not be carried out later than `within_us` from now.
     pub(crate) fn not_after(&self, now_us: u64, within_us: u64) -> u64 {
-        let within_us = within_us.min(NOT_AFTER_MAX_MS * 1000);
+        let within_us = within_us.min(NOT_AFTER_MAX_US);
         self.server_at(now_us + within_us, now_us).unwrap_or(0)
     }
 

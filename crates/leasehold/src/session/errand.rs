@@ -7,6 +7,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
+use super::bounds::ANSWER_MAX_US;
 use super::silent;
 use super::state::State;
 use super::watch::Then;
@@ -27,9 +28,6 @@ pub(crate) struct Renewing {
     pub(crate) renew: Renew,
     pub(crate) asked: Asked,
 }
-
-/// How long a settle may stay unanswered. Nobody waits for it: the next one is sent all the same.
-const SETTLE_WITHIN_US: u64 = 2_000_000;
 
 impl State {
     /// Everything that is due, in the order of P11: what goes back, what is renewed (the earliest end first), who looks.
@@ -60,7 +58,7 @@ impl State {
         for (name, then) in self.ended_watches(now_us) {
             let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
             errands.push(look.unwrap_or_else(|| {
-                let asked = self.asked_within(Arc::clone(&home), SETTLE_WITHIN_US, now_us);
+                let asked = self.asked_within(Arc::clone(&home), ANSWER_MAX_US, now_us);
                 Errand::Settle { name, asked }
             }));
         }

@@ -5,11 +5,12 @@
 //! by different ways. Each carries the highest token granted when it was made, and the larger one is the later (P3); on a
 //! tie the grant is, because it is that token.
 
-use leasehold_spec::limits::{NOT_AFTER_MAX_MS, QUEUE_MAX};
+use leasehold_spec::limits::{NOT_AFTER_MAX_US, QUEUE_MAX};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Joined, Name, Outcome, Rest};
 
 use super::attempt::{Asked, Attempt, Claim, Phase, Verdict, Wait};
+use super::bounds::RETRY_US;
 use super::clock::{Sample, Term};
 use super::grants::Entering;
 use super::state::State;
@@ -44,7 +45,7 @@ impl State {
     /// What a pair of clocks says: how long the way is, and whether the server's clock was set.
     pub(crate) fn sample(&mut self, sample: Sample) {
         // A stop of this process is no property of the way: one that slept for an hour would ask for claims of as long.
-        let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_MS * 1000);
+        let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
         self.rtt_us = (7 * self.rtt_us + trip_us) / 8;
         let Some(jump_us) = self.clock.observe(sample) else { return };
         // The server's clock went ahead: every lease on it ends that much earlier. What is left is shortened now, and
@@ -196,8 +197,6 @@ impl State {
 
 /// Between two calls to all waiters of a name to look.
 const RALLY_US: u64 = 100_000;
-/// Between two tries of a request that the store refuses.
-pub(crate) const RETRY_US: u64 = 250_000;
 
 fn full(name: &Name) -> Error {
     let message =

@@ -11,6 +11,7 @@ use std::task::Poll;
 use tokio::sync::oneshot;
 
 use super::Session;
+use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::state::{Stage, State};
 use super::thread::for_now;
 use crate::error::Error;
@@ -37,11 +38,6 @@ pub(crate) enum LaneState {
     Open(Arc<dyn Link>),
 }
 
-/// How long one try may take.
-const OPEN_US: u64 = 5_000_000;
-/// Between a failed try and the next, and how long `connect` waits for the first.
-const REOPEN_US: u64 = 1_000_000;
-
 impl State {
     /// The link that a caller should use, if there is one that leads to the same run of the store as the inbox.
     pub(crate) fn lane_link(&mut self, now_us: u64) -> (Option<Arc<dyn Link>>, Lane) {
@@ -55,7 +51,7 @@ impl State {
             LaneState::Absent | LaneState::Opening { .. } => {}
         }
         let (alive, superseded) = oneshot::channel();
-        self.lane = LaneState::Opening { until_us: now_us + OPEN_US, _alive: Some(alive) };
+        self.lane = LaneState::Opening { until_us: now_us + OPEN_WITHIN_US, _alive: Some(alive) };
         (None, Lane::Reopen(superseded))
     }
 
@@ -66,7 +62,7 @@ impl State {
             Ok(link) => self.lane = LaneState::Open(link),
             Err(error) => {
                 self.trouble = Some(for_now(error));
-                self.lane = LaneState::Opening { until_us: self.world.now_us() + REOPEN_US, _alive: None };
+                self.lane = LaneState::Opening { until_us: self.world.now_us() + REOPEN_MAX_US, _alive: None };
             }
         }
     }
@@ -84,7 +80,7 @@ impl Session {
         let (_, lane) = self.with(|state| state.lane_link(state.world.now_us()));
         let (tell, is_open) = oneshot::channel();
         self.reopen_if(lane, Some(tell));
-        let _open_or_too_late = self.within(REOPEN_US, is_open).await;
+        let _open_or_too_late = self.within(REOPEN_MAX_US, is_open).await;
     }
 
     pub(crate) fn reopen_if(self: &Arc<Self>, lane: Lane, tell: Option<oneshot::Sender<()>>) {

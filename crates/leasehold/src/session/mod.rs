@@ -14,6 +14,7 @@
 
 mod alarms;
 mod attempt;
+mod bounds;
 mod callers;
 mod clock;
 mod errand;
@@ -39,6 +40,7 @@ use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
+use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::hold::{Hold, Seat};
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
@@ -185,7 +187,7 @@ impl Session {
         self.reopen_if(lane, None);
         let link = link?;
         let sent_us = self.world.now_us();
-        match self.within(ASK_WITHIN_US, link.apply(name, &op, guess)).await {
+        match self.within(ANSWER_MAX_US, link.apply(name, &op, guess)).await {
             Some(Ok(answer)) => {
                 self.with(|state| {
                     if link.run() == state.run {
@@ -314,9 +316,6 @@ impl Drop for Unfinished<'_> {
         }
     }
 }
-
-/// How long a request outside any attempt may take.
-const ASK_WITHIN_US: u64 = 2_000_000;
 
 pub(crate) fn silent() -> Error {
     let message = "the store does not answer: is it running, and is the network up? The client keeps trying";

@@ -11,12 +11,13 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, NOT_AFTER_MAX_MS};
+use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, NOT_AFTER_MAX_US};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What};
-use super::heard::{Heard, RETRY_US};
+use super::bounds::RETRY_US;
+use super::heard::Heard;
 use super::state::State;
 use crate::error::{Error, Lost};
 use crate::store::Fault;
@@ -31,8 +32,6 @@ pub(crate) struct GivenUp {
 
 /// How many releases a session remembers.
 const RELEASES: usize = 1024;
-/// The longest that a request may be carried out late.
-const MAX_TRY_US: u64 = NOT_AFTER_MAX_MS * 1000;
 /// How many attempts a session may have for it to still chase ghosts: a rogue publisher must not fill the memory.
 const GHOSTS: usize = 1_000_000;
 
@@ -91,7 +90,7 @@ impl State {
             return;
         }
         // The longest that the store can keep it: a request carried out at its last moment, and a whole lease.
-        let until_us = now_us + attempt.terms.lease_us() + 2_000_000;
+        let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
         attempt.asked = None;
         attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, caller: None });
     }
@@ -147,7 +146,7 @@ impl State {
         let is_release = what != What::Leave || answer.outcome == Outcome::Left { was: Was::Granted };
         let released = is_release.then_some(GivenUp { name, id, what, until_us });
         if !closed {
-            let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(MAX_TRY_US);
+            let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(NOT_AFTER_MAX_US);
             returning.what = What::Leave;
             returning.next_us = now_us + wait_us + 1_000;
         } else {
@@ -173,7 +172,7 @@ impl State {
         // While the store cannot be reached it is kept for as long as the grant can last; within bounds, as anybody can
         // publish.
         let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
-        self.insert_return(name, id, What::Leave, now_us + left_us + MAX_TRY_US);
+        self.insert_return(name, id, What::Leave, now_us + left_us + NOT_AFTER_MAX_US);
     }
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).

@@ -11,6 +11,7 @@ use std::time::Duration;
 use leasehold_spec::{Op, SessionId};
 use tokio::sync::oneshot;
 
+use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::clock::Sample;
 use super::errand::Errand;
 use super::state::{Stage, State, Wake};
@@ -25,16 +26,14 @@ type Ready = oneshot::Sender<Result<(), Error>>;
 const TICK_US: u64 = 250_000;
 /// The shortest: what cannot be sent now is not asked for again at once.
 const PAUSE_US: u64 = 1_000;
-/// How long connecting, greeting and proving may take together.
-const OPEN_WITHIN_US: u64 = 5_000_000;
 /// How long a doubted link has to answer a ping.
 const PING_WITHIN_US: u64 = 500_000;
 /// An idle link is asked for the time this often, so that a push can be placed, and a dead link is found out.
 const IDLE_US: u64 = 20_000_000;
 /// How often deadlines are looked at while there is no link.
 const OFFLINE_TICK_US: u64 = 50_000;
+/// The first pause between two tries to connect.
 const BACKOFF_MIN_US: u64 = 20_000;
-const BACKOFF_MAX_US: u64 = 1_000_000;
 
 /// Runs the session until it is closed and everything is given back, or cannot be any more.
 pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
@@ -63,7 +62,7 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
                 session.with(|state| state.trouble = Some(for_now(error)));
                 let pause = session.world.sleep(Duration::from_micros(backoff_us));
                 meanwhile(&session, pause).await;
-                backoff_us = (backoff_us * 2).min(BACKOFF_MAX_US);
+                backoff_us = (backoff_us * 2).min(REOPEN_MAX_US);
             }
         }
     }

@@ -7,7 +7,8 @@
 use leasehold_spec::{Name, Token};
 
 use super::attempt::Asked;
-use super::heard::{Heard, RETRY_US};
+use super::bounds::RETRY_US;
+use super::heard::Heard;
 use super::state::{State, Wake};
 
 /// Whose lease to look after, and when that ends.
