@@ -1,10 +1,7 @@
 //! The mutex.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS};
@@ -130,16 +127,12 @@ impl Mutex {
     /// As [`Mutex::lock`], and `Lost`.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.lock().await?;
-        let mut lost = pin!(guard.lost());
-        let done = {
-            let mut work = pin!(work(&guard));
-            poll_fn(|context| match lost.as_mut().poll(context) {
-                // Before the work: what it would do now is no longer exclusive.
-                Poll::Ready(lost) => Poll::Ready(Err(lost)),
-                // And behind it: work that did not await for as long as the lease outlived it unseen.
-                Poll::Pending => work.as_mut().poll(context).map(|value| guard.check().map(|_| value)),
-            })
-            .await
+        let done = tokio::select! {
+            biased;
+            // Before the work: what it would do now is no longer exclusive.
+            lost = guard.lost() => Err(lost),
+            // And behind it: work that did not await for as long as the lease outlived it unseen.
+            value = work(&guard) => guard.check().map(|_| value),
         };
         match done {
             Ok(value) => {

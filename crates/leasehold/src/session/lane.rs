@@ -3,10 +3,7 @@
 //! What drives it runs on a caller's runtime, so it may stand still or end at any moment. Nothing depends on it: without
 //! it callers use the session's link, and the next call in a runtime opens it again.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tokio::sync::oneshot;
 
@@ -88,12 +85,11 @@ impl Session {
         let session = Arc::downgrade(self);
         let open = self.store.open();
         let task = async move {
-            let (mut open, mut superseded) = (pin!(open), pin!(superseded));
-            let opened = poll_fn(|context| match open.as_mut().poll(context) {
-                Poll::Ready(link) => Poll::Ready(Some(link)),
-                Poll::Pending => superseded.as_mut().poll(context).map(|_| None),
-            });
-            let Some(link) = opened.await else { return };
+            let link = tokio::select! {
+                biased;
+                link = open => link,
+                _ = superseded => return,
+            };
             if let Some(session) = session.upgrade() {
                 session.with(|state| state.lane_opened(link));
             }

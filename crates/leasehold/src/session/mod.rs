@@ -29,10 +29,8 @@ mod thread;
 mod watch;
 mod words;
 
-use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
@@ -122,13 +120,13 @@ impl Session {
         // The answer and the push come by different ways, and the push may be first: then nobody waits for the answer.
         let (mut ask, mut verdict) = (pin!(ask), pin!(verdict));
         let mut is_answered = false;
-        let told = poll_fn(|context| {
-            if !is_answered {
-                is_answered = ask.as_mut().poll(context).is_ready();
+        let told = loop {
+            tokio::select! {
+                biased;
+                () = &mut ask, if !is_answered => is_answered = true,
+                told = &mut verdict => break told,
             }
-            verdict.as_mut().poll(context)
-        })
-        .await;
+        };
         asking.disarm();
         if !is_answered {
             self.with(|state| state.left_alone(id.counter));
@@ -240,12 +238,11 @@ impl Session {
     async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
         let (ring, bell) = oneshot::channel();
         self.with(|state| state.set_bell(state.world.now_us().saturating_add(within_us), ring));
-        let (mut future, mut bell) = (pin!(future), pin!(bell));
-        poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => bell.as_mut().poll(context).map(|_| None),
-        })
-        .await
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            _ = bell => None,
+        }
     }
 
     /// Not in a forked child: that has this memory, and neither the thread nor the connections.
