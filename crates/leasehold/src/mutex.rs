@@ -107,7 +107,7 @@ impl Mutex {
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
         let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         let until_us = self.client.session().world.now_us().checked_add(wait_us);
-        self.acquire(until_us.map_or(Wait::ForEver, Wait::Until)).await
+        self.acquire(until_us.map_or(Wait::ForEver, |until_us| Wait::Until { until_us })).await
     }
 
     /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is

@@ -63,7 +63,7 @@ const ANSWER_MIN_US: u64 = 50_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     No,
-    Until(u64),
+    Until { until_us: u64 },
     ForEver,
 }
 
@@ -273,8 +273,8 @@ impl Attempt {
     /// When the caller stops waiting. Who has no time at all still waits for one answer: "nobody knows" is no use to it.
     pub(crate) fn patience_us(&self) -> u64 {
         match (&self.phase, self.wait, &self.asked) {
-            (Phase::Asking { .. }, Wait::Until(until_us), Some(asked)) => until_us.max(asked.usual_us),
-            (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until(until_us), _) => {
+            (Phase::Asking { .. }, Wait::Until { until_us }, Some(asked)) => until_us.max(asked.usual_us),
+            (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until { until_us }, _) => {
                 until_us
             }
             _ => u64::MAX,

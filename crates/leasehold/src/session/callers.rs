@@ -105,7 +105,7 @@ impl State {
         }
         // Known once the state is changed: the guard must not be valid while its release is under way.
         self.words.lost(hold, Lost::Released);
-        self.turn_back(counter, now_us);
+        self.begin_return(counter, now_us);
         let attempt = self.attempts.get(&counter)?;
         let (link, terms) = (attempt.tries.follow().cloned(), Arc::clone(&attempt.terms));
         let first = link.or(lane).or(self.home.clone()).map(|link| self.asked(link, &terms, now_us));

@@ -194,7 +194,7 @@ impl State {
         let place = Place {
             claim_ms,
             limit_ms: match attempt.wait {
-                Wait::Until(until_us) => Some(limit_ms(until_us)),
+                Wait::Until { until_us } => Some(limit_ms(until_us)),
                 Wait::No | Wait::ForEver => None,
             },
             ticket: attempt.ticket,

@@ -32,7 +32,7 @@ impl State {
         if let Some(slot) = self.slots.get_mut(name) {
             slot.guess = answer.contention;
         }
-        if let Some(claim_ms) = answer.handed {
+        if let Some(claim_ms) = answer.handed_claim_ms {
             // Who handed over looks once when the claim has ended: the receiver may be frozen or dead (P7).
             self.watch(name, answer.highest, heard_us, claim_ms * 1000, Then::Look);
         }

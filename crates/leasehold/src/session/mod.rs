@@ -101,17 +101,17 @@ impl Session {
     async fn attempt(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
         self.check_usable()?;
         let (tell, verdict) = oneshot::channel();
-        let (id, first, lane) = self.with(|state| {
+        let (id, first, upkeep) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());
             }
             let now_us = state.world.now_us();
-            let (link, lane) = state.lane_link(now_us);
+            let (link, upkeep) = state.lane_link(now_us);
             let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
-            Ok((id, first, lane))
+            Ok((id, first, upkeep))
         })?;
         let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
-        self.reopen_if(lane, None);
+        self.keep_up(upkeep, None);
         let ask = async {
             let Some(first) = first else { return };
             let heard = first.asked.link.apply(name, &first.op, first.guess).await;
@@ -138,15 +138,15 @@ impl Session {
     pub(crate) async fn release(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<GivenBack> {
         self.check_usable()?;
         let was_valid = hold.check().is_ok();
-        let (begun, lane) = self.with(|state| {
+        let (begun, upkeep) = self.with(|state| {
             let now_us = state.world.now_us();
-            let (link, lane) = state.lane_link(now_us);
-            (state.begin_release(hold, link, now_us), lane)
+            let (link, upkeep) = state.lane_link(now_us);
+            (state.begin_release(hold, link, now_us), upkeep)
         });
         let counter = hold.id.counter;
         let Some((answer, first)) = begun else { return Ok(GivenBack::NotHeld) };
         let mut releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
-        self.reopen_if(lane, None);
+        self.keep_up(upkeep, None);
         if let Some(first) = first {
             let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
             self.with(|state| state.heard_return(counter, &first.asked, heard));
@@ -174,15 +174,15 @@ impl Session {
     /// One request outside any attempt.
     pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
         self.check_usable()?;
-        let (link, guess, lane) = self.with(|state| {
+        let (link, guess, upkeep) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());
             }
-            let (link, lane) = state.lane_link(state.world.now_us());
+            let (link, upkeep) = state.lane_link(state.world.now_us());
             let trouble = state.trouble.as_ref().map_or_else(silent, Error::share);
-            Ok((link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane))
+            Ok((link.or(state.home.clone()).ok_or(trouble), state.guess(name), upkeep))
         })?;
-        self.reopen_if(lane, None);
+        self.keep_up(upkeep, None);
         let link = link?;
         let sent_us = self.world.now_us();
         match self.within(ANSWER_MAX_US, link.apply(name, &op, guess)).await {

@@ -56,13 +56,13 @@ impl State {
 
     /// Makes an attempt one to give back, whatever it was.
     pub(crate) fn give_back(&mut self, counter: u64, now_us: u64) {
-        self.turn_back(counter, now_us);
+        self.begin_return(counter, now_us);
         self.arm(counter);
     }
 
     /// The same without its alarm, for a caller that sends the release itself: an alarm that is due now wakes the thread,
     /// and at each release that costs more than the release.
-    pub(crate) fn turn_back(&mut self, counter: u64, now_us: u64) {
+    pub(crate) fn begin_return(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let token = match &attempt.phase {
             Phase::Returning(_) => return,
@@ -84,8 +84,8 @@ impl State {
             Some(token) if attempt.tries.is_settled() => What::Release(token),
             _ => What::Leave,
         };
-        let never_sent = what == What::Leave && attempt.ticket.is_none() && attempt.tries.is_settled();
-        if never_sent {
+        let nothing_is_there = what == What::Leave && attempt.ticket.is_none() && attempt.tries.is_settled();
+        if nothing_is_there {
             self.remove(counter);
             return;
         }

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::alarms::Alarms;
 use super::attempt::{Asked, Attempt, Phase, Reach, Terms};
 use super::clock::ServerClock;
-use super::lane::LaneState;
+use super::lane::Lane;
 use super::returns::GivenUp;
 use super::watch::Watch;
 use super::words::Words;
@@ -34,7 +34,7 @@ pub(crate) struct State {
     pub(crate) run: String,
     /// Whether that is another run than before, and what was released there must be said again.
     pub(crate) met_anew: bool,
-    pub(crate) lane: LaneState,
+    pub(crate) lane: Lane,
     /// The link that the inbox is proved on.
     pub(crate) home: Option<Arc<dyn Link>>,
     /// Links that left a request unanswered.
@@ -127,7 +127,7 @@ impl State {
             clock: ServerClock::default(),
             run: String::new(),
             met_anew: false,
-            lane: LaneState::Absent,
+            lane: Lane::Absent,
             words: Words::default(),
             bells: Vec::new(),
             mourners: Vec::new(),

@@ -90,7 +90,7 @@ impl Bench {
             highest: token(highest),
             contention: Contention::None,
             rest: Rest::Done,
-            handed: None,
+            handed_claim_ms: None,
             outcome,
         }
     }

@@ -57,7 +57,7 @@ async fn p7_whoever_handed_over_looks_after_the_claim() {
     let releasing = tokio::spawn(guard.release());
     let release = bench.next().await;
     let begun = Instant::now();
-    let answer = Answer { handed: Some(200), ..bench.answer(Outcome::Released, 8) };
+    let answer = Answer { handed_claim_ms: Some(200), ..bench.answer(Outcome::Released, 8) };
     release.reply.send(Ok(answer)).unwrap();
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     assert_eq!(bench.next().await.op, Op::Settle);
