@@ -11,7 +11,7 @@ use super::bounds::ANSWER_MAX_US;
 use super::silent;
 use super::state::State;
 use super::watch::Then;
-use crate::error::{Error, Lost};
+use crate::error::Lost;
 use crate::store::Link;
 
 /// Something to send.
@@ -106,7 +106,7 @@ impl State {
                 self.due_return(counter, now_us)
             }
             Phase::Asking { .. } if attempt.wait == Wait::No && self.home.is_none() => {
-                let error = self.trouble.as_ref().map_or_else(silent, Error::share);
+                let error = self.away_for(attempt);
                 self.fail(counter, error, now_us);
                 None
             }
@@ -140,13 +140,13 @@ impl State {
     }
 
     fn give_up_waiting(&mut self, counter: u64, now_us: u64) {
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let Some(attempt) = self.attempts.get(&counter) else { return };
         // "Somebody else has it" only when the store's last word was that; otherwise nobody knows.
-        let verdict = match (&attempt.phase, &self.trouble) {
-            (Phase::Asking { .. }, Some(trouble)) => Verdict::Failed(trouble.share().may_act()),
-            (Phase::Asking { .. }, None) => Verdict::Failed(silent().may_act()),
+        let verdict = match attempt.phase {
+            Phase::Asking { .. } => Verdict::Failed(self.away_for(attempt)),
             _ => Verdict::Busy,
         };
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.tell(&mut self.words, verdict);
         self.give_back(counter, now_us);
     }

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use leasehold_spec::Token;
 
-use super::attempt::{Asked, Phase, same};
+use super::attempt::{Asked, Attempt, Phase, same};
 use super::clock::ServerClock;
 use super::heard::Heard;
 use super::silent;
 use super::state::{State, Wake};
+use crate::error::Error;
 use crate::store::{Fault, Link};
 
 impl State {
@@ -69,6 +70,17 @@ impl State {
             self.trouble = Some(error.share());
         }
         heard
+    }
+
+    /// Why the store cannot be asked now, for a call that was not sent: what may have become of those that were, on the
+    /// link that broke, is no word about this one.
+    pub(crate) fn away(&self) -> Error {
+        self.trouble.as_ref().map_or_else(silent, Error::share).was_not_sent()
+    }
+
+    /// The same for an attempt of which nothing was heard: some of it may have been sent.
+    pub(crate) fn away_for(&self, attempt: &Attempt) -> Error {
+        if attempt.tries.is_settled() { self.away() } else { self.away().may_act() }
     }
 
     /// A request was left unanswered on this link: it answers a ping in time, or is replaced.

@@ -179,8 +179,7 @@ impl Session {
                 return Err(Error::closed());
             }
             let (link, upkeep) = state.lane_link(state.world.now_us());
-            let trouble = state.trouble.as_ref().map_or_else(silent, Error::share);
-            Ok((link.or(state.home.clone()).ok_or(trouble), state.guess(name), upkeep))
+            Ok((link.or(state.home.clone()).ok_or_else(|| state.away()), state.guess(name), upkeep))
         })?;
         self.keep_up(upkeep, None);
         let link = link?;

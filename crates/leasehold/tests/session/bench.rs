@@ -36,6 +36,7 @@ impl Bench {
             run: Mutex::new("first".into()),
             ahead_us: AtomicU64::new(AHEAD_US),
             may_attach: AtomicBool::new(true),
+            is_away: AtomicBool::new(false),
             opened: AtomicUsize::new(0),
         });
         let shop = Arc::new(Shop(Arc::clone(&store)));
@@ -82,6 +83,11 @@ impl Bench {
     pub(crate) fn lock(&self, lease_ms: u64) -> JoinHandle<leasehold::Result<Guard>> {
         let mutex = self.leasehold.mutex("name").lease(Duration::from_millis(lease_ms));
         tokio::spawn(async move { mutex.lock().await })
+    }
+
+    pub(crate) fn try_lock(&self, name: &str) -> JoinHandle<leasehold::Result<Option<Guard>>> {
+        let mutex = self.leasehold.mutex(name);
+        tokio::spawn(async move { mutex.try_lock().await })
     }
 
     pub(crate) fn answer(&self, outcome: Outcome, highest: u64) -> Answer {

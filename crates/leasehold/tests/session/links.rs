@@ -10,6 +10,7 @@ use leasehold_spec::{Outcome, Was};
 use tokio::time::timeout;
 
 use crate::bench::{Altered, Bench, MS, pause, token};
+use crate::store::gone;
 
 #[tokio::test]
 async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
@@ -94,4 +95,26 @@ async fn a_refusal_is_told_to_nobody_else() {
     pause(50).await;
     let error = bench.leasehold.mutex("other").try_lock_for(Duration::from_millis(50)).await.unwrap_err();
     assert_ne!(error.to_string(), text);
+}
+
+/// The store is away, and the call was never sent: its caller may go elsewhere without a thought.
+#[tokio::test]
+async fn a_call_that_was_never_sent_did_nothing() {
+    let mut bench = Bench::new().await;
+    let (first, second) = (bench.try_lock("one"), bench.try_lock("two"));
+    let ((one, _), (two, _)) = (bench.next_acquire().await, bench.next_acquire().await);
+    bench.store.go_away();
+    drop(one.reply.send(Err(gone())));
+    let error = first.await.unwrap().unwrap_err();
+    assert!(error.may_have_acted(), "it was sent, and nobody knows");
+    drop(two.reply.send(Err(Fault::Gone(error))));
+    assert!(second.await.unwrap().unwrap_err().may_have_acted());
+    // What happened to those is no word about these.
+    let mutex = bench.leasehold.mutex("other");
+    let at_once = mutex.try_lock().await.unwrap_err();
+    let in_time = mutex.try_lock_for(Duration::from_millis(20)).await.unwrap_err();
+    let looked = mutex.inspect().await.unwrap_err();
+    let acted = [at_once, in_time, looked].map(|error| error.may_have_acted());
+    assert_eq!(acted, [false; 3], "at once, in time, and a look");
+    bench.nothing();
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use leasehold::Lost;
-use leasehold::seam::{Fault, Inbox, Link, Pending, Real, Store, World};
+use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
@@ -28,6 +28,7 @@ pub(crate) struct Scripted {
     pub(crate) run: Mutex<String>,
     pub(crate) ahead_us: AtomicU64,
     pub(crate) may_attach: AtomicBool,
+    pub(crate) is_away: AtomicBool,
     pub(crate) opened: AtomicUsize,
 }
 
@@ -47,6 +48,9 @@ impl Store for Shop {
         let on_open = store.on_open.lock().unwrap().take();
         on_open.into_iter().for_each(|on_open| on_open());
         Box::pin(async move {
+            if store.is_away.load(Ordering::SeqCst) {
+                return Err(any_error());
+            }
             let number = store.opened.fetch_add(1, Ordering::SeqCst);
             let line = Arc::new(Line {
                 number,
@@ -132,6 +136,16 @@ pub(crate) fn any_error() -> leasehold::Error {
 }
 
 impl Scripted {
+    /// Every link breaks, and there are no new ones.
+    pub(crate) fn go_away(&self) {
+        self.is_away.store(true, Ordering::SeqCst);
+        for line in self.links().iter() {
+            line.closed.store(true, Ordering::SeqCst);
+            let inbox = line.inbox.lock().unwrap().take();
+            inbox.into_iter().for_each(|inbox| inbox(Message::Detached));
+        }
+    }
+
     pub(crate) fn server_us(&self) -> u64 {
         Real.now_us() + self.ahead_us.load(Ordering::SeqCst)
     }
