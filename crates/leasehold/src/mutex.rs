@@ -10,7 +10,7 @@ use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
 use crate::client::Handle;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::session::{Renewal, Terms, Wait};
+use crate::session::{GIVEN_BACK_WITHIN_US, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
@@ -113,6 +113,9 @@ impl Mutex {
     /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
     /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before.
     ///
+    /// The lease is given back before this answers. Where the store does not say so within 5 s, the answer is given all the
+    /// same, and the lease goes back in the background, as that of a dropped guard.
+    ///
     /// ```
     /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
     /// let sold = leasehold.mutex("stock:42").run(async |guard| sell(guard.token()).await).await?;
@@ -137,7 +140,7 @@ impl Mutex {
         match done {
             Ok(value) => {
                 // An unanswered release is repeated by the session; the work is done and was exclusive.
-                drop(guard.release().await);
+                drop(self.client.session().within(GIVEN_BACK_WITHIN_US, guard.release()).await);
                 Ok(value)
             }
             Err(lost) => Err(lost.into()),

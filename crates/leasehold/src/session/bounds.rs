@@ -10,5 +10,8 @@ pub(crate) const ANSWER_MAX_US: u64 = NOT_AFTER_MAX_US;
 pub(crate) const OPEN_WITHIN_US: u64 = 5_000_000;
 /// The longest pause between two such tries: nobody waits much longer for a store that is back.
 pub(crate) const REOPEN_MAX_US: u64 = 1_000_000;
+/// How long a caller waits for the store's word on what it gives back, where nothing depends on that word: the session sees
+/// to it, with or without the caller.
+pub(crate) const GIVEN_BACK_WITHIN_US: u64 = 5_000_000;
 /// Between two tries of a request that the store refuses, or whose answer is not believed: it would be the same again.
 pub(crate) const RETRY_US: u64 = 250_000;

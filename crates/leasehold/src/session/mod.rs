@@ -31,7 +31,6 @@ mod words;
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
@@ -39,6 +38,7 @@ use tokio::sync::{Notify, oneshot};
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
+pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
@@ -218,8 +218,8 @@ impl Session {
         self.with(|state| state.begin_close(state.world.now_us()));
     }
 
-    /// Waits until everything is given back, or for as long as `patience`; answers what was not.
-    pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Vec<Name> {
+    /// Waits until everything is given back, within bounds; answers what was not.
+    pub(crate) async fn closed(self: &Arc<Self>) -> Vec<Name> {
         if !self.is_ours() {
             return Vec::new(); // Nobody would ring.
         }
@@ -228,13 +228,15 @@ impl Session {
             Stage::Closed => drop(tell),
             _ => state.mourners.push(tell),
         });
-        let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-        let _closed_or_too_late = self.within(patience_us, is_closed).await;
+        let _closed_or_too_late = self.within(GIVEN_BACK_WITHIN_US, is_closed).await;
         self.with(|state| state.unreturned())
     }
 
     /// Polls `future` for at most `within_us`. The session's thread keeps the time, so that this needs no runtime.
-    async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
+    pub(crate) async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
+        if !self.is_ours() {
+            return Some(future.await); // Nobody keeps the time there, and nothing waits: everything is refused.
+        }
         let (ring, bell) = oneshot::channel();
         self.with(|state| state.set_bell(state.world.now_us().saturating_add(within_us), ring));
         tokio::select! {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use leasehold::Released;
 use leasehold_spec::{Op, Outcome, Was};
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 
 use crate::bench::{Bench, MS, pause, queued, token};
 use crate::store::gone;
@@ -200,4 +201,24 @@ async fn p16_a_grant_that_nobody_takes_is_given_back() {
     drop(locking);
     let release = bench.next().await;
     assert_eq!(release.op, Op::Release { id: acquire.id, token: token(8) });
+}
+
+/// The work is done, and its caller wants to go on. The store is away: the lease goes back in the background.
+#[tokio::test]
+async fn p13_run_waits_for_its_release_within_bounds() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    let running = timeout(Duration::from_secs(10), mutex.run(async |guard| guard.token()));
+    let serving = async {
+        let (asked, _) = bench.next_acquire().await;
+        bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+        bench.next().await
+    };
+    let (done, unanswered) = tokio::join!(running, serving);
+    assert_eq!(done.expect("bounded").unwrap(), token(7));
+    assert!(matches!(unanswered.op, Op::Release { .. }), "{:?}", unanswered.op);
+    let again = bench.next().await;
+    assert_eq!(again.op, unanswered.op);
+    bench.say(again, Outcome::Released, 7);
+    assert!(bench.leasehold.close().await.unconfirmed().is_empty());
 }
