@@ -148,10 +148,15 @@ impl ServerClock {
     }
 }
 
-/// How long a lease may be relied on, when `left_us` of it were left at the store: 1 % and 2 ms less, for clocks that run
-/// at different rates and for the moment between looking and acting.
+/// How long a lease may be relied on, when `left_us` of it were left at the store.
 fn reliable_us(left_us: u64) -> u64 {
-    left_us.saturating_sub(left_us / 100 + 2_000)
+    left_us.saturating_sub(margin_us(left_us))
+}
+
+/// What is never relied on, of a lease of which `left_us` are left: 1 % and 2 ms, for clocks that run at different rates
+/// and for the moment between looking and acting.
+pub(crate) fn margin_us(left_us: u64) -> u64 {
+    left_us / 100 + 2_000
 }
 
 /// A lease of which `left_us` were left at the store, at a moment of our own clock.

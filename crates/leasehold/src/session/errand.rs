@@ -8,6 +8,7 @@ use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, R
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
 use super::bounds::ANSWER_MAX_US;
+use super::clock::margin_us;
 use super::silent;
 use super::state::State;
 use super::watch::Then;
@@ -236,8 +237,10 @@ impl State {
             Renewal::For { hold_us } => {
                 let left_ms = hold_us.saturating_sub(held_us) / 1000;
                 let lease_ms = attempt.terms.lease_ms.min(left_ms);
-                // The last piece: a renewal must never shorten what is already granted.
-                if now_us + lease_ms * 1000 <= until_us {
+                // The last piece. A renewal must never shorten what is already granted; and one that wins no more than the
+                // margins of two is for nothing: each third of what is left would be renewed once more, down to the
+                // last millisecond.
+                if now_us + lease_ms * 1000 <= until_us + 2 * margin_us(attempt.terms.lease_us()) {
                     return self.stop_renewing(counter);
                 }
                 lease_ms

@@ -46,7 +46,7 @@ impl State {
     pub(crate) fn sample(&mut self, sample: Sample) {
         // A stop of this process is no property of the way: one that slept for an hour would ask for claims of as long.
         let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
-        self.rtt_us = (7 * self.rtt_us + trip_us) / 8;
+        self.rtt_us = if self.rtt_us == 0 { trip_us } else { (7 * self.rtt_us + trip_us) / 8 };
         let Some(jump_us) = self.clock.observe(sample) else { return };
         // The server's clock went ahead: every lease on it ends that much earlier. What is left is shortened now, and
         // asked for at once.

@@ -111,8 +111,7 @@ pub(crate) struct Slot {
 const DRAWN: usize = 32;
 /// How many alarms of attempts that are over are dropped under one lock.
 const IDLE_ALARMS: usize = 64;
-/// An answer takes no longer than this, or than eight round trips, unless something is wrong: as long as a doubted link has
-/// for its ping.
+/// No answer is called late before this: a busy machine is not a dead server.
 const USUAL_MIN_US: u64 = 500_000;
 
 impl State {
@@ -169,8 +168,14 @@ impl State {
     pub(crate) fn asked_within(&mut self, link: Arc<dyn Link>, within_us: u64, now_us: u64) -> Asked {
         self.next_serial += 1;
         let until_us = now_us + within_us;
-        let usual_us = until_us.min(now_us + USUAL_MIN_US.max(8 * self.rtt_us));
+        let usual_us = until_us.min(now_us + self.usual_us());
         Asked { link, sent_us: now_us, until_us, usual_us, serial: self.next_serial }
+    }
+
+    /// An answer takes no longer than this unless something is wrong: as long as a doubted link has for its ping. Where the
+    /// way is long a fixed bound would replace every link that was ever doubted.
+    pub(crate) fn usual_us(&self) -> u64 {
+        USUAL_MIN_US.max(4 * self.rtt_us)
     }
 
     /// The serial of the latest request.

@@ -26,8 +26,6 @@ type Ready = oneshot::Sender<Result<(), Error>>;
 const TICK_US: u64 = 250_000;
 /// The shortest: what cannot be sent now is not asked for again at once.
 const PAUSE_US: u64 = 1_000;
-/// How long a doubted link has to answer a ping.
-const PING_WITHIN_US: u64 = 500_000;
 /// An idle link is asked for the time this often, so that a push can be placed, and a dead link is found out.
 const IDLE_US: u64 = 20_000_000;
 /// How often deadlines are looked at while there is no link.
@@ -183,7 +181,8 @@ fn send_return(session: &Arc<Session>, errand: Errand) {
 fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
     let session_ = Arc::clone(session);
     spawn(session, async move {
-        let proof = race(&*session_.world, PING_WITHIN_US, ask_time(&session_, &link)).await;
+        let within_us = session_.with(|state| state.usual_us());
+        let proof = race(&*session_.world, within_us, ask_time(&session_, &link)).await;
         if !matches!(proof, Some(Ok(()))) {
             link.close();
             session_.with(|state| state.wake = Wake::Now);

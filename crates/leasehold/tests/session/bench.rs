@@ -28,6 +28,15 @@ impl Bench {
     }
 
     pub(crate) async fn within(world: Arc<dyn World>) -> Self {
+        Self::build(world, 0).await
+    }
+
+    /// A store so far away that a ping takes this long.
+    pub(crate) async fn far(ping_ms: u64) -> Self {
+        Self::build(Real::world(), ping_ms).await
+    }
+
+    async fn build(world: Arc<dyn World>, ping_ms: u64) -> Self {
         let (send, requests) = mpsc::unbounded_channel();
         let store = Arc::new(Scripted {
             requests: send,
@@ -38,6 +47,8 @@ impl Bench {
             may_attach: AtomicBool::new(true),
             is_away: AtomicBool::new(false),
             opened: AtomicUsize::new(0),
+            ping_ms,
+            pings: AtomicUsize::new(0),
         });
         let shop = Arc::new(Shop(Arc::clone(&store)));
         let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();

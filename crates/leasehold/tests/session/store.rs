@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use leasehold::Lost;
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
@@ -30,6 +31,9 @@ pub(crate) struct Scripted {
     pub(crate) may_attach: AtomicBool,
     pub(crate) is_away: AtomicBool,
     pub(crate) opened: AtomicUsize,
+    /// How long a ping takes, and how many there were.
+    pub(crate) ping_ms: u64,
+    pub(crate) pings: AtomicUsize,
 }
 
 pub(crate) struct Line {
@@ -112,9 +116,14 @@ impl Link for Handle {
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
-        let now_us = self.0.store.server_us();
-        let result = if self.is_closed() { Err(gone()) } else { Ok(now_us) };
-        Box::pin(std::future::ready(result))
+        let line = Arc::clone(&self.0);
+        line.store.pings.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            if line.store.ping_ms > 0 {
+                Real.sleep(Duration::from_millis(line.store.ping_ms)).await;
+            }
+            if line.closed.load(Ordering::SeqCst) { Err(gone()) } else { Ok(line.store.server_us()) }
+        })
     }
 
     fn is_closed(&self) -> bool {
