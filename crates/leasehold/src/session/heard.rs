@@ -170,6 +170,8 @@ impl State {
     /// A look that had to re-enter the queue means that the store dropped us: the others of that name look too (P15).
     fn look_at_once(&mut self, name: &Name, except: u64, now_us: u64) {
         match self.slots.get_mut(name) {
+            // Nobody else: after a failover each of ten thousand names re-enters, and none is worth a look at all of them.
+            Some(slot) if slot.attempts <= 1 => return,
             // The others, looking because of this one, find the same: once is enough.
             Some(slot) if slot.rallied_us + RALLY_US < now_us => slot.rallied_us = now_us,
             _ => return,
