@@ -32,7 +32,7 @@ pub enum ErrorKind {
     Unsupported,
     /// Under our name is something that Leasehold did not write, or that a newer Leasehold wrote. It is left alone.
     Foreign,
-    /// Too many wait for this name already. Nothing was done; try again later.
+    /// Too many wait for this name already: 10,000. Nothing was done; try again later.
     Full,
     /// The lease was lost.
     Lost,

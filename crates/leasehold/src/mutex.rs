@@ -17,7 +17,8 @@ use crate::session::{Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
-/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error.
+/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error. A second `lock`
+/// by the same task waits for the first, like anybody's: there is no re-entry.
 #[derive(Clone)]
 pub struct Mutex {
     client: Arc<Handle>,
@@ -78,8 +79,8 @@ impl Mutex {
     /// Dropping the future leaves the queue. If the grant was already on its way it is given back.
     ///
     /// # Errors
-    /// `Invalid` for a bad name or lease, `Full`, `Foreign`, `Denied`, `Closed`, and `Store` when the store is out of
-    /// memory. Never `Unreachable`: it waits.
+    /// `Invalid` for a bad name or lease, or a `max_hold` below the lease; `Full`, `Foreign`, `Denied`, `Closed`;
+    /// `Unsupported` after a fork; and `Store` when the store is out of memory. Never `Unreachable`: it waits.
     pub async fn lock(&self) -> Result<Guard> {
         loop {
             // `None` is an answer to those who do not wait for ever.
