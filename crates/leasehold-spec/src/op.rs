@@ -152,7 +152,7 @@ pub struct Answer {
     /// Whether to call settle again.
     pub rest: Rest,
     /// Set when this step made a waiter the holder: how long its claim lasts. The caller looks once after that (P7).
-    pub handed: Option<u64>,
+    pub handed_claim_ms: Option<u64>,
     /// The decision.
     pub outcome: Outcome,
 }

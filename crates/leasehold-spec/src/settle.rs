@@ -14,7 +14,7 @@ use crate::step::Env;
 pub(crate) struct Settled {
     pub(crate) rest: Rest,
     /// The waiter that holds now, and how long its claim lasts.
-    pub(crate) handed: Option<u64>,
+    pub(crate) handed_claim_ms: Option<u64>,
     pub(crate) delivery: Option<Delivery>,
 }
 
@@ -101,5 +101,5 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
         event: Event::Granted,
     };
     resource.grant = Some(grant);
-    Settled { rest: Rest::Done, handed: Some(claim_ms), delivery: Some(delivery) }
+    Settled { rest: Rest::Done, handed_claim_ms: Some(claim_ms), delivery: Some(delivery) }
 }

@@ -28,7 +28,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
     if resource.is_forgotten(env.wall_us, env.lease_us) {
         *resource = Resource::default();
     }
-    let mut step = Step { resource, env, deliveries: Vec::new(), handed: None };
+    let mut step = Step { resource, env, deliveries: Vec::new(), handed_claim_ms: None };
     let (outcome, rest) = match op {
         Op::Inspect => (step.inspect(), Rest::Done),
         Op::Acquire(acquire) => step.acquire(acquire),
@@ -43,7 +43,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         highest: step.resource.last,
         contention: if is_on(Mutant::P9Silent) { Contention::None } else { step.resource.contention() },
         rest,
-        handed: step.handed,
+        handed_claim_ms: step.handed_claim_ms,
         outcome,
     };
     (answer, step.deliveries)
@@ -53,13 +53,13 @@ struct Step<'a, 'e> {
     resource: &'a mut Resource,
     env: &'a Env<'e>,
     deliveries: Vec<Delivery>,
-    handed: Option<u64>,
+    handed_claim_ms: Option<u64>,
 }
 
 impl Step<'_, '_> {
     fn settle(&mut self) -> Rest {
-        let Settled { rest, handed, delivery } = settle(self.resource, self.env);
-        self.handed = handed.or(self.handed);
+        let Settled { rest, handed_claim_ms, delivery } = settle(self.resource, self.env);
+        self.handed_claim_ms = handed_claim_ms.or(self.handed_claim_ms);
         self.deliveries.extend(delivery);
         rest
     }

@@ -183,7 +183,7 @@ fn p5_a_release_makes_the_next_waiter_the_holder_and_tells_it_alone() {
         ticket(&world.acquire(id(session, 1)));
     }
     let released = world.release(id(1, 1), token);
-    assert_eq!(released.handed, Some(CLAIM_MIN_MS));
+    assert_eq!(released.handed_claim_ms, Some(CLAIM_MIN_MS));
     assert_eq!(world.holder(), Some(id(2, 1)));
     let [push] = world.pushed.as_slice() else { panic!("one message: {:?}", world.pushed) };
     assert_eq!((push.to, push.id, push.event), (SessionId(2), id(2, 1), Event::Granted));

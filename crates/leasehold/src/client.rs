@@ -67,7 +67,7 @@ impl Leasehold {
     pub fn close(self) -> impl Future<Output = Closed> + Send {
         self.handle.session().begin_close();
         async move {
-            let left = self.handle.session().closed(CLOSE_WITHIN).await;
+            let left = self.handle.session().closed().await;
             Closed { left: left.iter().map(ToString::to_string).collect() }
         }
     }
@@ -78,9 +78,6 @@ impl fmt::Debug for Leasehold {
         f.debug_struct("Leasehold").field("holder", &self.handle.label).finish_non_exhaustive()
     }
 }
-
-/// How long [`Leasehold::close`] waits for the store.
-const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
 /// What [`Leasehold::close`] could not give back.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -72,6 +72,11 @@ impl Error {
         self
     }
 
+    pub(crate) fn was_not_sent(mut self) -> Self {
+        self.acted = Acted::No;
+        self
+    }
+
     /// What kind of failure it is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {

@@ -107,15 +107,16 @@ impl Guard {
     /// Gives the lease back, and answers once the store has said so: one round trip. From the moment of this call the
     /// lease is no longer ours.
     ///
-    /// With a store that does not answer this waits until the lease has ended by itself. Who cannot wait for so long puts
-    /// a timeout around it: the client goes on.
+    /// While the store is away it waits for it, until the lease must have ended there: at most for the lease and 2 s. Put a
+    /// time-out around it to wait for less: what is dropped goes on in the background.
     ///
     /// # Cancel safety
     /// The lease goes back whether this future is finished or dropped.
     ///
     /// # Errors
-    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer before the lease
-    /// had ended by itself; until then the client repeats the release. `Closed`, `Unsupported` after a fork.
+    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer for as long as
+    /// that. After an error, too, the client repeats the release until it is answered, or the lease has ended by itself.
+    /// `Closed`, `Unsupported` after a fork.
     pub async fn release(mut self) -> Result<Released> {
         let Some(client) = self.client.take() else { return Ok(Released::NotHeld) };
         // Dropped here before its end, this future hands the release to the session.

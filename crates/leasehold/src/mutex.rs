@@ -1,10 +1,7 @@
 //! The mutex.
 
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS};
@@ -13,7 +10,7 @@ use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
 use crate::client::Handle;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::session::{Renewal, Terms, Wait};
+use crate::session::{GIVEN_BACK_WITHIN_US, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
@@ -113,13 +110,16 @@ impl Mutex {
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
         let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         let until_us = self.client.session().world.now_us().checked_add(wait_us);
-        self.acquire(until_us.map_or(Wait::ForEver, Wait::Until)).await
+        self.acquire(until_us.map_or(Wait::ForEver, |until_us| Wait::Until { until_us })).await
     }
 
     /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
     /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before. When the work has its own
     /// `Result`, this answers one within the other: `run(…).await??` where the errors convert. A round trip before the work
     /// and one behind it; that is [`Guard::release`], also in how long it may wait.
+    ///
+    /// The lease is given back before this answers. Where the store does not say so within 5 s, the answer is given all the
+    /// same, and the lease goes back in the background, as that of a dropped guard.
     ///
     /// ```
     /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
@@ -135,21 +135,17 @@ impl Mutex {
     /// As [`Mutex::lock`], and `Lost`.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.lock().await?;
-        let mut lost = pin!(guard.lost());
-        let done = {
-            let mut work = pin!(work(&guard));
-            poll_fn(|context| match lost.as_mut().poll(context) {
-                // Before the work: what it would do now is no longer exclusive.
-                Poll::Ready(lost) => Poll::Ready(Err(lost)),
-                // And behind it: work that did not await for as long as the lease outlived it unseen.
-                Poll::Pending => work.as_mut().poll(context).map(|value| guard.check().map(|_| value)),
-            })
-            .await
+        let done = tokio::select! {
+            biased;
+            // Before the work: what it would do now is no longer exclusive.
+            lost = guard.lost() => Err(lost),
+            // And behind it: work that did not await for as long as the lease outlived it unseen.
+            value = work(&guard) => guard.check().map(|_| value),
         };
         match done {
             Ok(value) => {
                 // An unanswered release is repeated by the session; the work is done and was exclusive.
-                drop(guard.release().await);
+                drop(self.client.session().within(GIVEN_BACK_WITHIN_US, guard.release()).await);
                 Ok(value)
             }
             Err(lost) => Err(lost.into()),

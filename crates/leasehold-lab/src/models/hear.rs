@@ -20,7 +20,7 @@ impl Session {
                 let executed = when(answer.now_us);
                 let ahead = executed.saturating_sub(to.sent);
                 self.lag = Some(self.lag.map_or(ahead, |lag| lag.min(ahead)));
-                if answer.handed.is_some() && !now.slips(Slip::NobodyLooks) {
+                if answer.handed_claim_ms.is_some() && !now.slips(Slip::NobodyLooks) {
                     self.settle_at = executed + now.scene.claim;
                 }
                 let run = Run { others: answer.contention, heard_at: now.tick, told: others, ..Run::default() };

@@ -123,7 +123,7 @@ impl World {
         if let (Ask::Acquire { ticket: Some(ticket), .. }, Outcome::Queued { .. }) = (request.ask, &answer.outcome) {
             self.ledger.asks_for((session, request.n), ticket);
         }
-        if let (Some(_), Some(grant)) = (answer.handed, &self.store.grant) {
+        if let (Some(_), Some(grant)) = (answer.handed_claim_ms, &self.store.grant) {
             let to = attempt_of(grant.id);
             let chosen = before.queue.iter().find(|e| e.id == grant.id).map(|e| e.ticket);
             self.ledger.handed = Some(Handed { by: session, to, token: grant.token });

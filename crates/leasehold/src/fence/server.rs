@@ -1,10 +1,7 @@
 //! The way to the fence's Redis: one connection, made anew when it has gone. How it is made, and what an error means, is
 //! what it is for locks: `store/redis/dial.rs` and `fault.rs`.
 
-use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
@@ -118,10 +115,9 @@ async fn send(
 
 /// What the work gives, if that comes in time by the world's clock.
 pub(super) async fn within<T>(world: &dyn World, at_most: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let (mut work, mut slept) = (pin!(work), world.sleep(at_most));
-    poll_fn(|context| match work.as_mut().poll(context) {
-        Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => slept.as_mut().poll(context).map(|()| None),
-    })
-    .await
+    tokio::select! {
+        biased;
+        output = work => Some(output),
+        () = world.sleep(at_most) => None,
+    }
 }

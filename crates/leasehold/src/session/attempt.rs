@@ -15,9 +15,11 @@
 
 use std::sync::Arc;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Name, Op, Order, Token};
 use tokio::sync::oneshot;
 
+use super::bounds::ANSWER_MAX_US;
 use super::hold::Hold;
 use super::words::Words;
 use crate::error::Error;
@@ -56,14 +58,12 @@ impl Terms {
 
 /// No link is doubted earlier than this: a scheduler's hiccup is not a dead server.
 const ANSWER_MIN_US: u64 = 50_000;
-/// And none is trusted longer: a request is refused as late after as much.
-const ANSWER_MAX_US: u64 = 2_000_000;
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     No,
-    Until(u64),
+    Until { until_us: u64 },
     ForEver,
 }
 
@@ -273,12 +273,42 @@ impl Attempt {
     /// When the caller stops waiting. Who has no time at all still waits for one answer: "nobody knows" is no use to it.
     pub(crate) fn patience_us(&self) -> u64 {
         match (&self.phase, self.wait, &self.asked) {
-            (Phase::Asking { .. }, Wait::Until(until_us), Some(asked)) => until_us.max(asked.usual_us),
-            (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until(until_us), _) => {
+            (Phase::Asking { .. }, Wait::Until { until_us }, Some(asked)) => until_us.max(asked.usual_us),
+            (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until { until_us }, _) => {
                 until_us
             }
             _ => u64::MAX,
         }
+    }
+
+    /// Whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.
+    pub(crate) fn believes(&self, highest: Token) -> bool {
+        match self.phase {
+            _ if is_on(Mutant::P3OlderWins) => true,
+            Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } => highest > self.latest,
+            _ => highest >= self.latest,
+        }
+    }
+
+    /// Ends the wait for an answer: for this request, not for a later one.
+    pub(crate) fn unask(&mut self, asked: &Asked) {
+        if self.asked.as_ref().is_some_and(|current| current.serial == asked.serial) {
+            self.asked = None;
+        }
+    }
+
+    /// The token of the grant that it holds, or is about to claim.
+    pub(crate) fn token(&self) -> Option<Token> {
+        match &self.phase {
+            Phase::Held(holding) => Some(holding.hold.token),
+            Phase::Claiming { token, .. } => Some(*token),
+            Phase::Asking { .. } | Phase::Queued { .. } | Phase::Ended { .. } | Phase::Returning(_) => None,
+        }
+    }
+
+    /// Whether it holds an earlier grant than that of this token.
+    pub(crate) fn holds_before(&self, token: Token) -> bool {
+        matches!(&self.phase, Phase::Held(holding) if holding.hold.token < token)
     }
 
     /// Tells the caller, once.

@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Terms, Tries, Verdict, Wait};
 use super::hold::Hold;
-use super::silent;
 use super::state::{Stage, State, Wake};
 use crate::error::{Error, Lost};
 use crate::store::Link;
@@ -59,8 +58,7 @@ impl State {
             Some(First { op, asked, guess: self.guess(name) })
         });
         if first.is_none() && wait == Wait::No {
-            let error = self.trouble.as_ref().map_or_else(silent, Error::share);
-            self.fail(counter, error, now_us);
+            self.fail(counter, self.away(), now_us);
         }
         self.arm(counter);
         (id, first)
@@ -105,7 +103,7 @@ impl State {
         }
         // Known once the state is changed: the guard must not be valid while its release is under way.
         self.words.lost(hold, Lost::Released);
-        self.turn_back(counter, now_us);
+        self.begin_return(counter, now_us);
         let attempt = self.attempts.get(&counter)?;
         let (link, terms) = (attempt.tries.follow().cloned(), Arc::clone(&attempt.terms));
         let first = link.or(lane).or(self.home.clone()).map(|link| self.asked(link, &terms, now_us));

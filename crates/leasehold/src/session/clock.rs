@@ -10,7 +10,7 @@
 //!
 //! Pure arithmetic on microseconds. Rates differ by less than 1 %.
 
-use leasehold_spec::limits::NOT_AFTER_MAX_MS;
+use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::mutant::{Mutant, is_on};
 
 /// One answer's clocks.
@@ -99,7 +99,7 @@ impl ServerClock {
 
     /// What to write on a request that shall not be carried out later than `within_us` from now.
     pub(crate) fn not_after(&self, now_us: u64, within_us: u64) -> u64 {
-        let within_us = within_us.min(NOT_AFTER_MAX_MS * 1000);
+        let within_us = within_us.min(NOT_AFTER_MAX_US);
         self.server_at(now_us + within_us, now_us).unwrap_or(0)
     }
 
@@ -148,10 +148,31 @@ impl ServerClock {
     }
 }
 
-/// How long a lease may be relied on, when `left_us` of it were left at the store: 1 % and 2 ms less, for clocks that run
-/// at different rates and for the moment between looking and acting.
-pub(crate) fn reliable_us(left_us: u64) -> u64 {
-    left_us.saturating_sub(left_us / 100 + 2_000)
+/// How long a lease may be relied on, when `left_us` of it were left at the store.
+fn reliable_us(left_us: u64) -> u64 {
+    left_us.saturating_sub(margin_us(left_us))
+}
+
+/// What is never relied on, of a lease of which `left_us` are left: 1 % and 2 ms, for clocks that run at different rates
+/// and for the moment between looking and acting.
+pub(crate) fn margin_us(left_us: u64) -> u64 {
+    left_us / 100 + 2_000
+}
+
+/// A lease of which `left_us` were left at the store, at a moment of our own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Term {
+    /// Until when it may be relied on.
+    pub(crate) until_us: u64,
+    /// When to renew it: two more tries fit in behind that.
+    pub(crate) renew_us: u64,
+}
+
+impl Term {
+    /// Counts from the moment before the question was sent (P12).
+    pub(crate) fn of(from_us: u64, left_us: u64) -> Self {
+        Self { until_us: from_us + reliable_us(left_us), renew_us: from_us + left_us / 3 }
+    }
 }
 
 fn difference(local_us: u64, server_us: u64) -> i64 {

@@ -4,13 +4,15 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew, Token};
+use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
-use super::clock::ServerClock;
+use super::bounds::ANSWER_MAX_US;
+use super::clock::margin_us;
 use super::silent;
-use super::state::{State, Then};
-use crate::error::{Error, Lost};
+use super::state::State;
+use super::watch::Then;
+use crate::error::Lost;
 use crate::store::Link;
 
 /// Something to send.
@@ -27,9 +29,6 @@ pub(crate) struct Renewing {
     pub(crate) renew: Renew,
     pub(crate) asked: Asked,
 }
-
-/// How long a settle may stay unanswered. Nobody waits for it: the next one is sent all the same.
-const SETTLE_WITHIN_US: u64 = 2_000_000;
 
 impl State {
     /// Everything that is due, in the order of P11: what goes back, what is renewed (the earliest end first), who looks.
@@ -60,7 +59,7 @@ impl State {
         for (name, then) in self.ended_watches(now_us) {
             let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
             errands.push(look.unwrap_or_else(|| {
-                let asked = self.asked_within(Arc::clone(&home), SETTLE_WITHIN_US, now_us);
+                let asked = self.asked_within(Arc::clone(&home), ANSWER_MAX_US, now_us);
                 Errand::Settle { name, asked }
             }));
         }
@@ -108,7 +107,7 @@ impl State {
                 self.due_return(counter, now_us)
             }
             Phase::Asking { .. } if attempt.wait == Wait::No && self.home.is_none() => {
-                let error = self.trouble.as_ref().map_or_else(silent, Error::share);
+                let error = self.away_for(attempt);
                 self.fail(counter, error, now_us);
                 None
             }
@@ -142,13 +141,13 @@ impl State {
     }
 
     fn give_up_waiting(&mut self, counter: u64, now_us: u64) {
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let Some(attempt) = self.attempts.get(&counter) else { return };
         // "Somebody else has it" only when the store's last word was that; otherwise nobody knows.
-        let verdict = match (&attempt.phase, &self.trouble) {
-            (Phase::Asking { .. }, Some(trouble)) => Verdict::Failed(trouble.share().may_act()),
-            (Phase::Asking { .. }, None) => Verdict::Failed(silent().may_act()),
+        let verdict = match attempt.phase {
+            Phase::Asking { .. } => Verdict::Failed(self.away_for(attempt)),
             _ => Verdict::Busy,
         };
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.tell(&mut self.words, verdict);
         self.give_back(counter, now_us);
     }
@@ -196,7 +195,7 @@ impl State {
         let place = Place {
             claim_ms,
             limit_ms: match attempt.wait {
-                Wait::Until(until_us) => Some(limit_ms(until_us)),
+                Wait::Until { until_us } => Some(limit_ms(until_us)),
                 Wait::No | Wait::ForEver => None,
             },
             ticket: attempt.ticket,
@@ -238,8 +237,10 @@ impl State {
             Renewal::For { hold_us } => {
                 let left_ms = hold_us.saturating_sub(held_us) / 1000;
                 let lease_ms = attempt.terms.lease_ms.min(left_ms);
-                // The last piece: a renewal must never shorten what is already granted.
-                if now_us + lease_ms * 1000 <= until_us {
+                // The last piece. A renewal must never shorten what is already granted; and one that wins no more than the
+                // margins of two is for nothing: each third of what is left would be renewed once more, down to the
+                // last millisecond.
+                if now_us + lease_ms * 1000 <= until_us + 2 * margin_us(attempt.terms.lease_us()) {
                     return self.stop_renewing(counter);
                 }
                 lease_ms
@@ -280,42 +281,5 @@ impl State {
         let asked = self.asked(link, &terms, now_us);
         self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
         Some(Errand::Return { counter, name, op, asked })
-    }
-
-    /// A link leads to this run of the store. Times of two runs are never compared, nor tokens that are not held: one that
-    /// restarted empty, with its clock behind, begins below what its waiters have heard, and they would believe nothing.
-    pub(crate) fn meet(&mut self, run: &str) {
-        if self.run == run {
-            return;
-        }
-        self.clock = ServerClock::default();
-        self.met_anew = !self.run.is_empty();
-        self.run = run.to_owned();
-        for attempt in self.attempts.values_mut() {
-            match attempt.phase {
-                Phase::Asking { .. } | Phase::Queued { .. } => attempt.latest = Token::NONE,
-                // What another run pushed is not to be claimed here.
-                Phase::Claiming { .. } => {
-                    attempt.latest = Token::NONE;
-                    attempt.phase = Phase::Queued { next_us: 0 };
-                }
-                Phase::Held(_) | Phase::Ended { .. } | Phase::Returning(_) => {}
-            }
-        }
-    }
-
-    /// Everything is looked at again: the inbox is proved on a new link (P11, P13).
-    pub(crate) fn attached(&mut self, link: Arc<dyn Link>, now_us: u64) {
-        if std::mem::take(&mut self.met_anew) {
-            // A failover can bring back what was released.
-            for old in std::mem::take(&mut self.released) {
-                if old.until_us > now_us && !self.attempts.contains_key(&old.id.counter) {
-                    self.return_again(old);
-                }
-            }
-        }
-        self.home = Some(link);
-        self.trouble = None;
-        self.look_at_everything(now_us);
     }
 }

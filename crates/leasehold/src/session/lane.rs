@@ -3,21 +3,19 @@
 //! What drives it runs on a caller's runtime, so it may stand still or end at any moment. Nothing depends on it: without
 //! it callers use the session's link, and the next call in a runtime opens it again.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use tokio::sync::oneshot;
 
 use super::Session;
+use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::state::{Stage, State};
 use super::thread::for_now;
 use crate::error::Error;
 use crate::store::Link;
 
-/// What is to be done about the lane.
-pub(crate) enum Lane {
+/// What whoever wanted the lane has to do about it.
+pub(crate) enum Upkeep {
     Fine,
     /// To be opened, unless the other end says that somebody else does.
     Reopen(oneshot::Receiver<()>),
@@ -25,7 +23,7 @@ pub(crate) enum Lane {
 
 /// The lane, in the session's state.
 #[derive(Default)]
-pub(crate) enum LaneState {
+pub(crate) enum Lane {
     #[default]
     Absent,
     /// Nobody else tries before this moment. Whoever does then ends this try: where a server takes connections and says
@@ -37,42 +35,37 @@ pub(crate) enum LaneState {
     Open(Arc<dyn Link>),
 }
 
-/// How long one try may take.
-const OPEN_US: u64 = 5_000_000;
-/// Between a failed try and the next, and how long `connect` waits for the first.
-const REOPEN_US: u64 = 1_000_000;
-
 impl State {
     /// The link that a caller should use, if there is one that leads to the same run of the store as the inbox.
-    pub(crate) fn lane_link(&mut self, now_us: u64) -> (Option<Arc<dyn Link>>, Lane) {
+    pub(crate) fn lane_link(&mut self, now_us: u64) -> (Option<Arc<dyn Link>>, Upkeep) {
         match &self.lane {
-            LaneState::Open(link) if !link.is_closed() && link.run() == self.run => {
-                return (Some(Arc::clone(link)), Lane::Fine);
+            Lane::Open(link) if !link.is_closed() && link.run() == self.run => {
+                return (Some(Arc::clone(link)), Upkeep::Fine);
             }
             // Another run: two servers behind one address, or one that restarted. Only one of them has our inbox.
-            LaneState::Open(link) => link.close(),
-            LaneState::Opening { until_us, .. } if now_us < *until_us => return (None, Lane::Fine),
-            LaneState::Absent | LaneState::Opening { .. } => {}
+            Lane::Open(link) => link.close(),
+            Lane::Opening { until_us, .. } if now_us < *until_us => return (None, Upkeep::Fine),
+            Lane::Absent | Lane::Opening { .. } => {}
         }
         let (alive, superseded) = oneshot::channel();
-        self.lane = LaneState::Opening { until_us: now_us + OPEN_US, _alive: Some(alive) };
-        (None, Lane::Reopen(superseded))
+        self.lane = Lane::Opening { until_us: now_us + OPEN_WITHIN_US, _alive: Some(alive) };
+        (None, Upkeep::Reopen(superseded))
     }
 
     fn lane_opened(&mut self, link: Result<Arc<dyn Link>, Error>) {
         match link {
             // The session ended while it was opened: nobody would ever close it.
             Ok(link) if self.stage == Stage::Closed => link.close(),
-            Ok(link) => self.lane = LaneState::Open(link),
+            Ok(link) => self.lane = Lane::Open(link),
             Err(error) => {
                 self.trouble = Some(for_now(error));
-                self.lane = LaneState::Opening { until_us: self.world.now_us() + REOPEN_US, _alive: None };
+                self.lane = Lane::Opening { until_us: self.world.now_us() + REOPEN_MAX_US, _alive: None };
             }
         }
     }
 
     pub(crate) fn close_lane(&mut self) {
-        if let LaneState::Open(link) = std::mem::take(&mut self.lane) {
+        if let Lane::Open(link) = std::mem::take(&mut self.lane) {
             link.close();
         }
     }
@@ -81,23 +74,22 @@ impl State {
 impl Session {
     /// Opens the lane and waits for it; without a runtime there is none, and that is fine.
     pub(crate) async fn open_lane(self: &Arc<Self>) {
-        let (_, lane) = self.with(|state| state.lane_link(state.world.now_us()));
+        let (_, upkeep) = self.with(|state| state.lane_link(state.world.now_us()));
         let (tell, is_open) = oneshot::channel();
-        self.reopen_if(lane, Some(tell));
-        let _open_or_too_late = self.within(REOPEN_US, is_open).await;
+        self.keep_up(upkeep, Some(tell));
+        let _open_or_too_late = self.within(REOPEN_MAX_US, is_open).await;
     }
 
-    pub(crate) fn reopen_if(self: &Arc<Self>, lane: Lane, tell: Option<oneshot::Sender<()>>) {
-        let Lane::Reopen(superseded) = lane else { return };
+    pub(crate) fn keep_up(self: &Arc<Self>, upkeep: Upkeep, tell: Option<oneshot::Sender<()>>) {
+        let Upkeep::Reopen(superseded) = upkeep else { return };
         let session = Arc::downgrade(self);
         let open = self.store.open();
         let task = async move {
-            let (mut open, mut superseded) = (pin!(open), pin!(superseded));
-            let opened = poll_fn(|context| match open.as_mut().poll(context) {
-                Poll::Ready(link) => Poll::Ready(Some(link)),
-                Poll::Pending => superseded.as_mut().poll(context).map(|_| None),
-            });
-            let Some(link) = opened.await else { return };
+            let link = tokio::select! {
+                biased;
+                link = open => link,
+                _ = superseded => return,
+            };
             if let Some(session) = session.upgrade() {
                 session.with(|state| state.lane_opened(link));
             }

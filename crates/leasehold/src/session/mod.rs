@@ -14,27 +14,31 @@
 
 mod alarms;
 mod attempt;
+mod bounds;
 mod callers;
 mod clock;
 mod errand;
+mod grants;
 mod heard;
 mod hold;
 mod lane;
+mod links;
+mod returns;
 mod state;
 mod thread;
+mod watch;
 mod words;
 
-use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::Poll;
-use std::time::Duration;
 
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
 pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
+use self::bounds::ANSWER_MAX_US;
+pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
@@ -97,17 +101,17 @@ impl Session {
     async fn attempt(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
         self.check_usable()?;
         let (tell, verdict) = oneshot::channel();
-        let (id, first, lane) = self.with(|state| {
+        let (id, first, upkeep) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());
             }
             let now_us = state.world.now_us();
-            let (link, lane) = state.lane_link(now_us);
+            let (link, upkeep) = state.lane_link(now_us);
             let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
-            Ok((id, first, lane))
+            Ok((id, first, upkeep))
         })?;
         let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
-        self.reopen_if(lane, None);
+        self.keep_up(upkeep, None);
         let ask = async {
             let Some(first) = first else { return };
             let heard = first.asked.link.apply(name, &first.op, first.guess).await;
@@ -116,13 +120,13 @@ impl Session {
         // The answer and the push come by different ways, and the push may be first: then nobody waits for the answer.
         let (mut ask, mut verdict) = (pin!(ask), pin!(verdict));
         let mut is_answered = false;
-        let told = poll_fn(|context| {
-            if !is_answered {
-                is_answered = ask.as_mut().poll(context).is_ready();
+        let told = loop {
+            tokio::select! {
+                biased;
+                () = &mut ask, if !is_answered => is_answered = true,
+                told = &mut verdict => break told,
             }
-            verdict.as_mut().poll(context)
-        })
-        .await;
+        };
         asking.disarm();
         if !is_answered {
             self.with(|state| state.left_alone(id.counter));
@@ -134,15 +138,15 @@ impl Session {
     pub(crate) async fn release(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<GivenBack> {
         self.check_usable()?;
         let was_valid = hold.check().is_ok();
-        let (begun, lane) = self.with(|state| {
+        let (begun, upkeep) = self.with(|state| {
             let now_us = state.world.now_us();
-            let (link, lane) = state.lane_link(now_us);
-            (state.begin_release(hold, link, now_us), lane)
+            let (link, upkeep) = state.lane_link(now_us);
+            (state.begin_release(hold, link, now_us), upkeep)
         });
         let counter = hold.id.counter;
         let Some((answer, first)) = begun else { return Ok(GivenBack::NotHeld) };
         let mut releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
-        self.reopen_if(lane, None);
+        self.keep_up(upkeep, None);
         if let Some(first) = first {
             let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
             self.with(|state| state.heard_return(counter, &first.asked, heard));
@@ -170,18 +174,17 @@ impl Session {
     /// One request outside any attempt.
     pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
         self.check_usable()?;
-        let (link, guess, lane) = self.with(|state| {
+        let (link, guess, upkeep) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());
             }
-            let (link, lane) = state.lane_link(state.world.now_us());
-            let trouble = state.trouble.as_ref().map_or_else(silent, Error::share);
-            Ok((link.or(state.home.clone()).ok_or(trouble), state.guess(name), lane))
+            let (link, upkeep) = state.lane_link(state.world.now_us());
+            Ok((link.or(state.home.clone()).ok_or_else(|| state.away()), state.guess(name), upkeep))
         })?;
-        self.reopen_if(lane, None);
+        self.keep_up(upkeep, None);
         let link = link?;
         let sent_us = self.world.now_us();
-        match self.within(ASK_WITHIN_US, link.apply(name, &op, guess)).await {
+        match self.within(ANSWER_MAX_US, link.apply(name, &op, guess)).await {
             Some(Ok(answer)) => {
                 self.with(|state| {
                     if link.run() == state.run {
@@ -215,8 +218,8 @@ impl Session {
         self.with(|state| state.begin_close(state.world.now_us()));
     }
 
-    /// Waits until everything is given back, or for as long as `patience`; answers what was not.
-    pub(crate) async fn closed(self: &Arc<Self>, patience: Duration) -> Vec<Name> {
+    /// Waits until everything is given back, within bounds; answers what was not.
+    pub(crate) async fn closed(self: &Arc<Self>) -> Vec<Name> {
         if !self.is_ours() {
             return Vec::new(); // Nobody would ring.
         }
@@ -225,21 +228,22 @@ impl Session {
             Stage::Closed => drop(tell),
             _ => state.mourners.push(tell),
         });
-        let patience_us = u64::try_from(patience.as_micros()).unwrap_or(u64::MAX);
-        let _closed_or_too_late = self.within(patience_us, is_closed).await;
+        let _closed_or_too_late = self.within(GIVEN_BACK_WITHIN_US, is_closed).await;
         self.with(|state| state.unreturned())
     }
 
     /// Polls `future` for at most `within_us`. The session's thread keeps the time, so that this needs no runtime.
-    async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
+    pub(crate) async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
+        if !self.is_ours() {
+            return Some(future.await); // Nobody keeps the time there, and nothing waits: everything is refused.
+        }
         let (ring, bell) = oneshot::channel();
         self.with(|state| state.set_bell(state.world.now_us().saturating_add(within_us), ring));
-        let (mut future, mut bell) = (pin!(future), pin!(bell));
-        poll_fn(|context| match future.as_mut().poll(context) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending => bell.as_mut().poll(context).map(|_| None),
-        })
-        .await
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            _ = bell => None,
+        }
     }
 
     /// Not in a forked child: that has this memory, and neither the thread nor the connections.
@@ -251,8 +255,8 @@ impl Session {
         if self.is_ours() {
             return Ok(());
         }
-        let message = "this client was connected before a fork: its thread and its connections are the parent's; connect \
-                       in the child, or exec";
+        let message = "this client was connected before a fork: its thread and its connections are the parent's; \
+                       connect in the child, or exec";
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
@@ -310,9 +314,6 @@ impl Drop for Unfinished<'_> {
         }
     }
 }
-
-/// How long a request outside any attempt may take.
-const ASK_WITHIN_US: u64 = 2_000_000;
 
 pub(crate) fn silent() -> Error {
     let message = "the store does not answer: is it running, and is the network up? The client keeps trying";

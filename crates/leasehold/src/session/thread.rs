@@ -11,6 +11,7 @@ use std::time::Duration;
 use leasehold_spec::{Op, SessionId};
 use tokio::sync::oneshot;
 
+use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::clock::Sample;
 use super::errand::Errand;
 use super::state::{Stage, State, Wake};
@@ -25,16 +26,12 @@ type Ready = oneshot::Sender<Result<(), Error>>;
 const TICK_US: u64 = 250_000;
 /// The shortest: what cannot be sent now is not asked for again at once.
 const PAUSE_US: u64 = 1_000;
-/// How long connecting, greeting and proving may take together.
-const OPEN_WITHIN_US: u64 = 5_000_000;
-/// How long a doubted link has to answer a ping.
-const PING_WITHIN_US: u64 = 500_000;
 /// An idle link is asked for the time this often, so that a push can be placed, and a dead link is found out.
 const IDLE_US: u64 = 20_000_000;
 /// How often deadlines are looked at while there is no link.
 const OFFLINE_TICK_US: u64 = 50_000;
+/// The first pause between two tries to connect.
 const BACKOFF_MIN_US: u64 = 20_000;
-const BACKOFF_MAX_US: u64 = 1_000_000;
 
 /// Runs the session until it is closed and everything is given back, or cannot be any more.
 pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
@@ -63,7 +60,7 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
                 session.with(|state| state.trouble = Some(for_now(error)));
                 let pause = session.world.sleep(Duration::from_micros(backoff_us));
                 meanwhile(&session, pause).await;
-                backoff_us = (backoff_us * 2).min(BACKOFF_MAX_US);
+                backoff_us = (backoff_us * 2).min(REOPEN_MAX_US);
             }
         }
     }
@@ -184,7 +181,8 @@ fn send_return(session: &Arc<Session>, errand: Errand) {
 fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
     let session_ = Arc::clone(session);
     spawn(session, async move {
-        let proof = race(&*session_.world, PING_WITHIN_US, ask_time(&session_, &link)).await;
+        let within_us = session_.with(|state| state.usual_us());
+        let proof = race(&*session_.world, within_us, ask_time(&session_, &link)).await;
         if !matches!(proof, Some(Ok(()))) {
             link.close();
             session_.with(|state| state.wake = Wake::Now);

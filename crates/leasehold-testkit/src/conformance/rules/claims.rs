@@ -16,7 +16,7 @@ async fn pushed(a: &mut Raw, b: &mut Raw, claim_ms: u64) -> (leasehold_spec::Gra
     let (first, second) = (a.id(), b.id());
     let token = a.take_as(first, LEASE_MS).await;
     b.queue(second, LEASE_MS, claiming(claim_ms)).await;
-    assert_eq!(a.release(first, token).await.handed, Some(claim_ms.min(LEASE_MS)));
+    assert_eq!(a.release(first, token).await.handed_claim_ms, Some(claim_ms.min(LEASE_MS)));
     let push = b.hear().await;
     assert_eq!((push.id, push.left_us), (second, claim_ms.min(LEASE_MS) * 1000), "it lasts for the claim");
     (second, push.token, push.now_us)

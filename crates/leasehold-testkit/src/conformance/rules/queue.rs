@@ -25,7 +25,7 @@ pub(super) async fn queue_first(stage: &Stage) {
     let answer = c.acquire(newcomer, LEASE_MS, Patience::Try).await;
     assert!(matches!(answer.outcome, Outcome::Busy { .. }), "the queue comes first: {answer:?}");
     assert!(c.is_held_by(waiter).await);
-    assert!(answer.handed.is_some(), "who asked hears that it handed over, and looks after it");
+    assert!(answer.handed_claim_ms.is_some(), "who asked hears that it handed over, and looks after it");
     let push = b.hear().await;
     assert_eq!((push.id, push.event), (waiter, Event::Granted));
     assert_eq!(b.release(waiter, push.token).await.outcome, Outcome::Released);
@@ -64,7 +64,7 @@ pub(super) async fn hands_over(stage: &Stage) {
     b.queue(second, LEASE_MS, place()).await;
     c.queue(third, LEASE_MS, place()).await;
     let released = a.release(first, token).await;
-    assert_eq!((released.outcome, released.handed), (Outcome::Released, Some(1_000)), "it says for how long");
+    assert_eq!((released.outcome, released.handed_claim_ms), (Outcome::Released, Some(1_000)), "it says for how long");
     assert!(a.is_held_by(second).await, "in the same step");
     let push = b.hear().await;
     assert_eq!((push.id, push.event, push.contention), (second, Event::Granted, Contention::Others));

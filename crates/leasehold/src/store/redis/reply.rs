@@ -55,7 +55,7 @@ pub(super) fn parse(to: To, text: &str) -> Option<Said> {
 }
 
 fn quiet(now_us: u64, highest: Token, outcome: Outcome) -> Answer {
-    Answer { now_us, highest, contention: Contention::None, rest: Rest::Done, handed: None, outcome }
+    Answer { now_us, highest, contention: Contention::None, rest: Rest::Done, handed_claim_ms: None, outcome }
 }
 
 fn words(text: &str) -> Option<Said> {
@@ -71,7 +71,7 @@ fn words(text: &str) -> Option<Said> {
     let highest = words.token()?;
     let contention = words.contention()?;
     let rest = words.rest()?;
-    let handed = match words.next()? {
+    let handed_claim_ms = match words.next()? {
         "-" => None,
         claim => Some(number(claim)?),
     };
@@ -93,7 +93,7 @@ fn words(text: &str) -> Option<Said> {
         _ => return None,
     };
     words.end()?;
-    Some(Said::Answer(Answer { now_us, highest, contention, rest, handed, outcome }))
+    Some(Said::Answer(Answer { now_us, highest, contention, rest, handed_claim_ms, outcome }))
 }
 
 /// A message to an inbox; `None` for garbage.

@@ -1,0 +1,93 @@
+//! Links that come and go: what that means for everything that is asked over them.
+//!
+//! Another link may lead to another *run* of the store: one that restarted, or the replica that took over. Its clock has
+//! nothing to do with that of the one before, it may have forgotten grants, and may remember what was released; and the
+//! old primary may live on, cut off, and go on answering.
+
+use std::sync::Arc;
+
+use leasehold_spec::Token;
+
+use super::attempt::{Asked, Attempt, Phase, same};
+use super::clock::ServerClock;
+use super::heard::Heard;
+use super::silent;
+use super::state::{State, Wake};
+use crate::error::Error;
+use crate::store::{Fault, Link};
+
+impl State {
+    /// A link leads to this run of the store. Times of two runs are never compared, nor tokens that are not held: one that
+    /// restarted empty, with its clock behind, begins below what its waiters have heard, and they would believe nothing.
+    pub(crate) fn meet(&mut self, run: &str) {
+        if self.run == run {
+            return;
+        }
+        self.clock = ServerClock::default();
+        self.met_anew = !self.run.is_empty();
+        self.run = run.to_owned();
+        for attempt in self.attempts.values_mut() {
+            match attempt.phase {
+                Phase::Asking { .. } | Phase::Queued { .. } => attempt.latest = Token::NONE,
+                // What another run pushed is not to be claimed here.
+                Phase::Claiming { .. } => {
+                    attempt.latest = Token::NONE;
+                    attempt.phase = Phase::Queued { next_us: 0 };
+                }
+                Phase::Held(_) | Phase::Ended { .. } | Phase::Returning(_) => {}
+            }
+        }
+    }
+
+    /// Everything is looked at again: the inbox is proved on a new link (P11, P13).
+    pub(crate) fn attached(&mut self, link: Arc<dyn Link>, now_us: u64) {
+        if std::mem::take(&mut self.met_anew) {
+            // A failover can bring back what was released.
+            for old in std::mem::take(&mut self.released) {
+                if old.until_us > now_us && !self.attempts.contains_key(&old.id.counter) {
+                    self.return_again(old);
+                }
+            }
+        }
+        self.home = Some(link);
+        self.trouble = None;
+        self.look_at_everything(now_us);
+    }
+
+    /// What an answer is worth that came by this link.
+    ///
+    /// What another run of the store says is none: after a failover the old primary may live on, cut off, and grant, renew
+    /// and release to whoever is still connected to it. Nor is its clock to be compared with that of this one.
+    ///
+    /// And a store that is not the one to ask (a replica, one that loads) goes on answering, never with an answer: the link
+    /// is given up, and the next one is greeted anew. What it says of itself concerns whoever waits for an answer, unlike
+    /// what a store refuses of one name.
+    pub(crate) fn hear(&mut self, asked: &Asked, heard: Heard) -> Heard {
+        let is_of_this_run = asked.link.run() == self.run;
+        let heard = if is_of_this_run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) };
+        if let Err(Fault::Gone(error)) = &heard {
+            asked.link.close();
+            self.trouble = Some(error.share());
+        }
+        heard
+    }
+
+    /// Why the store cannot be asked now, for a call that was not sent: what may have become of those that were, on the
+    /// link that broke, is no word about this one.
+    pub(crate) fn away(&self) -> Error {
+        self.trouble.as_ref().map_or_else(silent, Error::share).was_not_sent()
+    }
+
+    /// The same for an attempt of which nothing was heard: some of it may have been sent.
+    pub(crate) fn away_for(&self, attempt: &Attempt) -> Error {
+        if attempt.tries.is_settled() { self.away() } else { self.away().may_act() }
+    }
+
+    /// A request was left unanswered on this link: it answers a ping in time, or is replaced.
+    pub(crate) fn doubt(&mut self, link: &Arc<dyn Link>) {
+        if !self.doubted.iter().any(|known| same(known, link)) {
+            self.doubted.push(Arc::clone(link));
+            self.wake = Wake::Now;
+        }
+    }
+}

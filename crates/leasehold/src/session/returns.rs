@@ -1,0 +1,203 @@
+//! Giving back: what was held, waited for, or may yet be granted.
+//!
+//! A lease that nobody needs any more must not stay at the store until it runs out: others wait. So whatever ends an
+//! attempt here (a guard, a dropped future, a refusal, the end of the session) goes through [`State::give_back`], and what
+//! that begins is repeated until the store has answered, or could not have kept the lease for any longer (P13).
+//!
+//! Three schedules make that more than one request:
+//! - an acquire without an answer may be carried out *after* the leave: that leave was not the last word (P14);
+//! - a push, or an answer, for an attempt that is closed: a ghost. It is never believed, and given back;
+//! - a failover brings back what was released: it is said again to the new run.
+
+use std::sync::Arc;
+
+use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, NOT_AFTER_MAX_US};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
+
+use super::attempt::{Asked, Attempt, GivenBack, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What};
+use super::bounds::RETRY_US;
+use super::heard::Heard;
+use super::state::State;
+use crate::error::{Error, Lost};
+use crate::store::Fault;
+
+/// A lease that the store has said to be given back, until it must have ended anyway.
+pub(crate) struct GivenUp {
+    pub(crate) name: Name,
+    pub(crate) id: GrantId,
+    pub(crate) what: What,
+    pub(crate) until_us: u64,
+}
+
+/// How many releases a session remembers.
+const RELEASES: usize = 1024;
+/// How many attempts a session may have for it to still chase ghosts: a rogue publisher must not fill the memory.
+const GHOSTS: usize = 1_000_000;
+
+impl State {
+    /// Ends an attempt that neither waits nor holds.
+    pub(crate) fn finish(&mut self, counter: u64, verdict: Verdict) {
+        let now_us = self.world.now_us();
+        if let Some(attempt) = self.attempts.get_mut(&counter) {
+            attempt.tell(&mut self.words, verdict);
+            attempt.ticket = None;
+        }
+        self.give_back(counter, now_us);
+    }
+
+    /// Ends an attempt by an error, and gives back whatever there may be of it.
+    pub(crate) fn fail(&mut self, counter: u64, error: Error, now_us: u64) {
+        if let Some(attempt) = self.attempts.get_mut(&counter) {
+            attempt.tell(&mut self.words, Verdict::Failed(error));
+        }
+        self.give_back(counter, now_us);
+    }
+
+    /// Makes an attempt one to give back, whatever it was.
+    pub(crate) fn give_back(&mut self, counter: u64, now_us: u64) {
+        self.begin_return(counter, now_us);
+        self.arm(counter);
+    }
+
+    /// The same without its alarm, for a caller that sends the release itself: an alarm that is due now wakes the thread,
+    /// and at each release that costs more than the release.
+    pub(crate) fn begin_return(&mut self, counter: u64, now_us: u64) {
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let token = match &attempt.phase {
+            Phase::Returning(_) => return,
+            // The store has ended it already. Its alarm may not have rung yet.
+            Phase::Ended { until_us, .. } if *until_us <= now_us && attempt.tries.is_settled() => {
+                self.remove(counter);
+                return;
+            }
+            Phase::Held(holding) => {
+                self.words.lost(&holding.hold, Lost::Released);
+                Some(holding.hold.token)
+            }
+            Phase::Claiming { token, .. } | Phase::Ended { token, .. } => Some(*token),
+            Phase::Asking { .. } | Phase::Queued { .. } => None,
+        };
+        // While an acquire of it is unanswered the grant may have lapsed and been made anew, with a token that nobody here
+        // has heard of. A release of the old one would find nothing and close the attempt.
+        let what = match token {
+            Some(token) if attempt.tries.is_settled() => What::Release(token),
+            _ => What::Leave,
+        };
+        let nothing_is_there = what == What::Leave && attempt.ticket.is_none() && attempt.tries.is_settled();
+        if nothing_is_there {
+            self.remove(counter);
+            return;
+        }
+        // The longest that the store can keep it: a request carried out at its last moment, and a whole lease.
+        let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
+        attempt.asked = None;
+        attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, caller: None });
+    }
+
+    /// The answer to a release or a leave.
+    pub(crate) fn heard_return(&mut self, counter: u64, asked: &Asked, heard: Heard) {
+        let heard_us = self.world.now_us();
+        let heard = self.hear(asked, heard);
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        attempt.unask(asked);
+        let name = attempt.name.clone();
+        let Phase::Returning(returning) = &mut attempt.phase else { return };
+        let answer = match heard {
+            Ok(answer) => answer,
+            Err(Fault::Gone(_)) => {
+                if is_on(Mutant::P13ReleaseOnce) {
+                    self.remove(counter);
+                    return;
+                }
+                self.set_next(counter, heard_us);
+                self.arm(counter);
+                return;
+            }
+            Err(Fault::Refused(error) | Fault::NoMemory(error)) => {
+                self.words.given_back(returning.caller.take(), || Err(error));
+                self.set_next(counter, heard_us + RETRY_US);
+                self.arm(counter);
+                return;
+            }
+        };
+        let given_back = match answer.outcome {
+            Outcome::NotHeld => GivenBack::NotHeld,
+            _ => GivenBack::Released,
+        };
+        self.words.given_back(returning.caller.take(), || Ok(given_back));
+        self.returned(counter, asked, heard_us, &answer);
+        self.note(&name, &answer, asked.sent_us, heard_us);
+        self.arm(counter);
+    }
+
+    /// Closes an attempt that was given back, unless an older request of it may yet be carried out (P14).
+    fn returned(&mut self, counter: u64, asked: &Asked, now_us: u64, answer: &Answer) {
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let (id, name) = (attempt.id, attempt.name.clone());
+        let Phase::Returning(returning) = &mut attempt.phase else { return };
+        let closed = match returning.what {
+            // The usual release does not say the time: it closes what went before it on its own link.
+            What::Release(_) => attempt.tries.closed_by(asked, 0),
+            What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
+        };
+        // A leave that hands a grant on is a release by another name.
+        let (what, until_us) = (returning.what, returning.until_us);
+        let is_release = what != What::Leave || answer.outcome == Outcome::Left { was: Was::Granted };
+        let released = is_release.then_some(GivenUp { name, id, what, until_us });
+        if !closed {
+            let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(NOT_AFTER_MAX_US);
+            returning.what = What::Leave;
+            returning.next_us = now_us + wait_us + 1_000;
+        } else {
+            self.remove(counter);
+        }
+        // Closed or not: a failover can bring it back from now on.
+        if let Some(released) = released {
+            self.remember_release(released, now_us);
+        }
+    }
+
+    fn remember_release(&mut self, released: GivenUp, now_us: u64) {
+        while self.released.front().is_some_and(|old| old.until_us <= now_us) || self.released.len() >= RELEASES {
+            self.released.pop_front();
+        }
+        self.released.push_back(released);
+    }
+
+    pub(crate) fn return_ghost(&mut self, name: Name, id: GrantId, now_us: u64, left_us: u64) {
+        if self.attempts.contains_key(&id.counter) || self.attempts.len() >= GHOSTS {
+            return; // Its end ends it.
+        }
+        // While the store cannot be reached it is kept for as long as the grant can last; within bounds, as anybody can
+        // publish.
+        let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
+        self.insert_return(name, id, What::Leave, now_us + left_us + NOT_AFTER_MAX_US);
+    }
+
+    /// A release that was answered by a server that may not remember it: it is sent again (P13).
+    pub(crate) fn return_again(&mut self, old: GivenUp) {
+        self.insert_return(old.name, old.id, old.what, old.until_us);
+    }
+
+    fn insert_return(&mut self, name: Name, id: GrantId, what: What, until_us: u64) {
+        self.insert(Attempt {
+            id,
+            name,
+            terms: Arc::new(Terms {
+                lease_ms: LEASE_DEFAULT_MS,
+                renewal: Renewal::Never,
+                order: Order::Relaxed,
+                label: "".into(),
+            }),
+            wait: Wait::No,
+            phase: Phase::Returning(Returning { what, until_us, next_us: 0, caller: None }),
+            tries: Tries::default(),
+            latest: Token::NONE,
+            ticket: None,
+            caller: None,
+            asked: None,
+            alarm_us: u64::MAX,
+        });
+    }
+}

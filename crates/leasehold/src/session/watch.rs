@@ -1,0 +1,84 @@
+//! Looking after a name when somebody's lease on it has ended.
+//!
+//! A push can be lost, and its receiver be frozen or dead: nothing at the store happens by itself when a lease runs out,
+//! so somebody has to ask. One timer per name and session does, however many wait: whoever handed over sets it to the end
+//! of the claim (P7), waiters to the end of the lease that they queue for (P15), and an answer that says MORE to now (P1).
+
+use leasehold_spec::{Name, Token};
+
+use super::attempt::Asked;
+use super::bounds::RETRY_US;
+use super::heard::Heard;
+use super::state::{State, Wake};
+
+/// Whose lease to look after, and when that ends.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch {
+    token: Token,
+    due_us: u64,
+    /// The alarm that is set for it: earlier, where the end has been moved back since.
+    alarm_us: u64,
+    then: Then,
+}
+
+/// What to do when a watched lease has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// A waiter of ours looks, if there is one: it settles as well, and hears when to look again. A settle alone would
+    /// find a lease that was renewed, and the waiter would miss its new end by up to its own floor.
+    Look,
+    /// Settle only: a look would be refused, or there is more to settle.
+    Settle,
+}
+
+impl State {
+    /// Looks after a name when the lease with this token has ended: one timer per name and session, however many wait.
+    pub(crate) fn watch(&mut self, name: &Name, token: Token, now_us: u64, left_us: u64, then: Then) {
+        let slot = self.slots.entry(name.clone()).or_default();
+        // What was said of an earlier grant no longer matters.
+        if slot.watch.is_some_and(|watch| watch.token > token) {
+            return;
+        }
+        // Not before the end: the answer would be "nothing to do", and nobody would ask again.
+        let due_us = now_us + left_us + left_us / 500 + 2_000;
+        let alarm_us = slot.watch.map_or(u64::MAX, |watch| watch.alarm_us);
+        slot.watch = Some(Watch { token, due_us, alarm_us: alarm_us.min(due_us), then });
+        if due_us < alarm_us {
+            self.watches.set(due_us, name.clone());
+        }
+        if due_us < self.planned_us {
+            self.wake = Wake::Now;
+        }
+    }
+
+    /// The names whose watched lease has ended, and what to do about it.
+    pub(crate) fn ended_watches(&mut self, now_us: u64) -> Vec<(Name, Then)> {
+        let mut ended = Vec::new();
+        while let Some(name) = self.watches.pop(now_us) {
+            let Some(slot) = self.slots.get_mut(&name) else { continue };
+            let Some(watch) = &mut slot.watch else { continue };
+            if watch.due_us > now_us {
+                // It was moved back since: hand-overs, or a renewal that somebody heard of.
+                watch.alarm_us = watch.due_us;
+                self.watches.set(watch.due_us, name);
+                continue;
+            }
+            let then = watch.then;
+            slot.watch = None;
+            self.sweep(&name);
+            ended.push((name, then));
+        }
+        ended
+    }
+
+    /// The answer to a settle that nobody but the queue waited for.
+    pub(crate) fn heard_settle(&mut self, name: &Name, asked: &Asked, heard: Heard) {
+        let heard_us = self.world.now_us();
+        match self.hear(asked, heard) {
+            Ok(answer) => {
+                self.note(name, &answer, asked.sent_us, heard_us);
+            }
+            Err(_) => self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! The test's side: a client of that store, and what is asked of it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use leasehold::seam::{Address, Message, Pending, Real, Socket, World};
+use leasehold::{Guard, Leasehold};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, GrantId, Joined, Name, Op, Outcome, Rest, Token};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use crate::store::{AHEAD_US, Asked, Scripted, Shop};
+
+pub(crate) const MS: u64 = 1000;
+
+/// The test's side.
+pub(crate) struct Bench {
+    pub(crate) store: Arc<Scripted>,
+    pub(crate) requests: mpsc::UnboundedReceiver<Asked>,
+    pub(crate) leasehold: Leasehold,
+}
+
+impl Bench {
+    pub(crate) async fn new() -> Self {
+        Self::within(Real::world()).await
+    }
+
+    pub(crate) async fn within(world: Arc<dyn World>) -> Self {
+        Self::build(world, 0).await
+    }
+
+    /// A store so far away that a ping takes this long.
+    pub(crate) async fn far(ping_ms: u64) -> Self {
+        Self::build(Real::world(), ping_ms).await
+    }
+
+    async fn build(world: Arc<dyn World>, ping_ms: u64) -> Self {
+        let (send, requests) = mpsc::unbounded_channel();
+        let store = Arc::new(Scripted {
+            requests: send,
+            on_open: Mutex::default(),
+            links: Mutex::default(),
+            run: Mutex::new("first".into()),
+            ahead_us: AtomicU64::new(AHEAD_US),
+            may_attach: AtomicBool::new(true),
+            is_away: AtomicBool::new(false),
+            opened: AtomicUsize::new(0),
+            ping_ms,
+            pings: AtomicUsize::new(0),
+        });
+        let shop = Arc::new(Shop(Arc::clone(&store)));
+        let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
+        assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
+        Self { store, requests, leasehold }
+    }
+
+    pub(crate) async fn next(&mut self) -> Asked {
+        timeout(Duration::from_secs(10), self.requests.recv()).await.expect("a request").unwrap()
+    }
+
+    pub(crate) async fn next_but_renewals(&mut self) -> Asked {
+        loop {
+            let asked = self.next().await;
+            if !matches!(asked.op, Op::Renew(_)) {
+                return asked;
+            }
+        }
+    }
+
+    pub(crate) async fn next_acquire(&mut self) -> (Asked, Acquire) {
+        let asked = self.next().await;
+        match asked.op.clone() {
+            Op::Acquire(acquire) => (asked, acquire),
+            other => panic!("an acquire was expected: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn next_leave(&mut self) -> (Asked, GrantId) {
+        let asked = self.next().await;
+        match asked.op {
+            Op::Leave { id } => (asked, id),
+            ref other => panic!("a leave was expected: {other:?}"),
+        }
+    }
+
+    pub(crate) fn nothing(&mut self) {
+        if let Ok(asked) = self.requests.try_recv() {
+            panic!("nothing was expected: {:?}", asked.op);
+        }
+    }
+
+    pub(crate) fn lock(&self, lease_ms: u64) -> JoinHandle<leasehold::Result<Guard>> {
+        let mutex = self.leasehold.mutex("name").lease(Duration::from_millis(lease_ms));
+        tokio::spawn(async move { mutex.lock().await })
+    }
+
+    pub(crate) fn try_lock(&self, name: &str) -> JoinHandle<leasehold::Result<Option<Guard>>> {
+        let mutex = self.leasehold.mutex(name);
+        tokio::spawn(async move { mutex.try_lock().await })
+    }
+
+    pub(crate) fn answer(&self, outcome: Outcome, highest: u64) -> Answer {
+        Answer {
+            now_us: self.store.server_us(),
+            highest: token(highest),
+            contention: Contention::None,
+            rest: Rest::Done,
+            handed_claim_ms: None,
+            outcome,
+        }
+    }
+
+    pub(crate) fn say(&self, asked: Asked, outcome: Outcome, highest: u64) {
+        let answer = self.answer(outcome, highest);
+        assert!(asked.reply.send(Ok(answer)).is_ok(), "nobody listens for this answer");
+    }
+
+    /// Locks and is granted at once.
+    pub(crate) async fn locked(&mut self, lease_ms: u64, number: u64) -> Guard {
+        let locking = self.lock(lease_ms);
+        let (asked, _) = self.next_acquire().await;
+        self.say(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS }, number);
+        locking.await.unwrap().unwrap()
+    }
+
+    pub(crate) fn push(&self, id: GrantId, number: u64, now_us: u64, left_us: u64) {
+        self.deliver(Delivery {
+            to: id.session,
+            now_us,
+            contention: Contention::None,
+            rest: Rest::Done,
+            id,
+            token: token(number),
+            left_us,
+            event: Event::Granted,
+        });
+    }
+
+    pub(crate) fn deliver(&self, delivery: Delivery) {
+        let home = self.store.links().iter().rev().find_map(|line| line.inbox.lock().unwrap().clone()).unwrap();
+        home(Message::Delivery(Name::new("name").unwrap(), delivery));
+    }
+
+    /// The session's own link breaks; everything else stays.
+    pub(crate) fn cut_home(&self) {
+        let links = self.store.links();
+        let home = links.iter().rev().find(|line| line.inbox.lock().unwrap().is_some()).unwrap();
+        home.closed.store(true, Ordering::SeqCst);
+        let inbox = home.inbox.lock().unwrap().take().unwrap();
+        inbox(Message::Detached);
+    }
+
+    pub(crate) async fn home_again(&self, links: usize) {
+        let begun = Instant::now();
+        while self.store.links().iter().filter(|line| line.inbox.lock().unwrap().is_some()).count() == 0
+            || self.store.links().len() < links
+        {
+            assert!(begun.elapsed() < Duration::from_secs(10), "no new link");
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+/// The world as it is, but for what a test changes in it.
+pub(crate) struct Altered {
+    pub(crate) process: AtomicU32,
+    pub(crate) sleeps: AtomicUsize,
+}
+
+impl Altered {
+    pub(crate) fn world() -> Arc<Self> {
+        Arc::new(Self { process: AtomicU32::new(Real.process()), sleeps: AtomicUsize::new(0) })
+    }
+}
+
+impl World for Altered {
+    fn now_us(&self) -> u64 {
+        Real.now_us()
+    }
+
+    fn wall_us(&self) -> u64 {
+        Real.wall_us()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        Real.random(bytes);
+    }
+
+    fn host(&self) -> String {
+        Real.host()
+    }
+
+    fn process(&self) -> u32 {
+        self.process.load(Ordering::SeqCst)
+    }
+
+    fn sleep(&self, duration: Duration) -> Pending<()> {
+        self.sleeps.fetch_add(1, Ordering::SeqCst);
+        Real.sleep(duration)
+    }
+
+    fn connect(&self, to: &Address) -> Pending<std::io::Result<Box<dyn Socket>>> {
+        Real.connect(to)
+    }
+
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
+        Real.spawn(task)
+    }
+
+    fn spawn_session(&self, session: Pending<()>) -> std::io::Result<()> {
+        Real.spawn_session(session)
+    }
+}
+
+pub(crate) fn token(number: u64) -> Token {
+    Token::new(number).unwrap()
+}
+
+pub(crate) fn queued(ticket: u64, left_ms: u64) -> Outcome {
+    Outcome::Queued { ticket, left_us: left_ms * MS, joined: Joined::Before }
+}
+
+pub(crate) async fn pause(ms: u64) {
+    tokio::time::sleep(Duration::from_millis(ms)).await;
+}

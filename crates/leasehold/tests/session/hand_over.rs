@@ -1,0 +1,97 @@
+//! What the session does about others: it settles, asks again, looks after a claim, gives way.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Lost, Released};
+use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest};
+use tokio::time::timeout;
+
+use crate::bench::{Bench, MS, pause, queued, token};
+
+#[tokio::test]
+async fn p1_whoever_hears_more_settles_again() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    let answer = Answer { rest: Rest::More, ..bench.answer(Outcome::Released, 7) };
+    release.reply.send(Ok(answer)).unwrap();
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    let settle = bench.next().await;
+    assert_eq!(settle.op, Op::Settle);
+    bench.say(settle, Outcome::Settled, 7);
+
+    let _locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    bench.deliver(Delivery {
+        to: acquire.id.session,
+        now_us: bench.store.server_us(),
+        contention: Contention::Others,
+        rest: Rest::More,
+        id: acquire.id,
+        token: token(8),
+        left_us: 30_000 * MS,
+        event: Event::Granted,
+    });
+    assert_eq!(bench.next_but_renewals().await.op, Op::Settle);
+}
+
+#[tokio::test]
+async fn p4_a_late_request_is_asked_again() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, first) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Late, 7);
+    let (asked, again) = bench.next_acquire().await;
+    assert_eq!(again.id, first.id);
+    assert!(again.not_after_us >= first.not_after_us);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    assert!(locking.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn p7_whoever_handed_over_looks_after_the_claim() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    let begun = Instant::now();
+    let answer = Answer { handed_claim_ms: Some(200), ..bench.answer(Outcome::Released, 8) };
+    release.reply.send(Ok(answer)).unwrap();
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    assert_eq!(bench.next().await.op, Op::Settle);
+    assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
+/// The store waits for the release of a marked grant until its grace is over.
+#[tokio::test]
+async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
+    let mut bench = Bench::new().await;
+    for by_message in [true, false] {
+        let guard = bench.locked(600, 7).await;
+        let renewal = bench.next().await;
+        let Op::Renew(renew) = renewal.op.clone() else { panic!("{:?}", renewal.op) };
+        if by_message {
+            bench.deliver(Delivery {
+                to: renew.id.session,
+                now_us: bench.store.server_us(),
+                contention: Contention::None,
+                rest: Rest::Done,
+                id: renew.id,
+                token: token(7),
+                left_us: 5_000 * MS,
+                event: Event::Revoked,
+            });
+        } else {
+            bench.say(renewal, Outcome::Lost { how: LostHow::Revoked }, 7);
+        }
+        assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
+        pause(100).await;
+        bench.nothing();
+        drop(guard);
+        let release = bench.next().await;
+        assert_eq!(release.op, Op::Release { id: renew.id, token: token(7) });
+        bench.say(release, Outcome::Released, 7);
+    }
+}

@@ -1,0 +1,120 @@
+//! Connections that come and go, and what is heard over them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold::Lost;
+use leasehold::seam::{Fault, World};
+use leasehold_spec::{Outcome, Was};
+use tokio::time::timeout;
+
+use crate::bench::{Altered, Bench, MS, pause, token};
+use crate::store::gone;
+
+#[tokio::test]
+async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
+    let mut bench = Bench::new().await;
+    bench.store.may_attach.store(false, Ordering::SeqCst);
+    bench.cut_home();
+    pause(50).await;
+    let locking = bench.lock(30_000);
+    pause(100).await;
+    bench.nothing();
+    bench.store.may_attach.store(true, Ordering::SeqCst);
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    assert!(locking.await.unwrap().is_ok());
+}
+
+/// After a failover the old primary may live on, cut off, and grant to whoever is still connected to it.
+#[tokio::test]
+async fn p11_what_another_run_says_is_no_answer() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (old, acquire) = bench.next_acquire().await;
+    assert_eq!(old.link, 1, "the callers' lane");
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    bench.home_again(3).await;
+    bench.say(old, Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    let (asked, again) = bench.next_acquire().await;
+    assert_eq!((asked.link, again.id), (2, acquire.id));
+    pause(50).await;
+    assert!(!locking.is_finished(), "granted by a store that is not the one any more");
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
+}
+
+#[tokio::test]
+async fn p11_a_leave_follows_its_acquire_on_the_same_link() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    locking.abort();
+    let (leave, id) = bench.next_leave().await;
+    assert_eq!((id, leave.link), (acquire.id, asked.link));
+    assert_eq!(asked.link, 1, "the callers' lane");
+    bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    pause(100).await;
+    bench.nothing();
+    assert!(bench.leasehold.close().await.unconfirmed().is_empty());
+}
+
+/// A child that was forked from this process has the client's memory, and neither its thread nor its connections.
+#[tokio::test]
+async fn a_forked_child_changes_nothing_and_waits_for_nothing() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let guard = bench.locked(30_000, 7).await;
+    let (mutex, child) = (bench.leasehold.mutex("name"), bench.leasehold.clone());
+    world.process.fetch_add(1, Ordering::SeqCst);
+    let unsupported = leasehold::ErrorKind::Unsupported;
+    assert_eq!(mutex.lock().await.unwrap_err().kind(), unsupported);
+    assert_eq!(mutex.inspect().await.unwrap_err().kind(), unsupported);
+    let closed = timeout(Duration::from_secs(1), child.close()).await.expect("nobody keeps the time there");
+    assert!(closed.unconfirmed().is_empty(), "it is the parent's to give back");
+    pause(50).await;
+    bench.nothing();
+    world.process.fetch_sub(1, Ordering::SeqCst);
+    assert!(guard.is_valid(), "closed in the child alone");
+}
+
+/// What the store refused of one lock is no answer to who waits for another, of which nothing was heard.
+#[tokio::test]
+async fn a_refusal_is_told_to_nobody_else() {
+    let mut bench = Bench::new().await;
+    let _guard = bench.locked(900, 7).await;
+    let renewal = bench.next().await;
+    let refused: leasehold::Error = Lost::Revoked.into();
+    let text = refused.to_string();
+    renewal.reply.send(Err(Fault::Refused(refused))).unwrap();
+    pause(50).await;
+    bench.store.may_attach.store(false, Ordering::SeqCst);
+    bench.cut_home();
+    pause(50).await;
+    let error = bench.leasehold.mutex("other").try_lock_for(Duration::from_millis(50)).await.unwrap_err();
+    assert_ne!(error.to_string(), text);
+}
+
+/// The store is away, and the call was never sent: its caller may go elsewhere without a thought.
+#[tokio::test]
+async fn a_call_that_was_never_sent_did_nothing() {
+    let mut bench = Bench::new().await;
+    let (first, second) = (bench.try_lock("one"), bench.try_lock("two"));
+    let ((one, _), (two, _)) = (bench.next_acquire().await, bench.next_acquire().await);
+    bench.store.go_away();
+    drop(one.reply.send(Err(gone())));
+    let error = first.await.unwrap().unwrap_err();
+    assert!(error.may_have_acted(), "it was sent, and nobody knows");
+    drop(two.reply.send(Err(Fault::Gone(error))));
+    assert!(second.await.unwrap().unwrap_err().may_have_acted());
+    // What happened to those is no word about these.
+    let mutex = bench.leasehold.mutex("other");
+    let at_once = mutex.try_lock().await.unwrap_err();
+    let in_time = mutex.try_lock_for(Duration::from_millis(20)).await.unwrap_err();
+    let looked = mutex.inspect().await.unwrap_err();
+    let acted = [at_once, in_time, looked].map(|error| error.may_have_acted());
+    assert_eq!(acted, [false; 3], "at once, in time, and a look");
+    bench.nothing();
+}

@@ -1,0 +1,114 @@
+//! Waiters that look for themselves.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use leasehold::seam::{Fault, World};
+use leasehold_spec::{Joined, Op, Outcome, Patience};
+
+use crate::bench::{Altered, Bench, MS, pause, queued, token};
+use crate::store::any_error;
+
+#[tokio::test]
+async fn p15_a_waiter_whose_push_was_lost_looks() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(600);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    let begun = Instant::now();
+    let (look, again) = bench.next_acquire().await;
+    // A third of the lease, less a fifth, at the earliest.
+    assert!(begun.elapsed() > Duration::from_millis(150), "{:?}", begun.elapsed());
+    assert_eq!(again.id, acquire.id);
+    assert!(matches!(again.patience, Patience::Queue(place) if place.ticket == Some(42)));
+    bench.say(look, Outcome::Granted { token: token(8), left_us: 600 * MS }, 8);
+    assert!(locking.await.unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn p15_a_waiter_looks_when_the_awaited_lease_ends_and_again_when_it_was_renewed() {
+    let mut bench = Bench::new().await;
+    let _locking = bench.lock(30_000);
+    let (mut asked, acquire) = bench.next_acquire().await;
+    let begun = Instant::now();
+    for turn in 1..=3 {
+        bench.say(asked, queued(42, 200), 7);
+        let look;
+        (asked, look) = bench.next_acquire().await;
+        assert_eq!(look.id, acquire.id);
+        let waited = begun.elapsed();
+        // Long before the waiter's own look, in four seconds at the earliest.
+        assert!((turn * Duration::from_millis(200)..Duration::from_millis(3_500)).contains(&waited), "{waited:?}");
+    }
+}
+
+/// A look would be refused then, as every request that could need memory.
+#[tokio::test]
+async fn p15_a_name_is_settled_when_the_memory_is_full() {
+    let mut bench = Bench::new().await;
+    let _locking = bench.lock(30_000);
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 100), 7);
+    let (look, _) = bench.next_acquire().await;
+    look.reply.send(Err(Fault::NoMemory(any_error()))).unwrap();
+    assert_eq!(bench.next().await.op, Op::Settle);
+}
+
+/// What falls due while there is no link waits for one, and the thread does not look for it a thousand times a second.
+#[tokio::test]
+async fn p15_a_lease_that_ends_while_the_store_is_away_keeps_nobody_busy() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let _waiting = bench.lock(30_000);
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 100), 7);
+    bench.store.may_attach.store(false, Ordering::SeqCst);
+    bench.cut_home();
+    pause(200).await;
+    let before = world.sleeps.load(Ordering::SeqCst);
+    pause(500).await;
+    let sleeps = world.sleeps.load(Ordering::SeqCst) - before;
+    // One each 50 ms.
+    assert!(sleeps <= 20, "{sleeps} in half a second");
+    bench.store.may_attach.store(true, Ordering::SeqCst);
+    let (look, _) = bench.next_acquire().await;
+    bench.say(look, queued(1, 60_000), 7);
+}
+
+#[tokio::test]
+async fn p15_every_waiter_looks_after_a_reconnect() {
+    let mut bench = Bench::new().await;
+    let _waiting = [bench.lock(30_000), bench.lock(30_000)];
+    for ticket in [1, 2] {
+        let (asked, _) = bench.next_acquire().await;
+        bench.say(asked, queued(ticket, 60_000), 7);
+    }
+    pause(50).await;
+    bench.cut_home();
+    bench.home_again(3).await;
+    for _ in 0..2 {
+        let (look, acquire) = bench.next_acquire().await;
+        assert!(matches!(acquire.patience, Patience::Queue(place) if place.ticket.is_some()));
+        bench.say(look, queued(1, 60_000), 7);
+    }
+}
+
+#[tokio::test]
+async fn p15_a_look_that_re_enters_the_queue_calls_the_others_to_look() {
+    let mut bench = Bench::new().await;
+    let _early = bench.lock(3_000);
+    let (asked, early) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    let _late = bench.lock(30_000);
+    let (asked, late) = bench.next_acquire().await;
+    bench.say(asked, queued(2, 60_000), 7);
+    // The first look finds that it had been dropped. The other would look in four seconds at the earliest.
+    let (look, again) = bench.next_acquire().await;
+    assert_eq!(again.id, early.id);
+    let begun = Instant::now();
+    bench.say(look, Outcome::Queued { ticket: 1, left_us: 60_000 * MS, joined: Joined::Now }, 7);
+    let (_, again) = bench.next_acquire().await;
+    assert_eq!(again.id, late.id);
+    assert!(begun.elapsed() < Duration::from_millis(3_500), "{:?}", begun.elapsed());
+}

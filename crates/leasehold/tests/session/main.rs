@@ -1,0 +1,13 @@
+//! The session against a store that answers when, what and in the order that a test wants: schedules that a real server
+//! shows once in a million runs. `scripts/mutants` breaks a rule and sees its test here fail.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod bench;
+mod hand_over;
+mod links;
+mod looks;
+mod renewals;
+mod returns;
+mod statements;
+mod store;
+mod validity;

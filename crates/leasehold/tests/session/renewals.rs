@@ -1,0 +1,53 @@
+//! Leases that are renewed, and links that leave a renewal unanswered.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use leasehold::Lost;
+use leasehold_spec::{Op, Outcome};
+
+use crate::bench::{Bench, MS, pause, token};
+
+/// The last piece of a longest hold gets smaller with each third of it. Once a renewal would win no more than its own
+/// margin there is no other.
+#[tokio::test]
+async fn the_end_of_a_longest_hold_is_not_renewed_over_and_over() {
+    let mut bench = Bench::new().await;
+    let (lease, hold) = (Duration::from_millis(600), Duration::from_millis(1_200));
+    let mutex = bench.leasehold.mutex("name").lease(lease).max_hold(hold);
+    let locking = tokio::spawn(async move { mutex.lock().await });
+    let (asked, _) = bench.next_acquire().await;
+    let begun = Instant::now();
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 600 * MS }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    let (mut lost, mut renewals) = (guard.lost(), 0);
+    let why = loop {
+        tokio::select! {
+            biased;
+            why = &mut lost => break why,
+            asked = bench.next() => {
+                let Op::Renew(renew) = asked.op.clone() else { panic!("{:?}", asked.op) };
+                bench.say(asked, Outcome::Renewed { left_us: renew.lease_ms * MS }, 7);
+                renewals += 1;
+            }
+        }
+    };
+    assert_eq!(why, Lost::Expired);
+    assert!((hold - lease / 20..hold).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    // At each third for as long as that is a whole lease, and once when it is not.
+    assert!((2..=5).contains(&renewals), "{renewals} renewals");
+}
+
+/// Where the way is long, a ping takes as long: a link that left a request unanswered is not given up for that.
+#[tokio::test]
+async fn a_link_is_not_replaced_for_being_slow() {
+    let mut bench = Bench::far(700).await;
+    let _guard = bench.locked(1_200, 7).await;
+    let unanswered = bench.next().await;
+    assert!(matches!(unanswered.op, Op::Renew(_)), "{:?}", unanswered.op);
+    let pings = bench.store.pings.load(Ordering::SeqCst);
+    // In doubt after a sixth of the lease, and pinged.
+    pause(1_500).await;
+    assert!(bench.store.pings.load(Ordering::SeqCst) > pings, "nobody was in doubt");
+    assert_eq!(bench.store.links().len(), 2, "it was replaced");
+}

@@ -1,0 +1,224 @@
+//! What is given back, again if need be, and when that is over.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use leasehold::Released;
+use leasehold_spec::{Op, Outcome, Was};
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::bench::{Bench, MS, pause, queued, token};
+use crate::store::gone;
+
+#[tokio::test]
+async fn p13_an_unanswered_release_is_repeated_on_the_next_link() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let first = bench.next().await;
+    drop(first.reply.send(Err(gone())));
+    let second = bench.next().await;
+    assert_eq!(second.op, first.op);
+    bench.say(second, Outcome::Released, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+}
+
+/// The answer to an acquire was lost with its link, long ago. A leave would take back whatever that acquire may yet be
+/// granted, but cannot say that the lease had been lost before.
+#[tokio::test]
+async fn p14_an_acquire_that_is_too_late_to_be_carried_out_is_forgotten() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (lost, acquire) = bench.next_acquire().await;
+    drop(lost.reply.send(Err(gone())));
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    while bench.store.server_us() <= acquire.not_after_us + 1_000 * MS {
+        let renewal = bench.next().await;
+        assert!(matches!(renewal.op, Op::Renew(_)), "{:?}", renewal.op);
+        bench.say(renewal, Outcome::Renewed { left_us: 3_000 * MS }, 7);
+    }
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next_but_renewals().await;
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(7) });
+    bench.say(release, Outcome::NotHeld, 9);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
+}
+
+#[tokio::test]
+async fn p13_what_was_released_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let first = bench.next().await;
+    let release = first.op.clone();
+    bench.say(first, Outcome::Released, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let again = bench.next().await;
+    assert_eq!(again.op, release);
+}
+
+/// A leave that gave a grant back is a release by another name.
+#[tokio::test]
+async fn p13_what_was_left_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (_asked, acquire) = bench.next_acquire().await;
+    locking.abort();
+    let (leave, _) = bench.next_leave().await;
+    bench.say(leave, Outcome::Left { was: Was::Granted }, 7);
+    pause(50).await;
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+}
+
+#[tokio::test]
+async fn p14_an_unanswered_attempt_is_closed_only_beyond_its_not_after() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    locking.abort();
+    // The link of the acquire breaks with the acquire on it: it may yet be carried out.
+    bench.store.links()[asked.link].closed.store(true, Ordering::SeqCst);
+    drop(asked.reply.send(Err(gone())));
+    let begun = Instant::now();
+    let mut leaves = 0;
+    loop {
+        let (leave, id) = bench.next_leave().await;
+        assert_eq!(id, acquire.id);
+        leaves += 1;
+        assert!(leaves < 20, "no end of it");
+        let answered_us = bench.store.server_us();
+        bench.say(leave, Outcome::Left { was: Was::Absent }, 7);
+        if answered_us > acquire.not_after_us {
+            break;
+        }
+    }
+    assert!(leaves >= 2 && begun.elapsed() > Duration::from_millis(1_500), "{leaves} leaves in {:?}", begun.elapsed());
+    assert!(bench.leasehold.close().await.unconfirmed().is_empty());
+}
+
+/// A caller is stopped when its attempt is noted and its acquire not sent yet. The client is closed meanwhile: the leave
+/// comes first, finds nothing, and is not the last word.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p14_a_leave_before_an_acquire_that_its_caller_had_still_to_send_is_repeated() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    // Without a lane the session's link serves, and a new lane is asked for: between the two steps.
+    bench.store.links()[1].closed.store(true, Ordering::SeqCst);
+    let (at_the_gap, is_at_the_gap) = oneshot::channel();
+    let (go_on, may_go_on) = std::sync::mpsc::channel();
+    *bench.store.on_open.lock().unwrap() = Some(Box::new(move || {
+        at_the_gap.send(()).unwrap();
+        may_go_on.recv().unwrap();
+    }));
+    let locking = bench.lock(30_000);
+    is_at_the_gap.await.unwrap();
+    let closing = tokio::spawn(bench.leasehold.clone().close());
+    // The guard's release is not answered for now: the session lives on.
+    let (mut leave, mut release) = (bench.next().await, bench.next().await);
+    if matches!(leave.op, Op::Release { .. }) {
+        std::mem::swap(&mut leave, &mut release);
+    }
+    let left = leave.op.clone();
+    bench.say(leave, Outcome::Left { was: Was::Absent }, 7);
+    pause(50).await;
+    go_on.send(()).unwrap();
+    let (asked, acquire) = bench.next_acquire().await;
+    assert_eq!(left, Op::Leave { id: acquire.id });
+    drop(asked.reply.send(Ok(bench.answer(Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8))));
+    assert_eq!(locking.await.unwrap().unwrap_err().kind(), leasehold::ErrorKind::Closed);
+    let (leave, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+    bench.say(leave, Outcome::Left { was: Was::Granted }, 8);
+    bench.say(release, Outcome::Released, 8);
+    assert!(closing.await.unwrap().unconfirmed().is_empty());
+    drop(guard);
+}
+
+/// A script that the server had forgotten is sent a second time, and that can come behind the leave.
+#[tokio::test]
+async fn p14_a_look_that_is_granted_behind_its_leave_is_given_back() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(900);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    let (look, _) = bench.next_acquire().await;
+    locking.abort();
+    let (leave, _) = bench.next_leave().await;
+    bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    pause(50).await;
+    bench.say(look, Outcome::Granted { token: token(8), left_us: 900 * MS }, 8);
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+}
+
+#[tokio::test]
+async fn p14_a_push_for_a_closed_attempt_is_given_back() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    let Op::Release { id, .. } = release.op else { panic!("{:?}", release.op) };
+    bench.say(release, Outcome::Released, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    bench.push(id, 9, bench.store.server_us(), 1_000 * MS);
+    let (_, left) = bench.next_leave().await;
+    assert_eq!(left, id);
+}
+
+#[tokio::test]
+async fn p16_a_dropped_future_leaves_the_queue() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 30_000), 7);
+    pause(50).await;
+    locking.abort();
+    let (_, left) = bench.next_leave().await;
+    assert_eq!(left, acquire.id);
+}
+
+#[tokio::test]
+async fn p16_a_grant_that_nobody_takes_is_given_back() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name");
+    let mut locking = Box::pin(mutex.lock());
+    let waker = std::task::Waker::noop();
+    let mut context = std::task::Context::from_waker(waker);
+    assert!(locking.as_mut().poll(&mut context).is_pending());
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 30_000), 7);
+    assert!(locking.as_mut().poll(&mut context).is_pending());
+    // Granted, and the future is dropped before it looks.
+    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+    drop(locking);
+    let release = bench.next().await;
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(8) });
+}
+
+/// The work is done, and its caller wants to go on. The store is away: the lease goes back in the background.
+#[tokio::test]
+async fn p13_run_waits_for_its_release_within_bounds() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    let running = timeout(Duration::from_secs(10), mutex.run(async |guard| guard.token()));
+    let serving = async {
+        let (asked, _) = bench.next_acquire().await;
+        bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+        bench.next().await
+    };
+    let (done, unanswered) = tokio::join!(running, serving);
+    assert_eq!(done.expect("bounded").unwrap(), token(7));
+    assert!(matches!(unanswered.op, Op::Release { .. }), "{:?}", unanswered.op);
+    let again = bench.next().await;
+    assert_eq!(again.op, unanswered.op);
+    bench.say(again, Outcome::Released, 7);
+    assert!(bench.leasehold.close().await.unconfirmed().is_empty());
+}

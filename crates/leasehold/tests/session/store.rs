@@ -1,0 +1,165 @@
+//! A store of which a test plays every answer.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use leasehold::Lost;
+use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
+use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use tokio::sync::{mpsc, oneshot};
+
+/// The server's clock shows this much more than ours.
+pub(crate) const AHEAD_US: u64 = 1_000_000_000_000;
+
+/// A request that waits for the test's answer.
+pub(crate) struct Asked {
+    pub(crate) link: usize,
+    pub(crate) op: Op,
+    pub(crate) reply: oneshot::Sender<Result<Answer, Fault>>,
+}
+
+/// What happens when a link is asked for, on the stack of whoever asks.
+pub(crate) type OnOpen = Box<dyn FnOnce() + Send>;
+
+pub(crate) struct Scripted {
+    pub(crate) requests: mpsc::UnboundedSender<Asked>,
+    pub(crate) on_open: Mutex<Option<OnOpen>>,
+    pub(crate) links: Mutex<Vec<Arc<Line>>>,
+    pub(crate) run: Mutex<String>,
+    pub(crate) ahead_us: AtomicU64,
+    pub(crate) may_attach: AtomicBool,
+    pub(crate) is_away: AtomicBool,
+    pub(crate) opened: AtomicUsize,
+    /// How long a ping takes, and how many there were.
+    pub(crate) ping_ms: u64,
+    pub(crate) pings: AtomicUsize,
+}
+
+pub(crate) struct Line {
+    pub(crate) number: usize,
+    pub(crate) store: Arc<Scripted>,
+    pub(crate) run: String,
+    pub(crate) closed: AtomicBool,
+    pub(crate) inbox: Mutex<Option<Inbox>>,
+}
+
+pub(crate) struct Shop(pub(crate) Arc<Scripted>);
+
+impl Store for Shop {
+    fn open(&self) -> Pending<leasehold::Result<Arc<dyn Link>>> {
+        let store = Arc::clone(&self.0);
+        let on_open = store.on_open.lock().unwrap().take();
+        on_open.into_iter().for_each(|on_open| on_open());
+        Box::pin(async move {
+            if store.is_away.load(Ordering::SeqCst) {
+                return Err(any_error());
+            }
+            let number = store.opened.fetch_add(1, Ordering::SeqCst);
+            let line = Arc::new(Line {
+                number,
+                run: store.run.lock().unwrap().clone(),
+                closed: AtomicBool::new(false),
+                inbox: Mutex::default(),
+                store: Arc::clone(&store),
+            });
+            store.links.lock().unwrap().push(Arc::clone(&line));
+            Ok(Arc::new(Handle(line)) as Arc<dyn Link>)
+        })
+    }
+}
+
+pub(crate) struct Handle(Arc<Line>);
+
+impl Handle {
+    pub(crate) fn ask(&self, op: Op) -> Pending<Result<Answer, Fault>> {
+        let (line, closed) = (Arc::clone(&self.0), self.is_closed());
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            if closed || line.store.requests.send(Asked { link: line.number, op, reply }).is_err() {
+                return Err(gone());
+            }
+            answer.await.unwrap_or_else(|_| Err(gone()))
+        })
+    }
+}
+
+impl Link for Handle {
+    fn apply(&self, _: &Name, op: &Op, _: Contention) -> Pending<Result<Answer, Fault>> {
+        self.ask(op.clone())
+    }
+
+    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+        let each: Vec<_> = batch.iter().map(|(_, renew)| self.ask(Op::Renew(renew.clone()))).collect();
+        Box::pin(async move {
+            let mut answers = Vec::new();
+            for one in each {
+                answers.push(one.await);
+            }
+            answers
+        })
+    }
+
+    fn attach(&self, _: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
+        let line = Arc::clone(&self.0);
+        Box::pin(async move {
+            while !line.store.may_attach.load(Ordering::SeqCst) {
+                tokio::task::yield_now().await;
+            }
+            *line.inbox.lock().unwrap() = Some(inbox);
+            Ok(())
+        })
+    }
+
+    fn run(&self) -> &str {
+        &self.0.run
+    }
+
+    fn ping(&self) -> Pending<Result<u64, Fault>> {
+        let line = Arc::clone(&self.0);
+        line.store.pings.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            if line.store.ping_ms > 0 {
+                Real.sleep(Duration::from_millis(line.store.ping_ms)).await;
+            }
+            if line.closed.load(Ordering::SeqCst) { Err(gone()) } else { Ok(line.store.server_us()) }
+        })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.closed.load(Ordering::SeqCst)
+    }
+
+    fn close(&self) {
+        self.0.closed.store(true, Ordering::SeqCst);
+    }
+}
+
+pub(crate) fn gone() -> Fault {
+    Fault::Gone(any_error())
+}
+
+/// A session looks at the kind of a fault only.
+pub(crate) fn any_error() -> leasehold::Error {
+    Lost::Closed.into()
+}
+
+impl Scripted {
+    /// Every link breaks, and there are no new ones.
+    pub(crate) fn go_away(&self) {
+        self.is_away.store(true, Ordering::SeqCst);
+        for line in self.links().iter() {
+            line.closed.store(true, Ordering::SeqCst);
+            let inbox = line.inbox.lock().unwrap().take();
+            inbox.into_iter().for_each(|inbox| inbox(Message::Detached));
+        }
+    }
+
+    pub(crate) fn server_us(&self) -> u64 {
+        Real.now_us() + self.ahead_us.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn links(&self) -> MutexGuard<'_, Vec<Arc<Line>>> {
+        self.links.lock().unwrap()
+    }
+}
