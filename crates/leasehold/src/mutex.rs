@@ -93,8 +93,7 @@ impl Mutex {
     /// As [`Mutex::lock`].
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease and a ping, at
-    /// most 2 s.
+    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease: 50 ms to 2 s.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.acquire(Wait::No).await
     }
@@ -116,7 +115,7 @@ impl Mutex {
     /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
     /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before. When the work has its own
     /// `Result`, this answers one within the other: `run(…).await??` where the errors convert. A round trip before the work
-    /// and one behind it; that is [`Guard::release`], also in how long it may wait.
+    /// and one behind it.
     ///
     /// The lease is given back before this answers. Where the store does not say so within 5 s, the answer is given all the
     /// same, and the lease goes back in the background, as that of a dropped guard.
