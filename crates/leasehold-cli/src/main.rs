@@ -1,5 +1,6 @@
 //! The command `leasehold`. For now it looks at locks; `leasehold run NAME -- CMD` is the next thing to be built.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -54,8 +55,11 @@ fn main() -> ExitCode {
     };
     match inspect(&store, &name) {
         Ok(inspection) => {
-            println!("{}", describe(&name, &inspection));
-            ExitCode::SUCCESS
+            // Who reads it through a pipe may have gone.
+            match writeln!(io::stdout(), "{}", describe(&name, &inspection)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::from(FAILED),
+            }
         }
         Err(error) => {
             eprintln!("leasehold: {error}");

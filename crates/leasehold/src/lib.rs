@@ -45,7 +45,8 @@
 //! | `try_lock`, `inspect`, `revoke` | 2 s at most |
 //! | `try_lock_for` | what it was told, and half a second |
 //! | `lock` | never: it goes on when the store is back |
-//! | `release` | the end of the lease: a release is repeated until then. Dropping its future leaves that to the client |
+//! | `release` | the lease and 2 s: it is repeated until then. Dropping its future leaves that to the client |
+//! | `run` | 5 s, once the work is done; the release goes on behind it |
 //! | `close` | 5 s |
 //! | a call of a fence | 5 s |
 //!

@@ -14,7 +14,8 @@ use crate::session::{GIVEN_BACK_WITHIN_US, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
-/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error.
+/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error. A second `lock`
+/// by the same task waits for the first, like anybody's: there is no re-entry.
 #[derive(Clone)]
 pub struct Mutex {
     client: Arc<Handle>,
@@ -75,8 +76,8 @@ impl Mutex {
     /// Dropping the future leaves the queue. If the grant was already on its way it is given back.
     ///
     /// # Errors
-    /// `Invalid` for a bad name or lease, `Full`, `Foreign`, `Denied`, `Closed`, and `Store` when the store is out of
-    /// memory. Never `Unreachable`: it waits.
+    /// `Invalid` for a bad name or lease, or a `max_hold` below the lease; `Full`, `Foreign`, `Denied`, `Closed`;
+    /// `Unsupported` after a fork; and `Store` when the store is out of memory. Never `Unreachable`: it waits.
     pub async fn lock(&self) -> Result<Guard> {
         loop {
             // `None` is an answer to those who do not wait for ever.
@@ -92,8 +93,7 @@ impl Mutex {
     /// As [`Mutex::lock`].
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease and a ping, at
-    /// most 2 s.
+    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease: 50 ms to 2 s.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.acquire(Wait::No).await
     }
@@ -115,7 +115,7 @@ impl Mutex {
     /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
     /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before. When the work has its own
     /// `Result`, this answers one within the other: `run(…).await??` where the errors convert. A round trip before the work
-    /// and one behind it; that is [`Guard::release`], also in how long it may wait.
+    /// and one behind it.
     ///
     /// The lease is given back before this answers. Where the store does not say so within 5 s, the answer is given all the
     /// same, and the lease goes back in the background, as that of a dropped guard.
