@@ -1,7 +1,7 @@
 //! What the URL of an embedded store means. (What the faces do on it, and that its clients exclude each other, is in
 //! `conformance.rs`, as for every store. The last test is about work, and needs no server.)
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Leasehold};
 
@@ -41,4 +41,16 @@ async fn work_that_blocks_beyond_its_lease_is_lost() {
     let mutex = leasehold.mutex("a").fixed_lease(Duration::from_millis(150));
     let blocked = mutex.run(async |_| std::thread::sleep(Duration::from_millis(150))).await;
     assert_eq!(blocked.unwrap_err().kind(), ErrorKind::Lost);
+}
+
+/// The thread does not sleep out its tick when the last answer has come.
+#[tokio::test]
+async fn closing_ends_with_the_last_answer() {
+    let leasehold = Leasehold::connect("memory:").await.unwrap();
+    let guards = [leasehold.mutex("a").lock().await.unwrap(), leasehold.mutex("b").lock().await.unwrap()];
+    let begun = Instant::now();
+    assert!(leasehold.close().await.unconfirmed().is_empty());
+    // A tick is 250 ms; without it this takes one or two.
+    assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
+    drop(guards);
 }

@@ -196,6 +196,10 @@ impl State {
             slot.attempts -= 1;
         }
         self.sweep(&attempt.name);
+        if self.stage != Stage::Open && self.is_drained() {
+            // The thread has nothing left to do but to end, and need not sleep out its tick for that.
+            self.wake = Wake::Now;
+        }
         Some(attempt)
     }
 
