@@ -179,7 +179,7 @@ impl Session {
                 return Err(Error::closed());
             }
             let (link, upkeep) = state.lane_link(state.world.now_us());
-            Ok((link.or(state.home.clone()).ok_or_else(|| state.away()), state.guess(name), upkeep))
+            Ok((link.or_else(|| state.home().cloned()).ok_or_else(|| state.away()), state.guess(name), upkeep))
         })?;
         self.keep_up(upkeep, None);
         let link = link?;

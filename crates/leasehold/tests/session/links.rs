@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::Lost;
 use leasehold::seam::{Fault, World};
-use leasehold_spec::{Outcome, Was};
+use leasehold_spec::{Op, Outcome, Was};
 use tokio::time::timeout;
 
 use crate::bench::{Altered, Bench, MS, pause, token};
@@ -117,4 +117,30 @@ async fn a_call_that_was_never_sent_did_nothing() {
     let acted = [at_once, in_time, looked].map(|error| error.may_have_acted());
     assert_eq!(acted, [false; 3], "at once, in time, and a look");
     bench.nothing();
+}
+
+/// The store said why it is not the one to ask, and the link was given up for it. Who had other requests on it hears that
+/// reason, and not only that a connection broke.
+#[tokio::test]
+async fn what_ends_a_link_is_told_to_everybody_on_it() {
+    let mut bench = Bench::new().await;
+    let calls = ["one", "two"].map(|name| bench.try_lock(name));
+    let ((one, _), (two, _)) = (bench.next_acquire().await, bench.next_acquire().await);
+    assert_eq!(one.link, two.link);
+    let reason: leasehold::Error = Lost::Forgotten.into();
+    let text = reason.to_string();
+    drop(one.reply.send(Err(Fault::Gone(reason))));
+    pause(50).await;
+    drop(two.reply.send(Err(gone())));
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains(&text) && error.may_have_acted(), "{error}");
+    }
+    // The next link's fate is its own.
+    let third = bench.try_lock("three");
+    let three = bench.next_but(|op| matches!(op, Op::Leave { .. })).await;
+    assert_ne!(three.link, one.link);
+    drop(three.reply.send(Err(gone())));
+    let error = third.await.unwrap().unwrap_err();
+    assert!(!error.to_string().contains(&text), "{error}");
 }
