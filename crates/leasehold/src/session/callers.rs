@@ -50,6 +50,7 @@ impl State {
             ticket: None,
             caller: Some(caller),
             asked: None,
+            damaged: 0,
             alarm_us: u64::MAX,
         });
         let first = link.and_then(|link| {

@@ -70,6 +70,11 @@ impl State {
         let is_of_this_run = asked.link.run() == self.run;
         let heard = if is_of_this_run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) };
         match heard {
+            // Of the record, as it looks. A ping shows whether the link can still be asked.
+            Err(Fault::Damaged(error)) => {
+                self.doubt(&asked.link);
+                Err(Fault::Damaged(error))
+            }
             Err(Fault::Gone(error)) => Err(Fault::Gone(self.give_up(&asked.link, error))),
             heard => heard,
         }

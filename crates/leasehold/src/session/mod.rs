@@ -194,6 +194,10 @@ impl Session {
                 Ok(answer.outcome)
             }
             Some(Err(Fault::Gone(error))) => Err(error.may_act()),
+            Some(Err(Fault::Damaged(error))) => {
+                self.with(|state| state.doubt(&link));
+                Err(error.may_act())
+            }
             Some(Err(Fault::Refused(error) | Fault::NoMemory(error))) => Err(error),
             None => {
                 self.with(|state| state.doubt(&link));
