@@ -1,13 +1,14 @@
 //! The command `leasehold`. For now it looks at locks; `leasehold run NAME -- CMD` is the next thing to be built.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use leasehold::{Inspection, Leasehold};
+use leasehold::{ErrorKind, Inspection, Leasehold};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, arg_required_else_help = true)]
+#[command(name = "leasehold", version, arg_required_else_help = true, after_help = STATUS)]
 struct Said {
     #[command(subcommand)]
     verb: Verb,
@@ -16,14 +17,27 @@ struct Said {
 #[derive(Debug, Subcommand)]
 enum Verb {
     /// Says who holds a lock, with which token, for how long, and how many wait
+    #[command(after_help = EXAMPLE)]
     Inspect {
         /// The lock
         name: String,
-        /// Where it is: redis://HOST[:PORT][/DB][?prefix=P]. One with a password goes into LEASEHOLD_STORE
+        /// Where it is: redis://HOST[:PORT][/DB][?prefix=P], with the prefix that the program uses. One with a password
+        /// goes into LEASEHOLD_STORE
         #[arg(long, value_name = "URL")]
         store: Option<String>,
     },
 }
+
+const EXAMPLE: &str = "\
+Example:
+  leasehold inspect stock:42 --store redis://localhost
+  LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42";
+
+const STATUS: &str = "\
+Exit status:
+  0    it could be told
+  2    what was said makes no sense
+  125  it could not be told: the store is not there, or refuses";
 
 /// Own failures, as `timeout` and `env` have them: a command's own status stays below.
 const FAILED: u8 = 125;
@@ -32,19 +46,42 @@ const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
     let Verb::Inspect { name, store } = Said::parse().verb;
-    let Some(store) = store.or_else(|| std::env::var("LEASEHOLD_STORE").ok()) else {
-        eprintln!("leasehold: which store? Give --store URL, or set LEASEHOLD_STORE");
-        return ExitCode::from(USAGE);
+    let store = match which(store) {
+        Ok(store) => store,
+        Err(why) => {
+            eprintln!("leasehold: {why}");
+            return ExitCode::from(USAGE);
+        }
     };
     match inspect(&store, &name) {
         Ok(inspection) => {
-            println!("{}", describe(&name, &inspection));
-            ExitCode::SUCCESS
+            // Who reads it through a pipe may have gone.
+            match writeln!(io::stdout(), "{}", describe(&name, &inspection)) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(_) => ExitCode::from(FAILED),
+            }
         }
         Err(error) => {
             eprintln!("leasehold: {error}");
-            ExitCode::from(FAILED)
+            ExitCode::from(if error.kind() == ErrorKind::Invalid { USAGE } else { FAILED })
         }
+    }
+}
+
+/// The URL of the store. An error does not repeat it: it may have a password in it.
+fn which(said: Option<String>) -> Result<String, &'static str> {
+    if said.as_ref().is_some_and(|url| url.contains('@')) {
+        return Err(
+            "a URL with a user or password is not taken from the command line, where everybody on this machine \
+                    can read it: put it into the environment variable LEASEHOLD_STORE",
+        );
+    }
+    let set = || std::env::var("LEASEHOLD_STORE").ok().filter(|url| !url.is_empty());
+    let url = said.or_else(set).ok_or("which store? Give --store URL, or set LEASEHOLD_STORE")?;
+    match url.get(.."memory:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("memory:")) {
+        // Here every lock is free, whoever holds it there.
+        true => Err("memory: is inside of each program, and cannot be looked at from another: give a redis://HOST"),
+        false => Ok(url),
     }
 }
 

@@ -32,7 +32,23 @@ fn it_says_what_is_wrong() {
     let none = leasehold(&["inspect", "a"]);
     assert_eq!(none.status.code(), Some(2));
     assert!(text(&none.stderr).contains("LEASEHOLD_STORE"));
-    let nobody = leasehold(&["inspect", "a", "--store", "redis://:sentinel@127.0.0.1:1"]);
+    for (store, says) in [
+        ("redis://:sentinel@127.0.0.1:1", "LEASEHOLD_STORE"),
+        ("Memory:a", "inside of each program"),
+        ("127.0.0.1:1", "redis://HOST"),
+        ("", "the URL is empty"),
+    ] {
+        let wrong = leasehold(&["inspect", "a", "--store", store]);
+        assert_eq!(wrong.status.code(), Some(2), "{store}");
+        assert!(text(&wrong.stderr).contains(says), "{}", text(&wrong.stderr));
+        assert!(!text(&wrong.stderr).contains("sentinel"));
+    }
+    let from_the_environment = |url: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        command.args(["inspect", "a"]).env("LEASEHOLD_STORE", url).output().expect("it runs")
+    };
+    assert!(text(&from_the_environment("").stderr).contains("which store?"));
+    let nobody = from_the_environment("redis://:sentinel@127.0.0.1:1");
     assert_eq!(nobody.status.code(), Some(125));
     assert!(text(&nobody.stderr).contains("127.0.0.1:1"), "{}", text(&nobody.stderr));
     assert!(!text(&nobody.stderr).contains("sentinel"));

@@ -40,8 +40,14 @@ impl fmt::Display for Token {
 }
 
 /// The public name of one client: 128 random bits. It names the client's inbox; knowing it gives no right.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u128);
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SessionId({self})")
+    }
+}
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,7 +91,7 @@ impl fmt::Debug for GrantId {
 }
 
 /// The public part of a grant id: what `inspect` shows, and what `revoke` names beside the token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicId {
     /// The client.
     pub session: SessionId,
@@ -98,6 +104,12 @@ impl PublicId {
     #[must_use]
     pub fn wire(&self) -> String {
         format!("{:032x}{:016x}", self.session.0, self.counter)
+    }
+}
+
+impl fmt::Debug for PublicId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PublicId({self})")
     }
 }
 

@@ -37,6 +37,10 @@ pub enum Mutant {
     P7ForgetsLapse,
     /// P9: answers do not say that others wait.
     P9Silent,
+    /// P10: a revoked lease ends at once.
+    P10NoGrace,
+    /// P10: a holder does not heed that it was revoked.
+    P10Unheard,
     /// P11: a waiter joins the queue before its inbox is proved.
     P11NoProof,
     /// P11: a leave goes out on another connection than its acquire.

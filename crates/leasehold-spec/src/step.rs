@@ -245,6 +245,7 @@ impl Step<'_, '_> {
         let now_us = self.env.lease_us;
         let seen = |g: &&mut Grant| g.id.public() == holder && g.token == token;
         let Some(grant) = self.resource.grant.as_mut().filter(seen) else { return (Outcome::NotHeld, rest) };
+        let grace_ms = if is_on(Mutant::P10NoGrace) { 0 } else { grace_ms };
         let end_us = grant.end_us().min(now_us + grace_ms * 1000);
         // A grant from "the future" (the clock stepped back) is dated from now, so that the grace is the grace.
         grant.since_us = grant.since_us.min(now_us);

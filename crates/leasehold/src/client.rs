@@ -35,11 +35,14 @@ impl Leasehold {
     /// | `memory:NAME` | shared by the clients of this process that name it |
     /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=P]` | a Redis, 7.0 or newer |
     ///
+    /// A password in the URL is percent-encoded where it has to be. It is shown in no error and no `Debug`.
+    ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     ///
     /// # Errors
-    /// `Invalid`, `Unreachable`, `Denied`, `Unsupported`; `Store` when the system gives no thread.
+    /// `Invalid`; `Unreachable` at once when nothing listens there, and after 5 s when what listens does not answer;
+    /// `Denied`; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
@@ -49,7 +52,8 @@ impl Leasehold {
         Builder { url: url.to_owned(), prefix: None, lease: Duration::from_millis(LEASE_DEFAULT_MS), holder: None }
     }
 
-    /// The lock of this name. No I/O; a bad name is the first call's error.
+    /// The lock of this name: 1 to 255 bytes of UTF-8 without control characters, taken as they are. No I/O; a bad name
+    /// is the first call's error.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(Arc::clone(&self.handle), name.as_ref())
@@ -106,7 +110,8 @@ impl Builder {
         self
     }
 
-    /// The lease of every mutex that names none: 30 s unless said.
+    /// The lease of every mutex that names none: 30 s unless said. [`Mutex::lease`] has the range; one outside of it is
+    /// an error of [`Builder::connect`].
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -120,6 +125,9 @@ impl Builder {
     }
 
     /// Connects.
+    ///
+    /// # Cancel safety
+    /// As [`Leasehold::connect`].
     ///
     /// # Errors
     /// As [`Leasehold::connect`].

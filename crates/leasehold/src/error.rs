@@ -32,7 +32,7 @@ pub enum ErrorKind {
     Unsupported,
     /// Under our name is something that Leasehold did not write, or that a newer Leasehold wrote. It is left alone.
     Foreign,
-    /// Too many wait for this name already. Nothing was done; try again later.
+    /// Too many wait for this name already: 10,000. Nothing was done; try again later.
     Full,
     /// The lease was lost.
     Lost,
@@ -114,8 +114,10 @@ impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Error");
         debug.field("kind", &self.kind).field("message", &self.message).field("may_have_acted", &self.may_have_acted());
-        if let Some(source) = &self.source {
-            debug.field("source", &source.to_string());
+        // Not what the message has told already: this is what `fn main() -> Result` prints.
+        if let Some(source) = self.source.as_ref().map(ToString::to_string).filter(|told| !self.message.contains(told))
+        {
+            debug.field("source", &source);
         }
         debug.finish()
     }

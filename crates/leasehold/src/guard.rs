@@ -31,8 +31,8 @@ pub struct Guard {
 pub enum Released {
     /// The lease is given back; the next waiter holds already.
     Released,
-    /// There was nothing to give back: the lease had ended before, or was lost. Somebody should hear of it: the work
-    /// outlived its lease.
+    /// There was nothing to give back: the lease had ended before, was revoked, or was lost. Somebody should hear of it:
+    /// the work outlived its lease.
     NotHeld,
 }
 
@@ -82,26 +82,30 @@ impl Guard {
         self.hold.check().is_ok()
     }
 
-    /// For how long the lease is surely still ours if it is not renewed; zero once lost.
+    /// For how long the lease is surely still ours if it is not renewed; zero once lost. No round trip.
+    ///
+    /// Not how long the lock may be held: renewals go on. After a wait this begins at a second or so, whatever the lease,
+    /// because a grant that was handed over lasts for one claim until its first renewal.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         Duration::from_micros(self.hold.remaining_us())
     }
 
     /// Whether others were waiting when the store was last heard: a long holder may want to give way. As old as the last
-    /// renewal.
+    /// renewal. No round trip.
     #[must_use]
     pub fn others_wait(&self) -> bool {
         self.hold.contention() != Contention::None
     }
 
     /// A future that is ready when the lease is lost, before it ends at the store. It is owned: it outlives this borrow
-    /// and goes to other tasks.
+    /// and goes to other tasks. No round trip. Dropping it changes nothing, and any number of them may wait.
     pub fn lost(&self) -> LostSignal {
         LostSignal::new(&self.hold)
     }
 
-    /// Gives the lease back, and answers once the store has said so: one round trip.
+    /// Gives the lease back, and answers once the store has said so: one round trip. From the moment of this call the
+    /// lease is no longer ours.
     ///
     /// While the store is away it waits for it, until the lease must have ended there: at most for the lease and 2 s. Put a
     /// time-out around it to wait for less: what is dropped goes on in the background.
@@ -112,6 +116,7 @@ impl Guard {
     /// # Errors
     /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer for as long as
     /// that. After an error, too, the client repeats the release until it is answered, or the lease has ended by itself.
+    /// `Closed`, `Unsupported` after a fork.
     pub async fn release(mut self) -> Result<Released> {
         let Some(client) = self.client.take() else { return Ok(Released::NotHeld) };
         // Dropped here before its end, this future hands the release to the session.

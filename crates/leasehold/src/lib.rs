@@ -2,6 +2,26 @@
 //!
 //! A lock that its holder can die with is a *lease*, and a live holder can lose it: look before each effect.
 //!
+//! ```
+//! use leasehold::{Leasehold, Released, Token};
+//!
+//! # fn main() -> leasehold::Result<()> {
+//! #     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(example())
+//! # }
+//! # async fn example() -> leasehold::Result<()> {
+//! let leasehold = Leasehold::connect("memory:").await?; // or redis://127.0.0.1:6379
+//! let guard = leasehold.mutex("stock:42").lock().await?;
+//! tokio::select! {
+//!     () = sell(guard.token()) => {} // the table refuses a smaller token: see `fence`
+//!     lost = guard.lost() => return Err(lost.into()),
+//! }
+//! assert_eq!(guard.release().await?, Released::Released);
+//! # Ok(())
+//! # }
+//!
+//! async fn sell(_token: Token) { /* write under the token */ }
+//! ```
+//!
 //! | I want to | |
 //! |---|---|
 //! | connect | [`Leasehold::connect`], [`Leasehold::builder`] |
@@ -10,6 +30,31 @@
 //! | make a resource refuse an old holder | [`Guard::token`] and [`fence`] |
 //! | see, or end, another's lease | [`Mutex::inspect`], [`Mutex::revoke`] |
 //! | give everything back and wait for that | [`Leasehold::close`] |
+//!
+//! # Runtime
+//!
+//! Locks run on any executor. A client has a thread of its own, with a small tokio runtime, for renewals and whatever else
+//! must happen while the program is busy; on a caller's tokio runtime an acquire and a release go out without it, which is
+//! faster. [`fence::RedisFence`](fence) needs a tokio runtime.
+//!
+//! # Time
+//!
+//! | With a store that does not answer | ends after |
+//! |---|---|
+//! | `connect` | 5 s |
+//! | `try_lock`, `inspect`, `revoke` | 2 s at most |
+//! | `try_lock_for` | what it was told, and half a second |
+//! | `lock` | never: it goes on when the store is back |
+//! | `release` | the lease and 2 s: it is repeated until then. Dropping its future leaves that to the client |
+//! | `run` | 5 s, once the work is done; the release goes on behind it |
+//! | `close` | 5 s |
+//! | a call of a fence | 5 s |
+//!
+//! A client that has lost its store tries to reach it again within 20 ms, and then ever later, up to 1 s.
+//!
+//! # Features
+//!
+//! `redis`, on unless turned off: the store `redis://` and its fence. Without it there is `memory:` alone.
 //!
 //! What it does not give: exclusion of effects without a fence, re-entry, a quorum. The README says why, and what is
 //! promised under which assumptions.

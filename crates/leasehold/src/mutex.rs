@@ -14,7 +14,8 @@ use crate::session::{GIVEN_BACK_WITHIN_US, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
-/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error.
+/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error. A second `lock`
+/// by the same task waits for the first, like anybody's: there is no re-entry.
 #[derive(Clone)]
 pub struct Mutex {
     client: Arc<Handle>,
@@ -32,7 +33,8 @@ impl Mutex {
     }
 
     /// How long a lease lasts without a word from its holder: 100 ms to 24 h, 30 s unless said. It is renewed each third
-    /// for as long as the guard lives, so this is how long the others wait for a holder that died.
+    /// for as long as the guard lives, so this is how long the others wait for a holder that died. One out of range is the
+    /// first call's error. Replaces `fixed_lease`.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -42,8 +44,8 @@ impl Mutex {
         self
     }
 
-    /// A lease of this length that is never renewed: it ends by itself, and the guard then says
-    /// [`Lost::Expired`](crate::Lost::Expired).
+    /// A lease of this length (100 ms to 24 h) that is never renewed: it ends by itself, and the guard then says
+    /// [`Lost::Expired`](crate::Lost::Expired). Replaces `lease` and `max_hold`.
     #[must_use]
     pub fn fixed_lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
@@ -51,8 +53,8 @@ impl Mutex {
         self
     }
 
-    /// Renewal stops this long after the grant, so that a holder that hangs loses the lease then. At least the lease.
-    /// Replaces `fixed_lease`.
+    /// Renewal stops so early that the lease ends this long after the grant: a holder that hangs loses it then. At least
+    /// the lease. No limit unless said. Replaces `fixed_lease`.
     #[must_use]
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
@@ -74,8 +76,8 @@ impl Mutex {
     /// Dropping the future leaves the queue. If the grant was already on its way it is given back.
     ///
     /// # Errors
-    /// `Invalid` for a bad name or lease, `Full`, `Foreign`, `Denied`, `Closed`, and `Store` when the store is out of
-    /// memory. Never `Unreachable`: it waits.
+    /// `Invalid` for a bad name or lease, or a `max_hold` below the lease; `Full`, `Foreign`, `Denied`, `Closed`;
+    /// `Unsupported` after a fork; and `Store` when the store is out of memory. Never `Unreachable`: it waits.
     pub async fn lock(&self) -> Result<Guard> {
         loop {
             // `None` is an answer to those who do not wait for ever.
@@ -91,13 +93,13 @@ impl Mutex {
     /// As [`Mutex::lock`].
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer.
+    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease: 50 ms to 2 s.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.acquire(Wait::No).await
     }
 
     /// Waits for the lock, at most `wait`. However short that is, the store is asked once, and its answer awaited for up to
-    /// half a second: no time at all is [`Mutex::try_lock`], and not an error.
+    /// half a second: no time at all is [`Mutex::try_lock`], and not an error. One round trip when the lock is free.
     ///
     /// # Cancel safety
     /// As [`Mutex::lock`].
@@ -111,7 +113,9 @@ impl Mutex {
     }
 
     /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
-    /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before.
+    /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before. When the work has its own
+    /// `Result`, this answers one within the other: `run(…).await??` where the errors convert. A round trip before the work
+    /// and one behind it.
     ///
     /// The lease is given back before this answers. Where the store does not say so within 5 s, the answer is given all the
     /// same, and the lease goes back in the background, as that of a dropped guard.

@@ -218,3 +218,15 @@ fn a_panic_poisons_nothing() {
     assert!(panicked.is_err());
     assert_eq!(*data.read(token(1)).unwrap(), 2);
 }
+
+/// As in a program that uses locks on another executor, where they work.
+#[test]
+fn without_a_tokio_runtime_it_is_refused_and_does_not_panic() {
+    let mut connecting = std::pin::pin!(RedisFence::connect("redis://127.0.0.1:1"));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    let std::task::Poll::Ready(Err(error)) = connecting.as_mut().poll(&mut context) else {
+        panic!("it does not answer at once")
+    };
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("tokio runtime"), "{error}");
+}

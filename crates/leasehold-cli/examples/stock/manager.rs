@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use tokio::runtime::Builder;
 use tokio::signal;
+use tokio::signal::unix::{Signal, SignalKind};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 
@@ -80,6 +81,8 @@ struct Manager {
     about_to_write: Option<u64>,
     tallies: Vec<Option<Tally>>,
     end: End,
+    /// SIGTERM: what `kill`, `timeout` and service managers say first.
+    terminate: Signal,
 }
 
 impl Manager {
@@ -104,7 +107,10 @@ impl Manager {
         let bar = ProgressBar::new(plan.pieces).with_style(style);
         let tallies = vec![None; teams.len()];
         let silence = SILENCE + lease;
-        Ok(Self { teams, sellers, notes, silence, bar, ready: 0, about_to_write: None, tallies, end: End::SoldOut })
+        let terminate =
+            signal::unix::signal(SignalKind::terminate()).map_err(|e| format!("signals cannot be heard: {e}"))?;
+        let (ready, about_to_write, end) = (0, None, End::SoldOut);
+        Ok(Self { teams, sellers, notes, silence, bar, ready, about_to_write, tallies, end, terminate })
     }
 
     /// The sleeper begins alone. When it holds the lock, has read how many are left and has looked at its lease, it is
@@ -146,6 +152,7 @@ impl Manager {
                     interrupted.map_err(|e| format!("signals cannot be heard: {e}"))?;
                     self.interrupt();
                 }
+                _ = self.terminate.recv() => self.interrupt(),
             }
         }
         Ok(())

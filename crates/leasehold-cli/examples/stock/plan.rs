@@ -122,14 +122,14 @@ fn place(said: &Said) -> Result<Place, String> {
         }
         Some(url) => url.clone(),
         None => match env::var("STOCK_STORE") {
-            Ok(url) => url,
-            Err(_) => return Ok(Place::Embedded),
+            Ok(url) if !url.is_empty() => url,
+            _ => return Ok(Place::Embedded),
         },
     };
     match url.starts_with("redis://") {
         true => Ok(Place::Redis { url }),
-        false => Err("the store is not one that this example knows: redis://HOST[:PORT][/DB], or nothing for one \
-                      inside of this program"
+        false => Err("the store (--store, or STOCK_STORE) is not one that this example knows: \
+                      redis://HOST[:PORT][/DB], or nothing for one inside of this program"
             .into()),
     }
 }

@@ -1,5 +1,6 @@
 //! The figures, and what is to be thought of them.
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -35,9 +36,13 @@ pub(crate) enum Form {
 impl Report {
     pub(crate) fn show(&self, form: Form) -> ExitCode {
         let verdict = self.verdict();
-        match form {
-            Form::Text => print!("{}", self.text(verdict)),
-            Form::Json => println!("{}", self.json(verdict)),
+        let text = match form {
+            Form::Text => self.text(verdict),
+            Form::Json => format!("{}\n", self.json(verdict)),
+        };
+        if let Err(why) = io::stdout().write_all(text.as_bytes()) {
+            eprintln!("stock: the figures cannot be written: {why}");
+            return ExitCode::from(FAILED);
         }
         match (verdict, self.end) {
             (Verdict::Wrong(_), _) => ExitCode::from(WRONG),

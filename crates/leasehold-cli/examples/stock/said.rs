@@ -10,7 +10,8 @@ const EXAMPLES: &str = "\
 Examples:
   stock                                with a lock, on a store in this program: no server is needed
   stock --lock none                    without one: more is sold than there was
-  stock --lock none --window 1ms       the same, with more time for it between reading and writing
+  stock --lock none --window 1ms --pieces 500
+                                       the same, with more time for it between reading and writing
   stock --pause                        a worker is stopped in its sale until its lease has ended: oversold
   stock --pause --fence                the same with the token checked at each write: refused
   stock --store redis://localhost      on a Redis, with processes in place of threads
@@ -21,21 +22,21 @@ Exit status:
   1    it could not be carried out
   2    it was not understood
   3    the figures are not what they should be: please report it
-  130  interrupted";
+  130  interrupted, by ctrl-c or SIGTERM";
 
 /// Shops sell a counted stock, all at once: read how many are left, check, subtract one, write
 #[derive(Debug, Parser)]
-#[command(name = "stock", after_help = EXAMPLES)]
+#[command(name = "stock", after_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Said {
-    /// How many pieces there are
+    /// How many pieces there are, 1 to 10000000
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = value_parser!(u64).range(1..=10_000_000))]
     pub(crate) pieces: u64,
 
-    /// How many processes sell (threads, unless there is a --store)
+    /// How many processes sell (threads, unless there is a --store), 1 to 64
     #[arg(long, value_name = "P", default_value_t = 2, value_parser = value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
 
-    /// How many workers sell in each
+    /// How many workers sell in each, 1 to 256
     #[arg(long, value_name = "W", default_value_t = 4, value_parser = value_parser!(u32).range(1..=256))]
     pub(crate) workers: u32,
 
@@ -43,7 +44,7 @@ pub(crate) struct Said {
     #[arg(long, default_value = "leasehold")]
     pub(crate) lock: Lock,
 
-    /// How much longer a sale takes between its read and its write, such as 500us or 2ms
+    /// How much longer a sale takes between its read and its write, such as 500us or 2ms; 1s at most
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
     pub(crate) window: Duration,
 

@@ -20,6 +20,8 @@ use crate::worker::Role;
 
 /// How long the Redis may take for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long the stock of a run that was killed stays on the Redis.
+const KEPT_S: u64 = 24 * 3600;
 
 /// What a team works with.
 pub(crate) struct Shop {
@@ -129,7 +131,7 @@ impl Stock {
                 *stock.write(token)? = left;
             }
             Self::Redis { connection, key } => {
-                ask::<()>(connection, &Cmd::set(key, left)).await.map_err(Refusal::Broken)?;
+                ask::<()>(connection, &set(key, left)).await.map_err(Refusal::Broken)?;
             }
             Self::FencedRedis { fence, key, .. } => fence.set(key, token, left.to_string()).await?,
         }
@@ -141,7 +143,7 @@ impl Stock {
         match self {
             Self::Memory(_) | Self::FencedMemory(_) => Ok(()),
             Self::Redis { connection, key } | Self::FencedRedis { connection, key, .. } => {
-                ask(connection, &Cmd::set(key, pieces)).await
+                ask(connection, &set(key, pieces)).await
             }
         }
     }
@@ -174,14 +176,23 @@ async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
 }
 
 async fn ask<T: FromRedisValue>(connection: &MultiplexedConnection, command: &Cmd) -> Result<T, String> {
-    command.query_async(&mut connection.clone()).await.map_err(|e| format!("the stock on the store: {e}"))
+    let broken = |e| format!("the stock on the Redis cannot be read or written ({e}): is the server still there?");
+    command.query_async(&mut connection.clone()).await.map_err(broken)
 }
 
-/// An error with its cause.
+/// Sets the stock, so that it goes by itself when nobody is left to clear it away. (A fence leaves the expiry as it is.)
+fn set(key: &str, left: u64) -> Cmd {
+    let mut command = Cmd::set(key, left);
+    command.arg("EX").arg(KEPT_S);
+    command
+}
+
+/// An error with its cause, where it does not tell that itself.
 fn in_full(error: &Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error} ({cause})"),
-        None => error.to_string(),
+    let told = error.to_string();
+    match error.source().map(ToString::to_string) {
+        Some(cause) if !told.contains(&cause) => format!("{told} ({cause})"),
+        _ => told,
     }
 }
 

@@ -91,9 +91,10 @@ impl RedisFence {
     /// [`Leasehold::connect`](crate::Leasehold::connect); a prefix in it goes before every key.
     ///
     /// The connection runs on the tokio runtime that this is called on, a later one on that of the call that needed it.
+    /// (Locks need no runtime; this, and each call of a fence, has to be made on one.)
     ///
     /// # Errors
-    /// `Invalid` and `Unsupported` for the URL, `Unreachable`, `Denied`.
+    /// `Invalid` and `Unsupported` for the URL, `Unreachable`, `Denied`; `Unsupported` also where no tokio runtime is.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_in(url, Real::world()).await
     }
@@ -102,6 +103,10 @@ impl RedisFence {
     #[doc(hidden)]
     pub async fn connect_in(url: &str, world: Arc<dyn World>) -> Result<Self> {
         let server = Server::at(url, world)?;
+        if server.world.spawn(Box::pin(async {})).is_err() {
+            let message = "a fence needs a tokio runtime: call this on one, as in #[tokio::main]";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
         let mut id = [0; 8];
         server.world.random(&mut id);
         let _connected = server.line().await?;

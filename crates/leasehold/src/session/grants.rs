@@ -53,7 +53,9 @@ impl State {
             }
             (Event::Granted, _) if attempt.holds_before(push.token) => self.superseded(counter, push.token, now_us),
             (Event::Granted, _) => {}
-            (Event::Revoked, Phase::Held(holding)) if holding.hold.token == push.token => {
+            (Event::Revoked, Phase::Held(holding))
+                if holding.hold.token == push.token && !is_on(Mutant::P10Unheard) =>
+            {
                 self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
             }
             (Event::Revoked, _) => {}

@@ -103,5 +103,7 @@ fn connect_redis(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Res
 
 #[cfg(not(feature = "redis"))]
 fn connect_redis(_: &str, _: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
-    Err(Error::new(crate::ErrorKind::Unsupported, "this program was built without the feature `redis`"))
+    let message =
+        "this program was built without Leasehold's feature `redis`: turn it on in Cargo.toml, or use memory:";
+    Err(Error::new(crate::ErrorKind::Unsupported, message))
 }

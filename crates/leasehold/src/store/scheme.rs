@@ -18,7 +18,11 @@ impl Scheme {
     ///
     /// An error repeats no word of the URL that is not in the table: of `PASSWORD@HOST:PORT` the scheme is the password.
     pub(crate) fn of(url: &str) -> Result<(Self, &str), Error> {
-        let unknown = || Error::invalid(format!("the URL begins with no kind of store that there is: {THERE_IS}"));
+        let unknown = || match url.is_empty() {
+            // Usually a variable of the environment that is not set.
+            true => Error::invalid(format!("the URL is empty: {THERE_IS}")),
+            false => Error::invalid(format!("what the URL begins with is no store: {THERE_IS}")),
+        };
         let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
         let instead = match scheme.to_ascii_lowercase().as_str() {
             "memory" => return Ok((Self::Memory, rest)),

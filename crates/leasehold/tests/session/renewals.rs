@@ -15,9 +15,9 @@ async fn the_end_of_a_longest_hold_is_not_renewed_over_and_over() {
     let mut bench = Bench::new().await;
     let (lease, hold) = (Duration::from_millis(600), Duration::from_millis(1_200));
     let mutex = bench.leasehold.mutex("name").lease(lease).max_hold(hold);
+    let begun = Instant::now();
     let locking = tokio::spawn(async move { mutex.lock().await });
     let (asked, _) = bench.next_acquire().await;
-    let begun = Instant::now();
     bench.say(asked, Outcome::Granted { token: token(7), left_us: 600 * MS }, 7);
     let guard = locking.await.unwrap().unwrap();
     let (mut lost, mut renewals) = (guard.lost(), 0);
@@ -33,7 +33,9 @@ async fn the_end_of_a_longest_hold_is_not_renewed_over_and_over() {
         }
     };
     assert_eq!(why, Lost::Expired);
-    assert!((hold - lease / 20..hold).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    // Never cut short; and told in time, with a second for a busy machine.
+    let within = hold - lease / 20..hold + Duration::from_secs(1);
+    assert!(within.contains(&begun.elapsed()), "{:?}", begun.elapsed());
     // At each third for as long as that is a whole lease, and once when it is not.
     assert!((2..=5).contains(&renewals), "{renewals} renewals");
 }

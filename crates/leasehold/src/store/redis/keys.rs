@@ -38,13 +38,18 @@ impl Keys {
         let mut key = String::with_capacity(self.prefix.len() + RECORD.len() + text.len() + 1);
         key.push_str(&self.prefix);
         key.push_str(RECORD);
-        for c in text.chars() {
-            match c {
-                '{' => key.push_str("%7B"),
-                '}' => key.push_str("%7D"),
-                '%' => key.push_str("%25"),
-                plain => key.push(plain),
+        if text.contains(['{', '}', '%']) {
+            for c in text.chars() {
+                match c {
+                    '{' => key.push_str("%7B"),
+                    '}' => key.push_str("%7D"),
+                    '%' => key.push_str("%25"),
+                    plain => key.push(plain),
+                }
             }
+        } else {
+            // Nearly every name, at every request.
+            key.push_str(text);
         }
         key.push('}');
         key

@@ -72,10 +72,13 @@ fn db(path: &str) -> Result<i64, Error> {
 }
 
 fn prefix(url: &Url) -> Result<String, Error> {
-    let mut prefix = String::new();
+    let mut prefix = None;
     for (key, value) in url.query_pairs() {
         match &*key {
-            "prefix" => prefix = value.into_owned(),
+            "prefix" if prefix.is_some() => {
+                return Err(Error::invalid("the URL gives two prefixes: keep one of them"));
+            }
+            "prefix" => prefix = Some(value.into_owned()),
             "password" | "user" | "username" => {
                 return Err(Error::invalid("a URL's credentials go before the host: redis://user:password@host"));
             }
@@ -83,7 +86,7 @@ fn prefix(url: &Url) -> Result<String, Error> {
             other => return Err(Error::invalid(format!("unknown parameter {other:?} in the URL: there is 'prefix'"))),
         }
     }
-    check_prefix(prefix)
+    check_prefix(prefix.unwrap_or_default())
 }
 
 fn check_prefix(prefix: String) -> Result<String, Error> {
@@ -155,6 +158,7 @@ mod tests {
             "redis://host?password=hunter2",
             "redis://host?speed=hunter2",
             "redis://host?prefix=%7Bhunter2",
+            "redis://host?prefix=hunter2&prefix=hunter2",
             "redis://:%ff@host",
             "memory:hunter2",
             "rediss://:hunter2@host",
