@@ -360,3 +360,36 @@ async fn nonsense_in_the_record() {
         assert_eq!(resp.command(&["GET", "lh1:{stock}"]), Value::from(damaged.as_str()), "touched");
     }
 }
+
+/// The script reads no more of a record than it needs, and hands damage on. Whoever waits for that name is told so, and
+/// does not ask for ever; nobody else loses a connection by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nonsense_in_the_record_ends_a_wait() {
+    let server = RedisServer::start();
+    let mut resp = server.resp();
+    let (theirs, ours) =
+        (Leasehold::connect(&server.url()).await.unwrap(), Leasehold::connect(&server.url()).await.unwrap());
+    let (_held, other) = (theirs.mutex("stock").lock().await.unwrap(), ours.mutex("other").lock().await.unwrap());
+    let waiting = tokio::spawn({
+        let mutex = theirs.mutex("stock");
+        async move { mutex.lock().await }
+    });
+    let is_queue = |value: &Value| matches!(value.text(), Some(record) if record.len() >= 170);
+    wait_until("it is queued", LONG, || is_queue(&resp.command(&["HGET", "lh1:{stock}", "q"])));
+    let mut damaged = resp.command(&["HGET", "lh1:{stock}", "r"]).text().expect("a record").to_owned();
+    damaged.replace_range(4..8, "????");
+    resp.command(&["HSET", "lh1:{stock}", "r", &damaged]);
+    let mut connections = || {
+        let stats = resp.command(&["INFO", "stats"]).text().expect("text").to_owned();
+        let line = stats.lines().find_map(|line| line.strip_prefix("total_connections_received:"));
+        line.expect("a line").to_owned()
+    };
+    let before = connections();
+    let mutex = ours.mutex("stock");
+    let error = tokio::time::timeout(LONG, mutex.lock()).await.expect("told").unwrap_err();
+    assert_says(&error, ErrorKind::Foreign, &["\"lh1:{stock}\"", "look at it with GET", "delete it"]);
+    assert_eq!((connections(), error.may_have_acted()), (before, true));
+    other.check().unwrap();
+    assert_eq!(other.release().await.unwrap(), Released::Released);
+    waiting.abort();
+}

@@ -19,7 +19,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Name, Op, Order, Token};
 use tokio::sync::oneshot;
 
-use super::bounds::ANSWER_MAX_US;
+use super::bounds::{ANSWER_MAX_US, RETRY_US};
 use super::hold::Hold;
 use super::words::Words;
 use crate::error::Error;
@@ -59,6 +59,9 @@ impl Terms {
 /// No link is doubted earlier than this: a scheduler's hiccup is not a dead server.
 const ANSWER_MIN_US: u64 = 50_000;
 
+/// How many answers in a row make no sense before it is surely the record that is damaged: one may be a proxy's hiccup.
+const DAMAGED_TRIES: u32 = 3;
+
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
@@ -90,6 +93,8 @@ pub(crate) struct Attempt {
     pub(crate) caller: Option<oneshot::Sender<Verdict>>,
     /// The request in flight, if any.
     pub(crate) asked: Option<Asked>,
+    /// How many answers in a row made no sense.
+    pub(crate) damaged: u32,
     /// The earliest alarm that is set.
     pub(crate) alarm_us: u64,
 }
@@ -309,6 +314,12 @@ impl Attempt {
     /// Whether it holds an earlier grant than that of this token.
     pub(crate) fn holds_before(&self, token: Token) -> bool {
         matches!(&self.phase, Phase::Held(holding) if holding.hold.token < token)
+    }
+
+    /// One more answer made no sense. Answers when to ask again, and `None` once that was tried often enough.
+    pub(crate) fn damaged_again(&mut self) -> Option<u64> {
+        self.damaged += 1;
+        (self.damaged < DAMAGED_TRIES).then_some(RETRY_US)
     }
 
     /// Tells the caller, once.

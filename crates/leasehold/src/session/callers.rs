@@ -36,8 +36,8 @@ impl State {
     ) -> (GrantId, Option<First>) {
         let id = self.new_id();
         let counter = id.counter;
-        let may_send = self.home.is_some() || wait == Wait::No || is_on(Mutant::P11NoProof);
-        let link = lane.or(self.home.clone()).filter(|_| may_send);
+        let may_send = self.home().is_some() || wait == Wait::No || is_on(Mutant::P11NoProof);
+        let link = lane.or_else(|| self.home().cloned()).filter(|_| may_send);
         self.insert(Attempt {
             id,
             name: name.clone(),
@@ -50,6 +50,7 @@ impl State {
             ticket: None,
             caller: Some(caller),
             asked: None,
+            damaged: 0,
             alarm_us: u64::MAX,
         });
         let first = link.and_then(|link| {
@@ -106,7 +107,7 @@ impl State {
         self.begin_return(counter, now_us);
         let attempt = self.attempts.get(&counter)?;
         let (link, terms) = (attempt.tries.follow().cloned(), Arc::clone(&attempt.terms));
-        let first = link.or(lane).or(self.home.clone()).map(|link| self.asked(link, &terms, now_us));
+        let first = link.or(lane).or_else(|| self.home().cloned()).map(|link| self.asked(link, &terms, now_us));
         let attempt = self.attempts.get_mut(&counter)?;
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         let (tell, answer) = oneshot::channel();

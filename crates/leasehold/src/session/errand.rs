@@ -55,7 +55,7 @@ impl State {
             errands.push(Errand::Renew(std::mem::replace(&mut renewals, rest)));
         }
         errands.append(&mut looks);
-        let Some(home) = self.home.clone() else { return errands };
+        let Some(home) = self.home().cloned() else { return errands };
         for (name, then) in self.ended_watches(now_us) {
             let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
             errands.push(look.unwrap_or_else(|| {
@@ -106,7 +106,7 @@ impl State {
                 self.give_up_waiting(counter, now_us);
                 self.due_return(counter, now_us)
             }
-            Phase::Asking { .. } if attempt.wait == Wait::No && self.home.is_none() => {
+            Phase::Asking { .. } if attempt.wait == Wait::No && self.home().is_none() => {
                 let error = self.away_for(attempt);
                 self.fail(counter, error, now_us);
                 None
@@ -172,7 +172,7 @@ impl State {
     }
 
     fn due_look(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
-        let link = self.home.clone()?;
+        let link = self.home().cloned()?;
         let attempt = self.attempts.get(&counter)?;
         let (Phase::Asking { next_us } | Phase::Queued { next_us }) = attempt.phase else { return None };
         let is_first = attempt.ticket.is_none();
@@ -215,7 +215,7 @@ impl State {
     }
 
     fn due_renewal(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
-        let link = self.home.clone()?;
+        let link = self.home().cloned()?;
         let attempt = self.attempts.get(&counter)?;
         if attempt.asked.is_some() {
             return None;
@@ -273,9 +273,11 @@ impl State {
         if attempt.asked.is_some() || returning.next_us > now_us {
             return None;
         }
+        let attempt = self.attempts.get(&counter)?;
+        let Phase::Returning(returning) = &attempt.phase else { return None };
         // Behind the acquire that it ends, on the same connection: on another one it would overtake it.
         let follow = attempt.tries.follow().filter(|_| !is_on(Mutant::P11LeaveOvertakes));
-        let link = Arc::clone(follow.or(self.home.as_ref())?);
+        let link = Arc::clone(follow.or(self.home())?);
         let op = returning.what.op(attempt.id);
         let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
         let asked = self.asked(link, &terms, now_us);

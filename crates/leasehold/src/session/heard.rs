@@ -82,8 +82,11 @@ impl State {
             return;
         };
         attempt.unask(asked);
+        if heard.is_ok() {
+            attempt.damaged = 0;
+        }
         match &heard {
-            Err(Fault::Gone(_)) => attempt.tries.gone(),
+            Err(Fault::Gone(_) | Fault::Damaged(_)) => attempt.tries.gone(),
             _ => attempt.tries.answered(),
         }
         match heard {
@@ -155,6 +158,11 @@ impl State {
             (_, _, Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } | Phase::Returning(_)) => {}
             (Fault::Gone(error), Wait::No, _) => self.fail(counter, error.may_act(), now_us),
             (Fault::Gone(_), ..) => self.set_next(counter, now_us),
+            (Fault::Damaged(error), Wait::No, _) => self.fail(counter, error.may_act(), now_us),
+            (Fault::Damaged(error), ..) => match attempt.damaged_again() {
+                Some(pause_us) => self.set_next(counter, now_us + pause_us),
+                None => self.fail(counter, error.may_act(), now_us),
+            },
             (Fault::NoMemory(_), ..) if is_waiting => {
                 // New entries are refused then, hand-overs never: a settle makes the hand-over that this look wanted.
                 let (name, lease_ms) = (attempt.name.clone(), attempt.terms.lease_ms);

@@ -16,6 +16,10 @@ use super::state::{State, Wake};
 use crate::error::Error;
 use crate::store::{Fault, Link};
 
+/// How many links are remembered with the reason of their end: two at a time, and those before, while something may yet be
+/// heard of them.
+const ENDS: usize = 4;
+
 impl State {
     /// A link leads to this run of the store. Times of two runs are never compared, nor tokens that are not held: one that
     /// restarted empty, with its clock behind, begins below what its waiters have heard, and they would believe nothing.
@@ -65,11 +69,42 @@ impl State {
     pub(crate) fn hear(&mut self, asked: &Asked, heard: Heard) -> Heard {
         let is_of_this_run = asked.link.run() == self.run;
         let heard = if is_of_this_run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) };
-        if let Err(Fault::Gone(error)) = &heard {
-            asked.link.close();
-            self.trouble = Some(error.share());
+        match heard {
+            // Of the record, as it looks. A ping shows whether the link can still be asked.
+            Err(Fault::Damaged(error)) => {
+                self.doubt(&asked.link);
+                Err(Fault::Damaged(error))
+            }
+            Err(Fault::Gone(error)) => Err(Fault::Gone(self.give_up(&asked.link, error))),
+            heard => heard,
         }
-        heard
+    }
+
+    /// Gives a link up, and answers what to tell whoever was on it: its end has one reason, the first that was heard. Those
+    /// behind it hear from the link only that it broke.
+    fn give_up(&mut self, link: &Arc<dyn Link>, error: Error) -> Error {
+        link.close();
+        let Some((_, reason)) = self.ends.iter().find(|(known, _)| same(known, link)) else {
+            self.trouble = Some(error.share());
+            if self.ends.len() >= ENDS {
+                self.ends.pop_front();
+            }
+            self.ends.push_back((Arc::clone(link), error.share()));
+            return error;
+        };
+        self.trouble = Some(reason.share());
+        if reason.to_string() == error.to_string() {
+            return error;
+        }
+        let message =
+            format!("the connection was given up with this request on it, for what another had heard: {reason}");
+        Error::new(reason.kind(), message).may_act()
+    }
+
+    /// The session's own link. Once it has ended nothing is sent on it any more, also before the thread has seen that: what
+    /// was never sent is surely not carried out.
+    pub(crate) fn home(&self) -> Option<&Arc<dyn Link>> {
+        self.home.as_ref().filter(|link| !link.is_closed())
     }
 
     /// Why the store cannot be asked now, for a call that was not sent: what may have become of those that were, on the

@@ -179,7 +179,7 @@ impl Session {
                 return Err(Error::closed());
             }
             let (link, upkeep) = state.lane_link(state.world.now_us());
-            Ok((link.or(state.home.clone()).ok_or_else(|| state.away()), state.guess(name), upkeep))
+            Ok((link.or_else(|| state.home().cloned()).ok_or_else(|| state.away()), state.guess(name), upkeep))
         })?;
         self.keep_up(upkeep, None);
         let link = link?;
@@ -194,6 +194,10 @@ impl Session {
                 Ok(answer.outcome)
             }
             Some(Err(Fault::Gone(error))) => Err(error.may_act()),
+            Some(Err(Fault::Damaged(error))) => {
+                self.with(|state| state.doubt(&link));
+                Err(error.may_act())
+            }
             Some(Err(Fault::Refused(error) | Fault::NoMemory(error))) => Err(error),
             None => {
                 self.with(|state| state.doubt(&link));

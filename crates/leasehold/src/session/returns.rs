@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, NOT_AFTER_MAX_US};
+use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, LOOK_MAX_MS, NOT_AFTER_MAX_US};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
 
@@ -105,21 +105,7 @@ impl State {
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let answer = match heard {
             Ok(answer) => answer,
-            Err(Fault::Gone(_)) => {
-                if is_on(Mutant::P13ReleaseOnce) {
-                    self.remove(counter);
-                    return;
-                }
-                self.set_next(counter, heard_us);
-                self.arm(counter);
-                return;
-            }
-            Err(Fault::Refused(error) | Fault::NoMemory(error)) => {
-                self.words.given_back(returning.caller.take(), || Err(error));
-                self.set_next(counter, heard_us + RETRY_US);
-                self.arm(counter);
-                return;
-            }
+            Err(fault) => return self.return_failed(counter, fault, heard_us),
         };
         let given_back = match answer.outcome {
             Outcome::NotHeld => GivenBack::NotHeld,
@@ -128,6 +114,30 @@ impl State {
         self.words.given_back(returning.caller.take(), || Ok(given_back));
         self.returned(counter, asked, heard_us, &answer);
         self.note(&name, &answer, asked.sent_us, heard_us);
+        self.arm(counter);
+    }
+
+    /// A release or a leave without an answer is asked again, until the store must have ended the lease by itself.
+    fn return_failed(&mut self, counter: u64, fault: Fault, now_us: u64) {
+        if matches!(fault, Fault::Gone(_)) && is_on(Mutant::P13ReleaseOnce) {
+            self.remove(counter);
+            return;
+        }
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let (told, pause_us) = match fault {
+            Fault::Gone(_) => (None, 0),
+            Fault::Damaged(error) => match attempt.damaged_again() {
+                Some(pause_us) => (None, pause_us),
+                // Damaged. It may yet be mended, or deleted: seldom, and without its caller.
+                None => (Some(error.may_act()), LOOK_MAX_MS * 1000),
+            },
+            Fault::Refused(error) | Fault::NoMemory(error) => (Some(error), RETRY_US),
+        };
+        let Phase::Returning(returning) = &mut attempt.phase else { return };
+        if let Some(error) = told {
+            self.words.given_back(returning.caller.take(), || Err(error));
+        }
+        self.set_next(counter, now_us + pause_us);
         self.arm(counter);
     }
 
@@ -197,6 +207,7 @@ impl State {
             ticket: None,
             caller: None,
             asked: None,
+            damaged: 0,
             alarm_us: u64::MAX,
         });
     }

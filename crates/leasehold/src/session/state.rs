@@ -39,6 +39,8 @@ pub(crate) struct State {
     pub(crate) home: Option<Arc<dyn Link>>,
     /// Links that left a request unanswered.
     pub(crate) doubted: Vec<Arc<dyn Link>>,
+    /// Links that ended lately, and why.
+    pub(crate) ends: VecDeque<(Arc<dyn Link>, Error)>,
     /// Why the store could not be reached last.
     pub(crate) trouble: Option<Error>,
     /// What was released lately: a failover can bring it back (P13).
@@ -132,6 +134,7 @@ impl State {
             mourners: Vec::new(),
             home: None,
             doubted: Vec::new(),
+            ends: VecDeque::new(),
             trouble: None,
             released: VecDeque::new(),
             stage: Stage::Open,
@@ -224,7 +227,7 @@ impl State {
     }
 
     pub(crate) fn reach(&self) -> Reach {
-        if self.home.is_some() { Reach::Online } else { Reach::Offline }
+        if self.home().is_some() { Reach::Online } else { Reach::Offline }
     }
 
     pub(crate) fn guess(&self, name: &Name) -> Contention {
@@ -283,7 +286,7 @@ impl State {
     pub(crate) fn next_due_us(&mut self) -> u64 {
         self.drop_idle_alarms();
         // What a watch asks for needs a link: without one it stays due until there is.
-        let watch_us = self.watches.next_us().filter(|_| self.home.is_some());
+        let watch_us = self.watches.next_us().filter(|_| self.home().is_some());
         let bell_us = self.bells.iter().map(|(at_us, _)| *at_us).min();
         [self.alarms.next_us(), watch_us, bell_us].into_iter().flatten().min().unwrap_or(u64::MAX)
     }

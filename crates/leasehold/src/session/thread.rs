@@ -254,7 +254,7 @@ pub(crate) fn for_now(error: Error) -> Error {
 
 fn fault(fault: Fault) -> Error {
     match fault {
-        Fault::Gone(error) => error,
+        Fault::Gone(error) | Fault::Damaged(error) => error,
         Fault::Refused(error) | Fault::NoMemory(error) => match error.kind() {
             ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign => error,
             _ => Error::new(ErrorKind::Unreachable, error.to_string()),

@@ -10,6 +10,7 @@ use super::attempt::Asked;
 use super::bounds::RETRY_US;
 use super::heard::Heard;
 use super::state::{State, Wake};
+use crate::store::Fault;
 
 /// Whose lease to look after, and when that ends.
 #[derive(Clone, Copy)]
@@ -78,6 +79,8 @@ impl State {
             Ok(answer) => {
                 self.note(name, &answer, asked.sent_us, heard_us);
             }
+            // Damaged, and nobody here wants it.
+            Err(Fault::Damaged(_)) if self.slots.get(name).is_none_or(|slot| slot.attempts == 0) => {}
             Err(_) => self.watch(name, Token::NONE, heard_us, RETRY_US, Then::Settle),
         }
     }

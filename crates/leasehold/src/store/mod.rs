@@ -71,6 +71,9 @@ pub enum Fault {
     /// The link broke, or the store is not (or no longer) the one to ask: a replica, loading, failing over. Whether the
     /// request was carried out is not known.
     Gone(Error),
+    /// There is an answer to this very request, and what it says of the record makes no sense: that is damaged. Whether the
+    /// request was carried out is not known. The link is sound, as far as the answer shows.
+    Damaged(Error),
     /// The store refused, and did nothing.
     Refused(Error),
     /// The store's memory is full, and it did nothing.

@@ -61,9 +61,14 @@ impl Bench {
     }
 
     pub(crate) async fn next_but_renewals(&mut self) -> Asked {
+        self.next_but(|op| matches!(op, Op::Renew(_))).await
+    }
+
+    /// The next request that is none of these, which stay unanswered.
+    pub(crate) async fn next_but(&mut self, is_ignored: impl Fn(&Op) -> bool) -> Asked {
         loop {
             let asked = self.next().await;
-            if !matches!(asked.op, Op::Renew(_)) {
+            if !is_ignored(&asked.op) {
                 return asked;
             }
         }

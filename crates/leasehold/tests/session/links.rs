@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold::Lost;
 use leasehold::seam::{Fault, World};
-use leasehold_spec::{Outcome, Was};
+use leasehold::{Lost, Released};
+use leasehold_spec::{Op, Outcome, Was};
 use tokio::time::timeout;
 
 use crate::bench::{Altered, Bench, MS, pause, token};
-use crate::store::gone;
+use crate::store::{any_error, gone};
 
 #[tokio::test]
 async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
@@ -117,4 +117,62 @@ async fn a_call_that_was_never_sent_did_nothing() {
     let acted = [at_once, in_time, looked].map(|error| error.may_have_acted());
     assert_eq!(acted, [false; 3], "at once, in time, and a look");
     bench.nothing();
+}
+
+/// The store said why it is not the one to ask, and the link was given up for it. Who had other requests on it hears that
+/// reason, and not only that a connection broke.
+#[tokio::test]
+async fn what_ends_a_link_is_told_to_everybody_on_it() {
+    let mut bench = Bench::new().await;
+    let calls = ["one", "two"].map(|name| bench.try_lock(name));
+    let ((one, _), (two, _)) = (bench.next_acquire().await, bench.next_acquire().await);
+    assert_eq!(one.link, two.link);
+    let reason: leasehold::Error = Lost::Forgotten.into();
+    let text = reason.to_string();
+    drop(one.reply.send(Err(Fault::Gone(reason))));
+    pause(50).await;
+    drop(two.reply.send(Err(gone())));
+    for call in calls {
+        let error = call.await.unwrap().unwrap_err();
+        assert!(error.to_string().contains(&text) && error.may_have_acted(), "{error}");
+    }
+    // The next link's fate is its own.
+    let third = bench.try_lock("three");
+    let three = bench.next_but(|op| matches!(op, Op::Leave { .. })).await;
+    assert_ne!(three.link, one.link);
+    drop(three.reply.send(Err(gone())));
+    let error = third.await.unwrap().unwrap_err();
+    assert!(!error.to_string().contains(&text), "{error}");
+}
+
+/// A record that is damaged makes no sense however often it is asked for. Whoever wants that name hears so, after a few
+/// tries on a link that answers everybody else; nobody else hears anything of it.
+#[tokio::test]
+async fn a_damaged_record_is_told_to_who_wants_it_and_costs_nobody_a_link() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let mutex = bench.leasehold.mutex("damaged");
+    let locking = tokio::spawn(async move { mutex.lock().await });
+    let pings = bench.store.pings.load(Ordering::SeqCst);
+    for attempt in 0.. {
+        let asked = bench.next().await;
+        let is_over = matches!(asked.op, Op::Leave { .. });
+        assert!(attempt < 10, "asked for ever");
+        drop(asked.reply.send(Err(Fault::Damaged(any_error()))));
+        if is_over {
+            break;
+        }
+    }
+    let error = timeout(Duration::from_secs(10), locking).await.expect("told").unwrap().unwrap_err();
+    assert_eq!((error.to_string(), error.may_have_acted()), (any_error().to_string(), true));
+    assert!(bench.store.pings.load(Ordering::SeqCst) > pings, "the link is asked whether it is sound");
+    assert_eq!(bench.store.links().len(), 2);
+    assert_eq!(guard.check(), Ok(token(7)));
+    // One answer that makes no sense is none: a proxy's hiccup, and the next one counts.
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next_but(|op| matches!(op, Op::Leave { .. })).await;
+    drop(release.reply.send(Err(Fault::Damaged(any_error()))));
+    let release = bench.next_but(|op| matches!(op, Op::Leave { .. })).await;
+    bench.say(release, Outcome::Released, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
 }

@@ -241,6 +241,12 @@ pub(super) fn garbled(at: &str, key: Option<&str>) -> Fault {
     )
 }
 
+/// A record of ours with nonsense in it, which the script handed on.
+pub(super) fn damaged(at: &str, key: &str) -> Fault {
+    let message = format!("the Redis at {at} has nonsense in our own record, at the key {key:?}: {DAMAGED}");
+    Fault::Damaged(Error::new(ErrorKind::Foreign, message).may_act())
+}
+
 /// A key under our name that is not ours.
 pub(super) fn foreign(key: &str, kind: &str) -> Fault {
     Fault::Refused(Error::new(
@@ -282,6 +288,7 @@ pub(super) fn of_one(said: &str, at: &str, key: &str) -> Fault {
 pub(super) fn share(fault: &Fault) -> Fault {
     match fault {
         Fault::Gone(error) => Fault::Gone(error.share()),
+        Fault::Damaged(error) => Fault::Damaged(error.share()),
         Fault::Refused(error) => Fault::Refused(error.share()),
         Fault::NoMemory(error) => Fault::NoMemory(error.share()),
     }

@@ -178,6 +178,7 @@ impl Wire {
             Some(Said::Foreign(kind)) => Err(fault::foreign(&key(), &kind)),
             Some(Said::Newer(version)) => Err(fault::newer(&key(), &version)),
             Some(Said::Error(text)) => Err(fault::of_one(&text, &self.line.at, &key())),
+            Some(Said::Damaged) => Err(fault::damaged(&self.line.at, &key())),
             None => Err(self.garbled(Some(name))),
         }
     }

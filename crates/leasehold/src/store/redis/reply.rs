@@ -1,5 +1,6 @@
 //! What the scripts answer: one string of words. Whatever is not exactly that is garbage, and the link is not believed
-//! any further.
+//! any further: it may be an answer too many, and each one behind it would then be taken for another's. Only a sentence
+//! that a script did begin may go wrong in what the script read from the record; that is the record's fault.
 
 use std::str::{FromStr, SplitN};
 
@@ -20,6 +21,8 @@ pub(super) enum Said {
     Newer(String),
     /// One name's error in a batch.
     Error(String),
+    /// A sentence of ours, and what it says of the record makes no sense.
+    Damaged,
 }
 
 /// What of a request its answer leaves out.
@@ -50,9 +53,34 @@ pub(super) fn parse(to: To, text: &str) -> Option<Said> {
             Some(Said::Answer(quiet(token.get(), token, outcome)))
         }
         (To::Release { token }, "RELEASED") => Some(Said::Answer(quiet(0, token, Outcome::Released))),
-        _ => words(text),
+        _ => words(text).or_else(|| is_begun(text).then_some(Said::Damaged)),
     }
 }
+
+/// Whether a script of ours began this sentence: with a word and the server's time, which it reads from no record.
+fn is_begun(text: &str) -> bool {
+    let mut words = Words(text.splitn(3, ' '));
+    let begins = words.next().is_some_and(|word| SENTENCES.contains(&word));
+    begins && words.number().is_some() && words.next().is_some()
+}
+
+/// How sentences begin that say something of a record.
+const SENTENCES: [&str; 14] = [
+    "GRANTED",
+    "QUEUED",
+    "BUSY",
+    "GONE",
+    "LATE",
+    "FULL",
+    "RENEWED",
+    "LOST",
+    "RELEASED",
+    "NOTHELD",
+    "LEFT",
+    "REVOKING",
+    "SETTLED",
+    "INSPECTED",
+];
 
 fn quiet(now_us: u64, highest: Token, outcome: Outcome) -> Answer {
     Answer { now_us, highest, contention: Contention::None, rest: Rest::Done, handed_claim_ms: None, outcome }
