@@ -324,6 +324,11 @@ pub(crate) fn silent() -> Error {
     Error::new(ErrorKind::Unreachable, message)
 }
 
+/// The same before there is a client.
+fn unanswered() -> Error {
+    Error::new(ErrorKind::Unreachable, "the store does not answer: is it running there, and is the network up?")
+}
+
 fn no_thread(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Store, "the client's thread cannot be started: are threads or memory used up?").because(error)
 }

@@ -15,7 +15,7 @@ use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::clock::Sample;
 use super::errand::Errand;
 use super::state::{Stage, State, Wake};
-use super::{Session, silent};
+use super::{Session, silent, unanswered};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
 use crate::world::{Pending, World};
@@ -40,7 +40,9 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
     let mut backoff_us = BACKOFF_MIN_US;
     while !is_over(&session) {
         let opening = race(&*session.world, OPEN_WITHIN_US, open(&session, id));
-        match meanwhile(&session, opening).await.unwrap_or_else(|| Err(silent())) {
+        let is_first = ready.is_some();
+        match meanwhile(&session, opening).await.unwrap_or_else(|| Err(if is_first { unanswered() } else { silent() }))
+        {
             Ok(link) => {
                 backoff_us = BACKOFF_MIN_US;
                 session.with(|state| state.attached(Arc::clone(&link), state.world.now_us()));
