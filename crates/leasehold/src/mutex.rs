@@ -173,6 +173,9 @@ impl Mutex {
     /// Takes the lease away from the holder that [`Mutex::inspect`] showed: it is told at once, and the lease ends when it
     /// gives it back, or after `grace` (at most 5 s; zero ends it now). A later holder is not touched. One round trip.
     ///
+    /// The holder is told by one message. Should that be lost, it hears of it at its next renewal, up to a third of its
+    /// lease later, and the next one may hold by then: only a fence keeps the two apart.
+    ///
     /// # Cancel safety
     /// Dropping the future leaves open whether the holder was told.
     ///
