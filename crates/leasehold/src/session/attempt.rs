@@ -324,7 +324,7 @@ impl Attempt {
 
     /// Tells the caller, once.
     pub(crate) fn tell(&mut self, words: &mut Words, verdict: Verdict) {
-        words.verdict(self.caller.take(), verdict);
+        words.verdict(self.id.counter, self.caller.take(), verdict);
     }
 }
 

@@ -113,9 +113,12 @@ impl Session {
         let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
         self.keep_up(upkeep, None);
         let ask = async {
-            let Some(first) = first else { return };
+            let first = first?;
             let heard = first.asked.link.apply(name, &first.op, first.guess).await;
-            self.with(|state| state.heard_acquire(name, id, &first.asked, heard));
+            self.with(|state| {
+                state.heard_acquire(name, id, &first.asked, heard);
+                state.words.take_verdict(id.counter)
+            })
         };
         // The answer and the push come by different ways, and the push may be first: then nobody waits for the answer.
         let (mut ask, mut verdict) = (pin!(ask), pin!(verdict));
@@ -123,7 +126,12 @@ impl Session {
         let told = loop {
             tokio::select! {
                 biased;
-                () = &mut ask, if !is_answered => is_answered = true,
+                told = &mut ask, if !is_answered => {
+                    is_answered = true;
+                    if let Some(told) = told {
+                        break Ok(told.by_hand(verdict.as_mut()));
+                    }
+                }
                 told = &mut verdict => break told,
             }
         };

@@ -5,6 +5,7 @@
 //! state's lock it would stand still for ever. So the state only notes what is to be said.
 
 use std::mem;
+use std::pin::Pin;
 use std::task::Waker;
 
 use tokio::sync::oneshot;
@@ -16,8 +17,24 @@ use crate::error::{Lost, Result};
 #[derive(Default)]
 pub(crate) struct Words(Vec<Word>);
 
+/// A verdict, and whom it is for.
+pub(crate) struct Told {
+    counter: u64,
+    caller: oneshot::Sender<Verdict>,
+    verdict: Verdict,
+}
+
+impl Told {
+    /// Takes the verdict by hand. Said through the channel, or by dropping the sender of one that is open, it would wake
+    /// the task that is just running: another turn for nothing, and another thread of the runtime called for it.
+    pub(crate) fn by_hand(self, mut channel: Pin<&mut oneshot::Receiver<Verdict>>) -> Verdict {
+        channel.close();
+        self.verdict
+    }
+}
+
 enum Word {
-    Verdict(oneshot::Sender<Verdict>, Verdict),
+    Verdict(Told),
     GivenBack(oneshot::Sender<Result<GivenBack>>, Result<GivenBack>),
     Lost(Vec<Waker>),
     Bell(oneshot::Sender<()>),
@@ -25,8 +42,17 @@ enum Word {
 
 impl Words {
     /// A grant that nobody takes is for the session to give back: the future's own drop gives its attempt up.
-    pub(crate) fn verdict(&mut self, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
-        self.0.extend(caller.map(|caller| Word::Verdict(caller, verdict)));
+    pub(crate) fn verdict(&mut self, counter: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
+        self.0.extend(caller.map(|caller| Word::Verdict(Told { counter, caller, verdict })));
+    }
+
+    /// Takes out what the caller of this attempt is told: it is here, and need not be called.
+    pub(crate) fn take_verdict(&mut self, counter: u64) -> Option<Told> {
+        let at = self.0.iter().position(|word| matches!(word, Word::Verdict(told) if told.counter == counter))?;
+        match self.0.remove(at) {
+            Word::Verdict(told) => Some(told),
+            _ => None,
+        }
     }
 
     pub(crate) fn given_back(
@@ -58,7 +84,7 @@ impl Words {
     pub(crate) fn say(self) {
         for word in self.0 {
             match word {
-                Word::Verdict(caller, verdict) => drop(caller.send(verdict)),
+                Word::Verdict(Told { caller, verdict, .. }) => drop(caller.send(verdict)),
                 Word::GivenBack(caller, word) => drop(caller.send(word)),
                 Word::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
                 Word::Bell(bell) => drop(bell),

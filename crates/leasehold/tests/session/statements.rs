@@ -1,5 +1,9 @@
 //! What is believed: of two statements about one attempt, and of one about a lease.
 
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use leasehold::seam::Fault;
@@ -106,4 +110,28 @@ async fn unknown_is_not_lost_and_lost_says_why() {
         bench.say(second, Outcome::Lost { how: LostHow::NotHeld }, highest);
         assert_eq!(timeout(Duration::from_millis(200), guard.lost()).await.unwrap(), why);
     }
+}
+
+/// Each wake-up too many is another turn of the task, and calls another thread of its runtime for it.
+#[tokio::test]
+async fn an_answer_wakes_its_caller_once() {
+    struct Count(AtomicUsize);
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    let mut bench = Bench::new().await;
+    let count = Arc::new(Count(AtomicUsize::new(0)));
+    let waker = Waker::from(Arc::clone(&count));
+    let mut context = Context::from_waker(&waker);
+    let mutex = bench.leasehold.mutex("name");
+    let mut locking = pin!(mutex.lock());
+    assert!(locking.as_mut().poll(&mut context).is_pending());
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    let Poll::Ready(guard) = locking.as_mut().poll(&mut context) else { panic!("the answer is there") };
+    assert_eq!(guard.unwrap().token(), token(7));
+    assert_eq!(count.0.load(Ordering::SeqCst), 1);
 }
