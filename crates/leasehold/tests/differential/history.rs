@@ -114,11 +114,8 @@ impl<'a> History<'a> {
         self.locks = vec![self.rig.full_queue()];
         for _ in 0..steps {
             match self.random.below(20) {
-                0 => {
-                    let queue = &self.locks[0].model.queue;
-                    let id = queue[self.random.index(queue.len())].id;
-                    self.apply(0, &Op::Leave { id });
-                }
+                // The clock may have moved past the end of it all meanwhile.
+                0 => self.leave(0),
                 1 => self.look(0),
                 2 => self.step(),
                 _ => {
