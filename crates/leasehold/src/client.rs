@@ -60,6 +60,11 @@ impl Leasehold {
         Mutex::new(Arc::clone(&self.handle), name.as_ref())
     }
 
+    #[cfg(test)]
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
     /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and
     /// everything is given back. Waits until the store has confirmed that, at most 5 s.
     ///
@@ -134,7 +139,7 @@ impl Builder {
     /// As [`Leasehold::connect`].
     pub async fn connect(self) -> Result<Leasehold> {
         let world = Real::world();
-        let store = choose(&self.url, self.prefix.as_deref(), &world)?;
+        let store = self.choose(&world)?;
         self.connect_to(store, world).await
     }
 
@@ -144,15 +149,16 @@ impl Builder {
         self.connect_for(Callers::Await, store, world).await
     }
 
-    /// Connects for callers that block.
-    #[cfg(feature = "blocking")]
-    pub(crate) async fn connect_blocking(self) -> Result<Leasehold> {
-        let world = Real::world();
-        let store = choose(&self.url, self.prefix.as_deref(), &world)?;
-        self.connect_for(Callers::Block, store, world).await
+    pub(crate) fn choose(&self, world: &Arc<dyn World>) -> Result<Arc<dyn Store>> {
+        choose(&self.url, self.prefix.as_deref(), world)
     }
 
-    async fn connect_for(self, callers: Callers, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
+    pub(crate) async fn connect_for(
+        self,
+        callers: Callers,
+        store: Arc<dyn Store>,
+        world: Arc<dyn World>,
+    ) -> Result<Leasehold> {
         check_lease(self.lease)?;
         let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
         if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {

@@ -190,3 +190,65 @@ fn lost_before(lost: Lost) -> Error {
         format!("this owner's lease was lost, and a guard of it is still out: drop it before it locks again ({lost})");
     Error::new(ErrorKind::Lost, message).because(lost)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::Leasehold;
+
+    fn gates(client: &Leasehold) -> usize {
+        client.handle().gates().lock().len()
+    }
+
+    fn block_on(future: impl Future<Output = Result<()>>) {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future).unwrap();
+    }
+
+    #[test]
+    fn owners_that_have_gone_leave_nothing() {
+        block_on(async {
+            let client = Leasehold::connect("memory:").await?;
+            for number in 0..100_000_u32 {
+                let mutex = client.mutex(format!("name {}", number % 7)).owner(&Owner::new());
+                let outer = mutex.lock().await?;
+                let inner = mutex.lock().await?;
+                assert_eq!(gates(&client), 1);
+                // By either way, and in either order.
+                let (first, last) = if number % 2 == 0 { (outer, inner) } else { (inner, outer) };
+                let _ = first.release().await?;
+                drop(last);
+                assert_eq!(gates(&client), 0);
+            }
+            Ok(())
+        });
+    }
+
+    #[test]
+    fn who_gave_up_or_was_refused_leaves_nothing() {
+        block_on(async {
+            let client = Leasehold::connect("memory:").await?;
+            let held = client.mutex("a").lock().await?;
+            let mutex = client.mutex("a").owner(&Owner::new());
+            assert!(mutex.try_lock().await?.is_none());
+            assert_eq!(gates(&client), 0);
+            let mut waiting = [Box::pin(mutex.lock()), Box::pin(mutex.lock())];
+            for waiting in &mut waiting {
+                let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+                assert!(waiting.as_mut().poll(&mut context).is_pending());
+            }
+            assert_eq!(gates(&client), 1, "they meet at one");
+            drop(waiting);
+            assert_eq!(gates(&client), 0);
+            drop(held);
+            let panics = std::panic::AssertUnwindSafe(mutex.lock().await?);
+            let panicked = std::panic::catch_unwind(move || {
+                let _guard = panics;
+                std::panic::resume_unwind(Box::new("the work gives up"));
+            });
+            assert!(panicked.is_err());
+            assert_eq!(gates(&client), 0);
+            drop(client.mutex("a").lock().await?);
+            Ok(())
+        });
+    }
+}

@@ -37,10 +37,15 @@ mod guard;
 mod mutex;
 mod on_lost;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Closed;
 use crate::error::Result;
+use crate::real::Real;
+use crate::session::Callers;
+use crate::store::Store;
+use crate::world::World;
 
 pub use canceller::Canceller;
 pub use guard::Guard;
@@ -103,7 +108,15 @@ impl Builder {
     /// # Errors
     /// As [`crate::Leasehold::connect`].
     pub fn connect(self) -> Result<Leasehold> {
-        wait(self.0.connect_blocking()).map(Leasehold)
+        let world = Real::world();
+        let store = self.0.choose(&world)?;
+        self.connect_to(store, world)
+    }
+
+    /// Connects to a store and in a world of the caller's own.
+    #[doc(hidden)]
+    pub fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
+        wait(self.0.connect_for(Callers::Block, store, world)).map(Leasehold)
     }
 }
 
