@@ -63,6 +63,12 @@ pub enum Mutant {
     P16DropSilent,
     /// P16: leaving does not hand on a grant that was already made.
     P16LeaveKeeps,
+    /// P16: an owner re-enters without a look at its validity.
+    P16ReentersLost,
+    /// P16: every task of an owner goes to the store.
+    P16NoTurns,
+    /// P16: the first guard of an owner to be released gives the lease back.
+    P16InnerReleases,
     /// P22: only writes raise the mark.
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.

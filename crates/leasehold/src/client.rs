@@ -9,7 +9,8 @@ use leasehold_spec::limits::{LABEL_MAX, LEASE_DEFAULT_MS};
 use crate::error::{Error, Result};
 use crate::mutex::{Mutex, check_lease};
 use crate::real::Real;
-use crate::session::Session;
+use crate::reentry::Gates;
+use crate::session::{Callers, Session};
 use crate::store::{Store, choose};
 use crate::world::World;
 
@@ -71,6 +72,11 @@ impl Leasehold {
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await?;
         Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and
@@ -147,13 +153,26 @@ impl Builder {
     /// As [`Leasehold::connect`].
     pub async fn connect(self) -> Result<Leasehold> {
         let world = Real::world();
-        let store = choose(&self.url, self.prefix.as_deref(), &world)?;
+        let store = self.choose(&world)?;
         self.connect_to(store, world).await
     }
 
     /// Connects to a store and in a world of the caller's own.
     #[doc(hidden)]
     pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
+        self.connect_for(Callers::Await, store, world).await
+    }
+
+    pub(crate) fn choose(&self, world: &Arc<dyn World>) -> Result<Arc<dyn Store>> {
+        choose(&self.url, self.prefix.as_deref(), world)
+    }
+
+    pub(crate) async fn connect_for(
+        self,
+        callers: Callers,
+        store: Arc<dyn Store>,
+        world: Arc<dyn World>,
+    ) -> Result<Leasehold> {
         check_lease(self.lease)?;
         let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
         if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {
@@ -161,8 +180,10 @@ impl Builder {
                 "the holder's label must have at most {LABEL_MAX} bytes and no control characters"
             )));
         }
-        let session = Session::connect(store, world).await?;
-        Ok(Leasehold { handle: Arc::new(Handle { session, lease: self.lease, label: holder.into() }) })
+        let session = Session::connect(store, world, callers).await?;
+        Ok(Leasehold {
+            handle: Arc::new(Handle { session, lease: self.lease, label: holder.into(), gates: Gates::default() }),
+        })
     }
 }
 
@@ -171,9 +192,14 @@ pub(crate) struct Handle {
     session: Arc<Session>,
     lease: Duration,
     label: Arc<str>,
+    gates: Gates,
 }
 
 impl Handle {
+    pub(crate) fn gates(&self) -> &Gates {
+        &self.gates
+    }
+
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }

@@ -60,12 +60,16 @@
 //! promised under which assumptions.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod client;
 mod error;
 pub mod fence;
 mod guard;
 mod mutex;
+mod owner;
 mod real;
+mod reentry;
 mod session;
 mod store;
 mod world;
@@ -75,6 +79,7 @@ pub use error::{Error, ErrorKind, Lost, Result};
 pub use guard::{Guard, LostSignal, Released};
 pub use leasehold_spec::Token;
 pub use mutex::{Holder, Inspection, Mutex, Revoked};
+pub use owner::Owner;
 
 /// The seam between a session and the world, for simulations and tests. No promise of stability.
 #[doc(hidden)]

@@ -139,7 +139,7 @@ impl State {
             Ok(answer) => {
                 let since_us = self.note(name, &answer, asked.sent_us, heard_us);
                 if is_of_this_grant {
-                    self.renew_says(counter, since_us, heard_us, &answer);
+                    self.renew_says(counter, renew.lease_ms, since_us, heard_us, &answer);
                 }
             }
             Err(_) if !is_of_this_grant => {}
@@ -152,7 +152,7 @@ impl State {
         self.arm(counter);
     }
 
-    fn renew_says(&mut self, counter: u64, since_us: u64, heard_us: u64, answer: &Answer) {
+    fn renew_says(&mut self, counter: u64, asked_ms: u64, since_us: u64, heard_us: u64, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let lease_us = attempt.terms.lease_us();
         match (&mut attempt.phase, &answer.outcome) {
@@ -164,6 +164,8 @@ impl State {
                 holding.claim = Claim::Done;
                 holding.renew_us = match attempt.terms.renewal {
                     Renewal::Never => u64::MAX,
+                    // Lengthened meanwhile, or the last piece of a longest hold: the next look at it knows.
+                    _ if asked_ms < attempt.terms.lease_ms => heard_us,
                     _ => term.renew_us,
                 };
             }

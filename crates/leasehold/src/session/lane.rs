@@ -21,6 +21,16 @@ pub(crate) enum Upkeep {
     Reopen(oneshot::Receiver<()>),
 }
 
+/// What callers do while they wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Callers {
+    /// They give way to what else runs on their runtime: it can drive a link.
+    Await,
+    /// They block their thread, and with it the runtime that it may belong to.
+    #[cfg(feature = "blocking")]
+    Block,
+}
+
 /// The lane, in the session's state.
 #[derive(Default)]
 pub(crate) enum Lane {
@@ -33,6 +43,19 @@ pub(crate) enum Lane {
         _alive: Option<oneshot::Sender<()>>,
     },
     Open(Arc<dyn Link>),
+    /// Nobody would drive it.
+    #[cfg(feature = "blocking")]
+    Never,
+}
+
+impl Lane {
+    pub(crate) fn of(callers: Callers) -> Self {
+        match callers {
+            Callers::Await => Self::Absent,
+            #[cfg(feature = "blocking")]
+            Callers::Block => Self::Never,
+        }
+    }
 }
 
 impl State {
@@ -46,6 +69,8 @@ impl State {
             Lane::Open(link) => link.close(),
             Lane::Opening { until_us, .. } if now_us < *until_us => return (None, Upkeep::Fine),
             Lane::Absent | Lane::Opening { .. } => {}
+            #[cfg(feature = "blocking")]
+            Lane::Never => return (None, Upkeep::Fine),
         }
         let (alive, superseded) = oneshot::channel();
         self.lane = Lane::Opening { until_us: now_us + OPEN_WITHIN_US, _alive: Some(alive) };

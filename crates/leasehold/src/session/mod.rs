@@ -41,6 +41,8 @@ pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
+pub(crate) use self::lane::Callers;
+use self::lane::Lane;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Link, Store};
@@ -57,13 +59,13 @@ pub(crate) struct Session {
 impl Session {
     /// Connects, and answers the first error: a wrong URL, password or address is told at once. Both lanes are open and
     /// the inbox is proved when this returns.
-    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Arc<Self>> {
+    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>, callers: Callers) -> Result<Arc<Self>> {
         let mut random = [0; 16];
         world.random(&mut random);
         let id = SessionId(u128::from_ne_bytes(random));
         let session = Arc::new(Self {
             process: world.process(),
-            state: Mutex::new(State::new(Arc::clone(&world), id)),
+            state: Mutex::new(State::new(Arc::clone(&world), id, Lane::of(callers))),
             wake: Notify::new(),
             world,
             store,
@@ -180,6 +182,11 @@ impl Session {
         });
     }
 
+    /// Makes the lease of a hold as long as this, where it is renewed and was shorter: by a renewal, as soon as can be.
+    pub(crate) fn lengthen(&self, hold: &Hold, lease_ms: u64) {
+        self.with(|state| state.lengthen(hold, lease_ms));
+    }
+
     /// One request outside any attempt.
     pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
         let guess = self.with(|state| state.guess(name));
@@ -282,17 +289,25 @@ impl Session {
     }
 
     /// Not in a forked child: that has this memory, and neither the thread nor the connections.
-    fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.process == self.world.process()
     }
 
-    fn check_usable(&self) -> Result<()> {
+    pub(crate) fn check_usable(&self) -> Result<()> {
         if self.is_ours() {
             return Ok(());
         }
         let message = "this client was connected before a fork: its thread and its connections are the parent's; \
                        connect in the child, or exec";
         Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_usable()?;
+        match self.with(|state| state.stage) {
+            Stage::Open => Ok(()),
+            Stage::Closing | Stage::Closed => Err(Error::closed()),
+        }
     }
 
     /// Changes the state, wakes the thread when that made something due before its next look, and tells callers what they

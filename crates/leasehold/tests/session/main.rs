@@ -6,6 +6,7 @@ mod bench;
 mod hand_over;
 mod links;
 mod looks;
+mod owners;
 mod renewals;
 mod returns;
 mod statements;
