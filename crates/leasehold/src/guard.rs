@@ -113,7 +113,8 @@ impl Guard {
     }
 
     /// A future that is ready when the lease is lost, before it ends at the store. It is owned: it outlives this borrow
-    /// and goes to other tasks. No round trip. Dropping it changes nothing, and any number of them may wait.
+    /// and goes to other tasks. No round trip. Dropping it changes nothing, and any number of them may wait. It is of the
+    /// lease: where that has several guards of one owner, it says `Released` when the last of them has gone.
     pub fn lost(&self) -> LostSignal {
         LostSignal::new(&self.hold)
     }

@@ -29,13 +29,15 @@
 //! | know that I still hold | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse an old holder | [`Guard::token`] and [`fence`] |
 //! | see, or end, another's lease | [`Mutex::inspect`], [`Mutex::revoke`] |
+//! | lock again what I hold already | [`Mutex::owner`] |
 //! | give everything back and wait for that | [`Leasehold::close`] |
+//! | do all this without a runtime | `blocking` (a feature) |
 //!
 //! # Runtime
 //!
 //! Locks run on any executor. A client has a thread of its own, with a small tokio runtime, for renewals and whatever else
 //! must happen while the program is busy; on a caller's tokio runtime an acquire and a release go out without it, which is
-//! faster. [`fence::RedisFence`](fence) needs a tokio runtime.
+//! faster. [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
 //!
 //! # Time
 //!
@@ -56,8 +58,10 @@
 //!
 //! `redis`, on unless turned off: the store `redis://` and its fence. Without it there is `memory:` alone.
 //!
-//! What it does not give: exclusion of effects without a fence, re-entry, a quorum. The README says why, and what is
-//! promised under which assumptions.
+//! `blocking`: the module of that name, the same words for threads.
+//!
+//! What it does not give: exclusion of effects without a fence, a quorum. The README says why, and what is promised under
+//! which assumptions.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "blocking")]

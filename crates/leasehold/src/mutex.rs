@@ -74,10 +74,10 @@ impl Mutex {
 
     /// Who locks: this owner may lock again what it holds, from any task, and as often as it likes. Without one nobody may.
     ///
-    /// A lock by an owner that holds costs no round trip. All its guards are of the same grant, with the same token, and the
-    /// last one to go, in any order, gives back. Two tasks of an owner that lock at the same time share what the first of
-    /// them gets: the second waits for that, and asks the store itself only where the first gave up or failed. While it is
-    /// on its way, [`Mutex::try_lock`] by the same owner answers `None`.
+    /// A lock by an owner that holds costs no round trip. All its guards are of the same grant, with the same token, and
+    /// the last one to go, in any order, gives back. Two tasks of an owner that lock at the same time share what the first
+    /// of them gets: the second waits for that. Only where the first gave up or failed it asks the store itself, from the
+    /// end of the queue. While the first is on its way, [`Mutex::try_lock`] by the same owner answers `None`.
     ///
     /// The owner's *tasks* do not exclude each other: that is what it is for.
     ///

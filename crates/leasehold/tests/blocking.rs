@@ -1,5 +1,5 @@
-//! The faces for threads: what they have beside the others (which are in `conformance.rs`, as for every store), and how they
-//! behave where threads do what tasks do not.
+//! The faces for threads: what they have beside the others (those are in `conformance.rs`, as for every store), and how
+//! they behave where threads do what tasks do not.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

@@ -110,8 +110,8 @@ impl Mutex {
         Ok(wait(self.inner().try_lock_for(at_most))?.map(Guard::new))
     }
 
-    /// Waits for the lock until `canceller` is called: `None`. When it had been called before, nothing is asked for. When it
-    /// is called at the moment of the grant, either may win, and a grant that lost is given back in the background.
+    /// Waits for the lock until `canceller` is called: `None`. When it had been called before, nothing is asked for. When
+    /// it is called at the moment of the grant, either may win, and a grant that lost is given back in the background.
     ///
     /// ```
     /// # fn example(leasehold: &leasehold::blocking::Leasehold) -> leasehold::Result<()> {

@@ -11,4 +11,5 @@ mod renewals;
 mod returns;
 mod statements;
 mod store;
+mod threads;
 mod validity;
