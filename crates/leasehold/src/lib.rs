@@ -81,7 +81,7 @@ pub use mutex::{Holder, Inspection, Mutex, Revoked};
 pub mod seam {
     pub use crate::real::Real;
     #[cfg(feature = "redis")]
-    pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts};
+    pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts, Secrets};
     pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
     pub use crate::world::{Address, Pending, Socket, World};
 }

@@ -1,6 +1,7 @@
 //! The first exchange with a server: what must be true before a session trusts it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::{AsyncConnectionConfig, PushInfo, RedisError, Value};
 
@@ -17,6 +18,8 @@ use crate::world::World;
 /// Requests that wait for the socket. With the client crate's own bound (50) a thousand tasks would take turns.
 const BUFFER: usize = 16 * 1024;
 const OLDEST: (u32, u32) = (7, 0);
+/// How long a TLS handshake may take: the rest of what the session gives a connection is for greeting and proving.
+const TLS_WITHIN: Duration = Duration::from_millis(3500);
 
 /// Connects, and makes sure that this is a primary which can run the scripts.
 pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisLink, Error> {
@@ -30,7 +33,7 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
         };
         AsyncConnectionConfig::new().set_pipeline_buffer_size(BUFFER).set_push_sender(receive)
     };
-    let (connection, driver) = dial(&target, &*world, config, Asker::LOCKS).await?;
+    let (connection, driver) = dial(&target, &*world, config, Asker::LOCKS, TLS_WITHIN).await?;
     drive(&*world, Box::pin(Arc::clone(&line).drive(driver)))?;
     let mut wire = Wire { connection, keys, line };
     match greet(&mut wire, &target.address.to_string()).await {
