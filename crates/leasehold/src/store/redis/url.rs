@@ -1,6 +1,5 @@
 //! What a `redis://` or `rediss://` URL says. Its errors say what to do, and never repeat a secret.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -130,8 +129,8 @@ impl Parameters {
         Ok(said)
     }
 
-    fn place(&mut self, name: &Cow<'_, str>) -> Result<&mut Option<String>, Error> {
-        Ok(match &**name {
+    fn place(&mut self, name: &str) -> Result<&mut Option<String>, Error> {
+        Ok(match name {
             "prefix" => &mut self.prefix,
             "ca" => &mut self.ca,
             "cert" => &mut self.cert,
@@ -155,7 +154,9 @@ impl Parameters {
             (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
             (None, None) => None,
             _ => {
-                return Err(Error::invalid("cert and key go together: name the certificate's file and that of its key"));
+                return Err(Error::invalid(
+                    "cert and key go together: name the certificate's file and that of its key",
+                ));
             }
         };
         Ok(Tls { ca: path("ca", &self.ca)?, identity })
