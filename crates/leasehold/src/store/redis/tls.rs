@@ -119,15 +119,16 @@ impl Client {
             Told::AlertReceived(alert) => self.refused(*alert),
             Told::InvalidMessage(_)
             | Told::InappropriateMessage { .. }
-            | Told::InappropriateHandshakeMessage { .. } => {
-                (ErrorKind::Unreachable, format!("no TLS ({told}): is it on at that port? Without it use redis:"))
-            }
+            | Told::InappropriateHandshakeMessage { .. } => (
+                ErrorKind::Unreachable,
+                format!("speaks no TLS ({told}): is it on at that port? Without it use redis:"),
+            ),
             Told::PeerIncompatible(_) => {
-                (ErrorKind::Unsupported, format!("no TLS that we have ({told}): TLS 1.2 or 1.3 is needed"))
+                (ErrorKind::Unsupported, format!("has no TLS that we have ({told}): TLS 1.2 or 1.3 is needed"))
             }
-            other => (ErrorKind::Unreachable, format!("nothing that makes a TLS session: {other}")),
+            other => (ErrorKind::Unreachable, format!("makes no TLS session: {other}")),
         };
-        Some(Error::new(kind, format!("what answers at {at} offers {what}")))
+        Some(Error::new(kind, format!("what answers at {at} {what}")))
     }
 
     /// Why we do not believe the server.
@@ -148,7 +149,7 @@ impl Client {
             }
             _ => "have one made by the authority that ?ca=/path.pem names; one that signs itself is none".to_owned(),
         };
-        format!("a certificate that is refused: {advice} ({why})")
+        format!("shows a certificate that is refused: {advice} ({why})")
     }
 
     /// Why the server does not believe us.
@@ -156,7 +157,10 @@ impl Client {
         use AlertDescription as Alert;
         let advice = match (alert, self.shows_itself) {
             (Alert::HandshakeFailure | Alert::ProtocolVersion | Alert::InsufficientSecurity, Shows::Certificate) => {
-                return (ErrorKind::Unsupported, format!("no TLS that both sides have ({alert:?})"));
+                return (
+                    ErrorKind::Unsupported,
+                    format!("has no TLS that we have ({alert:?}): TLS 1.2 or 1.3 is needed"),
+                );
             }
             // With TLS 1.2 that is also how a server asks for a certificate that it did not get.
             (Alert::HandshakeFailure | Alert::CertificateRequired, Shows::Nothing) => {
@@ -174,9 +178,9 @@ impl Client {
                 | Alert::DecryptError,
                 _,
             ) => "it refuses our certificate: see its log, and what ?cert= names",
-            _ => return (ErrorKind::Unreachable, format!("no TLS session ({alert:?}): see its log")),
+            _ => return (ErrorKind::Unreachable, format!("refuses the TLS session ({alert:?}): see its log")),
         };
-        (ErrorKind::Denied, format!("no TLS session: {advice} ({alert:?})"))
+        (ErrorKind::Denied, format!("refuses the TLS session: {advice} ({alert:?})"))
     }
 }
 
