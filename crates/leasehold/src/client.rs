@@ -9,7 +9,7 @@ use leasehold_spec::limits::{LABEL_MAX, LEASE_DEFAULT_MS};
 use crate::error::{Error, Result};
 use crate::mutex::{Mutex, check_lease};
 use crate::real::Real;
-use crate::session::Session;
+use crate::session::{Lanes, Session};
 use crate::store::{Store, choose};
 use crate::world::World;
 
@@ -49,7 +49,13 @@ impl Leasehold {
 
     /// Connects with more said than a URL.
     pub fn builder(url: &str) -> Builder {
-        Builder { url: url.to_owned(), prefix: None, lease: Duration::from_millis(LEASE_DEFAULT_MS), holder: None }
+        Builder {
+            url: url.to_owned(),
+            prefix: None,
+            lease: Duration::from_millis(LEASE_DEFAULT_MS),
+            holder: None,
+            lanes: Lanes::Two,
+        }
     }
 
     /// The lock of this name: 1 to 255 bytes of UTF-8 without control characters, taken as they are. No I/O; a bad name
@@ -100,6 +106,7 @@ pub struct Builder {
     prefix: Option<String>,
     lease: Duration,
     holder: Option<String>,
+    lanes: Lanes,
 }
 
 impl Builder {
@@ -121,6 +128,14 @@ impl Builder {
     /// said.
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
+        self
+    }
+
+    /// With one connection instead of two: for a program that has one lock and runs for long, of which a server may have
+    /// thousands. Its acquires and releases go by the client's thread, which costs two wake-ups more.
+    #[doc(hidden)]
+    pub fn one_connection(mut self) -> Self {
+        self.lanes = Lanes::One;
         self
     }
 
@@ -147,7 +162,7 @@ impl Builder {
                 "the holder's label must have at most {LABEL_MAX} bytes and no control characters"
             )));
         }
-        let session = Session::connect(store, world).await?;
+        let session = Session::connect(store, world, self.lanes).await?;
         Ok(Leasehold { handle: Arc::new(Handle { session, lease: self.lease, label: holder.into() }) })
     }
 }

@@ -1,7 +1,9 @@
 //! What listens is no TLS, or not the TLS that was meant; it stops, or hangs up, in the middle.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,22 +33,46 @@ async fn no_tls_where_there_is_some() {
     assert_says(&error, ErrorKind::Unreachable, &["rediss:"]);
 }
 
-/// Says this and no more to whoever has said something, and goes on listening until they have gone or `hang_up`.
-fn listener(says: &'static [u8], goes: Goes) -> (String, thread::JoinHandle<()>) {
+/// Somebody who listens until he is dropped, and says this and no more to whoever has said something.
+struct Listener {
+    url: String,
+    at: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    accepting: Option<thread::JoinHandle<()>>,
+}
+
+fn listener(says: &'static [u8], goes: Goes) -> Listener {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("rediss://{}", listener.local_addr().unwrap());
-    let answering = thread::spawn(move || {
-        for stream in listener.incoming().take(2) {
-            let mut stream: TcpStream = stream.unwrap();
-            let mut heard = [0; 4096];
-            assert!(stream.read(&mut heard).unwrap() > 0);
-            stream.write_all(says).unwrap();
-            if goes == Goes::Never {
-                while !matches!(stream.read(&mut heard), Ok(0) | Err(_)) {}
+    let (at, is_over) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+    let accepting = {
+        let is_over = Arc::clone(&is_over);
+        thread::spawn(move || {
+            let mut all = Vec::new();
+            for stream in listener.incoming().map(Result::unwrap).take_while(|_| !is_over.load(Ordering::SeqCst)) {
+                all.push(thread::spawn(move || answer(stream, says, goes)));
             }
-        }
-    });
-    (url, answering)
+            all.into_iter().for_each(|one| one.join().unwrap());
+        })
+    };
+    Listener { url: format!("rediss://{at}"), at, is_over, accepting: Some(accepting) }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        // It looks up for a connection only.
+        drop(TcpStream::connect(self.at));
+        let accepting = self.accepting.take();
+        accepting.into_iter().for_each(|accepting| accepting.join().unwrap());
+    }
+}
+
+fn answer(mut stream: TcpStream, says: &[u8], goes: Goes) {
+    // Whoever was given up before he said a word is no matter: the other connection of his client's was told.
+    let mut heard = [0; 4096];
+    if matches!(stream.read(&mut heard), Ok(1..)) && stream.write_all(says).is_ok() && goes == Goes::Never {
+        while matches!(stream.read(&mut heard), Ok(1..)) {}
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -62,13 +88,12 @@ const HALF: &[u8] = &[0x16, 3, 3, 0, 122, 2, 0, 0, 118, 3, 3, 7, 7, 7];
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handshake_that_stalls() {
     for says in [&b""[..], HALF] {
-        let (url, answering) = listener(says, Goes::Never);
+        let listener = listener(says, Goes::Never);
         let begun = Instant::now();
-        let error = refused(&url).await;
+        let error = refused(&listener.url).await;
         assert_says(&error, ErrorKind::Unreachable, &["does not go on with the TLS handshake"]);
         // Twice that: a lock's and a fence's. They would wait for ever.
         assert!(begun.elapsed() < 2 * Duration::from_secs(5));
-        answering.join().unwrap();
     }
 }
 
@@ -82,11 +107,10 @@ async fn a_handshake_that_is_cut_or_nonsense() {
         // A fatal alert: internal error.
         (&[0x15, 3, 3, 0, 2, 2, 80], "InternalError"),
     ] {
-        let (url, answering) = listener(says, Goes::AtOnce);
-        let error = refused(&url).await;
+        let listener = listener(says, Goes::AtOnce);
+        let error = refused(&listener.url).await;
         assert_says(&error, ErrorKind::Unreachable, &[word]);
         assert!(error.is_retryable());
-        answering.join().unwrap();
     }
 }
 
