@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use leasehold::seam::Secrets;
 use leasehold::{ErrorKind, Inspection, Leasehold};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
@@ -21,8 +22,8 @@ enum Verb {
     Inspect {
         /// The lock
         name: String,
-        /// Where it is: redis://HOST[:PORT][/DB][?prefix=P], with the prefix that the program uses. One with a password
-        /// goes into LEASEHOLD_STORE
+        /// Where it is: redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, with the prefix that the
+        /// program uses. A password comes by &password_file=/path or &password_env=NAME, or in LEASEHOLD_STORE
         #[arg(long, value_name = "URL")]
         store: Option<String>,
     },
@@ -31,6 +32,7 @@ enum Verb {
 const EXAMPLE: &str = "\
 Example:
   leasehold inspect stock:42 --store redis://localhost
+  leasehold inspect stock:42 --store 'rediss://me@redis.example?ca=/etc/ssl/our.pem&password_file=/run/secrets/redis'
   LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42";
 
 const STATUS: &str = "\
@@ -70,10 +72,11 @@ fn main() -> ExitCode {
 
 /// The URL of the store. An error does not repeat it: it may have a password in it.
 fn which(said: Option<String>) -> Result<String, &'static str> {
-    if said.as_ref().is_some_and(|url| url.contains('@')) {
+    if said.as_ref().is_some_and(|url| Secrets::of(url).in_url) {
         return Err(
-            "a URL with a user or password is not taken from the command line, where everybody on this machine \
-                    can read it: put it into the environment variable LEASEHOLD_STORE",
+            "a URL with a password is not taken from the command line, where everybody on this machine can read \
+                    it: say where the password is, by ?password_file=/path or ?password_env=NAME, or put the URL into \
+                    the environment variable LEASEHOLD_STORE",
         );
     }
     let set = || std::env::var("LEASEHOLD_STORE").ok().filter(|url| !url.is_empty());
