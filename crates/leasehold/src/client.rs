@@ -33,16 +33,37 @@ impl Leasehold {
     /// |---|---|
     /// | `memory:` | in this client alone |
     /// | `memory:NAME` | shared by the clients of this process that name it |
-    /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=P]` | a Redis, 7.0 or newer |
+    /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?PARAMETERS]` | a Redis, 7.0 or newer |
+    /// | `rediss://…` | the same by TLS (feature `tls`) |
     ///
-    /// A password in the URL is percent-encoded where it has to be. It is shown in no error and no `Debug`.
+    /// The port is 6379 unless said, of both. Parameters are joined by `&`, each at most once; what is none of these is
+    /// refused:
+    ///
+    /// | Parameter | |
+    /// |---|---|
+    /// | `prefix=P` | a tenant's prefix: see [`Builder::prefix`] |
+    /// | `password_file=/PATH` | the password is in this file, on its only line |
+    /// | `password_env=NAME` | the password is in this variable of the environment |
+    /// | `ca=/PATH` | `rediss:` trusts the certificates of this file and no others; the system's unless said |
+    /// | `cert=/PATH&key=/PATH` | `rediss:` shows this certificate, to a server that asks for one |
+    ///
+    /// A password is given once: in the URL, percent-encoded where it has to be, or by one of the parameters, with a user
+    /// before the host or without. It is shown in no error and no `Debug`.
+    ///
+    /// Paths are absolute, certificates and keys in PEM. Files and variables are read anew for every connection, also when
+    /// the client reconnects: who rotates a password or a certificate replaces the file, and no program is restarted.
+    /// While they do not fit, `lock` waits, and other calls are told why.
+    ///
+    /// A server's certificate has to be signed by somebody who is trusted, to be of today, and to name the host of the URL,
+    /// a DNS name or an IP address. There is no switch to turn that off.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     ///
     /// # Errors
-    /// `Invalid`; `Unreachable` at once when nothing listens there, and after 5 s when what listens does not answer;
-    /// `Denied`; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread.
+    /// `Invalid`, also for a file or a variable that is missing or makes no sense; `Unreachable` at once when nothing listens there, and after 5 s when what listens does not answer;
+    /// `Denied`, also where one side does not believe the other's certificate; `Unsupported`, also for a server older than
+    /// 7.0; `Store` when the system gives no thread.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }

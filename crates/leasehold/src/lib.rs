@@ -56,6 +56,8 @@
 //!
 //! `redis`, on unless turned off: the store `redis://` and its fence. Without it there is `memory:` alone.
 //!
+//! `tls`, off unless turned on: `rediss://`, the same by TLS (rustls).
+//!
 //! What it does not give: exclusion of effects without a fence, re-entry, a quorum. The README says why, and what is
 //! promised under which assumptions.
 #![forbid(unsafe_code)]

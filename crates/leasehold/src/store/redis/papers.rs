@@ -65,6 +65,7 @@ impl Papers {
         told.await.map_err(|_| Error::closed())?
     }
 
+    /// Blocks.
     fn read(target: &Target, wall_us: u64) -> Result<Self> {
         let password = given(target.password.as_ref())?;
         let host = &target.address.host;

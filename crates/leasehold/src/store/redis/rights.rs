@@ -35,8 +35,8 @@ impl fmt::Display for Rights {
 /// A word of a command that is a key.
 const KEY: &str = "KEY";
 
-/// What scripts do, and what brings one that a server has forgotten, each with as many arguments as it must have: the server looks for the key among them. What is not
-/// here is done by the first exchange itself.
+/// What scripts do, and what brings one that a server has forgotten. Each with as many arguments as it must have: the
+/// server looks for the key among them. What is not here is done by the first exchange itself.
 const BY_SCRIPTS: [(&str, &[&str]); 16] = [
     ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("+get", &["GET", KEY]),

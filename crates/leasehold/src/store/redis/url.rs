@@ -139,8 +139,8 @@ impl Parameters {
             "password_env" => &mut self.password_env,
             "password" | "user" | "username" => {
                 return Err(Error::invalid(
-                    "a URL's credentials go before the host, redis://user:password@host; or name where the password is, \
-                     by ?password_file=/path or ?password_env=NAME",
+                    "a URL's credentials go before the host, redis://user:password@host; or say where the password \
+                     is, by ?password_file=/path or ?password_env=NAME",
                 ));
             }
             // The name alone: what somebody puts into a value may be a secret.
