@@ -205,9 +205,8 @@ pub(super) fn no_handshake(at: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
         format!(
-            "what answers at {at} does not go \
-             on with the TLS handshake: is TLS on at that port (without it use redis:), \
-             and does the server run?"
+            "what answers at {at} does not go on with the TLS handshake: does the server run, and is TLS on at that \
+             port? Without it use redis:"
         ),
     )
 }

@@ -16,6 +16,9 @@ mod keys;
 mod link;
 #[cfg(feature = "mutants")]
 mod mutants;
+#[cfg(all(test, feature = "tls"))]
+#[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
+mod no_tls;
 mod papers;
 mod reply;
 mod rights;

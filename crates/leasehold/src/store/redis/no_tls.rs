@@ -25,3 +25,15 @@ impl Client {
         match *self {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_what_to_turn_on() {
+        let error = check("redis.example").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("feature `tls`") && error.to_string().contains("Cargo.toml"), "{error}");
+    }
+}
