@@ -36,8 +36,9 @@ pub(crate) enum Verb {
 /// Where the locks are.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// The store: redis://HOST[:PORT][/DB][?prefix=P], with the prefix that the program uses. One with a password goes
-    /// into LEASEHOLD_STORE, which is also what counts where this is not given
+    /// The store: redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, with the prefix that the program
+    /// uses. A password comes by &password_file=/path or &password_env=NAME, or with the URL in LEASEHOLD_STORE, which is
+    /// also what counts where this is not given
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 }
@@ -134,6 +135,7 @@ Exit status:
 const INSPECT: &str = "\
 Examples:
   leasehold inspect stock:42 --store redis://localhost
+  leasehold inspect stock:42 --store 'rediss://me@redis.example?ca=/etc/ssl/our.pem&password_file=/run/secrets/redis'
   LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42 --json
 
 Exit status: 0, also where the lock is free; 2 for what makes no sense; 125 where it could not be told.";

@@ -58,7 +58,9 @@
 //!
 //! `redis`, on unless turned off: the store `redis://` and its fence. Without it there is `memory:` alone.
 //!
-//! `blocking`: the module of that name, the same words for threads.
+//! `tls`, off unless turned on: `rediss://`, the same by TLS (rustls).
+//!
+//! `blocking`, off unless turned on: the module of that name, the same words for threads.
 //!
 //! What it does not give: exclusion of effects without a fence, a quorum. The README says why, and what is promised under
 //! which assumptions.
@@ -90,7 +92,7 @@ pub use owner::Owner;
 pub mod seam {
     pub use crate::real::Real;
     #[cfg(feature = "redis")]
-    pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts};
+    pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts, Secrets};
     pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
     pub use crate::world::{Address, Pending, Socket, World};
 }

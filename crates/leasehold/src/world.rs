@@ -60,6 +60,11 @@ pub trait World: Send + Sync + 'static {
     /// Runs a future on the caller's runtime; gives it back where there is none.
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>>;
 
+    /// Runs what may block, such as reading a file, where it holds nobody up. In a simulation nothing blocks: at once.
+    fn offload(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
+
     /// Runs a session's loop on a thread of its own, apart from every runtime of the program (P17).
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()>;
 }

@@ -13,6 +13,8 @@ dimension! {
         Memory,
         /// One Redis.
         Redis,
+        /// The same, by TLS.
+        RedisTls,
     }
 }
 
@@ -36,6 +38,10 @@ impl Running {
             Backend::Redis => {
                 let server = RedisServer::start();
                 (server.url(), Some(server))
+            }
+            Backend::RedisTls => {
+                let server = RedisServer::start_tls();
+                (server.tls_url(), Some(server))
             }
         };
         let anchor = Leasehold::connect(&url).await.expect("the store is there");

@@ -43,7 +43,6 @@ use std::time::Duration;
 use crate::client::Closed;
 use crate::error::Result;
 use crate::real::Real;
-use crate::session::Callers;
 use crate::store::Store;
 use crate::world::World;
 
@@ -124,7 +123,7 @@ impl Builder {
     /// Connects to a store and in a world of the caller's own.
     #[doc(hidden)]
     pub fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
-        wait(self.0.connect_for(Callers::Block, store, world)).map(Leasehold)
+        wait(self.0.one_connection().connect_to(store, world)).map(Leasehold)
     }
 }
 

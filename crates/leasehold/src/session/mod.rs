@@ -41,8 +41,8 @@ pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
-pub(crate) use self::lane::Callers;
 use self::lane::Lane;
+pub(crate) use self::lane::Lanes;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Link, Store};
@@ -57,15 +57,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, and answers the first error: a wrong URL, password or address is told at once. Both lanes are open and
+    /// Connects, and answers the first error: a wrong URL, password or address is told at once. The lanes are open and
     /// the inbox is proved when this returns.
-    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>, callers: Callers) -> Result<Arc<Self>> {
+    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>, lanes: Lanes) -> Result<Arc<Self>> {
         let mut random = [0; 16];
         world.random(&mut random);
         let id = SessionId(u128::from_ne_bytes(random));
         let session = Arc::new(Self {
             process: world.process(),
-            state: Mutex::new(State::new(Arc::clone(&world), id, Lane::of(callers))),
+            state: Mutex::new(State::new(Arc::clone(&world), id, Lane::of(lanes))),
             wake: Notify::new(),
             world,
             store,
@@ -74,8 +74,9 @@ impl Session {
         let (ready, is_ready) = oneshot::channel();
         let run = thread::run(Arc::clone(&session), id, ready);
         session.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
+        let lane = session.begin_lane();
         is_ready.await.map_err(|_| Error::closed())??;
-        session.open_lane().await;
+        session.await_lane(lane).await;
         std::mem::forget(opening);
         Ok(session)
     }

@@ -92,7 +92,7 @@ pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result
         }
         (Scheme::Memory, "") => Ok(Arc::new(memory::Memory::private(world))),
         (Scheme::Memory, name) => Ok(Arc::new(memory::Memory::shared(name, world))),
-        (Scheme::Redis, _) => connect_redis(url, prefix, world),
+        (Scheme::Redis | Scheme::RedisTls, _) => connect_redis(url, prefix, world),
     }
 }
 

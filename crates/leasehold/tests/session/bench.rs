@@ -41,6 +41,7 @@ impl Bench {
         let shop = Arc::new(Shop(Arc::clone(&store)));
         let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
         assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
+        store.number_links();
         Self { store, requests, leasehold }
     }
 
