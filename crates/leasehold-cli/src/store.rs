@@ -19,9 +19,9 @@ pub(crate) async fn connect(place: &Place) -> Result<Leasehold, Failure> {
 fn which(place: &Place) -> Result<String, Failure> {
     if place.store.as_ref().is_some_and(|url| Secrets::of(url).in_url) {
         return Err(Failure::usage(format!(
-            "a URL with a password is not taken from the command line, where everybody on this machine can read it: say \
-             where the password is, by ?password_file=/path or ?password_env=NAME, or put the URL into the environment \
-             variable {VARIABLE}"
+            "a URL with a password is not taken from the command line, where everybody on this machine can read it: \
+             say where the password is, by ?password_file=/path or ?password_env=NAME, or put the URL into the \
+             environment variable {VARIABLE}"
         )));
     }
     let set = || env::var(VARIABLE).ok().filter(|url| !url.is_empty());
