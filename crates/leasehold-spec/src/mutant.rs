@@ -67,6 +67,20 @@ pub enum Mutant {
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.
     P22OldReader,
+    /// P29: a guard that asked for a whole lease comes with a claim.
+    P29StartsOnClaim,
+    /// P29: the command is ended when the lease has ended, and not before.
+    P29KillsLate,
+    /// P29: nobody watches over the command but the supervisor.
+    P29NoMinder,
+    /// P29: the lock goes back when the command has ended, whoever of its group lives on.
+    P29ReleasesEarly,
+    /// P29: after a stop the command goes on, whatever became of the lease.
+    P29ContinuesBlindly,
+    /// P30: a store that is not there is busy.
+    P30BusyUnheard,
+    /// P30: the command inherits the store's URL.
+    P30TellsSecrets,
 }
 
 pub use switch::*;

@@ -10,7 +10,7 @@ use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
 use crate::client::Handle;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::session::{GIVEN_BACK_WITHIN_US, Renewal, Terms, Wait};
+use crate::session::{Entry, GIVEN_BACK_WITHIN_US, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
@@ -23,13 +23,14 @@ pub struct Mutex {
     lease: Duration,
     renewal: Renewal,
     order: Order,
+    entry: Entry,
 }
 
 impl Mutex {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
         let lease = client.lease();
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        Self { client, name, lease, renewal: Renewal::Always, order: Order::Relaxed }
+        Self { client, name, lease, renewal: Renewal::Always, order: Order::Relaxed, entry: Entry::OnClaim }
     }
 
     /// How long a lease lasts without a word from its holder: 100 ms to 24 h, 30 s unless said. It is renewed each third
@@ -66,6 +67,15 @@ impl Mutex {
     #[must_use]
     pub fn fair(mut self) -> Self {
         self.order = Order::Strict;
+        self
+    }
+
+    /// A guard comes with a whole lease. After a wait it otherwise comes with what the hand-over granted, a second or so
+    /// until its first renewal: enough for a section that looks before each effect, and too little for what, once begun,
+    /// cannot be stopped within that. One more round trip after a wait; none where the lock was free.
+    #[must_use]
+    pub fn full_lease(mut self) -> Self {
+        self.entry = Entry::OnLease;
         self
     }
 
@@ -214,7 +224,8 @@ impl Mutex {
                 format!("max_hold is shorter than the lease of {:?}: use fixed_lease, or a shorter lease", self.lease);
             return Err(Error::invalid(message));
         }
-        Ok(Terms { lease_ms, renewal, order: self.order, label: self.client.label() })
+        let (order, entry) = (self.order, self.entry);
+        Ok(Terms { lease_ms, renewal, order, entry, label: self.client.label() })
     }
 }
 

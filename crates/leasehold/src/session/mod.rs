@@ -36,7 +36,7 @@ use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
-pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
+pub(crate) use self::attempt::{Entry, GivenBack, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
