@@ -1,4 +1,6 @@
-//! The command `leasehold`. For now it looks at locks; `leasehold run NAME -- CMD` is the next thing to be built.
+//! The command `leasehold`.
+
+mod run;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -16,6 +18,13 @@ struct Said {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
+    Run(Box<run::RunArgs>),
+    /// Watches over the command of a `leasehold run`, which starts it
+    #[command(hide = true)]
+    Minder(run::MinderArgs),
+    /// Leads a process group for a minder, which starts it
+    #[command(hide = true)]
+    Place,
     /// Says who holds a lock, with which token, for how long, and how many wait
     #[command(after_help = EXAMPLE)]
     Inspect {
@@ -45,7 +54,12 @@ const FAILED: u8 = 125;
 const USAGE: u8 = 2;
 
 fn main() -> ExitCode {
-    let Verb::Inspect { name, store } = Said::parse().verb;
+    let (name, store) = match Said::parse().verb {
+        Verb::Run(said) => return run::run(*said),
+        Verb::Minder(said) => return run::mind(&said),
+        Verb::Place => return run::hold_place(),
+        Verb::Inspect { name, store } => (name, store),
+    };
     let store = match which(store) {
         Ok(store) => store,
         Err(why) => {

@@ -1,0 +1,477 @@
+//! The supervisor's main loop: from a held lock to an empty group.
+//!
+//! Everything that happens is an event of this loop (a signal, a word of the minder, a tick), and before each of them the
+//! lease is looked at: after a stop of an hour the first thing that is done is to end what works without a lock.
+//!
+//! The minder does the ending (`minder.rs`), with its notice. The supervisor knows the same times, tells nobody twice, and
+//! kills whatever is left when the KILL was due: both of them would have to be stopped for a command to outlive its lease.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::{Guard, Lost};
+use leasehold_spec::mutant::{Mutant, is_on};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_current_process_group, kill_process,
+    set_child_subreaper, wait, waitid, waitpid,
+};
+use tokio::time::sleep;
+
+use super::channel::{Order, Word};
+use super::end::{End, FAILED, LOST, NOT_EXECUTABLE, NOT_FOUND};
+use super::group::{Members, act, members, now_us, send};
+use super::keeper::Keeper;
+use super::plan::Plan;
+use super::signals::Signals;
+use super::teller::Teller;
+use super::terminal::{Lends, Terminal, is_orphaned};
+use super::timing::{Act, Sentence, micros};
+
+/// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
+const LOOK_US: u64 = 500_000;
+const LOOK_SOON_US: u64 = 5_000;
+/// A minder says that it is ready within milliseconds. One that cannot is as good as none.
+const READY: Duration = Duration::from_secs(5);
+/// How often a minder is started that does not get ready.
+const STARTS: usize = 3;
+/// Below such a part of the lease the command is not started: the renewal that is due first has to come.
+const FULL: u64 = 2;
+/// A renewal moves the end by more than this; less is the clock, read twice.
+const SAME_US: u64 = 5_000;
+
+pub(crate) struct Supervisor<'a> {
+    plan: &'a Plan,
+    guard: &'a Guard,
+    signals: &'a mut Signals,
+    teller: &'a mut Teller,
+    terminal: Option<Terminal>,
+    /// `None`: it is gone, and no other could be started.
+    keeper: Option<Keeper>,
+    group: Pid,
+    command: Pid,
+    status: Option<WaitStatus>,
+    rest: Rest,
+    echo: Echo,
+    sentence: Sentence,
+    /// Why the command is ended, if it is.
+    verdict: Option<Verdict>,
+}
+
+/// What is known of the rest of the group, once the command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Unknown,
+    Asked,
+    Inhabited { look_us: u64 },
+    Empty,
+}
+
+/// Whether our own SIGTSTP to the whole job will reach us, too, and is not to be handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Echo {
+    Due,
+    No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Lost(Lost),
+    /// It could not be renewed early enough to end the command within it.
+    Late,
+    /// Nobody would end it if we died.
+    Unminded,
+}
+
+/// Runs the command under the lock, until its group is empty.
+pub(crate) async fn supervise(plan: &Plan, guard: &Guard, signals: &mut Signals, teller: &mut Teller) -> End {
+    if let Err(lost) = full(plan, guard).await {
+        return End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name));
+    }
+    // Whom the command leaves behind is ours to wait for: their ends are heard of at once.
+    let _the_slow_look_finds_them = set_child_subreaper(Some(rustix::process::getpid()));
+    let sentence = Sentence::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
+    let keeper = match minder(plan, &sentence).await {
+        Ok(keeper) => keeper,
+        Err(error) => return End::error(FAILED, &format!("no minder could be started, and so no command: {error}")),
+    };
+    let group = keeper.pid;
+    let mut terminal = Terminal::open();
+    if let Some(terminal) = &mut terminal {
+        terminal.begin(group);
+        // Ctrl-Z reaches us and not the command while the terminal is not lent.
+        if terminal.lends == Lends::OnDemand {
+            let _ctrl_z_stops_us_alone = signals.add(Signal::TSTP);
+        }
+    }
+    let keeper = Some(keeper);
+    let command = match start(plan, guard, group) {
+        Ok(command) => command,
+        Err(end) => {
+            terminal.iter_mut().for_each(Terminal::take_back);
+            dismiss(group);
+            return end;
+        }
+    };
+    let rest = Rest::Unknown;
+    let mut supervisor = Supervisor {
+        plan,
+        guard,
+        signals,
+        teller,
+        terminal,
+        keeper,
+        group,
+        command,
+        status: None,
+        rest,
+        echo: Echo::No,
+        sentence,
+        verdict: None,
+    };
+    supervisor.run().await;
+    supervisor.end()
+}
+
+/// Waits for a full lease, which it has as a rule. A command that cannot be ended within what is left is not started.
+async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
+    while micros(guard.remaining()) < plan.timing.lease_us / FULL && !is_on(Mutant::P29StartsOnClaim) {
+        guard.check()?;
+        sleep(Duration::from_millis(5)).await;
+    }
+    guard.check().map(drop)
+}
+
+/// A minder that is ready.
+async fn minder(plan: &Plan, sentence: &Sentence) -> io::Result<Keeper> {
+    let mut trouble = io::ErrorKind::Other.into();
+    for _ in 0..STARTS {
+        let keeper = Keeper::start(plan, sentence, None)?;
+        match tokio::time::timeout(READY, keeper.word()).await {
+            Ok(Ok(Word::Ready)) => return Ok(keeper),
+            Ok(Ok(_)) => trouble = io::ErrorKind::InvalidData.into(),
+            Ok(Err(error)) => trouble = error,
+            Err(_) => trouble = io::ErrorKind::TimedOut.into(),
+        }
+        dismiss(keeper.pid);
+    }
+    Err(trouble)
+}
+
+/// Ends a child of ours, and waits for it.
+fn dismiss(child: Pid) {
+    let _it_has_ended = kill_process(child, Signal::KILL);
+    let _it_was_waited_for = waitpid(Some(child), WaitOptions::empty());
+}
+
+fn start(plan: &Plan, guard: &Guard, group: Pid) -> Result<Pid, End> {
+    let program = plan.command.first().expect("clap asks for one");
+    let arguments: Vec<&OsString> = plan.command.iter().skip(1).collect();
+    let spawn = |program: &OsString, arguments: &[&OsString]| {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("LEASEHOLD_NAME", &plan.name)
+            .env("LEASEHOLD_TOKEN", guard.token().to_string())
+            .process_group(group.as_raw_nonzero().get());
+        if !is_on(Mutant::P30TellsSecrets) {
+            for secret in &plan.location.secrets {
+                command.env_remove(secret);
+            }
+        }
+        command.spawn()
+    };
+    let spawned = match spawn(program, &arguments) {
+        // A script that does not say what reads it is the shell's, as with every other program that starts one.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+            spawn(&"/bin/sh".into(), &[&[program][..], &arguments].concat())
+        }
+        spawned => spawned,
+    };
+    spawned.map(|child| Pid::from_child(&child)).map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+        End::error(code, &format!("{}: {error}", program.display()))
+    })
+}
+
+/// Until when the lease is ours. The clock is read first, so that a pause between the two makes it earlier and not later.
+fn until_us(guard: &Guard) -> u64 {
+    let read_us = now_us();
+    read_us + micros(guard.remaining())
+}
+
+impl Supervisor<'_> {
+    async fn run(&mut self) {
+        let mut lost = self.guard.lost();
+        while self.rest != Rest::Empty {
+            self.look_at_the_lease();
+            self.carry_out();
+            self.look_at_the_group();
+            let pause = Duration::from_micros(self.next_us().saturating_sub(now_us()));
+            let is_lost = self.verdict.is_some();
+            tokio::select! {
+                biased;
+                _ = &mut lost, if !is_lost => {}
+                word = word_of(self.keeper.as_ref()) => self.heard(&word),
+                signal = self.signals.next() => self.signalled(signal),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Tells the minder what the session knows.
+    fn look_at_the_lease(&mut self) {
+        if self.verdict.is_some() {
+            return;
+        }
+        // In this order: the lease may end between the two.
+        let until_us = until_us(self.guard);
+        if let Err(lost) = self.guard.check() {
+            self.condemn(Verdict::Lost(lost));
+            return;
+        }
+        let kill_us = self.plan.timing.kill_us(until_us);
+        if kill_us.abs_diff(self.sentence.kill_at_us()) > SAME_US {
+            self.sentence.put_off(kill_us);
+            self.tell(Order::Until { kill_us });
+        }
+    }
+
+    /// The lock is lost, or as good as lost: the group is told, and ended before anybody else can hold, where that is
+    /// known.
+    fn condemn(&mut self, verdict: Verdict) {
+        if self.verdict.is_some() {
+            return;
+        }
+        self.verdict = Some(verdict);
+        let (now_us, timing) = (now_us(), &self.plan.timing);
+        let kill_us = match verdict {
+            Verdict::Lost(Lost::Expired) => now_us,
+            Verdict::Lost(Lost::Revoked) => timing.kill_us(now_us + micros(self.guard.grace())),
+            // Somebody may hold already; how long the command has is between it and its fence.
+            Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.sentence.kill_at_us(),
+        };
+        let kill_us = kill_us.min(now_us + timing.kill_after_us);
+        self.sentence.carry_out(kill_us);
+        self.tell(Order::End { kill_us });
+        let why = match verdict {
+            Verdict::Lost(lost) => lost.to_string(),
+            Verdict::Late => "the lease could not be renewed in time".to_owned(),
+            Verdict::Unminded => "no minder can be started, which would end the command if we died".to_owned(),
+        };
+        self.teller.error(&format!("\"{}\" is lost, and the command is ended: {why}", self.plan.name));
+    }
+
+    fn carry_out(&mut self) {
+        match self.sentence.due(now_us()) {
+            None => {}
+            // The minder tells them, at the same time.
+            Some(Act::Tell) if self.keeper.is_some() => self.condemn(Verdict::Late),
+            Some(due) => {
+                act(self.group, due);
+                self.condemn(Verdict::Late);
+            }
+        }
+    }
+
+    fn tell(&self, order: Order) {
+        if let Some(keeper) = &self.keeper {
+            keeper.tell(order);
+        }
+    }
+
+    fn next_us(&self) -> u64 {
+        let look_us = match self.rest {
+            Rest::Inhabited { look_us } => look_us,
+            Rest::Unknown | Rest::Asked | Rest::Empty => u64::MAX,
+        };
+        look_us.min(self.sentence.next_us()).min(now_us() + self.plan.timing.tick_us())
+    }
+
+    /// Asks whether anybody is left, once the command itself is not.
+    fn look_at_the_group(&mut self) {
+        let is_due = match self.rest {
+            Rest::Unknown => true,
+            Rest::Inhabited { look_us } => look_us <= now_us(),
+            Rest::Asked | Rest::Empty => false,
+        };
+        if self.status.is_none() || !is_due {
+            return;
+        }
+        match &self.keeper {
+            _ if is_on(Mutant::P29ReleasesEarly) => self.rest = Rest::Empty,
+            Some(keeper) => {
+                keeper.tell(Order::Look);
+                self.rest = Rest::Asked;
+            }
+            None => self.found(members(self.group)),
+        }
+    }
+
+    fn found(&mut self, members: Members) {
+        match members {
+            Members::None => self.rest = Rest::Empty,
+            // Whoever was killed is gone in a moment.
+            Members::Some if self.sentence.is_ended() => {
+                self.rest = Rest::Inhabited { look_us: now_us() + LOOK_SOON_US }
+            }
+            Members::Some => self.rest = Rest::Inhabited { look_us: now_us() + LOOK_US },
+        }
+    }
+
+    fn heard(&mut self, word: &io::Result<Word>) {
+        match word {
+            Ok(Word::Ready) => {}
+            Ok(Word::Told) => self.condemn(Verdict::Late),
+            Ok(Word::Empty) => self.found(Members::None),
+            Ok(Word::Inhabited) => {
+                if self.verdict.is_none() && !matches!(self.rest, Rest::Inhabited { .. }) {
+                    self.teller.news(&format!(
+                        "the command has ended, and left processes behind: \"{}\" is held until they have ended, too",
+                        self.plan.name
+                    ));
+                }
+                self.found(Members::Some);
+            }
+            Err(_) => self.minder_ended(),
+        }
+    }
+
+    fn signalled(&mut self, signal: Signal) {
+        match signal {
+            Signal::CHILD => self.reap(),
+            Signal::CONT => self.continued(),
+            Signal::TSTP if self.echo == Echo::Due => self.echo = Echo::No,
+            Signal::TSTP if is_orphaned() => {}
+            signal => {
+                send(self.group, signal);
+                // A stopped command hears of its end when it goes on.
+                if matches!(signal, Signal::TERM | Signal::HUP) {
+                    send(self.group, Signal::CONT);
+                }
+            }
+        }
+    }
+
+    /// Waits for whoever has ended: the minder, the command, and those whom it left to us.
+    fn reap(&mut self) {
+        // First, and without waiting for it: until then the group's number is surely not somebody else's, and another
+        // minder can be started into it.
+        if let Some(pid) = self.keeper.as_ref().map(|keeper| keeper.pid) {
+            let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+            match waitid(WaitId::Pid(pid), look) {
+                Ok(Some(status)) if status.stopped() => drop(kill_process(pid, Signal::CONT)),
+                Ok(Some(_)) | Err(_) => self.minder_ended(),
+                Ok(None) => {}
+            }
+        }
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+            if pid == self.command && !status.stopped() {
+                self.status = Some(status);
+            } else if pid == self.command {
+                self.stopped(status);
+            } else if self.keeper.as_ref().is_some_and(|keeper| keeper.pid == pid) && !status.stopped() {
+                self.minder_ended();
+            }
+        }
+        if let Rest::Inhabited { look_us } = &mut self.rest {
+            *look_us = now_us();
+        }
+    }
+
+    /// Another minder takes over. Where the group is ended already there is nothing to mind.
+    fn minder_ended(&mut self) {
+        self.carry_out();
+        let Some(old) = self.keeper.take() else { return };
+        let started = match self.sentence.is_ended() {
+            true => None,
+            false => Keeper::start(self.plan, &self.sentence, Some(self.group)).ok(),
+        };
+        // Its number was the group's. Waited for, it no longer counts as a member.
+        dismiss(old.pid);
+        if self.rest == Rest::Asked {
+            self.rest = Rest::Unknown;
+        }
+        self.keeper = started;
+        match &self.keeper {
+            Some(keeper) if !self.sentence.is_open() => {
+                keeper.tell(Order::End { kill_us: self.sentence.kill_at_us() });
+            }
+            Some(_) => {}
+            None if self.status.is_none() && !self.sentence.is_ended() => self.condemn(Verdict::Unminded),
+            None => {}
+        }
+    }
+
+    /// The command was stopped. Where that was the terminal's doing, our shell is to see a stopped job.
+    fn stopped(&mut self, status: WaitStatus) {
+        let signal = [Signal::TSTP, Signal::TTIN, Signal::TTOU]
+            .into_iter()
+            .find(|signal| status.stopping_signal() == Some(signal.as_raw()));
+        let (Some(signal), Some(terminal)) = (signal, &mut self.terminal) else { return };
+        let goes_on = match signal {
+            // As the system lets no such group stop.
+            Signal::TSTP => is_orphaned(),
+            _ => terminal.lend(self.group),
+        };
+        if goes_on {
+            send(self.group, Signal::CONT);
+            return;
+        }
+        if is_orphaned() {
+            return; // It reads a terminal that is somebody else's. Nobody would continue us.
+        }
+        terminal.take_back();
+        let left = Duration::from_secs(self.guard.remaining().as_secs());
+        let left = humantime::format_duration(left);
+        self.teller.news(&format!("stopped: \"{}\" is lost in {left} unless the command goes on", self.plan.name));
+        // The whole job, as the terminal would have done.
+        let _stopped = kill_current_process_group(signal);
+        if terminal.lends == Lends::OnDemand && signal == Signal::TSTP {
+            self.echo = Echo::Due;
+            let _stopped = kill_process(rustix::process::getpid(), Signal::STOP);
+        }
+    }
+
+    fn continued(&mut self) {
+        if !is_on(Mutant::P29ContinuesBlindly) {
+            self.look_at_the_lease();
+            self.carry_out();
+            if self.verdict.is_some() {
+                return;
+            }
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.lend_again(self.group);
+        }
+        send(self.group, Signal::CONT);
+    }
+
+    /// Nobody is left. What is still to be said is how it went.
+    fn end(mut self) -> End {
+        if let Some(keeper) = self.keeper.take() {
+            dismiss(keeper.pid);
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+            if self.status.is_none_or(|status| status.signaled()) {
+                terminal.restore();
+            }
+        }
+        match (self.verdict, self.status) {
+            (Some(Verdict::Unminded), _) => End { code: FAILED, why: super::end::Why::Silent },
+            (Some(_), _) => End { code: LOST, why: super::end::Why::Silent },
+            (None, Some(status)) => End::status(status),
+            (None, None) => End::error(FAILED, &"the command's status is not known"),
+        }
+    }
+}
+
+async fn word_of(keeper: Option<&Keeper>) -> io::Result<Word> {
+    match keeper {
+        Some(keeper) => keeper.word().await,
+        None => std::future::pending().await,
+    }
+}
