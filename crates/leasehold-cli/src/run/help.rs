@@ -3,14 +3,15 @@
 pub(crate) const ABOUT: &str = "\
 Runs a command while holding a lock, and ends it before the lock is lost.
 
-flock(1) for many machines: takes the lock NAME, waiting in line for it; runs CMD; gives the lock back when CMD and what it \
-left in the background have ended. The lock is a lease, which this machine renews. Where it cannot (the store or the network \
-is away for too long, this machine sleeps), where it is revoked, or where `leasehold run` itself is killed, the command's \
-process group gets a TERM, and then a KILL, before the store gives the lock to anybody else.
+flock(1) for many machines: takes the lock NAME, waiting in line for it; runs CMD; gives the lock back
+when CMD and what it left in the background have ended. The lock is a lease, which is renewed for as
+long as CMD runs. Where it cannot be (the store or the network is away for too long, this machine
+sleeps), where it is revoked, or where `leasehold run` itself is killed, the command's process group
+gets a TERM, and then a KILL, before the store gives the lock to anybody else.
 
-CMD finds LEASEHOLD_NAME and LEASEHOLD_TOKEN in its environment: a number that is larger at each grant of this lock, by \
-which a database can refuse the writes of an earlier holder. It inherits standard input and works on a terminal. HUP, INT, \
-TERM, QUIT, USR1, USR2 and WINCH are handed on to it.";
+CMD finds LEASEHOLD_NAME and LEASEHOLD_TOKEN in its environment. The token is a number that is larger at
+each grant of this lock: by it a database can refuse the late writes of an earlier holder. CMD inherits
+standard input and works on a terminal. HUP, INT, TERM, QUIT, USR1, USR2 and WINCH are handed on to it.";
 
 pub(crate) const SHORT: &str = "\
 Example: leasehold run nightly --no-wait -- ./backup.sh     ('leasehold run --help' has the rest)";
@@ -18,16 +19,15 @@ Example: leasehold run nightly --no-wait -- ./backup.sh     ('leasehold run --he
 pub(crate) const MORE: &str = "\
 Lengths of time: 500ms, 30s, 1m30s, 2h.
 
-Exit status:
-  that of CMD, if it ran and the lock was held all the while (128+n if signal n ended it); else
-  2    what was said makes no sense
-  123  the lock was lost while CMD ran, which was ended; whatever status it ended with
-  124  somebody else has the lock, or had it until the wait was over (-E sets another)
-  125  the store is not there, refuses, or something else of our own went wrong
-  126  CMD cannot be executed
-  127  CMD was not found
+Exit status: that of CMD, and 128+n if signal n ended it. Where it did not run, or not to its own end:
+  2      what was said makes no sense
+  123    the lock was lost while CMD ran, and CMD was ended (whatever its own status was then)
+  124    somebody else has the lock, or had it until the wait was over (-E sets another)
+  125    the store is not there, or refuses, or something else of our own went wrong
+  126    CMD cannot be executed
+  127    CMD was not found
   128+n  signal n came while waiting for the lock
-A command's own status is handed through even where it is one of these.
+A status of CMD's own is handed through even where it is one of these.
 
 What to know:
   A command that starts processes of its own and ends keeps the lock until they have ended, too; `setsid` sets one free,

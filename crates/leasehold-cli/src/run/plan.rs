@@ -22,11 +22,11 @@ pub(crate) struct RunArgs {
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 
-    /// Where the lock is [default: $LEASEHOLD_STORE, else this host's own file]
+    /// Where the lock is [default: $LEASEHOLD_STORE]
     ///
-    /// redis://HOST[:PORT][/DB][?prefix=P], for all machines that reach it, or file:/PATH, for this host. A URL with a
-    /// password in it goes into LEASEHOLD_STORE.
-    #[arg(long, value_name = "URL")]
+    /// redis://HOST[:PORT][/DB][?prefix=P], for all machines that reach it.
+    /// A URL with a password in it goes into LEASEHOLD_STORE.
+    #[arg(long, value_name = "URL", verbatim_doc_comment)]
     store: Option<String>,
 
     /// How long to wait for the lock, and for a store that is not there: 30s, 1m30s, forever
@@ -45,10 +45,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
     lease: Option<Duration>,
 
-    /// How long a command has between TERM and KILL when the lock is lost [default: a sixth of the lease, at most 5s]
+    /// How long a command has between TERM and KILL [default: a sixth of the lease, at most 5s]
     ///
-    /// At most a third of the lease. The KILL comes before the lease ends, so the TERM comes as much earlier.
-    #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
+    /// At most a third of the lease. When the lock is being lost the KILL comes before the lease ends, and the
+    /// TERM as much earlier.
+    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = humantime::parse_duration)]
     kill_after: Option<Duration>,
 
     /// Exit status when somebody else has the lock, in place of 124

@@ -54,6 +54,8 @@ pub(crate) struct Supervisor<'a> {
     command: Pid,
     status: Option<WaitStatus>,
     rest: Rest,
+    /// Whether the user knows that the command has left somebody behind.
+    left_is_told: bool,
     echo: Echo,
     sentence: Sentence,
     /// Why the command is ended, if it is.
@@ -127,6 +129,7 @@ pub(crate) async fn supervise(plan: &Plan, guard: &Guard, signals: &mut Signals,
         command,
         status: None,
         rest,
+        left_is_told: false,
         echo: Echo::No,
         sentence,
         verdict: None,
@@ -327,7 +330,8 @@ impl Supervisor<'_> {
             Ok(Word::Told) => self.condemn(Verdict::Late),
             Ok(Word::Empty) => self.found(Members::None),
             Ok(Word::Inhabited) => {
-                if self.verdict.is_none() && !matches!(self.rest, Rest::Inhabited { .. }) {
+                if self.verdict.is_none() && !self.left_is_told {
+                    self.left_is_told = true;
                     self.teller.news(&format!(
                         "the command has ended, and left processes behind: \"{}\" is held until they have ended, too",
                         self.plan.name
@@ -426,7 +430,7 @@ impl Supervisor<'_> {
         terminal.take_back();
         let left = Duration::from_secs(self.guard.remaining().as_secs());
         let left = humantime::format_duration(left);
-        self.teller.news(&format!("stopped: \"{}\" is lost in {left} unless the command goes on", self.plan.name));
+        self.teller.news_now(&format!("stopped: \"{}\" is lost in {left} unless the command goes on", self.plan.name));
         // The whole job, as the terminal would have done.
         let _stopped = kill_current_process_group(signal);
         if terminal.lends == Lends::OnDemand && signal == Signal::TSTP {

@@ -10,10 +10,13 @@ use std::time::Duration;
 /// How long the last words are waited for.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
+/// What is said, and who waits for that.
+type Line = (String, Option<Sender<()>>);
+
 pub(crate) struct Teller {
     is_quiet: bool,
     /// From the first word on.
-    voice: Option<(Sender<String>, Receiver<()>)>,
+    voice: Option<(Sender<Line>, Receiver<()>)>,
 }
 
 impl Teller {
@@ -28,14 +31,27 @@ impl Teller {
         }
     }
 
+    /// The same, and waits until it is said, within bounds: all of us are stopped next.
+    pub(crate) fn news_now(&mut self, what: &str) {
+        let (said, is_said) = mpsc::channel();
+        if !self.is_quiet {
+            self.say(what, Some(said));
+            let _said_or_nobody_reads = is_said.recv_timeout(LAST_WORDS);
+        }
+    }
+
     /// What has to be known.
     pub(crate) fn error(&mut self, what: &str) {
+        self.say(what, None);
+    }
+
+    fn say(&mut self, what: &str, said: Option<Sender<()>>) {
         let line = format!("leasehold: {what}\n");
         if self.voice.is_none() {
             self.voice = begin();
         }
         match &self.voice {
-            Some((voice, _)) => drop(voice.send(line)),
+            Some((voice, _)) => drop(voice.send((line, said))),
             None => drop(io::stderr().write_all(line.as_bytes())),
         }
     }
@@ -49,11 +65,11 @@ impl Teller {
     }
 }
 
-fn begin() -> Option<(Sender<String>, Receiver<()>)> {
-    let (voice, lines) = mpsc::channel::<String>();
+fn begin() -> Option<(Sender<Line>, Receiver<()>)> {
+    let (voice, lines) = mpsc::channel::<Line>();
     let (ends, has_ended) = mpsc::channel::<()>();
     let speak = move || {
-        for line in lines {
+        for (line, _said_when_dropped) in lines {
             let _nobody_reads_it = io::stderr().write_all(line.as_bytes());
         }
         drop(ends);

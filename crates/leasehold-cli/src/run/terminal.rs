@@ -34,9 +34,10 @@ pub(crate) enum Lends {
 enum Loan {
     /// Nobody has asked.
     Unasked,
-    /// The command has it, or is to have it when we have it next.
+    /// The command is to have it when we have it next.
+    Wanted,
+    /// The command has it.
     Lent,
-    Back,
 }
 
 impl Terminal {
@@ -63,19 +64,25 @@ impl Terminal {
 
     /// Lends it to the command's group, if it is ours to lend; otherwise when it is ours next. Says whether it has it.
     pub(crate) fn lend(&mut self, group: Pid) -> bool {
-        self.loan = Loan::Lent;
+        self.loan = Loan::Wanted;
         if !self.is_ours() {
             return false;
         }
         if self.before.is_none() {
             self.before = tcgetattr(&self.file).ok();
         }
-        self.give(group)
+        let is_lent = self.give(group);
+        if is_lent {
+            self.loan = Loan::Lent;
+        }
+        is_lent
     }
 
     /// We were continued: by a shell that has given us the terminal, or not.
     pub(crate) fn lend_again(&mut self, group: Pid) {
-        if self.loan != Loan::Unasked {
+        // A shell that saw us stopped has taken it for itself, whatever we think.
+        let has_it = self.loan == Loan::Lent && tcgetpgrp(&self.file).is_ok_and(|foreground| foreground == group);
+        if self.loan != Loan::Unasked && !has_it {
             self.lend(group);
         }
     }
@@ -84,7 +91,7 @@ impl Terminal {
     pub(crate) fn take_back(&mut self) {
         if self.loan == Loan::Lent {
             self.give(self.ours);
-            self.loan = Loan::Back;
+            self.loan = Loan::Wanted;
         }
     }
 
