@@ -75,8 +75,10 @@ pub enum Mutant {
     P29NoMinder,
     /// P29: the lock goes back when the command has ended, whoever of its group lives on.
     P29ReleasesEarly,
-    /// P29: after a stop the command goes on, whatever became of the lease.
-    P29ContinuesBlindly,
+    /// P29: a minder that was killed is not replaced.
+    P29OneMinder,
+    /// P29: a revoked command has the time of its lease, and not that of the grace.
+    P29IgnoresGrace,
     /// P30: a store that is not there is busy.
     P30BusyUnheard,
     /// P30: the command inherits the store's URL.

@@ -252,6 +252,7 @@ impl Supervisor<'_> {
         let (now_us, timing) = (now_us(), &self.plan.timing);
         let kill_us = match verdict {
             Verdict::Lost(Lost::Expired) => now_us,
+            Verdict::Lost(Lost::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
             Verdict::Lost(Lost::Revoked) => timing.kill_us(now_us + micros(self.guard.grace())),
             // Somebody may hold already; how long the command has is between it and its fence.
             Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.sentence.kill_at_us(),
@@ -391,6 +392,7 @@ impl Supervisor<'_> {
         let Some(old) = self.keeper.take() else { return };
         let started = match self.sentence.is_ended() {
             true => None,
+            false if is_on(Mutant::P29OneMinder) => None,
             false => Keeper::start(self.plan, &self.sentence, Some(self.group)).ok(),
         };
         // Its number was the group's. Waited for, it no longer counts as a member.
@@ -404,6 +406,7 @@ impl Supervisor<'_> {
                 keeper.tell(Order::End { kill_us: self.sentence.kill_at_us() });
             }
             Some(_) => {}
+            None if is_on(Mutant::P29OneMinder) => {}
             None if self.status.is_none() && !self.sentence.is_ended() => self.condemn(Verdict::Unminded),
             None => {}
         }
@@ -440,12 +443,11 @@ impl Supervisor<'_> {
     }
 
     fn continued(&mut self) {
-        if !is_on(Mutant::P29ContinuesBlindly) {
-            self.look_at_the_lease();
-            self.carry_out();
-            if self.verdict.is_some() {
-                return;
-            }
+        // Were the others first, one of them could write before it is ended.
+        self.look_at_the_lease();
+        self.carry_out();
+        if self.verdict.is_some() {
+            return;
         }
         if let Some(terminal) = &mut self.terminal {
             terminal.lend_again(self.group);

@@ -135,11 +135,11 @@ fn kill_somebody(running: &Mutex<Vec<Running>>, random: &mut u64) {
     if running.is_empty() {
         return;
     }
-    // One that holds, every other time: of eight, seven wait.
+    // Mostly one that holds: of eight, seven wait.
     let holders: Vec<&Running> = running.iter().filter(|run| !children(run.pid).is_empty()).collect();
     let (hit, what) = (draw(running.len()), draw(3));
     let run = match holders.first() {
-        Some(holder) if draw(2) == 0 => holder,
+        Some(holder) if draw(4) > 0 => holder,
         _ => &running[hit],
     };
     let part = |wanted: fn(&Pid) -> bool| children(run.pid).into_iter().find(wanted);

@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use leasehold::seam::Scripts;
-use leasehold_testkit::boottime_us;
 use leasehold_testkit::proxy::{Fault, Requests, Way};
-use rustix::process::Signal;
+use leasehold_testkit::{boottime_us, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 
-use crate::bench::{Bench, LONG, NAME, TAKEOVER_SLACK, is_alive};
+use crate::bench::{Bench, LONG, NAME, TAKEOVER_SLACK, field, is_alive};
 
 const LEASE: Duration = Duration::from_secs(2);
 const OPTIONS: [&str; 2] = ["--lease", "2s"];
@@ -45,6 +45,26 @@ async fn p29_a_stopped_supervisor() {
     assert_eq!(ended.code, Some(123), "{ended:?}");
     assert!(ended.err.contains("is lost"), "{ended:?}");
     assert!(guard.is_valid(), "what was not its own any more it did not touch");
+}
+
+/// All of them stand still, as under a frozen container, and the supervisor goes on first: it lets nobody else go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_everybody_stopped() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.stubborn());
+    let worker = Pid::from_raw(life.has_begun().pid).unwrap();
+    let minder = run.minder(None);
+    // The minder behind its supervisor, who would let it go on.
+    for pid in [run.pid(), minder, worker] {
+        kill_process(pid, Signal::STOP).unwrap();
+        wait_until("it stands still", LONG, || field(pid.as_raw_nonzero().get(), 0).as_deref() == Some("T"));
+    }
+    let (guard, granted_us) = bench.next().await;
+    run.signal(Signal::CONT);
+    let ended = run.ends();
+    assert_eq!(ended.code, Some(123), "{ended:?}");
+    life.has_ended_before(granted_us, guard.token().get());
 }
 
 /// Stopped, and continued before anybody was told: nothing is lost.
@@ -137,7 +157,7 @@ async fn a_store_that_has_forgotten() {
     let ended = run.ends();
     assert_eq!(ended.code, Some(123), "{ended:?}");
     assert!(ended.err.contains("forgotten"), "{ended:?}");
-    assert!(!is_alive(rustix::process::Pid::from_raw(pid).unwrap()));
+    assert!(!is_alive(Pid::from_raw(pid).unwrap()));
 }
 
 /// The lock is held until nobody of the group is left, and renewed all the while; those who are left are ended with it.
@@ -151,7 +171,7 @@ async fn p29_whom_the_command_left_behind() {
     tokio::time::sleep(LEASE + LEASE / 2).await;
     let holder = mutex.inspect().await.unwrap().holder.expect("it holds, longer than a lease");
     assert!(!holder.is_revoked);
-    rustix::process::kill_process(rustix::process::Pid::from_raw(sign.pid).unwrap(), Signal::KILL).unwrap();
+    kill_process(Pid::from_raw(sign.pid).unwrap(), Signal::KILL).unwrap();
     let ended = run.ends();
     assert_eq!(ended.code, Some(5), "the command's own status: {ended:?}");
     assert_eq!(ended.err.matches("left processes behind").count(), 1, "{ended:?}");
