@@ -14,6 +14,8 @@ use super::signals::Signals;
 /// Between two tries to reach a store that is not there.
 const TRY_FIRST: Duration = Duration::from_millis(50);
 const TRY_LAST: Duration = Duration::from_secs(1);
+/// However short the wait, a store has so much time to answer once: that nobody knows is no use to anybody.
+const ANSWER: Duration = Duration::from_secs(1);
 /// For how long a store is asked to strike us from the queue. Where it does not hear of it, it passes over us when our
 /// turn comes: our connection is gone.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -54,10 +56,11 @@ async fn unless_told<T>(signals: &mut Signals, work: impl Future<Output = T>) ->
 
 async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, End> {
     let mut pause = TRY_FIRST;
+    let answer = Instant::now() + ANSWER;
     loop {
         let builder = Leasehold::builder(&plan.location.url).holder(&plan.holder);
         let tried = match deadline {
-            Some(deadline) => timeout_at(deadline, builder.connect()).await,
+            Some(deadline) => timeout_at(deadline.max(answer), builder.connect()).await,
             None => Ok(builder.connect().await),
         };
         let error = match tried {
