@@ -33,6 +33,7 @@ mod location;
 mod minder;
 mod plan;
 mod signals;
+mod start;
 mod supervise;
 mod take;
 mod teller;
