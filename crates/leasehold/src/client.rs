@@ -33,6 +33,7 @@ impl Leasehold {
     /// |---|---|
     /// | `memory:` | in this client alone |
     /// | `memory:NAME` | shared by the clients of this process that name it |
+    /// | `file:PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
     /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=P]` | a Redis, 7.0 or newer |
     ///
     /// A password in the URL is percent-encoded where it has to be. It is shown in no error and no `Debug`.
@@ -71,6 +72,15 @@ impl Leasehold {
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await?;
         Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    /// The descriptor that says to others that this client lives, for a command that is started under a lock: as long as
+    /// any process has it open, what the client holds is not given back before the lease has ended. It is closed on `exec`
+    /// unless the caller sees to it. `None` where a store cannot tell the dead from the silent.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn life(&self) -> Option<std::os::fd::OwnedFd> {
+        self.handle.session().life()
     }
 
     /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and

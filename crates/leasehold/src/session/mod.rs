@@ -63,7 +63,7 @@ impl Session {
         let id = SessionId(u128::from_ne_bytes(random));
         let session = Arc::new(Self {
             process: world.process(),
-            state: Mutex::new(State::new(Arc::clone(&world), id)),
+            state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id)),
             wake: Notify::new(),
             world,
             store,
@@ -232,7 +232,7 @@ impl Session {
             Some(Err(Fault::Refused(error) | Fault::NoMemory(error))) => Err(error),
             None => {
                 self.with(|state| state.doubt(&link));
-                Err(silent().may_act())
+                Err(self.store.silence().unwrap_or_else(silent).may_act())
             }
         }
     }
@@ -243,6 +243,11 @@ impl Session {
             Outcome::Inspected(inspection) => Ok(inspection),
             _ => Err(Error::new(ErrorKind::Store, "the store's answer to inspect makes no sense")),
         }
+    }
+
+    /// See [`Store::life`].
+    pub(crate) fn life(&self) -> Option<std::os::fd::OwnedFd> {
+        self.store.life().filter(|_| self.is_ours())
     }
 
     /// Begins the end: callers hear it, and what is held goes back in the background.

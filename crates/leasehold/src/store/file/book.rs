@@ -25,6 +25,9 @@ const BUSY: Duration = Duration::from_millis(500);
 /// Normalised: a row per name, and rows for who waits. Numbers of 64 bits are stored as SQLite's signed ones, bit by bit.
 ///
 /// `stamp` changes with every change of a name and never comes again, so that what was read before need not be read again.
+/// `ended` has the grant of each name that was revoked without a grace, and whose holder has to hear of that: the name's row
+/// is another's by then.
+///
 /// `seq` orders waiters with equal tickets by when they came.
 const SCHEMA: &str = "
 CREATE TABLE meta (
@@ -46,6 +49,10 @@ CREATE TABLE lapses (
   name INTEGER NOT NULL, place INTEGER NOT NULL, session BLOB NOT NULL, at_us INTEGER NOT NULL,
   PRIMARY KEY (name, place)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE ended (
+  name INTEGER PRIMARY KEY, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL, token INTEGER NOT NULL
+) STRICT;
+CREATE INDEX ended_of ON ended (session);
 ";
 
 /// An open database.
@@ -126,9 +133,9 @@ impl Book {
         let said = |error| Trouble::of(&path, error).at_open(&path);
         let value = |key: &str| -> Result<String, Error> {
             let found = self.db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0)).optional();
-            found.map_err(said)?.ok_or_else(|| {
-                Trouble::Nonsense(format!("the {key} of the store is missing")).at_open(&path)
-            })
+            found
+                .map_err(said)?
+                .ok_or_else(|| Trouble::Nonsense(format!("the {key} of the store is missing")).at_open(&path))
         };
         let (id, boot, time) = (value("id")?, value("boot")?, value("time")?);
         if boot == now.id && time != now.time_namespace {
@@ -146,7 +153,7 @@ impl Book {
                        session = NULL, counter = NULL, nonce = NULL, token = NULL, since_us = NULL, length_ms = NULL, \
                        state = NULL, label = NULL";
             void.execute(sql, [keep]).map_err(said)?;
-            void.execute_batch("DELETE FROM waiters; DELETE FROM lapses").map_err(said)?;
+            void.execute_batch("DELETE FROM waiters; DELETE FROM lapses; DELETE FROM ended").map_err(said)?;
             let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
             void.execute(set, ["boot", &now.id]).map_err(said)?;
             void.execute(set, ["time", &now.time_namespace]).map_err(said)?;

@@ -25,6 +25,8 @@ pub(super) enum Means {
     Refused,
     /// Open the database anew.
     Gone,
+    /// The same, and it is another one: nobody finds us by what we have open in the directory.
+    Moved,
 }
 
 impl Trouble {
@@ -56,7 +58,11 @@ impl Trouble {
                 Means::Gone,
                 format!("the database in {place} cannot be opened for writing ({error}): look after rights and disk"),
             ),
-            _ => (ErrorKind::Store, Means::Gone, format!("the database in {place} failed ({error}): look after the disk")),
+            _ => (
+                ErrorKind::Store,
+                Means::Gone,
+                format!("the database in {place} failed ({error}): look after the disk"),
+            ),
         };
         Self::Other(Error::new(kind, message).because(error), means)
     }
@@ -75,7 +81,7 @@ impl Trouble {
             Self::NoRoom(error) => Fault::NoMemory(error),
             Self::Nonsense(why) => Fault::Damaged(nonsense(path, &why)),
             Self::Other(error, Means::Refused) => Fault::Refused(error),
-            Self::Other(error, Means::Gone) => Fault::Gone(error),
+            Self::Other(error, Means::Gone | Means::Moved) => Fault::Gone(error),
         }
     }
 }
@@ -91,4 +97,14 @@ fn nonsense(path: &Path, why: &str) -> Error {
         path.display()
     );
     Error::new(ErrorKind::Store, message)
+}
+
+/// The same fault, for another of those whom it concerns.
+pub(super) fn share(fault: &Fault) -> Fault {
+    match fault {
+        Fault::Gone(error) => Fault::Gone(error.share()),
+        Fault::Damaged(error) => Fault::Damaged(error.share()),
+        Fault::Refused(error) => Fault::Refused(error.share()),
+        Fault::NoMemory(error) => Fault::NoMemory(error.share()),
+    }
 }

@@ -44,7 +44,8 @@ const SHARED: &[(u32, &str)] = &[
 
 /// Refuses what two kernels may see, by the number that `statfs` gives.
 pub(super) fn check(magic: u32) -> Result<(), Error> {
-    let known = |table: &[(u32, &'static str)]| table.iter().find(|(number, _)| *number == magic).map(|(_, kind)| *kind);
+    let known =
+        |table: &[(u32, &'static str)]| table.iter().find(|(number, _)| *number == magic).map(|(_, kind)| *kind);
     if known(LOCAL).is_some() {
         return Ok(());
     }

@@ -34,7 +34,7 @@ pub(super) struct Turn {
 pub(super) struct Waiting(Mutex<Option<Arc<Turn>>>);
 
 /// It is ours, until this is dropped.
-pub(super) struct Taken<'a>(&'a Turn);
+pub(super) struct Taken(Arc<Turn>);
 
 impl Turn {
     pub(super) fn open(place: &Place, world: &dyn World) -> Result<Arc<Self>, Error> {
@@ -50,9 +50,9 @@ impl Turn {
     }
 
     /// Waits for it, however long that takes.
-    pub(super) fn take(self: &Arc<Self>, waiting: &Waiting, world: &dyn World) -> Result<Taken<'_>, Error> {
+    pub(super) fn take(self: &Arc<Self>, waiting: &Waiting, world: &dyn World) -> Result<Taken, Error> {
         if is_on(Mutant::P27NoTurn) {
-            return Ok(Taken(self));
+            return Ok(Taken(Arc::clone(self)));
         }
         match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) => {
@@ -67,7 +67,7 @@ impl Turn {
             let message = format!("the store's lock file cannot be locked ({errno}): look after the disk");
             Error::new(ErrorKind::Store, message)
         })?;
-        let taken = Taken(self);
+        let taken = Taken(Arc::clone(self));
         let note = format!("{:<1$}\n", format!("{} {}", self.us, world.now_us()), NOTE - 1);
         // Only for those who wait: a disk that is full takes nothing from who holds.
         let _unwritten = rustix::io::pwrite(&self.file, note.as_bytes(), 0);
@@ -94,11 +94,13 @@ impl Turn {
             true => format!("process {pid} has"),
             false => format!("a process of another pid namespace ({pid} in there) has"),
         };
-        Some(format!("{who} held the store's lock for {held_s:.1} s: is it stopped? Continue it (kill -CONT), or end it"))
+        Some(format!(
+            "{who} held the store's lock for {held_s:.1} s: is it stopped? Continue it (kill -CONT), or end it"
+        ))
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Taken {
     fn drop(&mut self) {
         // By word, and not by closing: a child that was forked has the same open file.
         let _unlocked = rustix::fs::flock(&self.0.file, FlockOperation::Unlock);
@@ -113,7 +115,8 @@ impl Waiting {
     /// Why there is no answer, if the reason is that somebody has the turn.
     pub(super) fn reason(&self, now_us: u64) -> Option<Error> {
         let turn = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let message = turn.holder(now_us).unwrap_or_else(|| "another process has the store's lock: is it stopped?".into());
+        let message =
+            turn.holder(now_us).unwrap_or_else(|| "another process has the store's lock: is it stopped?".into());
         Some(Error::new(ErrorKind::Unreachable, message))
     }
 }
