@@ -33,6 +33,7 @@ impl Leasehold {
     /// |---|---|
     /// | `memory:` | in this client alone |
     /// | `memory:NAME` | shared by the clients of this process that name it |
+    /// | `file:PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
     /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=P]` | a Redis, 7.0 or newer |
     ///
     /// A password in the URL is percent-encoded where it has to be. It is shown in no error and no `Debug`.
@@ -57,6 +58,29 @@ impl Leasehold {
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(Arc::clone(&self.handle), name.as_ref())
+    }
+
+    /// The names that the store has a record of, sorted: those that are held or waited for, and those that were a minute
+    /// ago. For operators: it looks through the whole store, on Redis by `SCAN` (a thousand keys a round trip, the keys of
+    /// others too), which its user must be allowed to do beside what locks need (`+scan`).
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    ///
+    /// # Errors
+    /// `Unreachable` when a step of it has no answer within 2 s; `Denied`, `Unsupported`, `Closed`.
+    pub async fn names(&self) -> Result<Vec<String>> {
+        let names = self.handle.session().names().await?;
+        Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    /// The descriptor that says to others that this client lives, for a command that is started under a lock: as long as
+    /// any process has it open, what the client holds is not given back before the lease has ended. It is closed on `exec`
+    /// unless the caller sees to it. `None` where a store cannot tell the dead from the silent.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn life(&self) -> Option<std::os::fd::OwnedFd> {
+        self.handle.session().life()
     }
 
     /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and

@@ -8,6 +8,15 @@ pub(crate) struct Location {
     pub(crate) url: String,
     /// The variables that the command does not inherit.
     pub(crate) secrets: Vec<String>,
+    pub(crate) whose: Whose,
+}
+
+/// Whether anybody named it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whose {
+    Named,
+    /// This host's own, of this user.
+    Hosts,
 }
 
 // By hand: the URL may hold a password.
@@ -31,15 +40,15 @@ pub(crate) fn locate(said: Option<String>) -> Result<Location, String> {
             .into());
     }
     let set = || std::env::var(STORE).ok().filter(|url| !url.is_empty());
-    let Some(url) = said.or_else(set) else {
-        return Err("which store? Give --store URL, or set LEASEHOLD_STORE".into());
-    };
+    let named = said.or_else(set);
+    let whose = if named.is_some() { Whose::Named } else { Whose::Hosts };
+    let url = named.map_or_else(|| leasehold::default_store().map_err(|error| error.to_string()), Ok)?;
     if url.get(.."memory:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("memory:")) {
         return Err("memory: is inside of each program, and locks nobody else out: give a redis://HOST".into());
     }
     let mut secrets: Vec<String> = SECRETS.map(str::to_owned).into();
     secrets.extend(password_variables(&url));
-    Ok(Location { url, secrets })
+    Ok(Location { url, secrets, whose })
 }
 
 /// Whether there is a password in it, or what may be one: many a user writes it where the user's name belongs.

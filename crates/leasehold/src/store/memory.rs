@@ -3,6 +3,7 @@
 //! `memory:` is a store of this client's own; `memory:NAME` is shared by all clients of this process that name it.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -55,6 +56,14 @@ impl Store for Memory {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let link = Path { hub: Arc::clone(&self.hub), attached: OnceLock::new(), closed: AtomicBool::new(false) };
         Box::pin(std::future::ready(Ok(Arc::new(link) as Arc<dyn Link>)))
+    }
+
+    fn silence(&self) -> Option<Error> {
+        None
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        None
     }
 }
 
@@ -126,6 +135,14 @@ impl Link for Path {
             let renew = |(name, renew): (Name, Renew)| Ok(hub.apply(&name, &Op::Renew(renew)));
             batch.into_iter().map(renew).collect()
         })
+    }
+
+    fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        let (wall_us, lease_us) = (self.hub.world.wall_us(), self.hub.world.now_us());
+        let shelves = self.hub.shelves();
+        let live = shelves.resources.iter().filter(|(_, resource)| !resource.is_forgotten(wall_us, lease_us));
+        let names = live.map(|(name, _)| name.clone()).collect();
+        Box::pin(std::future::ready(Ok((names, 0))))
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {

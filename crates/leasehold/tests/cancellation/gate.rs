@@ -5,6 +5,7 @@
 //! out although its caller has gone, as on a connection.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -132,6 +133,14 @@ impl Store for Gate {
             Ok(Arc::new(End(line)) as Arc<dyn Link>)
         })
     }
+
+    fn silence(&self) -> Option<Error> {
+        self.0.store.silence()
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        self.0.store.life()
+    }
 }
 
 impl Line {
@@ -243,6 +252,10 @@ impl Link for End {
             drop(line);
             heard.await.unwrap_or_else(|_| (0..wanted).map(|_| Err(gone())).collect())
         })
+    }
+
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        self.0.link.names(from)
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {

@@ -1,11 +1,12 @@
 //! A store of which a test plays every answer.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use leasehold::Lost;
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
+use leasehold::{Error, Lost};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
@@ -67,6 +68,14 @@ impl Store for Shop {
             Ok(Arc::new(Handle(line)) as Arc<dyn Link>)
         })
     }
+
+    fn silence(&self) -> Option<Error> {
+        None
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        None
+    }
 }
 
 pub(crate) struct Handle(Arc<Line>);
@@ -98,6 +107,10 @@ impl Link for Handle {
             }
             answers
         })
+    }
+
+    fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        Box::pin(std::future::ready(Err(gone())))
     }
 
     fn attach(&self, _: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
@@ -140,7 +153,7 @@ pub(crate) fn gone() -> Fault {
 }
 
 /// A session looks at the kind of a fault only.
-pub(crate) fn any_error() -> leasehold::Error {
+pub(crate) fn any_error() -> Error {
     Lost::Closed.into()
 }
 

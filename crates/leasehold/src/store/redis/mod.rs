@@ -21,6 +21,7 @@ mod scripts;
 mod url;
 mod wire;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use leasehold_spec::{Contention, Name, Op, Renew};
@@ -72,5 +73,13 @@ impl Store for RedisStore {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let opening = handshake::open(self.target.clone(), Arc::clone(&self.world));
         Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn Link>) })
+    }
+
+    fn silence(&self) -> Option<Error> {
+        None
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        None
     }
 }
