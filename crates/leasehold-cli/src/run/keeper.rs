@@ -10,6 +10,7 @@ use rustix::process::{Pid, getpgrp};
 use tokio::net::UnixStream;
 
 use super::channel::{Order, Word};
+use super::life::Life;
 use super::minder::OURSELVES;
 use super::plan::Plan;
 use super::timing::Sentence;
@@ -22,7 +23,7 @@ pub(crate) struct Keeper {
 
 impl Keeper {
     /// Starts a minder: as the leader of a new group, or into the one of the minder before it.
-    pub(crate) fn start(plan: &Plan, sentence: &Sentence, group: Option<Pid>) -> io::Result<Self> {
+    pub(crate) fn start(plan: &Plan, life: &Life, sentence: &Sentence, group: Option<Pid>) -> io::Result<Self> {
         let (ours, its) = Socket::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(OURSELVES);
@@ -43,7 +44,7 @@ impl Keeper {
         if plan.is_quiet {
             command.arg("--quiet");
         }
-        let child = command.spawn()?;
+        let child = life.lend(|| command.spawn())?;
         Ok(Self { pid: Pid::from_child(&child), channel: UnixStream::from_std(ours)? })
     }
 

@@ -42,7 +42,7 @@ pub(crate) fn locate(said: Option<String>) -> Result<Location, String> {
     let set = || std::env::var(STORE).ok().filter(|url| !url.is_empty());
     let named = said.or_else(set);
     let whose = if named.is_some() { Whose::Named } else { Whose::Hosts };
-    let url = named.map_or_else(|| leasehold::default_store().map_err(|error| error.to_string()), Ok)?;
+    let url = named.map_or_else(|| leasehold::file::default_url().map_err(|error| error.to_string()), Ok)?;
     if url.get(.."memory:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("memory:")) {
         return Err("memory: is inside of each program, and locks nobody else out: give a redis://HOST".into());
     }

@@ -29,6 +29,7 @@ mod end;
 mod group;
 mod help;
 mod keeper;
+mod life;
 mod location;
 mod minder;
 mod plan;
@@ -47,6 +48,8 @@ use leasehold::Released;
 use tokio::time::timeout;
 
 use self::end::{End, FAILED, LOST, USAGE, Why};
+use self::life::Life;
+use self::location::Whose;
 pub(crate) use self::minder::{MinderArgs, hold_place, run as mind};
 use self::plan::Plan;
 pub(crate) use self::plan::RunArgs;
@@ -69,6 +72,11 @@ pub(crate) fn run(said: RunArgs) -> ExitCode {
         }
     };
     let mut teller = Teller::new(plan.is_quiet);
+    if plan.location.whose == Whose::Hosts {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let (url, user) = (&plan.location.url, plan::user());
+        teller.news(&format!("no store is named, so this excludes only {user} on {host}: {url}"));
+    }
     let end = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(under_lock(&plan, &mut teller)),
         Err(error) => End::error(FAILED, &error),
@@ -91,7 +99,8 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
         Ok(taken) => taken,
         Err(end) => return end,
     };
-    let end = supervise::supervise(plan, &guard, &mut signals, teller).await;
+    let life = Life::of(&client);
+    let end = supervise::supervise(plan, &guard, &life, &mut signals, teller).await;
     let left = guard.remaining();
     let released = timeout(RELEASE, guard.release()).await;
     drop(client);

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::getuid;
+use rustix::process::geteuid;
 
 use super::help;
 use super::location::{Location, locate};
@@ -22,10 +22,10 @@ pub(crate) struct RunArgs {
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 
-    /// Where the lock is [default: $LEASEHOLD_STORE]
+    /// Where the lock is [default: $LEASEHOLD_STORE, else this host's own]
     ///
-    /// redis://HOST[:PORT][/DB][?prefix=P], for all machines that reach it.
-    /// A URL with a password in it goes into LEASEHOLD_STORE.
+    /// redis://HOST[:PORT][/DB][?prefix=P], for all machines that reach it; file:/PATH, a directory, for this
+    /// host. Without either: a directory of this user on this host, the same in a shell and in cron. A URL with a password in it goes into LEASEHOLD_STORE.
     #[arg(long, value_name = "URL", verbatim_doc_comment)]
     store: Option<String>,
 
@@ -132,8 +132,7 @@ impl RunArgs {
 
 /// Who this is. Never the command's arguments: they may hold what is nobody's business.
 fn label(command: &[OsString]) -> String {
-    let uid = getuid().as_raw();
-    let user = user_of(uid).unwrap_or_else(|| format!("uid{uid}"));
+    let user = user();
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let program = command.first().map(|path| Path::new(path).file_name().unwrap_or(path).to_string_lossy());
     let label = format!("{user}@{host}/{} {}", std::process::id(), program.unwrap_or_default());
@@ -142,6 +141,12 @@ fn label(command: &[OsString]) -> String {
         label.pop();
     }
     label
+}
+
+/// Who runs this.
+pub(crate) fn user() -> String {
+    let uid = geteuid().as_raw();
+    user_of(uid).unwrap_or_else(|| format!("uid{uid}"))
 }
 
 /// The name of a user of this machine. Not from the environment: it is the same in cron, in sudo and on a terminal.

@@ -14,6 +14,7 @@ use tokio::time::{sleep, timeout};
 use super::channel::Word;
 use super::end::{End, NOT_EXECUTABLE, NOT_FOUND};
 use super::keeper::Keeper;
+use super::life::Life;
 use super::plan::Plan;
 use super::timing::{Sentence, micros};
 
@@ -34,10 +35,10 @@ pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
 }
 
 /// A minder that is ready.
-pub(crate) async fn minder(plan: &Plan, sentence: &Sentence) -> io::Result<Keeper> {
+pub(crate) async fn minder(plan: &Plan, life: &Life, sentence: &Sentence) -> io::Result<Keeper> {
     let mut trouble = io::ErrorKind::Other.into();
     for _ in 0..STARTS {
-        let keeper = Keeper::start(plan, sentence, None)?;
+        let keeper = Keeper::start(plan, life, sentence, None)?;
         match timeout(READY, keeper.word()).await {
             Ok(Ok(Word::Ready)) => return Ok(keeper),
             Ok(Ok(_)) => trouble = io::ErrorKind::InvalidData.into(),
@@ -55,7 +56,7 @@ pub(crate) fn dismiss(child: Pid) {
     let _it_was_waited_for = waitpid(Some(child), WaitOptions::empty());
 }
 
-pub(crate) fn start(plan: &Plan, guard: &Guard, group: Pid) -> Result<Pid, End> {
+pub(crate) fn start(plan: &Plan, life: &Life, guard: &Guard, group: Pid) -> Result<Pid, End> {
     let program = plan.command.first().expect("clap asks for one");
     let arguments: Vec<&OsString> = plan.command.iter().skip(1).collect();
     let spawn = |program: &OsString, arguments: &[&OsString]| {
@@ -70,7 +71,7 @@ pub(crate) fn start(plan: &Plan, guard: &Guard, group: Pid) -> Result<Pid, End> 
                 command.env_remove(secret);
             }
         }
-        command.spawn()
+        life.lend(|| command.spawn())
     };
     let spawned = match spawn(program, &arguments) {
         // A script that does not say what reads it is the shell's, as with every other program that starts one.

@@ -21,6 +21,7 @@ use super::channel::{Order, Word};
 use super::end::{End, FAILED, LOST};
 use super::group::{Members, act, members, now_us, send};
 use super::keeper::Keeper;
+use super::life::Life;
 use super::plan::Plan;
 use super::signals::Signals;
 use super::start::{dismiss, full, minder, start};
@@ -37,6 +38,7 @@ const SAME_US: u64 = 5_000;
 pub(crate) struct Supervisor<'a> {
     plan: &'a Plan,
     guard: &'a Guard,
+    life: &'a Life,
     signals: &'a mut Signals,
     teller: &'a mut Teller,
     terminal: Option<Terminal>,
@@ -80,14 +82,20 @@ enum Verdict {
 }
 
 /// Runs the command under the lock, until its group is empty.
-pub(crate) async fn supervise(plan: &Plan, guard: &Guard, signals: &mut Signals, teller: &mut Teller) -> End {
+pub(crate) async fn supervise(
+    plan: &Plan,
+    guard: &Guard,
+    life: &Life,
+    signals: &mut Signals,
+    teller: &mut Teller,
+) -> End {
     if let Err(lost) = full(plan, guard).await {
         return End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name));
     }
     // Whom the command leaves behind is ours to wait for: their ends are heard of at once.
     let _the_slow_look_finds_them = set_child_subreaper(Some(rustix::process::getpid()));
     let sentence = Sentence::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
-    let keeper = match minder(plan, &sentence).await {
+    let keeper = match minder(plan, life, &sentence).await {
         Ok(keeper) => keeper,
         Err(error) => return End::error(FAILED, &format!("no minder could be started, and so no command: {error}")),
     };
@@ -101,7 +109,7 @@ pub(crate) async fn supervise(plan: &Plan, guard: &Guard, signals: &mut Signals,
         }
     }
     let keeper = Some(keeper);
-    let command = match start(plan, guard, group) {
+    let command = match start(plan, life, guard, group) {
         Ok(command) => command,
         Err(end) => {
             terminal.iter_mut().for_each(Terminal::take_back);
@@ -113,6 +121,7 @@ pub(crate) async fn supervise(plan: &Plan, guard: &Guard, signals: &mut Signals,
     let mut supervisor = Supervisor {
         plan,
         guard,
+        life,
         signals,
         teller,
         terminal,
@@ -324,7 +333,7 @@ impl Supervisor<'_> {
         let started = match self.sentence.is_ended() {
             true => None,
             false if is_on(Mutant::P29OneMinder) => None,
-            false => Keeper::start(self.plan, &self.sentence, Some(self.group)).ok(),
+            false => Keeper::start(self.plan, self.life, &self.sentence, Some(self.group)).ok(),
         };
         // Its number was the group's. Waited for, it no longer counts as a member.
         dismiss(old.pid);

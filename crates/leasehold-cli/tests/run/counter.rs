@@ -50,15 +50,38 @@ fn judge(file: &Path) -> usize {
 }
 
 #[test]
-fn eight_processes_count_without_gap_or_repeat() {
+fn eight_processes_count_without_gap_or_repeat_by_redis() {
+    let server = RedisServer::start();
+    count_up(&server.url());
+}
+
+#[test]
+fn eight_processes_count_without_gap_or_repeat_by_file() {
+    let dir = tempfile::tempdir().unwrap();
+    count_up(&format!("file:{}", dir.path().join("store").display()));
+}
+
+#[test]
+fn whoever_is_killed_counts_at_most_once_by_redis() {
+    let server = RedisServer::start();
+    count_up_and_kill(&server.url());
+}
+
+#[test]
+fn whoever_is_killed_counts_at_most_once_by_file() {
+    let dir = tempfile::tempdir().unwrap();
+    count_up_and_kill(&format!("file:{}", dir.path().join("store").display()));
+}
+
+fn count_up(url: &str) {
     const RUNS: usize = 200;
-    let (server, dir) = (RedisServer::start(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
     let file = file(dir.path());
     thread::scope(|scope| {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 for _ in 0..RUNS {
-                    let status = count(&server.url(), &file, COUNT, "30s").status().unwrap();
+                    let status = count(url, &file, COUNT, "30s").status().unwrap();
                     assert!(status.success(), "{status}");
                 }
             });
@@ -73,11 +96,10 @@ struct Running {
     killed: Arc<AtomicBool>,
 }
 
-#[test]
-fn whoever_is_killed_counts_at_most_once() {
+fn count_up_and_kill(url: &str) {
     const RUNS: usize = 25;
     const KILLS: usize = 24;
-    let (server, dir) = (RedisServer::start(), tempfile::tempdir().unwrap());
+    let dir = tempfile::tempdir().unwrap();
     let file = file(dir.path());
     let running: Mutex<Vec<Running>> = Mutex::default();
     let (completed, killed, left) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(WORKERS));
@@ -87,7 +109,7 @@ fn whoever_is_killed_counts_at_most_once() {
         for _ in 0..WORKERS {
             scope.spawn(|| {
                 for _ in 0..RUNS {
-                    let mut child = count(&server.url(), &file, COUNT_SLOWLY, "1s").spawn().unwrap();
+                    let mut child = count(url, &file, COUNT_SLOWLY, "1s").spawn().unwrap();
                     let (pid, is_killed) = (Pid::from_child(&child), Arc::new(AtomicBool::new(false)));
                     running.lock().unwrap().push(Running { pid, killed: Arc::clone(&is_killed) });
                     // Waited for under the lock's other side: whoever kills finds our child, and not its number's heir.

@@ -58,6 +58,13 @@ impl Life {
         self.shell(&format!("trap '' TERM; exec {}", Self::program()))
     }
 
+    /// Of one that has closed every descriptor that it does not know.
+    pub(crate) fn closing(&self) -> Vec<String> {
+        let close = "for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; ";
+        let script = format!("{close} trap '' TERM; exec {}", Self::program());
+        ["env", &format!("{FILE}={}", self.0.display()), "bash", "-c", &script].map(str::to_owned).into()
+    }
+
     /// Of a command that leaves it behind, and ends.
     pub(crate) fn left_behind(&self) -> Vec<String> {
         self.shell(&format!("trap '' TERM; {} & exit 5", Self::program()))
