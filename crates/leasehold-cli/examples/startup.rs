@@ -27,9 +27,11 @@ fn main() {
     assert!(program.exists(), "{} is not built: start this by scripts/startup", program.display());
     let (server, dir) = (RedisServer::start(), tempfile::tempdir().expect("a temporary directory"));
     let file = dir.path().join("lock");
+    let store = format!("file:{}", dir.path().join("store").display());
     let mut ways = [
         way("true", Path::new("true"), &[]),
         way("flock FILE true", Path::new("flock"), &[file.to_str().expect("our own path"), "true"]),
+        way("leasehold run, file", &program, &["run", "--store", &store, "job", "--", "true"]),
         way("leasehold run, redis on loopback", &program, &["run", "--store", &server.url(), "job", "--", "true"]),
     ];
     let progress = ProgressBar::new(u64::from(ROUNDS));

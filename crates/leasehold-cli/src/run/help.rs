@@ -37,11 +37,13 @@ What to know:
   The command does not inherit LEASEHOLD_STORE, nor any variable that has the store's password.
 
 Examples:
+  export LEASEHOLD_STORE=redis://locks.internal
+        where the locks are that all machines share; without it they are this host's
   leasehold run nightly --no-wait -- ./backup.sh
-        on every machine's crontab: one of them does it, the others end with 124
+        in every machine's crontab: one of them does it, the others end with 124
   leasehold run deploy --wait 10m -- make deploy
         in line, for ten minutes at most
-  leasehold run db --store redis://locks.internal --lease 10s -- ./migrate
+  leasehold run db --lease 10s -- ./migrate
         followed by the next one 10 s after this machine has died
   leasehold run report -- sh -c 'psql -v token=$LEASEHOLD_TOKEN -f report.sql'
         with the token that fences late writes off

@@ -34,9 +34,9 @@ const SECRETS: [&str; 3] = [STORE, "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FIL
 /// What is wrong with it, without repeating it.
 pub(crate) fn locate(said: Option<String>) -> Result<Location, String> {
     if said.as_deref().is_some_and(has_password) {
-        return Err("a password is not taken from the command line, where everybody on this machine can read it: put \
-                    the URL into the environment variable LEASEHOLD_STORE, or the password into a file that the URL names \
-                    (?password_file=/PATH)"
+        return Err("a password is not taken from the command line, where everybody on this machine can read it: \
+                    put the URL into the environment variable LEASEHOLD_STORE, or the password into a file that it \
+                    names (?password_file=/PATH)"
             .into());
     }
     let set = || std::env::var(STORE).ok().filter(|url| !url.is_empty());

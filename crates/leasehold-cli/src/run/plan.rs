@@ -25,7 +25,8 @@ pub(crate) struct RunArgs {
     /// Where the lock is [default: $LEASEHOLD_STORE, else this host's own]
     ///
     /// redis://HOST[:PORT][/DB][?prefix=P], for all machines that reach it; file:/PATH, a directory, for this
-    /// host. Without either: a directory of this user on this host, the same in a shell and in cron. A URL with a password in it goes into LEASEHOLD_STORE.
+    /// host. Without either: a directory of this user on this host, the same in a shell and in cron.
+    /// A URL with a password in it goes into LEASEHOLD_STORE.
     #[arg(long, value_name = "URL", verbatim_doc_comment)]
     store: Option<String>,
 

@@ -6,27 +6,26 @@
 //! The minder does the ending (`minder.rs`), with its notice. The supervisor knows the same times, tells nobody twice, and
 //! kills whatever is left when the KILL was due: both of them would have to be stopped for a command to outlive its lease.
 
+mod events;
+
 use std::io;
 use std::time::Duration;
 
 use leasehold::{Guard, Lost};
 use leasehold_spec::mutant::{Mutant, is_on};
-use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_current_process_group, kill_process,
-    set_child_subreaper, wait, waitid,
-};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, set_child_subreaper};
 use tokio::time::sleep;
 
 use super::channel::{Order, Word};
 use super::end::{End, FAILED, LOST};
-use super::group::{Members, act, members, now_us, send};
+use super::group::{Members, act, members, now_us};
 use super::keeper::Keeper;
 use super::life::Life;
 use super::plan::Plan;
 use super::signals::Signals;
 use super::start::{dismiss, full, minder, start};
 use super::teller::Teller;
-use super::terminal::{Lends, Terminal, is_orphaned};
+use super::terminal::{Lends, Terminal};
 use super::timing::{Act, Sentence, micros};
 
 /// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
@@ -93,7 +92,7 @@ pub(crate) async fn supervise(
         return End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name));
     }
     // Whom the command leaves behind is ours to wait for: their ends are heard of at once.
-    let _the_slow_look_finds_them = set_child_subreaper(Some(rustix::process::getpid()));
+    let _the_slow_look_finds_them = set_child_subreaper(Some(getpid()));
     let sentence = Sentence::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
     let keeper = match minder(plan, life, &sentence).await {
         Ok(keeper) => keeper,
@@ -282,117 +281,6 @@ impl Supervisor<'_> {
             }
             Err(_) => self.minder_ended(),
         }
-    }
-
-    fn signalled(&mut self, signal: Signal) {
-        match signal {
-            Signal::CHILD => self.reap(),
-            Signal::CONT => self.continued(),
-            Signal::TSTP if self.echo == Echo::Due => self.echo = Echo::No,
-            Signal::TSTP if is_orphaned() => {}
-            signal => {
-                send(self.group, signal);
-                // A stopped command hears of its end when it goes on.
-                if matches!(signal, Signal::TERM | Signal::HUP) {
-                    send(self.group, Signal::CONT);
-                }
-            }
-        }
-    }
-
-    /// Waits for whoever has ended: the minder, the command, and those whom it left to us.
-    fn reap(&mut self) {
-        // First, and without waiting for it: until then the group's number is surely not somebody else's, and another
-        // minder can be started into it.
-        if let Some(pid) = self.keeper.as_ref().map(|keeper| keeper.pid) {
-            let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            match waitid(WaitId::Pid(pid), look) {
-                Ok(Some(status)) if status.stopped() => drop(kill_process(pid, Signal::CONT)),
-                Ok(Some(_)) | Err(_) => self.minder_ended(),
-                Ok(None) => {}
-            }
-        }
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if pid == self.command && !status.stopped() {
-                self.status = Some(status);
-            } else if pid == self.command {
-                self.stopped(status);
-            } else if self.keeper.as_ref().is_some_and(|keeper| keeper.pid == pid) && !status.stopped() {
-                self.minder_ended();
-            }
-        }
-        if let Rest::Inhabited { look_us } = &mut self.rest {
-            *look_us = now_us();
-        }
-    }
-
-    /// Another minder takes over. Where the group is ended already there is nothing to mind.
-    fn minder_ended(&mut self) {
-        self.carry_out();
-        let Some(old) = self.keeper.take() else { return };
-        let started = match self.sentence.is_ended() {
-            true => None,
-            false if is_on(Mutant::P29OneMinder) => None,
-            false => Keeper::start(self.plan, self.life, &self.sentence, Some(self.group)).ok(),
-        };
-        // Its number was the group's. Waited for, it no longer counts as a member.
-        dismiss(old.pid);
-        if self.rest == Rest::Asked {
-            self.rest = Rest::Unknown;
-        }
-        self.keeper = started;
-        match &self.keeper {
-            Some(keeper) if !self.sentence.is_open() => {
-                keeper.tell(Order::End { kill_us: self.sentence.kill_at_us() });
-            }
-            Some(_) => {}
-            None if is_on(Mutant::P29OneMinder) => {}
-            None if self.status.is_none() && !self.sentence.is_ended() => self.condemn(Verdict::Unminded),
-            None => {}
-        }
-    }
-
-    /// The command was stopped. Where that was the terminal's doing, our shell is to see a stopped job.
-    fn stopped(&mut self, status: WaitStatus) {
-        let signal = [Signal::TSTP, Signal::TTIN, Signal::TTOU]
-            .into_iter()
-            .find(|signal| status.stopping_signal() == Some(signal.as_raw()));
-        let (Some(signal), Some(terminal)) = (signal, &mut self.terminal) else { return };
-        let goes_on = match signal {
-            // As the system lets no such group stop.
-            Signal::TSTP => is_orphaned(),
-            _ => terminal.lend(self.group),
-        };
-        if goes_on {
-            send(self.group, Signal::CONT);
-            return;
-        }
-        if is_orphaned() {
-            return; // It reads a terminal that is somebody else's. Nobody would continue us.
-        }
-        terminal.take_back();
-        let left = Duration::from_secs(self.guard.remaining().as_secs());
-        let left = humantime::format_duration(left);
-        self.teller.news_now(&format!("stopped: \"{}\" is lost in {left} unless the command goes on", self.plan.name));
-        // The whole job, as the terminal would have done.
-        let _stopped = kill_current_process_group(signal);
-        if terminal.lends == Lends::OnDemand && signal == Signal::TSTP {
-            self.echo = Echo::Due;
-            let _stopped = kill_process(rustix::process::getpid(), Signal::STOP);
-        }
-    }
-
-    fn continued(&mut self) {
-        // Were the others first, one of them could write before it is ended.
-        self.look_at_the_lease();
-        self.carry_out();
-        if self.verdict.is_some() {
-            return;
-        }
-        if let Some(terminal) = &mut self.terminal {
-            terminal.lend_again(self.group);
-        }
-        send(self.group, Signal::CONT);
     }
 
     /// Nobody is left. What is still to be said is how it went.
