@@ -26,7 +26,7 @@ use super::signals::Signals;
 use super::start::{dismiss, full, minder, start};
 use super::teller::Teller;
 use super::terminal::{Lends, Terminal};
-use super::timing::{Act, Sentence, micros};
+use super::timing::{Act, Sentence, Timing, micros};
 
 /// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
 const LOOK_US: u64 = 500_000;
@@ -43,6 +43,8 @@ pub(crate) struct Supervisor<'a> {
     terminal: Option<Terminal>,
     /// `None`: it is gone, and no other could be started.
     keeper: Option<Keeper>,
+    /// How many minders have ended one after the other before they were ready.
+    false_starts: usize,
     group: Pid,
     command: Pid,
     status: Option<WaitStatus>,
@@ -125,6 +127,7 @@ pub(crate) async fn supervise(
         teller,
         terminal,
         keeper,
+        false_starts: 0,
         group,
         command,
         status: None,
@@ -192,7 +195,7 @@ impl Supervisor<'_> {
         let kill_us = match verdict {
             Verdict::Lost(Lost::Expired) => now_us,
             Verdict::Lost(Lost::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
-            Verdict::Lost(Lost::Revoked) => timing.kill_us(now_us + micros(self.guard.grace())),
+            Verdict::Lost(Lost::Revoked) => Timing::kill_within(now_us, self.guard.grace()),
             // Somebody may hold already; how long the command has is between it and its fence.
             Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.sentence.kill_at_us(),
         };
@@ -266,7 +269,7 @@ impl Supervisor<'_> {
 
     fn heard(&mut self, word: &io::Result<Word>) {
         match word {
-            Ok(Word::Ready) => {}
+            Ok(Word::Ready) => self.false_starts = 0,
             Ok(Word::Told) => self.condemn(Verdict::Late),
             Ok(Word::Empty) => self.found(Members::None),
             Ok(Word::Inhabited) => {

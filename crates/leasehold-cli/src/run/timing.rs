@@ -15,7 +15,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 /// The shortest lease of a command. Below, a tenth of it is less than a busy machine takes to wake a minder and to carry
 /// a KILL out.
 pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
-/// How much of the lease is kept for the KILL to take effect: a tenth, within these bounds.
+/// How much of the lease, or of a grace, is kept for the KILL to take effect: a tenth, within these bounds.
 const MARGIN_MIN_US: u64 = 100_000;
 const MARGIN_MAX_US: u64 = 1_000_000;
 /// `--kill-after`, unless said: a sixth of the lease, at most this.
@@ -54,13 +54,23 @@ impl Timing {
         if is_on(Mutant::P29KillsLate) {
             return until_us + self.lease_us;
         }
-        until_us.saturating_sub((self.lease_us / 10).clamp(MARGIN_MIN_US, MARGIN_MAX_US))
+        until_us.saturating_sub(margin_us(self.lease_us))
+    }
+
+    /// The same for what is left of a revoked one.
+    pub(crate) fn kill_within(now_us: u64, grace: Duration) -> u64 {
+        let grace_us = micros(grace);
+        now_us + grace_us.saturating_sub(margin_us(grace_us))
     }
 
     /// How often the supervisor looks for a renewal to tell the minder of: no end then comes for lack of a look.
     pub(crate) fn tick_us(&self) -> u64 {
         (self.lease_us / 20).clamp(50_000, 1_000_000)
     }
+}
+
+fn margin_us(span_us: u64) -> u64 {
+    (span_us / 10).clamp(MARGIN_MIN_US, MARGIN_MAX_US)
 }
 
 pub(crate) fn micros(duration: Duration) -> u64 {
@@ -169,6 +179,13 @@ mod tests {
             let tell_us = Sentence::new(kill_us, timing.kill_after_us).next_us();
             assert!(until_us - tell_us < timing.lease_us / 2, "{timing:?}");
         }
+    }
+
+    #[test]
+    fn a_revoked_command_has_most_of_its_grace() {
+        assert_eq!(Timing::kill_within(SECOND, Duration::from_secs(5)), SECOND + 4_500_000);
+        assert_eq!(Timing::kill_within(SECOND, Duration::from_millis(300)), SECOND + 200_000);
+        assert_eq!(Timing::kill_within(SECOND, Duration::ZERO), SECOND);
     }
 
     #[test]

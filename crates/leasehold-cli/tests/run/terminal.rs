@@ -147,6 +147,26 @@ fn ctrl_c_ends_the_command() {
 }
 
 #[test]
+fn statuses_on_a_terminal_are_those_of_a_pipe() {
+    let bench = Bench::new();
+    let program = leasehold().get_program().to_str().unwrap().to_owned();
+    let url = bench.server.url();
+    let cases: [(&[&str], i32); 7] = [
+        (&["true"], 0),
+        (&["sh", "-c", "exit 7"], 7),
+        (&["sh", "-c", "kill -KILL $$"], 137),
+        (&["sh", "-c", "kill -HUP $$"], 129),
+        (&["sh", "-c", "sleep 0.1 & exit 3"], 3),
+        (&["/nowhere/to/be/found"], 127),
+        (&["/etc/passwd"], 126),
+    ];
+    for (command, code) in cases {
+        let start = [&[&program, "run", "--store", &url, NAME, "--"], command].concat();
+        assert_eq!(Terminal::start(&start).ends(), Some(code), "{command:?}");
+    }
+}
+
+#[test]
 fn ctrl_z_and_back() {
     let bench = Bench::new();
     let mut terminal = Terminal::shell();

@@ -15,6 +15,10 @@ use super::super::start::dismiss;
 use super::super::terminal::{Lends, is_orphaned};
 use super::{Echo, Rest, Supervisor, Verdict};
 
+/// How many minders in a row may end before they are ready: what ends a group can hit one that does not hold its signals
+/// back yet.
+const FALSE_STARTS: usize = 10;
+
 impl Supervisor<'_> {
     pub(super) fn signalled(&mut self, signal: Signal) {
         match signal {
@@ -62,9 +66,10 @@ impl Supervisor<'_> {
     pub(super) fn minder_ended(&mut self) {
         self.carry_out();
         let Some(old) = self.keeper.take() else { return };
+        self.false_starts += 1;
         let started = match self.sentence.is_ended() {
             true => None,
-            false if is_on(Mutant::P29OneMinder) => None,
+            false if is_on(Mutant::P29OneMinder) || self.false_starts == FALSE_STARTS => None,
             false => Keeper::start(self.plan, self.life, &self.sentence, Some(self.group)).ok(),
         };
         // Its number was the group's. Waited for, it no longer counts as a member.
