@@ -35,8 +35,8 @@ pub(super) fn insert(db: &Connection, name: i64, entry: &Entry, seq: i64) -> Res
 }
 
 pub(super) fn queue(db: &Connection, name: i64) -> Result<(VecDeque<Entry>, HashMap<GrantId, i64>), Bad> {
-    let sql = "SELECT ticket, seq, session, counter, nonce, lease_ms, claim_ms, limit_us, seen_us, hears, strict, label \
-               FROM waiters WHERE name = ?1 ORDER BY ticket, seq";
+    let sql = "SELECT ticket, seq, session, counter, nonce, lease_ms, claim_ms, limit_us, seen_us, hears, strict, \
+               label FROM waiters WHERE name = ?1 ORDER BY ticket, seq";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([name])?;
     let (mut queue, mut seqs) = (VecDeque::new(), HashMap::new());
@@ -112,9 +112,9 @@ pub(super) enum News {
 }
 
 pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad> {
-    let sql = "SELECT id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, since_us, \
-               length_ms, state, label, name, (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) \
-               FROM names WHERE session = ?1 AND state IN (0, 2)";
+    let sql = "SELECT id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, \
+               since_us, length_ms, state, label, name, \
+               (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) FROM names WHERE session = ?1 AND state IN (0, 2)";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([session.0.to_be_bytes()])?;
     let mut news = Vec::new();

@@ -83,8 +83,8 @@ impl Site {
         &self.book.run
     }
 
-    /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory that
-    /// was removed, would not exclude each other.
+    /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory
+    /// that was removed, would not exclude each other.
     pub(super) fn check(&self) -> Result<(), Trouble> {
         let is_here = self.place.key(LOCK) == Some(self.turn.key()) && self.place.key(DATABASE) == Some(self.book.key);
         match is_here || is_on(Mutant::P27StaysBehind) {
