@@ -87,20 +87,6 @@ impl Child {
     pub(crate) fn pid(&self) -> u32 {
         self.process.id()
     }
-
-    /// Waits until it has ended by itself.
-    pub(crate) fn ends(mut self) {
-        drop(std::mem::replace(&mut self.orders, empty()));
-        self.process.wait().unwrap();
-    }
-}
-
-/// A pipe to nobody.
-fn empty() -> ChildStdin {
-    let mut nobody = Command::new("true").stdin(Stdio::piped()).spawn().unwrap();
-    let pipe = nobody.stdin.take().unwrap();
-    nobody.wait().unwrap();
-    pipe
 }
 
 impl Drop for Child {
