@@ -52,8 +52,8 @@ impl State {
         }
     }
 
-    /// Who holds this name has died, as the store says. A look that is under way may have been carried out before that: then
-    /// a settle hands over.
+    /// Who holds this name has died, as the store says. A look that is under way may have been carried out before: then a
+    /// settle hands over.
     pub(crate) fn look_now(&mut self, name: &Name, now_us: u64) {
         let Some(slot) = self.slots.get(name).filter(|slot| slot.attempts > 0) else { return };
         let token = slot.watch.map_or(Token::NONE, |watch| watch.token);

@@ -1,7 +1,7 @@
 //! A little of the disk, kept for when it is full.
 //!
-//! What gives back or hands on must work then: a lock that nobody can release is worse than one that nobody can take. Mostly
-//! the log is long enough already, and is written again from its beginning once it has been copied back. Where it is not,
+//! What gives back or hands on must work then: a lock that nobody can release is worse than one that nobody can take.
+//! Mostly the log is long enough already, and is written again from its beginning once it has been copied back. Where it is not,
 //! this file makes room.
 
 use rustix::fs::{FallocateFlags, OFlags};

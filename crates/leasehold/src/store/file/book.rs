@@ -22,11 +22,11 @@ const LAYOUT: i64 = 1;
 /// Only for those who have no turn: a backup, a person with a shell. Among us nobody ever waits here.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Normalised: a row per name, and rows for who waits. Numbers of 64 bits are stored as SQLite's signed ones, bit by bit.
+/// Normalised: a row per name, and rows for who waits. Numbers of 64 bits are SQLite's signed ones, bit by bit.
 ///
-/// `stamp` changes with every change of a name and never comes again, so that what was read before need not be read again.
-/// `ended` has the grant of each name that was revoked without a grace, and whose holder has to hear of that: the name's row
-/// is another's by then.
+/// `stamp` changes with every change of a name and never comes again: what was read before need not be read again.
+/// `ended` has the grant of each name that was revoked without a grace, and whose holder has to hear of that: the name's
+/// row is another's by then.
 ///
 /// `seq` orders waiters with equal tickets by when they came.
 const SCHEMA: &str = "
@@ -41,16 +41,18 @@ CREATE TABLE names (
 ) STRICT;
 CREATE INDEX told ON names (session) WHERE state IN (0, 2);
 CREATE TABLE waiters (
-  name INTEGER NOT NULL, ticket INTEGER NOT NULL, seq INTEGER NOT NULL, session BLOB NOT NULL, counter INTEGER NOT NULL,
-  nonce INTEGER NOT NULL, lease_ms INTEGER NOT NULL, claim_ms INTEGER NOT NULL, limit_us INTEGER, seen_us INTEGER NOT NULL,
-  hears INTEGER NOT NULL, strict INTEGER NOT NULL, label TEXT NOT NULL, PRIMARY KEY (name, ticket, seq)
+  name INTEGER NOT NULL, ticket INTEGER NOT NULL, seq INTEGER NOT NULL, session BLOB NOT NULL,
+  counter INTEGER NOT NULL, nonce INTEGER NOT NULL, lease_ms INTEGER NOT NULL, claim_ms INTEGER NOT NULL,
+  limit_us INTEGER, seen_us INTEGER NOT NULL, hears INTEGER NOT NULL, strict INTEGER NOT NULL, label TEXT NOT NULL,
+  PRIMARY KEY (name, ticket, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE lapses (
   name INTEGER NOT NULL, place INTEGER NOT NULL, session BLOB NOT NULL, at_us INTEGER NOT NULL,
   PRIMARY KEY (name, place)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE ended (
-  name INTEGER PRIMARY KEY, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL, token INTEGER NOT NULL
+  name INTEGER PRIMARY KEY, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL,
+  token INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX ended_of ON ended (session);
 ";
@@ -126,8 +128,8 @@ impl Book {
         made.commit()
     }
 
-    /// The host has started anew since the database was used last: whoever held or waited died with it, and the clock of
-    /// leases has begun again. What keeps tokens growing stays.
+    /// The host was started anew since the database was used last: whoever held or waited died with it, and the clock
+    /// of leases has begun again. What keeps tokens growing stays.
     fn meet(&mut self, now: &Boot, world: &dyn World) -> Result<(), Error> {
         let path = self.path.clone();
         let said = |error| Trouble::of(&path, error).at_open(&path);
@@ -140,8 +142,8 @@ impl Book {
         let (id, boot, time) = (value("id")?, value("boot")?, value("time")?);
         if boot == now.id && time != now.time_namespace {
             let message = format!(
-                "{} was made in another time namespace (a container with a clock of its own): leases would be counted on \
-                 two clocks; name another directory",
+                "{} was made in another time namespace (a container with a clock of its own): leases would be counted \
+                 on two clocks; name another directory",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -149,9 +151,9 @@ impl Book {
         if boot != now.id {
             let void = self.db.transaction().map_err(said)?;
             let keep = (world.now_us() + RETENTION_US).cast_signed();
-            let sql = "UPDATE names SET stamp = stamp + 1, keep_until_us = ?1, released = NULL, waiting = 0, lapsed = 0, \
-                       session = NULL, counter = NULL, nonce = NULL, token = NULL, since_us = NULL, length_ms = NULL, \
-                       state = NULL, label = NULL";
+            let sql = "UPDATE names SET stamp = stamp + 1, keep_until_us = ?1, released = NULL, waiting = 0, \
+                       lapsed = 0, session = NULL, counter = NULL, nonce = NULL, token = NULL, since_us = NULL, \
+                       length_ms = NULL, state = NULL, label = NULL";
             void.execute(sql, [keep]).map_err(said)?;
             void.execute_batch("DELETE FROM waiters; DELETE FROM lapses; DELETE FROM ended").map_err(said)?;
             let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
@@ -169,8 +171,8 @@ fn check_ours(path: &Path, application: i64, layout: i64) -> Result<(), Error> {
     let message = match (application, layout) {
         (APPLICATION, LAYOUT) => return Ok(()),
         (APPLICATION, newer) if newer > LAYOUT => format!(
-            "the database in {place} has layout {newer}, of a newer Leasehold; this program knows layout {LAYOUT}: use the \
-             newer program for all, or name another directory"
+            "the database in {place} has layout {newer}, of a newer Leasehold; this program knows layout {LAYOUT}: use \
+             the newer program for all, or name another directory"
         ),
         _ => format!("{DATABASE} in {place} is another program's database: it is left alone; name another directory"),
     };

@@ -1,9 +1,9 @@
 //! P26: who lives, and who listens. Two sockets for each session, beside the database:
 //!
-//! - the **bell**, a datagram socket that nobody inherits. Attached is whose bell takes a connection; an empty datagram rings
-//!   it. What there is to hear is in the database.
-//! - the **life**, a listening stream socket that a command started under the lock may inherit. Dead is whose life refuses a
-//!   connection: the kernel closes it with the last process that has it, whatever that died of. Process ids tell less:
+//! - the **bell**, a datagram socket that nobody inherits. Attached is whose bell takes a connection; an empty datagram
+//!   rings it. What there is to hear is in the database.
+//! - the **life**, a listening stream socket that a command started under the lock may inherit. Dead is whose life refuses
+//!   a connection: the kernel closes it with the last process that has it, whatever that died of. Process ids tell less:
 //!   they are used again, and mean something else in a container.
 //!
 //! A name here is at a socket that lives, or at one that is dead for good. So a newborn is bound to another name, listens,

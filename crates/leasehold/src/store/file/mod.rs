@@ -32,6 +32,7 @@ mod sentry;
 mod site;
 mod turn;
 mod url;
+mod worker;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

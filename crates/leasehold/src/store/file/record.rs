@@ -1,6 +1,6 @@
 //! The record of a name: read before a step, and what the step changed written after it.
 //!
-//! A step changes little of a queue: it drops waiters at its head, and takes out, moves or puts in the one that it is about.
+//! A step changes little of a queue: it drops waiters at its head, and takes out, moves or puts in the one it is about.
 //! So what is written does not grow with the queue. What is read does, unless nobody else has changed the name meanwhile:
 //! then the stamp is the one that is remembered with the queue.
 

@@ -35,8 +35,8 @@ pub(super) fn insert(db: &Connection, name: i64, entry: &Entry, seq: i64) -> Res
 }
 
 pub(super) fn queue(db: &Connection, name: i64) -> Result<(VecDeque<Entry>, HashMap<GrantId, i64>), Bad> {
-    let sql = "SELECT ticket, seq, session, counter, nonce, lease_ms, claim_ms, limit_us, seen_us, hears, strict, label \
-               FROM waiters WHERE name = ?1 ORDER BY ticket, seq";
+    let sql = "SELECT ticket, seq, session, counter, nonce, lease_ms, claim_ms, limit_us, seen_us, hears, strict, \
+               label FROM waiters WHERE name = ?1 ORDER BY ticket, seq";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([name])?;
     let (mut queue, mut seqs) = (VecDeque::new(), HashMap::new());
@@ -111,27 +111,29 @@ pub(super) enum News {
     Ended { name: String, id: GrantId, token: Token },
 }
 
+/// What ended comes first, as it did.
 pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad> {
-    let sql = "SELECT id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, since_us, \
-               length_ms, state, label, name, (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) \
-               FROM names WHERE session = ?1 AND state IN (0, 2)";
-    let mut statement = db.prepare_cached(sql)?;
-    let mut rows = statement.query([session.0.to_be_bytes()])?;
     let mut news = Vec::new();
-    while let Some(row) = rows.next()? {
-        // One name's nonsense is its own: whoever asks for it is told.
-        let Ok(grant) = grant(row) else { continue };
-        let strict: Option<i64> = row.get(16)?;
-        let waiting = strict.map(|strict| if strict == 0 { Order::Relaxed } else { Order::Strict });
-        news.push(News::Stands { name: row.get(15)?, grant, waiting });
-    }
     let sql = "SELECT ended.session, ended.counter, ended.nonce, ended.token, names.name FROM ended \
                JOIN names ON names.id = ended.name WHERE ended.session = ?1";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([session.0.to_be_bytes()])?;
     while let Some(row) = rows.next()? {
+        // One name's nonsense is its own: whoever asks for it is told.
         let (Ok(id), Ok(token)) = (grant_id(row, 0), token(row, 3)) else { continue };
         news.push(News::Ended { name: row.get(4)?, id, token });
+    }
+    let sql = "SELECT id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, \
+               since_us, length_ms, state, label, name, \
+               (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) FROM names \
+               WHERE session = ?1 AND state IN (0, 2)";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([session.0.to_be_bytes()])?;
+    while let Some(row) = rows.next()? {
+        let Ok(grant) = grant(row) else { continue };
+        let strict: Option<i64> = row.get(16)?;
+        let waiting = strict.map(|strict| if strict == 0 { Order::Relaxed } else { Order::Strict });
+        news.push(News::Stands { name: row.get(15)?, grant, waiting });
     }
     Ok(news)
 }

@@ -1,4 +1,4 @@
-//! What the desk's runtime waits for while the desk does: our bells, who connects to our lives, and the lives that we watch.
+//! What the desk's runtime waits for beside requests: our bells, who connects to our lives, the lives that we watch.
 
 use std::collections::{HashMap, HashSet};
 use std::io;

@@ -83,8 +83,8 @@ impl Site {
         &self.book.run
     }
 
-    /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory that
-    /// was removed, would not exclude each other.
+    /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory
+    /// that was removed, would not exclude each other.
     pub(super) fn check(&self) -> Result<(), Trouble> {
         let is_here = self.place.key(LOCK) == Some(self.turn.key()) && self.place.key(DATABASE) == Some(self.book.key);
         match is_here || is_on(Mutant::P27StaysBehind) {
@@ -185,16 +185,11 @@ impl Site {
                     Some((Name::new(&name).ok()?, told))
                 }
                 rows::News::Stands { name, grant, waiting } => {
-                    let contention = match waiting {
-                        None => Contention::None,
-                        Some(Order::Relaxed) => Contention::Others,
-                        Some(Order::Strict) => Contention::Strict,
-                    };
                     // A push is told as it was made, however late it is read: its receiver counts from then. Of a mark it
                     // matters what is left.
-                    let (event, now_us) = match grant.state {
-                        GrantState::Revoked => (Event::Revoked, now_us),
-                        GrantState::Pushed | GrantState::Held => (Event::Granted, grant.since_us),
+                    let (event, now_us, contention) = match grant.state {
+                        GrantState::Revoked => (Event::Revoked, now_us, Contention::None),
+                        GrantState::Pushed | GrantState::Held => (Event::Granted, grant.since_us, level(waiting)),
                     };
                     let (id, token, left_us) = (grant.id, grant.token, grant.left_us(now_us));
                     let told = Delivery { to, now_us, contention, rest, id, token, left_us, event };
@@ -252,6 +247,14 @@ fn one(
         deliveries,
     };
     Ok((done, record))
+}
+
+fn level(waiting: Option<Order>) -> Contention {
+    match waiting {
+        None => Contention::None,
+        Some(Order::Relaxed) => Contention::Others,
+        Some(Order::Strict) => Contention::Strict,
+    }
 }
 
 /// Gives the lease of a dead session back on its behalf, where the request would be served by that. A holder's own

@@ -9,8 +9,8 @@ const PATH_MAX: usize = 400;
 
 /// The directory that a URL names. No I/O.
 ///
-/// There is one way to write it: what could be read in two ways (`%20`, `?`, `#`) is refused, because two programs that read
-/// it differently would not exclude each other.
+/// There is one way to write it: what could be read in two ways (`%20`, `?`, `#`) is refused, because two programs that
+/// read it differently would not exclude each other.
 pub(super) fn directory(rest: &str) -> Result<PathBuf, Error> {
     let path = match rest.strip_prefix("//") {
         None => rest,
