@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
+use crate::run::{MinderArgs, RunArgs};
+
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, arg_required_else_help = true, after_help = MAIN)]
@@ -16,6 +18,13 @@ pub(crate) struct Said {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Run(Box<RunArgs>),
+    /// Watches over the command of a `leasehold run`, which starts it
+    #[command(hide = true)]
+    Minder(MinderArgs),
+    /// Leads a process group for a minder, which starts it
+    #[command(hide = true)]
+    Place,
     /// Says who holds a lock, with which token, for how long, and how many wait
     #[command(after_help = INSPECT)]
     Inspect(Inspect),

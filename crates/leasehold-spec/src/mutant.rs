@@ -73,6 +73,34 @@ pub enum Mutant {
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.
     P22OldReader,
+    /// P26: nobody notices that a holder has died.
+    P26NeverDead,
+    /// P27: nobody waits for a turn: SQLite's own way of waiting does.
+    P27NoTurn,
+    /// P27: who has a removed directory open goes on with it.
+    P27StaysBehind,
+    /// P27: leases are counted on the wall clock.
+    P27LeasesOnWallTime,
+    /// P27: a bell rings, and nobody reads what is new.
+    P27Deaf,
+    /// P28: the default store is below $HOME.
+    P28AsksTheEnvironment,
+    /// P29: a guard that asked for a whole lease comes with a claim.
+    P29StartsOnClaim,
+    /// P29: the command is ended when the lease has ended, and not before.
+    P29KillsLate,
+    /// P29: nobody watches over the command but the supervisor.
+    P29NoMinder,
+    /// P29: the lock goes back when the command has ended, whoever of its group lives on.
+    P29ReleasesEarly,
+    /// P29: a minder that was killed is not replaced.
+    P29OneMinder,
+    /// P29: a revoked command has the time of its lease, and not that of the grace.
+    P29IgnoresGrace,
+    /// P30: a store that is not there is busy.
+    P30BusyUnheard,
+    /// P30: the command inherits the store's URL.
+    P30TellsSecrets,
 }
 
 pub use switch::*;

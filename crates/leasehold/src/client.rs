@@ -34,6 +34,7 @@ impl Leasehold {
     /// |---|---|
     /// | `memory:` | in this client alone |
     /// | `memory:NAME` | shared by the clients of this process that name it |
+    /// | `file:PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
     /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?PARAMETERS]` | a Redis, 7.0 or newer |
     /// | `rediss://…` | the same by TLS (feature `tls`) |
     ///
@@ -104,6 +105,15 @@ impl Leasehold {
     #[cfg(test)]
     pub(crate) fn handle(&self) -> &Handle {
         &self.handle
+    }
+
+    /// The descriptor that says to others that this client lives, for a command that is started under a lock: as long as
+    /// any process has it open, what the client holds is not given back before the lease has ended. It is closed on `exec`
+    /// unless the caller sees to it. `None` where a store cannot tell the dead from the silent.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn life(&self) -> Option<std::os::fd::OwnedFd> {
+        self.handle.session().life()
     }
 
     /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and

@@ -105,6 +105,14 @@ impl Guard {
         Duration::from_micros(self.hold.remaining_us())
     }
 
+    /// For how long the store surely keeps others out: [`Guard::remaining`] while the lease is held, what is left of the
+    /// grace once it was revoked, and zero after any other loss. It is the time in which to stop. Zero, too, where the
+    /// revocation was heard of by a renewal only: how long ago it began is not known then. No round trip.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        Duration::from_micros(self.hold.kept_us())
+    }
+
     /// Whether others were waiting when the store was last heard: a long holder may want to give way. As old as the last
     /// renewal. No round trip.
     #[must_use]

@@ -87,6 +87,12 @@ pub use leasehold_spec::Token;
 pub use mutex::{Holder, Inspection, Mutex, Revoked};
 pub use owner::Owner;
 
+/// The store `file:`, which the programs of one host share without a server.
+#[cfg(all(feature = "file", target_os = "linux"))]
+pub mod file {
+    pub use crate::store::file::default_url;
+}
+
 /// The seam between a session and the world, for simulations and tests. No promise of stability.
 #[doc(hidden)]
 pub mod seam {

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
 use crate::reentry::enter;
-use crate::session::{Renewal, Terms, Wait};
+use crate::session::{Entry, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
@@ -25,6 +25,7 @@ pub struct Mutex {
     lease: Duration,
     renewal: Renewal,
     order: Order,
+    entry: Entry,
     owner: Option<Owner>,
 }
 
@@ -32,7 +33,8 @@ impl Mutex {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
         let lease = client.lease();
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        Self { client, name, lease, renewal: Renewal::Always, order: Order::Relaxed, owner: None }
+        let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
+        Self { client, name, lease, renewal, order, entry, owner: None }
     }
 
     /// How long a lease lasts without a word from its holder: 100 ms to 24 h, 30 s unless said. It is renewed each third
@@ -105,6 +107,15 @@ impl Mutex {
     #[must_use]
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
+        self
+    }
+
+    /// A guard comes with a whole lease. After a wait it otherwise comes with what the hand-over granted, a second or so
+    /// until its first renewal: enough for a section that looks before each effect, and too little for what, once begun,
+    /// cannot be stopped within that. One more round trip after a wait; none where the lock was free.
+    #[must_use]
+    pub fn full_lease(mut self) -> Self {
+        self.entry = Entry::OnLease;
         self
     }
 
@@ -257,7 +268,8 @@ impl Mutex {
                 format!("max_hold is shorter than the lease of {:?}: use fixed_lease, or a shorter lease", self.lease);
             return Err(Error::invalid(message));
         }
-        Ok(Terms { lease_ms, renewal, order: self.order, label: self.client.label() })
+        let (order, entry) = (self.order, self.entry);
+        Ok(Terms { lease_ms, renewal, order, entry, label: self.client.label() })
     }
 }
 

@@ -28,6 +28,12 @@ fn the_embedded_store_conforms() {
 }
 
 #[test]
+fn a_directory_conforms() {
+    // Prefixes: a directory is named by its URL.
+    conforms(Backend::File, 1);
+}
+
+#[test]
 fn one_redis_conforms() {
     conforms(Backend::Redis, 0);
 }
@@ -47,7 +53,7 @@ fn every_cell_is_counted_once() {
     // Each store has its test above.
     for backend in Backend::ALL {
         match backend {
-            Backend::Memory | Backend::Redis | Backend::RedisTls => {}
+            Backend::Memory | Backend::File | Backend::Redis | Backend::RedisTls => {}
         }
     }
 }

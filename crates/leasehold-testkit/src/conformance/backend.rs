@@ -2,6 +2,7 @@
 
 use leasehold::Leasehold;
 use leasehold_spec::SessionId;
+use tempfile::TempDir;
 
 use crate::resp::Value;
 use crate::server::RedisServer;
@@ -11,6 +12,8 @@ dimension! {
     Backend {
         /// The embedded store.
         Memory,
+        /// A directory of its own.
+        File,
         /// One Redis.
         Redis,
         /// The same, by TLS.
@@ -24,6 +27,7 @@ pub struct Running {
     server: Option<RedisServer>,
     /// The embedded store lives as long as a client of it.
     _anchor: Leasehold,
+    _directory: Option<TempDir>,
 }
 
 impl Running {
@@ -33,19 +37,23 @@ impl Running {
     /// When it does not start.
     #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
     pub async fn start(backend: Backend) -> Self {
-        let (url, server) = match backend {
-            Backend::Memory => ("memory:conformance".to_owned(), None),
+        let (url, server, directory) = match backend {
+            Backend::Memory => ("memory:conformance".to_owned(), None, None),
+            Backend::File => {
+                let directory = TempDir::new().expect("a directory");
+                (format!("file:{}", directory.path().display()), None, Some(directory))
+            }
             Backend::Redis => {
                 let server = RedisServer::start();
-                (server.url(), Some(server))
+                (server.url(), Some(server), None)
             }
             Backend::RedisTls => {
                 let server = RedisServer::start_tls();
-                (server.tls_url(), Some(server))
+                (server.tls_url(), Some(server), None)
             }
         };
         let anchor = Leasehold::connect(&url).await.expect("the store is there");
-        Self { url, server, _anchor: anchor }
+        Self { url, server, _anchor: anchor, _directory: directory }
     }
 
     /// Its URL.

@@ -9,7 +9,6 @@ use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, R
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
 use super::bounds::ANSWER_MAX_US;
 use super::clock::margin_us;
-use super::silent;
 use super::state::State;
 use super::watch::Then;
 use crate::error::Lost;
@@ -135,7 +134,10 @@ impl State {
     fn unanswered(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         match attempt.phase {
-            Phase::Asking { .. } if attempt.wait == Wait::No => self.fail(counter, silent().may_act(), now_us),
+            Phase::Asking { .. } if attempt.wait == Wait::No => {
+                let error = self.silence().may_act();
+                self.fail(counter, error, now_us);
+            }
             _ => self.set_next(counter, now_us),
         }
     }
@@ -145,6 +147,8 @@ impl State {
         // "Somebody else has it" only when the store's last word was that; otherwise nobody knows.
         let verdict = match attempt.phase {
             Phase::Asking { .. } => Verdict::Failed(self.away_for(attempt)),
+            // Its last word was that we hold, and whether we still do it has not said.
+            Phase::Claiming { .. } => Verdict::Failed(self.away().may_act()),
             _ => Verdict::Busy,
         };
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
@@ -266,7 +270,9 @@ impl State {
         let attempt = self.attempts.get_mut(&counter)?;
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         if returning.until_us <= now_us {
-            self.words.given_back(returning.caller.take(), || Err(silent().may_act()));
+            let caller = returning.caller.take();
+            let error = self.silence().may_act();
+            self.words.given_back(caller, || Err(error));
             self.remove(counter);
             return None;
         }

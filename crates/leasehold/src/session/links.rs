@@ -110,7 +110,7 @@ impl State {
     /// Why the store cannot be asked now, for a call that was not sent: what may have become of those that were, on the
     /// link that broke, is no word about this one.
     pub(crate) fn away(&self) -> Error {
-        self.trouble.as_ref().map_or_else(silent, Error::share).was_not_sent()
+        self.trouble.as_ref().map_or_else(|| self.silence(), Error::share).was_not_sent()
     }
 
     /// The same for an attempt of which nothing was heard: some of it may have been sent.

@@ -37,7 +37,7 @@ use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
-pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
+pub(crate) use self::attempt::{Entry, GivenBack, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
@@ -65,7 +65,7 @@ impl Session {
         let id = SessionId(u128::from_ne_bytes(random));
         let session = Arc::new(Self {
             process: world.process(),
-            state: Mutex::new(State::new(Arc::clone(&world), id, Lane::of(lanes))),
+            state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes))),
             wake: Notify::new(),
             world,
             store,
@@ -240,7 +240,7 @@ impl Session {
             Some(Err(Fault::Refused(error) | Fault::NoMemory(error))) => Err(error),
             None => {
                 self.with(|state| state.doubt(&link));
-                Err(silent().may_act())
+                Err(self.store.silence().unwrap_or_else(silent).may_act())
             }
         }
     }
@@ -251,6 +251,11 @@ impl Session {
             Outcome::Inspected(inspection) => Ok(inspection),
             _ => Err(Error::new(ErrorKind::Store, "the store's answer to inspect makes no sense")),
         }
+    }
+
+    /// See [`Store::life`].
+    pub(crate) fn life(&self) -> Option<std::os::fd::OwnedFd> {
+        self.store.life().filter(|_| self.is_ours())
     }
 
     /// Begins the end: callers hear it, and what is held goes back in the background.

@@ -16,14 +16,16 @@ use super::attempt::{Asked, Attempt, Phase, Reach, Terms};
 use super::clock::ServerClock;
 use super::lane::Lane;
 use super::returns::GivenUp;
+use super::silent;
 use super::watch::Watch;
 use super::words::Words;
 use crate::error::Error;
-use crate::store::Link;
+use crate::store::{Link, Store};
 use crate::world::World;
 
 pub(crate) struct State {
     pub(crate) world: Arc<dyn World>,
+    store: Arc<dyn Store>,
     pub(crate) session: SessionId,
     pub(crate) attempts: HashMap<u64, Attempt, BuildHasherDefault<Spread>>,
     /// P21: what a session knows of a name. Local queues will stand here.
@@ -117,9 +119,10 @@ const IDLE_ALARMS: usize = 64;
 const USUAL_MIN_US: u64 = 500_000;
 
 impl State {
-    pub(crate) fn new(world: Arc<dyn World>, session: SessionId, lane: Lane) -> Self {
+    pub(crate) fn new(world: Arc<dyn World>, store: Arc<dyn Store>, session: SessionId, lane: Lane) -> Self {
         Self {
             world,
+            store,
             session,
             attempts: HashMap::default(),
             slots: HashMap::new(),
@@ -145,6 +148,11 @@ impl State {
             next_serial: 1,
             drawn: Vec::new(),
         }
+    }
+
+    /// What to tell who hears nothing: why, if the store knows.
+    pub(crate) fn silence(&self) -> Error {
+        self.store.silence().unwrap_or_else(silent)
     }
 
     pub(crate) fn new_id(&mut self) -> GrantId {

@@ -41,8 +41,11 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
     while !is_over(&session) {
         let opening = race(&*session.world, OPEN_WITHIN_US, open(&session, id));
         let is_first = ready.is_some();
-        match meanwhile(&session, opening).await.unwrap_or_else(|| Err(if is_first { unanswered() } else { silent() }))
-        {
+        let unanswered = || {
+            let known = session.store.silence();
+            Err(known.unwrap_or_else(if is_first { unanswered } else { silent }))
+        };
+        match meanwhile(&session, opening).await.unwrap_or_else(unanswered) {
             Ok(link) => {
                 backoff_us = BACKOFF_MIN_US;
                 session.with(|state| state.attached(Arc::clone(&link), state.world.now_us()));
@@ -94,6 +97,7 @@ fn inbox(session: &Arc<Session>) -> Inbox {
         let Some(session) = Weak::upgrade(&session) else { return };
         session.with(|state| match message {
             Message::Delivery(name, delivery) => state.pushed(name, &delivery),
+            Message::Look(name) => state.look_now(&name, state.world.now_us()),
             // Something that we cannot read may have been a grant: look at everything.
             Message::Garbled => state.look_at_everything(state.world.now_us()),
             Message::Detached => state.wake = Wake::Now,

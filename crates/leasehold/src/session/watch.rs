@@ -52,6 +52,14 @@ impl State {
         }
     }
 
+    /// Who holds this name has died, as the store says. A look that is under way may have been carried out before: then a
+    /// settle hands over.
+    pub(crate) fn look_now(&mut self, name: &Name, now_us: u64) {
+        let Some(slot) = self.slots.get(name).filter(|slot| slot.attempts > 0) else { return };
+        let token = slot.watch.map_or(Token::NONE, |watch| watch.token);
+        self.watch(name, token, now_us, 0, Then::Look);
+    }
+
     /// The names whose watched lease has ended, and what to do about it.
     pub(crate) fn ended_watches(&mut self, now_us: u64) -> Vec<(Name, Then)> {
         let mut ended = Vec::new();

@@ -3,6 +3,7 @@
 //! `memory:` is a store of this client's own; `memory:NAME` is shared by all clients of this process that name it.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -55,6 +56,14 @@ impl Store for Memory {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let link = Path { hub: Arc::clone(&self.hub), attached: OnceLock::new(), closed: AtomicBool::new(false) };
         Box::pin(std::future::ready(Ok(Arc::new(link) as Arc<dyn Link>)))
+    }
+
+    fn silence(&self) -> Option<Error> {
+        None
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        None
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a session needs of a store. A store decides nothing: it runs [`step`](leasehold_spec::step), or a script that
 //! says the same.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
@@ -8,6 +9,8 @@ use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
 use crate::error::Error;
 use crate::world::{Pending, World};
 
+#[cfg(all(feature = "file", target_os = "linux"))]
+pub(crate) mod file;
 mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
@@ -21,6 +24,13 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// The errors: `Unreachable` may be tried again; every other kind is the answer.
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>>;
+
+    /// Why the store does not answer just now, where it knows more of that than that it does not.
+    fn silence(&self) -> Option<Error>;
+
+    /// A descriptor that keeps what the session holds from being given back early: as long as any process has it, the
+    /// session counts as alive. `None` where a store cannot tell the dead from the silent.
+    fn life(&self) -> Option<OwnedFd>;
 }
 
 /// One ordered path to a store. Requests are carried out in the order in which their futures were first polled, so that a
@@ -63,6 +73,8 @@ pub type Inbox = Arc<dyn Fn(Message) + Send + Sync>;
 pub enum Message {
     /// A grant was made or marked.
     Delivery(Name, Delivery),
+    /// Who holds this name has died: whoever waits for it may look.
+    Look(Name),
     /// Something that is no message of ours: look at everything again.
     Garbled,
     /// The inbox is detached: the link is gone.
@@ -92,6 +104,10 @@ pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result
         }
         (Scheme::Memory, "") => Ok(Arc::new(memory::Memory::private(world))),
         (Scheme::Memory, name) => Ok(Arc::new(memory::Memory::shared(name, world))),
+        (Scheme::File, _) if prefix.is_some() => {
+            Err(Error::invalid("file: takes no prefix: name another directory, as in file:/var/lib/app/tenant"))
+        }
+        (Scheme::File, rest) => open_file(rest, world),
         (Scheme::Redis | Scheme::RedisTls, _) => connect_redis(url, prefix, world),
     }
 }
@@ -109,5 +125,19 @@ fn connect_redis(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Res
 fn connect_redis(_: &str, _: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
     let message =
         "this program was built without Leasehold's feature `redis`: turn it on in Cargo.toml, or use memory:";
+    Err(Error::new(crate::ErrorKind::Unsupported, message))
+}
+
+#[cfg(all(feature = "file", target_os = "linux"))]
+fn open_file(rest: &str, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+    Ok(Arc::new(file::FileStore::new(rest, world)?))
+}
+
+#[cfg(not(all(feature = "file", target_os = "linux")))]
+fn open_file(_: &str, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+    let message = match cfg!(target_os = "linux") {
+        true => "this program was built without Leasehold's feature `file`: turn it on in Cargo.toml, or use redis:",
+        false => "file: needs Linux: use redis: between processes, or memory: within one",
+    };
     Err(Error::new(crate::ErrorKind::Unsupported, message))
 }

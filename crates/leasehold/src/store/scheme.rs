@@ -5,6 +5,8 @@ use crate::error::{Error, ErrorKind};
 /// A kind of store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
+    /// `file:`
+    File,
     /// `memory:`
     Memory,
     /// `redis:`
@@ -13,8 +15,7 @@ pub(crate) enum Scheme {
     RedisTls,
 }
 
-const THERE_IS: &str =
-    "use redis://HOST:PORT, for example redis://127.0.0.1:6379, rediss: with TLS, or memory: or memory:NAME";
+const THERE_IS: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379, rediss: with TLS, or file:/PATH, memory: or memory:NAME";
 
 impl Scheme {
     /// The kind of store that a URL names, and what comes behind the colon.
@@ -28,6 +29,7 @@ impl Scheme {
         };
         let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
         let instead = match scheme.to_ascii_lowercase().as_str() {
+            "file" => return Ok((Self::File, rest)),
             "memory" => return Ok((Self::Memory, rest)),
             "redis" => return Ok((Self::Redis, rest)),
             "rediss" => return Ok((Self::RedisTls, rest)),
@@ -35,7 +37,6 @@ impl Scheme {
             "redis+cluster" => "redis+cluster: is planned and not built yet: name a single primary, by redis:",
             "unix" | "redis+unix" => "Unix sockets are not supported by this version: use redis://HOST:PORT",
             "quorum" => "quorum: is planned and not built yet: name a single primary, by redis:",
-            "file" => "file: is planned and not built yet: use redis: between processes, or memory: within one",
             _ => return Err(unknown()),
         };
         Err(Error::new(ErrorKind::Unsupported, instead))
@@ -56,7 +57,7 @@ mod tests {
 
     #[test]
     fn what_is_planned_says_what_to_use() {
-        for scheme in ["redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum", "file"] {
+        for scheme in ["redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum"] {
             let error = Scheme::of(&format!("{scheme}://:hunter2@host")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{scheme}");
             assert!(error.to_string().contains("use ") || error.to_string().contains("name "), "{error}");

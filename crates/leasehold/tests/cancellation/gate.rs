@@ -5,6 +5,7 @@
 //! out although its caller has gone, as on a connection.
 
 use std::collections::VecDeque;
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
@@ -131,6 +132,14 @@ impl Store for Gate {
             gate.control().lines.push(Arc::downgrade(&line));
             Ok(Arc::new(End(line)) as Arc<dyn Link>)
         })
+    }
+
+    fn silence(&self) -> Option<Error> {
+        self.0.store.silence()
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        self.0.store.life()
     }
 }
 

@@ -1,11 +1,12 @@
 //! A store of which a test plays every answer.
 
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use leasehold::Lost;
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
+use leasehold::{Error, Lost};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
@@ -66,6 +67,14 @@ impl Store for Shop {
             store.links.lock().unwrap().push(Arc::clone(&line));
             Ok(Arc::new(Handle(line)) as Arc<dyn Link>)
         })
+    }
+
+    fn silence(&self) -> Option<Error> {
+        None
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        None
     }
 }
 
@@ -146,7 +155,7 @@ pub(crate) fn gone() -> Fault {
 }
 
 /// A session looks at the kind of a fault only.
-pub(crate) fn any_error() -> leasehold::Error {
+pub(crate) fn any_error() -> Error {
     Lost::Closed.into()
 }
 

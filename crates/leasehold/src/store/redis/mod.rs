@@ -32,6 +32,7 @@ mod tls;
 mod url;
 mod wire;
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use leasehold_spec::{Contention, Name, Op, Renew};
@@ -84,5 +85,13 @@ impl Store for RedisStore {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let opening = handshake::open(self.target.clone(), Arc::clone(&self.world));
         Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn Link>) })
+    }
+
+    fn silence(&self) -> Option<Error> {
+        None
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        None
     }
 }

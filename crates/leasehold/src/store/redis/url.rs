@@ -33,7 +33,7 @@ impl Target {
         let is_tls = match Scheme::of(text)?.0 {
             Scheme::Redis => false,
             Scheme::RedisTls => true,
-            Scheme::Memory => return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}"))),
+            Scheme::File | Scheme::Memory => return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}"))),
         };
         // The parser's own words are kept, the URL is not: it may have a password in it.
         let url = Url::parse(text).map_err(|error| Error::invalid(format!("not a URL ({error}): {EXAMPLE}")))?;

@@ -1,0 +1,209 @@
+//! The database: opened, greeted, and told apart from what is not ours.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use leasehold_spec::limits::RETENTION_US;
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::fault::Trouble;
+use super::place::{FileKey, Place};
+use crate::error::{Error, ErrorKind};
+use crate::world::World;
+
+pub(super) const DATABASE: &str = "leasehold.db";
+/// "LHF1": this is what says that a database is ours.
+const APPLICATION: i64 = 0x4c48_4631;
+/// The layout that this program writes.
+const LAYOUT: i64 = 1;
+/// Only for those who have no turn: a backup, a person with a shell. Among us nobody ever waits here.
+const BUSY: Duration = Duration::from_millis(500);
+
+/// Normalised: a row per name, and rows for who waits. Numbers of 64 bits are SQLite's signed ones, bit by bit.
+///
+/// `stamp` changes with every change of a name and never comes again: what was read before need not be read again.
+/// `ended` has the grant of each name that was revoked without a grace, and whose holder has to hear of that: the name's
+/// row is another's by then.
+///
+/// `seq` orders waiters with equal tickets by when they came.
+const SCHEMA: &str = "
+CREATE TABLE meta (
+  key TEXT PRIMARY KEY, value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE names (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp INTEGER NOT NULL, last INTEGER NOT NULL,
+  keep_until_us INTEGER NOT NULL, released BLOB, waiting INTEGER NOT NULL, lapsed INTEGER NOT NULL,
+  session BLOB, counter INTEGER, nonce INTEGER, token INTEGER, since_us INTEGER, length_ms INTEGER, state INTEGER,
+  label TEXT
+) STRICT;
+CREATE INDEX told ON names (session) WHERE state IN (0, 2);
+CREATE TABLE waiters (
+  name INTEGER NOT NULL, ticket INTEGER NOT NULL, seq INTEGER NOT NULL, session BLOB NOT NULL,
+  counter INTEGER NOT NULL, nonce INTEGER NOT NULL, lease_ms INTEGER NOT NULL, claim_ms INTEGER NOT NULL,
+  limit_us INTEGER, seen_us INTEGER NOT NULL, hears INTEGER NOT NULL, strict INTEGER NOT NULL, label TEXT NOT NULL,
+  PRIMARY KEY (name, ticket, seq)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE lapses (
+  name INTEGER NOT NULL, place INTEGER NOT NULL, session BLOB NOT NULL, at_us INTEGER NOT NULL,
+  PRIMARY KEY (name, place)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE ended (
+  name INTEGER PRIMARY KEY, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL,
+  token INTEGER NOT NULL
+) STRICT;
+CREATE INDEX ended_of ON ended (session);
+";
+
+/// An open database.
+pub(super) struct Book {
+    pub(super) db: Connection,
+    pub(super) key: FileKey,
+    /// Which database, since which boot.
+    pub(super) run: String,
+    path: PathBuf,
+}
+
+impl Book {
+    /// Opens it; makes it if it is missing. Only by who has the turn.
+    pub(super) fn open(place: &Place, world: &dyn World) -> Result<Self, Error> {
+        // By us, for its rights. (Never opened otherwise: to close a file ends the locks that SQLite has on it.)
+        match place.file(DATABASE, OFlags::EXCL) {
+            Ok(_) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(place.refused(DATABASE, errno)),
+        }
+        let key = place.key(DATABASE).ok_or_else(|| place.refused(DATABASE, Errno::NOENT))?;
+        let said = |error| Trouble::of(place.path(), error).at_open(place.path());
+        let path = place.path().join(DATABASE);
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let db = Connection::open_with_flags(&path, flags).map_err(said)?;
+        db.busy_timeout(BUSY).map_err(said)?;
+        // To copy the log back costs a flush of the disk, and would be done by every short command at its end.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(said)?;
+        let mut book = Self { db, key, run: String::new(), path: place.path().to_owned() };
+        book.greet(world)?;
+        if place.key(DATABASE) != Some(key) {
+            return Err(moved(place.path()));
+        }
+        Ok(book)
+    }
+
+    fn greet(&mut self, world: &dyn World) -> Result<(), Error> {
+        let path = self.path.clone();
+        let said = |error| Trouble::of(&path, error).at_open(&path);
+        let number = |sql: &str| self.db.query_row(sql, [], |row| row.get::<_, i64>(0));
+        let application = number("PRAGMA application_id").map_err(said)?;
+        let layout = number("PRAGMA user_version").map_err(said)?;
+        let tables = number("SELECT count(*) FROM sqlite_schema").map_err(said)?;
+        let is_new = (application, layout, tables) == (0, 0, 0);
+        if !is_new {
+            check_ours(&path, application, layout)?;
+        }
+        let mode: String = self.db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(said)?;
+        if mode != "wal" {
+            let message = format!("the file system of {} cannot share memory between processes", path.display());
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.db.execute_batch("PRAGMA synchronous = NORMAL").map_err(said)?;
+        let now = Boot::now()?;
+        if is_new {
+            self.make(&now, world).map_err(said)?;
+        }
+        self.meet(&now, world)
+    }
+
+    fn make(&mut self, now: &Boot, world: &dyn World) -> Result<(), rusqlite::Error> {
+        let mut id = [0; 16];
+        world.random(&mut id);
+        let made = self.db.transaction()?;
+        made.execute_batch(SCHEMA)?;
+        let values = [("id", format!("{:032x}", u128::from_ne_bytes(id))), ("boot", now.id.clone())];
+        for (key, value) in values.into_iter().chain([("time", now.time_namespace.clone())]) {
+            made.execute("INSERT INTO meta VALUES (?1, ?2)", params![key, value])?;
+        }
+        made.pragma_update(None, "application_id", APPLICATION)?;
+        made.pragma_update(None, "user_version", LAYOUT)?;
+        made.commit()
+    }
+
+    /// The host was started anew since the database was used last: whoever held or waited died with it, and the clock
+    /// of leases has begun again. What keeps tokens growing stays.
+    fn meet(&mut self, now: &Boot, world: &dyn World) -> Result<(), Error> {
+        let path = self.path.clone();
+        let said = |error| Trouble::of(&path, error).at_open(&path);
+        let value = |key: &str| -> Result<String, Error> {
+            let found = self.db.query_row("SELECT value FROM meta WHERE key = ?1", [key], |row| row.get(0)).optional();
+            found
+                .map_err(said)?
+                .ok_or_else(|| Trouble::Nonsense(format!("the {key} of the store is missing")).at_open(&path))
+        };
+        let (id, boot, time) = (value("id")?, value("boot")?, value("time")?);
+        if boot == now.id && time != now.time_namespace {
+            let message = format!(
+                "{} was made in another time namespace (a container with a clock of its own): leases would be counted \
+                 on two clocks; name another directory",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if boot != now.id {
+            let void = self.db.transaction().map_err(said)?;
+            let keep = (world.now_us() + RETENTION_US).cast_signed();
+            let sql = "UPDATE names SET stamp = stamp + 1, keep_until_us = ?1, released = NULL, waiting = 0, \
+                       lapsed = 0, session = NULL, counter = NULL, nonce = NULL, token = NULL, since_us = NULL, \
+                       length_ms = NULL, state = NULL, label = NULL";
+            void.execute(sql, [keep]).map_err(said)?;
+            void.execute_batch("DELETE FROM waiters; DELETE FROM lapses; DELETE FROM ended").map_err(said)?;
+            let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
+            void.execute(set, ["boot", &now.id]).map_err(said)?;
+            void.execute(set, ["time", &now.time_namespace]).map_err(said)?;
+            void.commit().map_err(said)?;
+        }
+        self.run = format!("{id}:{}", now.id);
+        Ok(())
+    }
+}
+
+fn check_ours(path: &Path, application: i64, layout: i64) -> Result<(), Error> {
+    let place = path.display();
+    let message = match (application, layout) {
+        (APPLICATION, LAYOUT) => return Ok(()),
+        (APPLICATION, newer) if newer > LAYOUT => format!(
+            "the database in {place} has layout {newer}, of a newer Leasehold; this program knows layout {LAYOUT}: use \
+             the newer program for all, or name another directory"
+        ),
+        _ => format!("{DATABASE} in {place} is another program's database: it is left alone; name another directory"),
+    };
+    Err(Error::new(ErrorKind::Foreign, message))
+}
+
+/// The directory, or something in it, is another one now.
+pub(super) fn moved(path: &Path) -> Error {
+    let message = format!(
+        "the store in {} was removed or replaced while it was used: what was held there is lost; do not clean this \
+         directory up while programs run",
+        path.display()
+    );
+    Error::new(ErrorKind::Unreachable, message)
+}
+
+/// What the clock of leases counts from.
+struct Boot {
+    id: String,
+    time_namespace: String,
+}
+
+impl Boot {
+    fn now() -> Result<Self, Error> {
+        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(|error| {
+            let message = "file: needs /proc, to know when this host was started";
+            Error::new(ErrorKind::Unsupported, message).because(error)
+        })?;
+        // A kernel without them has one clock.
+        let time = rustix::fs::readlink("/proc/self/ns/time", Vec::new()).ok();
+        let time_namespace = time.and_then(|link| link.into_string().ok()).unwrap_or_default();
+        Ok(Self { id: id.trim().to_owned(), time_namespace })
+    }
+}

@@ -1,0 +1,110 @@
+//! What SQLite's errors mean to a session: the one table of them.
+
+use std::path::Path;
+
+use rusqlite::{Error as Sql, ErrorCode};
+
+use crate::error::{Error, ErrorKind};
+use crate::store::Fault;
+
+/// Why a step was not carried out. Whatever it is, nothing of the transaction is kept.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The disk is full.
+    NoRoom(Error),
+    /// What is stored of this name makes no sense.
+    Nonsense(String),
+    /// Anything else.
+    Other(Error, Means),
+}
+
+/// What an error means for the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    /// It would be the same again.
+    Refused,
+    /// Open the database anew.
+    Gone,
+    /// The same, and it is another one: nobody finds us by what we have open in the directory.
+    Moved,
+}
+
+impl Trouble {
+    pub(super) fn of(path: &Path, error: Sql) -> Self {
+        let place = path.display();
+        let code = error.sqlite_error_code();
+        let extended = error.sqlite_error().map_or(0, |known| known.extended_code);
+        let (kind, means, message) = match code {
+            Some(ErrorCode::DiskFull) => return Self::NoRoom(full(path)),
+            // The shared memory of the log could not be made longer.
+            Some(ErrorCode::SystemIoFailure) if extended == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => {
+                return Self::NoRoom(full(path));
+            }
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (
+                ErrorKind::Store,
+                Means::Refused,
+                format!(
+                    "the database in {place} is damaged ({error}): stop every program that uses it, then move the \
+                     directory away; what was held is lost then"
+                ),
+            ),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
+                ErrorKind::Unreachable,
+                Means::Gone,
+                format!("another program has a transaction open on the database in {place}: end it"),
+            ),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => (
+                ErrorKind::Denied,
+                Means::Gone,
+                format!("the database in {place} cannot be opened for writing ({error}): look after rights and disk"),
+            ),
+            _ => (
+                ErrorKind::Store,
+                Means::Gone,
+                format!("the database in {place} failed ({error}): look after the disk"),
+            ),
+        };
+        Self::Other(Error::new(kind, message).because(error), means)
+    }
+
+    /// An error of opening.
+    pub(super) fn at_open(self, path: &Path) -> Error {
+        match self {
+            Self::NoRoom(error) => Error::new(ErrorKind::Store, error.to_string()),
+            Self::Nonsense(why) => nonsense(path, &why),
+            Self::Other(error, _) => error,
+        }
+    }
+
+    pub(super) fn fault(self, path: &Path) -> Fault {
+        match self {
+            Self::NoRoom(error) => Fault::NoMemory(error),
+            Self::Nonsense(why) => Fault::Damaged(nonsense(path, &why)),
+            Self::Other(error, Means::Refused) => Fault::Refused(error),
+            Self::Other(error, Means::Gone | Means::Moved) => Fault::Gone(error),
+        }
+    }
+}
+
+fn full(path: &Path) -> Error {
+    let message = format!("the disk with {} is full: nothing was done; make room, and try again", path.display());
+    Error::new(ErrorKind::Store, message)
+}
+
+fn nonsense(path: &Path, why: &str) -> Error {
+    let message = format!(
+        "what the database in {} says of this name makes no sense ({why}): did another program write to it?",
+        path.display()
+    );
+    Error::new(ErrorKind::Store, message)
+}
+
+/// The same fault, for another of those whom it concerns.
+pub(super) fn share(fault: &Fault) -> Fault {
+    match fault {
+        Fault::Gone(error) => Fault::Gone(error.share()),
+        Fault::Damaged(error) => Fault::Damaged(error.share()),
+        Fault::Refused(error) => Fault::Refused(error.share()),
+        Fault::NoMemory(error) => Fault::NoMemory(error.share()),
+    }
+}

@@ -1,0 +1,118 @@
+//! P28: the default store is a function of user and host, and of nothing else.
+//!
+//! A job of cron and the same command in a shell must exclude each other, and they differ in every variable of the
+//! environment: `sudo` keeps $HOME, cron has no $XDG_STATE_HOME, `su` keeps both. So the home is that of the user database,
+//! for the effective user id. Where that cannot be asked (a directory server that is down) the answer is an error: another
+//! directory, until the server is back, would be a second store.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use nix::unistd::{Uid, User};
+use rustix::fs::{CWD, Mode};
+use rustix::io::Errno;
+
+use super::{kind, place};
+use crate::error::{Error, ErrorKind};
+
+/// Below the home.
+const BELOW: [&str; 3] = [".local", "state", "leasehold"];
+
+/// The URL of the store that programs of this user on this host share when nobody names one:
+/// `HOME/.local/state/leasehold/MACHINE-ID`, with the home of the user database; `/dev/shm/leasehold-UID` where there is no
+/// such home or it is on a network. Nothing of it comes from the environment, so that a job of cron, a shell and `sudo -i`
+/// share it. Nothing is made here.
+///
+/// # Errors
+/// `Store` when the user database or the home cannot be looked at just now.
+pub fn default_url() -> Result<String, Error> {
+    Ok(format!("file:{}", directory()?.display()))
+}
+
+fn directory() -> Result<PathBuf, Error> {
+    let uid = rustix::process::geteuid().as_raw();
+    let user = User::from_uid(Uid::from_raw(uid)).map_err(|errno| {
+        let message = format!("who user {uid} is cannot be looked up: name a store, as in --store file:/PATH");
+        Error::new(ErrorKind::Store, message).because(io::Error::from(errno))
+    })?;
+    let mut home = user.map(|user| user.dir);
+    if is_on(Mutant::P28AsksTheEnvironment) {
+        home = std::env::var_os("HOME").map(PathBuf::from).or(home);
+    }
+    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    match home {
+        Some(home) if is_home(&home)? => Ok(below(&home, machine_id(&machine))),
+        _ => Ok(PathBuf::from(format!("/dev/shm/leasehold-{uid}"))),
+    }
+}
+
+/// Whether the user has a home here that this host has to itself. What is only unusable now is an error of connecting, and
+/// no reason for another store.
+fn is_home(home: &Path) -> Result<bool, Error> {
+    if !home.is_absolute() || home == Path::new("/") {
+        return Ok(false);
+    }
+    match rustix::fs::statfs(home) {
+        Ok(system) => Ok(kind::check(system.f_type as u32).is_ok()),
+        Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
+        Err(errno) => Err(place::refused(home, "looked at", errno)),
+    }
+}
+
+fn below(home: &Path, machine: &str) -> PathBuf {
+    let mut path = home.to_owned();
+    path.extend(BELOW);
+    path.push(machine);
+    path
+}
+
+/// A home that is carried from host to host, or shared by containers, is one store on each.
+fn machine_id(text: &str) -> &str {
+    let id = text.trim();
+    let is_id = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
+    if is_id { id } else { "this-host" }
+}
+
+/// Makes the parents of the default store, and of no other.
+pub(super) fn make_parents(path: &Path) -> Result<(), Error> {
+    let no_parent = || place::refused(path, "made", Errno::NOENT);
+    if directory()? != path {
+        return Err(no_parent());
+    }
+    let home = path.ancestors().nth(BELOW.len() + 1).ok_or_else(no_parent)?;
+    let mut parent = home.to_owned();
+    for part in BELOW {
+        parent.push(part);
+        match rustix::fs::mkdirat(CWD, &parent, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(place::refused(&parent, "made", errno)),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_that_are_none() {
+        for none in ["", "relative", "/", "/nonexistent", "/etc/hostname/home"] {
+            assert!(!is_home(Path::new(none)).unwrap(), "{none}");
+        }
+        // Not of this host's disks at all.
+        assert!(!is_home(Path::new("/proc")).unwrap());
+        assert!(is_home(Path::new("/tmp")).unwrap());
+    }
+
+    #[test]
+    fn the_place_below_a_home() {
+        let id = "0123456789abcdef0123456789abcdef";
+        assert_eq!(below(Path::new("/home/a"), id), Path::new("/home/a/.local/state/leasehold").join(id));
+        assert_eq!(machine_id(&format!("{id}\n")), id);
+        for none in ["", "uninitialized\n", "../../../etc", "0123"] {
+            assert_eq!(machine_id(none), "this-host");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! A link: what is asked by it goes to the desk in the order of the asking, and comes back when the desk has done it.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use tokio::sync::{oneshot, watch};
+
+use super::desk::{Desk, Job, Opened};
+use super::sentry::Detach;
+use crate::error::{Error, ErrorKind};
+use crate::store::{Fault, Inbox, Link};
+use crate::world::Pending;
+
+/// What a link and the desk have in common.
+pub(super) struct Tie {
+    /// Why it ended, once it has.
+    end: watch::Sender<Option<Arc<Error>>>,
+    inbox: Mutex<Option<(SessionId, Detach)>>,
+}
+
+impl Tie {
+    pub(super) fn new() -> Self {
+        Self { end: watch::Sender::new(None), inbox: Mutex::default() }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.end.borrow().is_some()
+    }
+
+    /// Ends it, for the first reason that there is.
+    pub(super) fn end(&self, reason: &Error) {
+        let reason = Arc::new(reason.share());
+        self.end.send_if_modified(|end| end.is_none() && end.replace(reason).is_none());
+    }
+
+    pub(super) fn attached(&self, session: SessionId, detach: Detach) {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        *inbox = Some((session, detach));
+        // It was closed while the desk had its turn.
+        if self.is_closed() {
+            inbox.iter().for_each(|(_, detach)| detach.detach());
+        }
+    }
+
+    fn reason(&self) -> Error {
+        let closed = || Error::new(ErrorKind::Unreachable, "the link was closed");
+        self.end.borrow().as_ref().map_or_else(closed, |reason| reason.share())
+    }
+}
+
+pub(super) struct FileLink {
+    desk: Arc<Desk>,
+    tie: Arc<Tie>,
+    run: String,
+}
+
+impl FileLink {
+    pub(super) async fn open(desk: Arc<Desk>) -> Result<Arc<dyn Link>, Error> {
+        let (tell, opened) = oneshot::channel();
+        desk.open(tell).map_err(|error| {
+            let message = "the store's thread cannot be started: are threads or memory used up?";
+            Error::new(ErrorKind::Store, message).because(error)
+        })?;
+        let Opened { run, tie } = opened.await.map_err(|_| panicked(desk.path()))??;
+        Ok(Arc::new(Self { desk, tie, run }))
+    }
+
+    /// Asks the desk when it is first polled: a future that never was asked for nothing.
+    fn ask<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(Arc<Tie>, oneshot::Sender<Result<T, Fault>>) -> Job + Send + 'static,
+    ) -> Pending<Result<T, Fault>> {
+        let (desk, tie) = (Arc::clone(&self.desk), Arc::clone(&self.tie));
+        Box::pin(async move {
+            let (tell, answer) = oneshot::channel();
+            let mut end = tie.end.subscribe();
+            if tie.is_closed() {
+                return Err(Fault::Gone(tie.reason()));
+            }
+            desk.send(job(Arc::clone(&tie), tell));
+            tokio::select! {
+                biased;
+                answer = answer => answer.unwrap_or_else(|_| Err(Fault::Gone(tie.reason()))),
+                _ = end.wait_for(Option::is_some) => Err(Fault::Gone(tie.reason())),
+            }
+        })
+    }
+}
+
+impl Link for FileLink {
+    fn apply(&self, name: &Name, op: &Op, _guess: Contention) -> Pending<Result<Answer, Fault>> {
+        let (name, op) = (name.clone(), op.clone());
+        self.ask(move |tie, tell| Job::Apply { tie, name, op, tell })
+    }
+
+    fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
+        let batch: Vec<_> = batch.iter().map(|(name, renew)| (name.clone(), Op::Renew(renew.clone()))).collect();
+        let count = batch.len();
+        let asked = self.ask(move |tie, tell| Job::Renew { tie, batch, tell });
+        Box::pin(async move {
+            match asked.await {
+                Ok(answers) => answers,
+                Err(fault) => (0..count).map(|_| Err(super::fault::share(&fault))).collect(),
+            }
+        })
+    }
+
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        self.ask(move |tie, tell| Job::Names { tie, from, tell })
+    }
+
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
+        self.ask(move |tie, tell| Job::Attach { tie, session, inbox, tell })
+    }
+
+    fn run(&self) -> &str {
+        &self.run
+    }
+
+    fn ping(&self) -> Pending<Result<u64, Fault>> {
+        self.ask(|tie, tell| Job::Ping { tie, tell })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.tie.is_closed()
+    }
+
+    fn close(&self) {
+        // Whoever waits on it is told why, where the reason is that somebody else has the turn.
+        let closed = || Error::new(ErrorKind::Unreachable, "the link was closed");
+        self.tie.end(&self.desk.silence().unwrap_or_else(closed));
+        let inbox = self.tie.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((session, detach)) = inbox {
+            // At once, and not when the desk comes to it: from now on nobody hears anything here.
+            detach.detach();
+            self.desk.send(Job::Detached { session, tie: Arc::downgrade(&self.tie) });
+        }
+    }
+}
+
+impl Drop for FileLink {
+    fn drop(&mut self) {
+        if self.desk.is_ours() {
+            self.close();
+        }
+    }
+}
+
+fn panicked(path: &Path) -> Error {
+    Error::new(ErrorKind::Store, format!("the thread for the store in {} has ended", path.display()))
+}

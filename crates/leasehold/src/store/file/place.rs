@@ -1,0 +1,123 @@
+//! The directory of a store: made for its owner alone, on a file system of this host alone.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::io::Errno;
+
+use super::{home, kind};
+use crate::error::{Error, ErrorKind};
+
+/// Nobody else may come in: who can write here can lock, and who can read knows what releases a lock.
+const PRIVATE: Mode = Mode::RWXU;
+const OTHERS_WRITE: u32 = 0o022;
+
+/// Which file it is, whatever it is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FileKey(u64, u64);
+
+impl FileKey {
+    pub(super) fn of(stat: &Stat) -> Self {
+        Self(stat.st_dev, stat.st_ino)
+    }
+}
+
+/// A directory that is fit for a store.
+pub(super) struct Place {
+    path: PathBuf,
+    dir: OwnedFd,
+}
+
+impl Place {
+    /// Opens it; makes it if it is missing.
+    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+        if let Err(Errno::NOENT) = make(CWD, path) {
+            // Only those of the default store: a parent that is missing elsewhere is a typing error, or a disk that is not
+            // mounted yet.
+            home::make_parents(path)?;
+            make(CWD, path).map_err(|errno| refused(path, "made", errno))?;
+        }
+        let dir = open_dir(CWD, path).map_err(|errno| refused(path, "opened", errno))?;
+        let stat = rustix::fs::fstat(&dir).map_err(|errno| refused(path, "opened", errno))?;
+        check_owner(path, &stat)?;
+        let system = rustix::fs::fstatfs(&dir).map_err(|errno| refused(path, "opened", errno))?;
+        // The type is 32 bits that some systems sign-extend.
+        kind::check(system.f_type as u32)?;
+        Ok(Self { path: path.to_owned(), dir })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A directory in it.
+    pub(super) fn inner(&self, name: &str) -> Result<OwnedFd, Error> {
+        let path = self.path.join(name);
+        match make(&self.dir, name) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(refused(&path, "made", errno)),
+        }
+        open_dir(&self.dir, name).map_err(|errno| refused(&path, "opened", errno))
+    }
+
+    /// A file in it, made if it is missing.
+    pub(super) fn file(&self, name: &str, more: OFlags) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | more;
+        rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
+    }
+
+    /// Which file is called so now, from the root on: somebody may have moved or removed the directory.
+    pub(super) fn key(&self, name: &str) -> Option<FileKey> {
+        let stat = rustix::fs::stat(self.path.join(name)).ok()?;
+        Some(FileKey::of(&stat))
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Result<(), Errno> {
+        rustix::fs::unlinkat(&self.dir, name, rustix::fs::AtFlags::empty())
+    }
+
+    pub(super) fn refused(&self, name: &str, errno: Errno) -> Error {
+        refused(&self.path.join(name), "opened for writing", errno)
+    }
+}
+
+fn make(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> Result<(), Errno> {
+    rustix::fs::mkdirat(at, path, PRIVATE)
+}
+
+fn open_dir(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    rustix::fs::openat(at, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whoever else can write here can put another lock file in the place of ours, and let two in.
+pub(super) fn check_owner(path: &Path, stat: &Stat) -> Result<(), Error> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
+        return Err(Error::new(ErrorKind::Denied, format!("{} is no directory: name another", path.display())));
+    }
+    let (owner, us) = (stat.st_uid, rustix::process::geteuid().as_raw());
+    if owner != us {
+        let message = format!("{} belongs to user {owner}, and this is user {us}: name another one", path.display());
+        return Err(Error::new(ErrorKind::Denied, message));
+    }
+    if stat.st_mode & OTHERS_WRITE != 0 {
+        let message = format!("{0} can be written by others than its owner: chmod go-w {0}", path.display());
+        return Err(Error::new(ErrorKind::Denied, message));
+    }
+    Ok(())
+}
+
+pub(super) fn refused(path: &Path, what: &str, errno: Errno) -> Error {
+    let (kind, advice) = match errno {
+        Errno::ACCESS | Errno::PERM => (ErrorKind::Denied, "give this user the right, or name another directory"),
+        Errno::ROFS => (ErrorKind::Denied, "name a directory that can be written"),
+        Errno::NOENT => (ErrorKind::Denied, "make the directory that it is to be in, first"),
+        Errno::NOTDIR | Errno::EXIST | Errno::LOOP => (ErrorKind::Denied, "name a directory"),
+        Errno::NOSPC | Errno::DQUOT => (ErrorKind::Store, "the disk is full: make room"),
+        Errno::MFILE | Errno::NFILE => (ErrorKind::Store, "too many files are open: raise the limit (ulimit -n)"),
+        _ => (ErrorKind::Store, "look after the disk"),
+    };
+    let message = format!("{} cannot be {what} ({}): {advice}", path.display(), io::Error::from(errno));
+    Error::new(kind, message).because(io::Error::from(errno))
+}

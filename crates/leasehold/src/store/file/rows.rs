@@ -1,0 +1,236 @@
+//! Rows, read and written. What comes out of a database can be anything: nothing is believed that makes no sense.
+
+use std::collections::{HashMap, VecDeque};
+
+use leasehold_spec::limits::{LABEL_MAX, LAPSES, LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
+use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::record::{Bad, Plain};
+
+pub(super) fn delete(db: &Connection, name: i64, ticket: u64, seq: i64) -> Result<(), Bad> {
+    let sql = "DELETE FROM waiters WHERE name = ?1 AND ticket = ?2 AND seq = ?3";
+    db.prepare_cached(sql)?.execute(params![name, ticket.cast_signed(), seq])?;
+    Ok(())
+}
+
+pub(super) fn insert(db: &Connection, name: i64, entry: &Entry, seq: i64) -> Result<(), Bad> {
+    let sql = "INSERT INTO waiters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    db.prepare_cached(sql)?.execute(params![
+        name,
+        entry.ticket.cast_signed(),
+        seq,
+        entry.id.session.0.to_be_bytes(),
+        entry.id.counter.cast_signed(),
+        entry.id.nonce.cast_signed(),
+        entry.lease_ms.cast_signed(),
+        entry.claim_ms.cast_signed(),
+        entry.limit_us.map(u64::cast_signed),
+        entry.seen_us.cast_signed(),
+        (entry.hears == Hears::Polls) as i64,
+        (entry.order == Order::Strict) as i64,
+        entry.label,
+    ])?;
+    Ok(())
+}
+
+pub(super) fn queue(db: &Connection, name: i64) -> Result<(VecDeque<Entry>, HashMap<GrantId, i64>), Bad> {
+    let sql = "SELECT ticket, seq, session, counter, nonce, lease_ms, claim_ms, limit_us, seen_us, hears, strict, \
+               label FROM waiters WHERE name = ?1 ORDER BY ticket, seq";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([name])?;
+    let (mut queue, mut seqs) = (VecDeque::new(), HashMap::new());
+    while let Some(row) = rows.next()? {
+        let entry = Entry {
+            id: grant_id(row, 2)?,
+            ticket: time(row, 0)?,
+            lease_ms: length(row, 5)?,
+            claim_ms: unsigned(row, 6)?,
+            limit_us: row.get::<_, Option<i64>>(7)?.map(i64::cast_unsigned),
+            seen_us: time(row, 8)?,
+            hears: if flag(row, 9)? { Hears::Polls } else { Hears::Listens },
+            order: if flag(row, 10)? { Order::Strict } else { Order::Relaxed },
+            label: label(row, 11)?,
+        };
+        sane(seqs.insert(entry.id, row.get(1)?).is_none(), "somebody waits twice")?;
+        queue.push_back(entry);
+        sane(queue.len() <= QUEUE_MAX, "too many wait")?;
+    }
+    Ok((queue, seqs))
+}
+
+pub(super) fn lapses(db: &Connection, name: i64) -> Result<Vec<Lapse>, Bad> {
+    let mut statement = db.prepare_cached("SELECT session, at_us FROM lapses WHERE name = ?1 ORDER BY place")?;
+    let mut rows = statement.query([name])?;
+    let mut lapses = Vec::new();
+    while let Some(row) = rows.next()? {
+        lapses.push(Lapse { session: SessionId(u128::from_be_bytes(row.get(0)?)), at_us: time(row, 1)? });
+    }
+    sane(lapses.len() <= LAPSES, "too many claims have lapsed")?;
+    Ok(lapses)
+}
+
+pub(super) fn plain(row: &Row<'_>) -> Result<Plain, Bad> {
+    let released = row.get::<_, Option<[u8; 32]>>(4)?.map(from_bytes);
+    let grant = if row.get::<_, Option<i64>>(13)?.is_some() { Some(grant(row)?) } else { None };
+    let last = token(row, 2)?;
+    sane(grant.as_ref().is_none_or(|grant| grant.token <= last), "a token is above the highest")?;
+    Ok(Plain { last, keep_until_us: time(row, 3)?, released, grant })
+}
+
+fn grant(row: &Row<'_>) -> Result<Grant, Bad> {
+    let state = match row.get(13)? {
+        0 => GrantState::Pushed,
+        1 => GrantState::Held,
+        2 => GrantState::Revoked,
+        other => return Err(Bad::Nonsense(format!("a grant has the state {other}"))),
+    };
+    Ok(Grant {
+        id: grant_id(row, 7)?,
+        token: token(row, 10)?,
+        since_us: time(row, 11)?,
+        length_ms: length(row, 12)?,
+        state,
+        label: label(row, 14)?,
+    })
+}
+
+pub(super) fn state_number(state: GrantState) -> i64 {
+    match state {
+        GrantState::Pushed => 0,
+        GrantState::Held => 1,
+        GrantState::Revoked => 2,
+    }
+}
+
+/// What is pushed to a session, or revoked: all that a bell can be about.
+pub(super) enum News {
+    /// The record says so.
+    Stands { name: String, grant: Grant, waiting: Option<Order> },
+    /// The record is another's already.
+    Ended { name: String, id: GrantId, token: Token },
+}
+
+/// What ended comes first, as it did.
+pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad> {
+    let mut news = Vec::new();
+    let sql = "SELECT ended.session, ended.counter, ended.nonce, ended.token, names.name FROM ended \
+               JOIN names ON names.id = ended.name WHERE ended.session = ?1";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([session.0.to_be_bytes()])?;
+    while let Some(row) = rows.next()? {
+        // One name's nonsense is its own: whoever asks for it is told.
+        let (Ok(id), Ok(token)) = (grant_id(row, 0), token(row, 3)) else { continue };
+        news.push(News::Ended { name: row.get(4)?, id, token });
+    }
+    let sql = "SELECT id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, \
+               since_us, length_ms, state, label, name, \
+               (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) FROM names \
+               WHERE session = ?1 AND state IN (0, 2)";
+    let mut statement = db.prepare_cached(sql)?;
+    let mut rows = statement.query([session.0.to_be_bytes()])?;
+    while let Some(row) = rows.next()? {
+        let Ok(grant) = grant(row) else { continue };
+        let strict: Option<i64> = row.get(16)?;
+        let waiting = strict.map(|strict| if strict == 0 { Order::Relaxed } else { Order::Strict });
+        news.push(News::Stands { name: row.get(15)?, grant, waiting });
+    }
+    Ok(news)
+}
+
+/// Notes that a grant was revoked of which the name's row will not tell.
+pub(super) fn note_ended(db: &Connection, name: &Name, id: GrantId, token: Token) -> Result<(), Bad> {
+    let sql = "INSERT OR REPLACE INTO ended SELECT id, ?2, ?3, ?4, ?5 FROM names WHERE name = ?1";
+    let (counter, nonce) = (id.counter.cast_signed(), id.nonce.cast_signed());
+    let values = params![name.as_str(), id.session.0.to_be_bytes(), counter, nonce, token.get().cast_signed()];
+    db.prepare_cached(sql)?.execute(values)?;
+    Ok(())
+}
+
+/// Who holds, alive or not.
+pub(super) fn holder(db: &Connection, name: &Name) -> Result<Option<SessionId>, Bad> {
+    let mut statement = db.prepare_cached("SELECT session FROM names WHERE name = ?1")?;
+    let session: Option<Option<[u8; 16]>> = statement.query_row([name.as_str()], |row| row.get(0)).optional()?;
+    Ok(session.flatten().map(|bytes| SessionId(u128::from_be_bytes(bytes))))
+}
+
+/// A page of the names that have a record, behind the row `from`.
+pub(super) fn names(db: &Connection, from: u64, page: usize) -> Result<(Vec<Name>, u64), Bad> {
+    let mut statement = db.prepare_cached("SELECT id, name FROM names WHERE id > ?1 ORDER BY id LIMIT ?2")?;
+    let rows = statement.query_map(params![from.cast_signed(), page as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
+    let next = if rows.len() < page { 0 } else { rows.last().map_or(0, |(id, _)| id.cast_unsigned()) };
+    Ok((rows.iter().filter_map(|(_, name)| Name::new(name).ok()).collect(), next))
+}
+
+/// Throws away what may be forgotten, of so many rows behind the row `from`. Answers where to go on.
+pub(super) fn sweep(db: &Connection, from: i64, rows: i64, wall_us: u64, lease_us: u64) -> Result<i64, Bad> {
+    let sql = "SELECT max(id) FROM (SELECT id FROM names WHERE id > ?1 ORDER BY id LIMIT ?2)";
+    let to: Option<i64> = db.prepare_cached(sql)?.query_row([from, rows], |row| row.get(0))?;
+    let Some(to) = to else { return Ok(0) };
+    let old = Resource { keep_until_us: lease_us, ..Resource::default() };
+    debug_assert!(old.is_forgotten(wall_us, lease_us), "what the statement below says");
+    let sql = "DELETE FROM names WHERE id > ?1 AND id <= ?2 AND keep_until_us <= ?3 AND last <= ?4 AND waiting = 0 AND \
+               lapsed = 0";
+    let newest = wall_us.saturating_sub(RETENTION_US);
+    db.prepare_cached(sql)?.execute([from, to, lease_us.cast_signed(), newest.cast_signed()])?;
+    let sql = "DELETE FROM ended WHERE name > ?1 AND name <= ?2 AND name NOT IN (SELECT id FROM names)";
+    db.prepare_cached(sql)?.execute([from, to])?;
+    Ok(to)
+}
+
+pub(super) fn sane(is: bool, why: &str) -> Result<(), Bad> {
+    if is { Ok(()) } else { Err(Bad::Nonsense(why.to_owned())) }
+}
+
+fn unsigned(row: &Row<'_>, at: usize) -> Result<u64, Bad> {
+    Ok(row.get::<_, i64>(at)?.cast_unsigned())
+}
+
+/// A moment, or a ticket, which is one: far below where sums of them would not fit.
+fn time(row: &Row<'_>, at: usize) -> Result<u64, Bad> {
+    let time = unsigned(row, at)?;
+    sane(time < 1 << 62, "a time is out of range")?;
+    Ok(time)
+}
+
+fn length(row: &Row<'_>, at: usize) -> Result<u64, Bad> {
+    let length_ms = unsigned(row, at)?;
+    sane(length_ms <= LEASE_MAX_MS, "a lease is too long")?;
+    Ok(length_ms)
+}
+
+fn flag(row: &Row<'_>, at: usize) -> Result<bool, Bad> {
+    let flag: i64 = row.get(at)?;
+    sane(flag == 0 || flag == 1, "a flag is neither on nor off")?;
+    Ok(flag == 1)
+}
+
+fn token(row: &Row<'_>, at: usize) -> Result<Token, Bad> {
+    Token::new(unsigned(row, at)?).ok_or_else(|| Bad::Nonsense("a token is out of range".into()))
+}
+
+fn label(row: &Row<'_>, at: usize) -> Result<String, Bad> {
+    let label: String = row.get(at)?;
+    sane(label.len() <= LABEL_MAX, "a label is too long")?;
+    Ok(label)
+}
+
+fn grant_id(row: &Row<'_>, at: usize) -> Result<GrantId, Bad> {
+    let session = SessionId(u128::from_be_bytes(row.get(at)?));
+    Ok(GrantId { session, counter: unsigned(row, at + 1)?, nonce: unsigned(row, at + 2)? })
+}
+
+pub(super) fn bytes(id: GrantId) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&id.session.0.to_be_bytes());
+    bytes[16..24].copy_from_slice(&id.counter.to_be_bytes());
+    bytes[24..].copy_from_slice(&id.nonce.to_be_bytes());
+    bytes
+}
+
+fn from_bytes(bytes: [u8; 32]) -> GrantId {
+    let part = |range: std::ops::Range<usize>| u64::from_be_bytes(std::array::from_fn(|at| bytes[range.start + at]));
+    let session = u128::from(part(0..8)) << 64 | u128::from(part(8..16));
+    GrantId { session: SessionId(session), counter: part(16..24), nonce: part(24..32) }
+}

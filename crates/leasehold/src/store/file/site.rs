@@ -1,0 +1,291 @@
+//! One directory, opened: the steps in it, each a transaction of who has the turn.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{
+    Answer, Contention, Delivery, Env, Event, GrantId, GrantState, Name, Op, Order, Outcome, Rest, SessionId, step,
+};
+use rusqlite::Connection;
+
+use super::ballast;
+use super::book::{self, Book, DATABASE};
+use super::fault::{Means, Trouble};
+use super::live::Live;
+use super::place::Place;
+use super::record::{Bad, Record, Remembered};
+use super::rows;
+use super::turn::{LOCK, Taken, Turn, Waiting};
+use crate::error::Error;
+use crate::world::World;
+
+/// How often, in steps, some of what may be forgotten is thrown away, and how many names are looked at then.
+const SWEEP: u32 = 256;
+const SWEPT: i64 = 1024;
+/// How many names one exchange tells.
+const NAMES: usize = 256;
+
+pub(super) struct Site {
+    pub(super) place: Place,
+    pub(super) live: Arc<Live>,
+    turn: Arc<Turn>,
+    book: Book,
+    known: Remembered,
+    steps: u32,
+    swept: i64,
+}
+
+/// What a step did.
+pub(super) struct Done {
+    pub(super) answer: Answer,
+    pub(super) deliveries: Vec<Delivery>,
+    /// Who is next, where somebody has just made a claim whole: it is worth watching now.
+    pub(super) next: Option<SessionId>,
+    pub(super) holder: Option<SessionId>,
+    /// Whether a session of ours waits.
+    pub(super) waits: bool,
+}
+
+/// What a step asks of the world.
+pub(super) struct Ask<'a> {
+    pub(super) world: &'a dyn World,
+    pub(super) waiting: &'a Waiting,
+    /// Whether no process is left that has a session's life.
+    pub(super) is_dead: &'a dyn Fn(SessionId) -> bool,
+    pub(super) is_ours: &'a dyn Fn(SessionId) -> bool,
+}
+
+/// What is tried when the disk is full.
+#[derive(Clone, Copy)]
+enum Room {
+    AsItIs,
+    LogCopiedBack,
+    BallastDropped,
+}
+
+impl Site {
+    pub(super) fn open(path: &Path, world: &dyn World, waiting: &Waiting) -> Result<Self, Error> {
+        let place = Place::open(path)?;
+        let turn = Turn::open(&place, world)?;
+        let taken = turn.take(waiting, world)?;
+        if place.key(LOCK) != Some(turn.key()) {
+            return Err(book::moved(path));
+        }
+        let live = Arc::new(Live::open(&place)?);
+        let book = Book::open(&place, world)?;
+        ballast::make(&place);
+        drop(taken);
+        Ok(Self { place, live, turn, book, known: Remembered::default(), steps: 0, swept: 0 })
+    }
+
+    pub(super) fn run(&self) -> &str {
+        &self.book.run
+    }
+
+    /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory
+    /// that was removed, would not exclude each other.
+    pub(super) fn check(&self) -> Result<(), Trouble> {
+        let is_here = self.place.key(LOCK) == Some(self.turn.key()) && self.place.key(DATABASE) == Some(self.book.key);
+        match is_here || is_on(Mutant::P27StaysBehind) {
+            true => Ok(()),
+            false => Err(Trouble::Other(book::moved(self.place.path()), Means::Moved)),
+        }
+    }
+
+    /// Has the turn until what is answered is dropped.
+    pub(super) fn take_turn(&self, world: &dyn World, waiting: &Waiting) -> Result<Taken, Trouble> {
+        let taken = self.turn.take(waiting, world).map_err(|error| Trouble::Other(error, Means::Gone))?;
+        self.check()?;
+        Ok(taken)
+    }
+
+    /// Carries requests out, in one transaction. Everything fails, or each has an answer of its own.
+    pub(super) fn apply(
+        &mut self,
+        ask: &Ask<'_>,
+        batch: &[(&Name, &Op)],
+    ) -> Result<Vec<Result<Done, Trouble>>, Trouble> {
+        let turn = self.take_turn(ask.world, ask.waiting)?;
+        let may_wait = batch.iter().all(|(_, op)| matches!(op, Op::Acquire(_) | Op::Inspect));
+        let mut room = Room::AsItIs;
+        let done = loop {
+            let tried = self.attempt(ask, batch);
+            room = match (tried, room) {
+                (Err(Trouble::NoRoom(_)), Room::AsItIs) if !may_wait => {
+                    self.copy_log_back();
+                    Room::LogCopiedBack
+                }
+                (Err(Trouble::NoRoom(_)), Room::LogCopiedBack) => {
+                    ballast::drop(&self.place);
+                    Room::BallastDropped
+                }
+                (tried, _) => break tried,
+            };
+        };
+        drop(turn);
+        done
+    }
+
+    fn attempt(&mut self, ask: &Ask<'_>, batch: &[(&Name, &Op)]) -> Result<Vec<Result<Done, Trouble>>, Trouble> {
+        let Self { book, known, live, .. } = self;
+        let path = self.place.path();
+        let said = |error: rusqlite::Error| Trouble::of(path, error);
+        let stepped = (|| {
+            execute(&book.db, "BEGIN IMMEDIATE").map_err(said)?;
+            let mut kept = Vec::new();
+            let mut all = Vec::new();
+            for (name, op) in batch {
+                match one(&book.db, known, live, ask, name, op) {
+                    Ok((done, record)) => {
+                        kept.push(((*name).clone(), record));
+                        all.push(Ok(done));
+                    }
+                    Err(Bad::Nonsense(why)) => all.push(Err(Trouble::Nonsense(why))),
+                    Err(Bad::Sql(error)) => return Err(said(error)),
+                }
+            }
+            self.steps = self.steps.wrapping_add(1);
+            if self.steps.is_multiple_of(SWEEP) {
+                let (wall_us, lease_us) = (ask.world.wall_us(), ask.world.now_us());
+                if let Ok(to) = rows::sweep(&book.db, self.swept, SWEPT, wall_us, lease_us) {
+                    self.swept = to;
+                }
+                ballast::make(&self.place);
+            }
+            execute(&book.db, "COMMIT").map_err(said)?;
+            for (name, record) in kept {
+                known.keep(name, record);
+            }
+            Ok(all)
+        })();
+        if !book.db.is_autocommit() {
+            let _there_is_no_more_to_do = execute(&book.db, "ROLLBACK");
+        }
+        stepped
+    }
+
+    /// A full disk takes no longer log. One that was copied back is written again from its beginning.
+    fn copy_log_back(&self) {
+        let _as_far_as_it_went = self.book.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+    }
+
+    /// What is new for a session, as messages of now. Idempotent: what is told twice says the same.
+    ///
+    /// A reader needs no turn: it sees the last transaction that was finished.
+    pub(super) fn news(&self, world: &dyn World, session: SessionId) -> Vec<(Name, Delivery)> {
+        let Ok(news) = rows::news(&self.book.db, session) else { return Vec::new() };
+        let now_us = world.now_us();
+        let told = |news: rows::News| {
+            let (to, rest) = (session, Rest::Done);
+            match news {
+                rows::News::Ended { name, id, token } => {
+                    let (contention, event) = (Contention::None, Event::Revoked);
+                    let told = Delivery { to, now_us, contention, rest, id, token, left_us: 0, event };
+                    Some((Name::new(&name).ok()?, told))
+                }
+                rows::News::Stands { name, grant, waiting } => {
+                    // A push is told as it was made, however late it is read: its receiver counts from then. Of a mark it
+                    // matters what is left.
+                    let (event, now_us, contention) = match grant.state {
+                        GrantState::Revoked => (Event::Revoked, now_us, Contention::None),
+                        GrantState::Pushed | GrantState::Held => (Event::Granted, grant.since_us, level(waiting)),
+                    };
+                    let (id, token, left_us) = (grant.id, grant.token, grant.left_us(now_us));
+                    let told = Delivery { to, now_us, contention, rest, id, token, left_us, event };
+                    Some((Name::new(&name).ok()?, told))
+                }
+            }
+        };
+        news.into_iter().filter_map(told).collect()
+    }
+
+    /// Who holds, as far as is known without a turn.
+    pub(super) fn holder(&self, name: &Name) -> Option<SessionId> {
+        rows::holder(&self.book.db, name).ok().flatten()
+    }
+
+    pub(super) fn names(&self, from: u64) -> Result<(Vec<Name>, u64), Trouble> {
+        self.check()?;
+        rows::names(&self.book.db, from, NAMES).map_err(|bad| match bad {
+            Bad::Sql(error) => Trouble::of(self.place.path(), error),
+            Bad::Nonsense(why) => Trouble::Nonsense(why),
+        })
+    }
+}
+
+fn one(
+    db: &Connection,
+    known: &mut Remembered,
+    live: &Live,
+    ask: &Ask<'_>,
+    name: &Name,
+    op: &Op,
+) -> Result<(Done, Record), Bad> {
+    let subject = subject(op);
+    let mut record = Record::load(db, name, known)?;
+    record.begin(subject);
+    let wall_us = ask.world.wall_us();
+    let lease_us = if is_on(Mutant::P27LeasesOnWallTime) { wall_us } else { ask.world.now_us() };
+    let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
+    let mut deliveries = bury(&mut record, &env, op, ask);
+    let (answer, more) = step(&mut record.resource, &env, op);
+    deliveries.extend(more);
+    record.save(db, name, subject, lease_us)?;
+    for told in deliveries.iter().filter(|told| told.event == Event::Revoked) {
+        if record.resource.held_by(told.id).is_none() {
+            rows::note_ended(db, name, told.id, told.token)?;
+        }
+    }
+    let resource = &record.resource;
+    let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. })) && record.was_pushed();
+    let done = Done {
+        next: resource.queue.front().filter(|_| is_claimed).map(|entry| entry.id.session),
+        holder: resource.grant.as_ref().map(|grant| grant.id.session),
+        waits: resource.queue.iter().any(|entry| (ask.is_ours)(entry.id.session)),
+        answer,
+        deliveries,
+    };
+    Ok((done, record))
+}
+
+fn level(waiting: Option<Order>) -> Contention {
+    match waiting {
+        None => Contention::None,
+        Some(Order::Relaxed) => Contention::Others,
+        Some(Order::Strict) => Contention::Strict,
+    }
+}
+
+/// Gives the lease of a dead session back on its behalf, where the request would be served by that. A holder's own
+/// requests are not: they show that it lives.
+fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Delivery> {
+    if !matches!(op, Op::Acquire(_) | Op::Settle | Op::Inspect) {
+        return Vec::new();
+    }
+    let Some(grant) = &record.resource.grant else { return Vec::new() };
+    let id = grant.id;
+    if grant.end_us() <= env.lease_us || !(ask.is_dead)(id.session) {
+        return Vec::new();
+    }
+    if *op == Op::Inspect {
+        // A look changes nothing, and must not tell that somebody holds who is dead. Nothing of this is stored.
+        record.forget_grant();
+        return Vec::new();
+    }
+    let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id });
+    deliveries
+}
+
+/// The one of those that wait whom a request can put in, move or change.
+fn subject(op: &Op) -> Option<GrantId> {
+    match op {
+        Op::Acquire(acquire) => Some(acquire.id),
+        Op::Leave { id } => Some(*id),
+        Op::Renew(_) | Op::Release { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
+    }
+}
+
+fn execute(db: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
+    db.prepare_cached(sql)?.execute([]).map(drop)
+}

@@ -1,0 +1,128 @@
+//! P27: whose turn it is to change the database.
+//!
+//! SQLite's own way of waiting is to try again after a while: among many writers one can try for ever. So writers queue in
+//! the kernel, for a lock on a file, before they begin; the kernel lets go of it when its holder dies.
+//!
+//! What it cannot know is whether a holder is stopped (a debugger, SIGSTOP, a frozen container). Then everybody waits, so
+//! the holder writes down who it is, and whoever waits too long can say it.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use rustix::fs::{FlockOperation, OFlags};
+use rustix::io::Errno;
+
+use super::place::{FileKey, Place};
+use crate::error::{Error, ErrorKind};
+use crate::world::World;
+
+pub(super) const LOCK: &str = "lock";
+/// As long as a note can be, so that none leaves a rest of the one before.
+const NOTE: usize = 64;
+
+/// The lock file of one directory.
+pub(super) struct Turn {
+    file: OwnedFd,
+    key: FileKey,
+    /// What we write into it: our process id and the pid namespace that it means something in.
+    us: String,
+}
+
+/// Who waits for a turn, for those who ask why there is no answer.
+#[derive(Default)]
+pub(super) struct Waiting(Mutex<Option<Arc<Turn>>>);
+
+/// It is ours, until this is dropped.
+pub(super) struct Taken(Arc<Turn>);
+
+impl Turn {
+    pub(super) fn open(place: &Place, world: &dyn World) -> Result<Arc<Self>, Error> {
+        let refused = |errno| place.refused(LOCK, errno);
+        let file = place.file(LOCK, OFlags::empty()).map_err(refused)?;
+        let key = FileKey::of(&rustix::fs::fstat(&file).map_err(refused)?);
+        let us = format!("{} {}", world.process(), namespace());
+        Ok(Arc::new(Self { file, key, us }))
+    }
+
+    pub(super) fn key(&self) -> FileKey {
+        self.key
+    }
+
+    /// Waits for it, however long that takes.
+    pub(super) fn take(self: &Arc<Self>, waiting: &Waiting, world: &dyn World) -> Result<Taken, Error> {
+        if is_on(Mutant::P27NoTurn) {
+            return Ok(Taken(Arc::clone(self)));
+        }
+        match rustix::fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => {
+                waiting.set(Some(Arc::clone(self)));
+                let locked = self.block();
+                waiting.set(None);
+                locked
+            }
+            locked => locked,
+        }
+        .map_err(|errno| {
+            let message = format!("the store's lock file cannot be locked ({errno}): look after the disk");
+            Error::new(ErrorKind::Store, message)
+        })?;
+        let taken = Taken(Arc::clone(self));
+        let note = format!("{:<1$}\n", format!("{} {}", self.us, world.now_us()), NOTE - 1);
+        // Only for those who wait: a disk that is full takes nothing from who holds.
+        let _unwritten = rustix::io::pwrite(&self.file, note.as_bytes(), 0);
+        Ok(taken)
+    }
+
+    fn block(&self) -> Result<(), Errno> {
+        loop {
+            match rustix::fs::flock(&self.file, FlockOperation::LockExclusive) {
+                Err(Errno::INTR) => {}
+                locked => return locked,
+            }
+        }
+    }
+
+    /// Who has it, as they wrote.
+    fn holder(&self, now_us: u64) -> Option<String> {
+        let mut note = [0; NOTE];
+        let read = rustix::io::pread(&self.file, &mut note, 0).ok()?;
+        let mut words = std::str::from_utf8(&note[..read]).ok()?.split_whitespace();
+        let (pid, space, since) = (words.next()?, words.next()?, words.next()?);
+        let held_s = now_us.saturating_sub(since.parse().ok()?) as f64 / 1e6;
+        let who = match space == namespace() {
+            true => format!("process {pid} has"),
+            false => format!("a process of another pid namespace ({pid} in there) has"),
+        };
+        Some(format!(
+            "{who} held the store's lock for {held_s:.1} s: is it stopped? Continue it (kill -CONT), or end it"
+        ))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        // By word, and not by closing: a child that was forked has the same open file.
+        let _unlocked = rustix::fs::flock(&self.0.file, FlockOperation::Unlock);
+    }
+}
+
+impl Waiting {
+    fn set(&self, turn: Option<Arc<Turn>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = turn;
+    }
+
+    /// Why there is no answer, if the reason is that somebody has the turn.
+    pub(super) fn reason(&self, now_us: u64) -> Option<Error> {
+        let turn = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+        let message =
+            turn.holder(now_us).unwrap_or_else(|| "another process has the store's lock: is it stopped?".into());
+        Some(Error::new(ErrorKind::Unreachable, message))
+    }
+}
+
+/// The pid namespace, as the kernel names it: a process id means something else in another.
+fn namespace() -> String {
+    let link = rustix::fs::readlink("/proc/self/ns/pid", Vec::new());
+    link.ok().and_then(|link| link.into_string().ok()).unwrap_or_else(|| "pid:?".into())
+}

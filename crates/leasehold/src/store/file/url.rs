@@ -1,0 +1,68 @@
+//! What stands behind `file:`.
+
+use std::path::PathBuf;
+
+use crate::error::Error;
+
+/// SQLite opens nothing whose path, with the name of the database, is longer than 512 bytes.
+const PATH_MAX: usize = 400;
+
+/// The directory that a URL names. No I/O.
+///
+/// There is one way to write it: what could be read in two ways (`%20`, `?`, `#`) is refused, because two programs that
+/// read it differently would not exclude each other.
+pub(super) fn directory(rest: &str) -> Result<PathBuf, Error> {
+    let path = match rest.strip_prefix("//") {
+        None => rest,
+        Some(path) if path.starts_with('/') => path,
+        Some(_) => {
+            return Err(Error::invalid("file: names a directory of this host, and takes no host: use file:/PATH"));
+        }
+    };
+    if !path.starts_with('/') {
+        // Two processes in two folders would have two stores, and believe that they have one.
+        return Err(Error::invalid("file: takes an absolute path, as in file:/var/lib/app/locks"));
+    }
+    if path.contains(['?', '#', '%']) {
+        return Err(Error::invalid("file: takes a path as it is, with no options: it cannot contain '?', '#' or '%'"));
+    }
+    if path.len() > PATH_MAX || path.contains('\0') {
+        return Err(Error::invalid(format!("file: takes a path of at most {PATH_MAX} bytes, none of them zero")));
+    }
+    Ok(PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    #[test]
+    fn an_absolute_path_in_two_spellings() {
+        for rest in ["/var/lib/app", "///var/lib/app"] {
+            assert_eq!(directory(rest).unwrap(), PathBuf::from("/var/lib/app"));
+        }
+        assert_eq!(directory("/with a space/ä").unwrap(), PathBuf::from("/with a space/ä"));
+    }
+
+    #[test]
+    fn what_could_be_two_stores_is_refused() {
+        let long = format!("/{}", "x".repeat(PATH_MAX));
+        for (rest, says) in [
+            ("", "absolute"),
+            ("locks", "absolute"),
+            ("./locks", "absolute"),
+            ("//host/locks", "no host"),
+            ("//", "no host"),
+            ("/locks?mode=ro", "no options"),
+            ("/locks#1", "no options"),
+            ("/my%20locks", "as it is"),
+            ("/lo\0cks", "none of them zero"),
+            (&long, "at most 400 bytes"),
+        ] {
+            let error = directory(rest).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{rest}");
+            assert!(error.to_string().contains(says), "{rest}: {error}");
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! What is done at the desk, one after the other.
+//!
+//! Beside the requests there come: bells, when there is news for a session of ours (P27); and connections to the lives of
+//! those whom our sessions wait for, when they break (P26).
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, MutexGuard, PoisonError, Weak};
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Answer, Delivery, Name, Op, SessionId};
+use tokio::sync::mpsc;
+
+use super::desk::{Job, Opened, Shown, gone};
+use super::fault::{Means, Trouble, share};
+use super::link::Tie;
+use super::live::{Live, Pulse};
+use super::sentry::{Bell, Life, Watches};
+use super::site::{Ask, Done, Site};
+use crate::error::{Error, ErrorKind};
+use crate::store::{Fault, Inbox, Message};
+use crate::world::World;
+
+pub(super) struct Worker {
+    world: Arc<dyn World>,
+    path: PathBuf,
+    shown: Arc<Shown>,
+    site: Option<Site>,
+    ties: Vec<Weak<Tie>>,
+    attached: HashMap<SessionId, Attached>,
+    watches: Watches,
+    jobs: mpsc::WeakUnboundedSender<Job>,
+}
+
+struct Attached {
+    inbox: Inbox,
+    tie: Weak<Tie>,
+    bell: Bell,
+}
+
+impl Worker {
+    pub(super) fn new(
+        world: Arc<dyn World>,
+        path: PathBuf,
+        shown: Arc<Shown>,
+        jobs: mpsc::WeakUnboundedSender<Job>,
+    ) -> Self {
+        let watches = Watches::new(jobs.clone());
+        Self { world, path, shown, site: None, ties: Vec::new(), attached: HashMap::new(), watches, jobs }
+    }
+
+    pub(super) async fn work(mut self, mut received: mpsc::UnboundedReceiver<Job>) {
+        while let Some(job) = received.recv().await {
+            self.handle(job);
+            // The bells, lives and watches have their turn, too.
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn handle(&mut self, job: Job) {
+        // An answer that nobody waits for any more is dropped.
+        match job {
+            // Its caller went: many of them may have, while somebody else had the turn.
+            Job::Open { tell } if tell.is_closed() => {}
+            Job::Open { tell } => drop(tell.send(self.open())),
+            // A link that was given up carries nothing out any more: what was asked by it long ago least of all.
+            Job::Apply { tie, .. }
+            | Job::Renew { tie, .. }
+            | Job::Names { tie, .. }
+            | Job::Attach { tie, .. }
+            | Job::Ping { tie, .. }
+                if tie.is_closed() => {}
+            Job::Apply { name, op, tell, .. } => {
+                let mut heard = self.apply(&[(&name, &op)]);
+                drop(tell.send(heard.pop().unwrap_or_else(|| Err(gone()))));
+            }
+            Job::Renew { batch, tell, .. } => {
+                let batch: Vec<_> = batch.iter().map(|(name, op)| (name, op)).collect();
+                drop(tell.send(Ok(self.apply(&batch))));
+            }
+            Job::Names { from, tell, .. } => {
+                let names = self.with_site(|site| site.names(from));
+                drop(tell.send(names));
+            }
+            Job::Attach { tie, session, inbox, tell } => drop(tell.send(self.attach(&tie, session, inbox))),
+            Job::Ping { tell, .. } => {
+                let checked = self.with_site(|site| site.check());
+                drop(tell.send(checked.map(|()| self.world.now_us())));
+            }
+            Job::Detached { session, tie } => {
+                if self.attached.get(&session).is_some_and(|known| Weak::ptr_eq(&known.tie, &tie)) {
+                    self.attached.remove(&session);
+                }
+            }
+            Job::Rung { session } => self.rung(session),
+            Job::Broken { holder } => {
+                for name in self.watches.broke(holder) {
+                    self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));
+                }
+            }
+        }
+    }
+
+    fn open(&mut self) -> Result<Opened, Error> {
+        if let Some(Err(trouble)) = self.site.as_ref().map(Site::check) {
+            self.close_site(trouble);
+        }
+        let site = match &mut self.site {
+            Some(site) => site,
+            closed => closed.insert(Site::open(&self.path, &*self.world, &self.shown.waiting)?),
+        };
+        let (tie, run) = (Arc::new(Tie::new()), site.run().to_owned());
+        self.ties.retain(|tie| tie.strong_count() > 0);
+        self.ties.push(Arc::downgrade(&tie));
+        Ok(Opened { run, tie })
+    }
+
+    fn with_site<T>(&mut self, ask: impl FnOnce(&mut Site) -> Result<T, Trouble>) -> Result<T, Fault> {
+        match self.site.as_mut().map(ask) {
+            Some(Ok(asked)) => Ok(asked),
+            Some(Err(trouble)) => Err(self.fault(trouble)),
+            None => Err(gone()),
+        }
+    }
+
+    fn fault(&mut self, trouble: Trouble) -> Fault {
+        match trouble {
+            Trouble::Other(error, means @ (Means::Gone | Means::Moved)) => {
+                let told = error.share();
+                self.close_site(Trouble::Other(error, means));
+                Fault::Gone(told)
+            }
+            trouble => trouble.fault(&self.path),
+        }
+    }
+
+    /// The database is to be opened anew, or another one is. Every link of ours ends with it.
+    fn close_site(&mut self, trouble: Trouble) {
+        self.site = None;
+        self.watches.clear();
+        if matches!(trouble, Trouble::Other(_, Means::Moved)) {
+            // They are where nobody looks any more.
+            self.lives().clear();
+        }
+        let reason = trouble.at_open(&self.path);
+        for tie in std::mem::take(&mut self.ties) {
+            if let Some(tie) = tie.upgrade() {
+                tie.end(&reason);
+            }
+        }
+        for attached in std::mem::take(&mut self.attached).into_values() {
+            (attached.inbox)(Message::Detached);
+        }
+    }
+
+    fn apply(&mut self, batch: &[(&Name, &Op)]) -> Vec<Result<Answer, Fault>> {
+        let own = self.own();
+        let Some(site) = &mut self.site else { return batch.iter().map(|_| Err(gone())).collect() };
+        let (watches, live) = (&self.watches, Arc::clone(&site.live));
+        let is_ours = |session| own.contains(&session);
+        let is_dead = |session| match own.contains(&session) || watches.sees(session) {
+            true => false,
+            false => matches!(live.pulse(session), Pulse::Dead),
+        };
+        let ask = Ask { world: &*self.world, waiting: &self.shown.waiting, is_dead: &is_dead, is_ours: &is_ours };
+        match site.apply(&ask, batch) {
+            Ok(all) => {
+                let mut told = Vec::new();
+                let answered = batch.iter().zip(all).map(|((name, _), done)| match done {
+                    Ok(done) => Ok(self.after(name, done, &live, &mut told)),
+                    Err(trouble) => Err(trouble.fault(&self.path)),
+                });
+                let answered = answered.collect();
+                told.into_iter().for_each(|(inbox, name, delivery)| inbox(Message::Delivery(name, delivery)));
+                answered
+            }
+            Err(trouble) => {
+                let fault = self.fault(trouble);
+                (1..batch.len()).map(|_| Err(share(&fault))).chain([Err(share(&fault))]).collect()
+            }
+        }
+    }
+
+    /// What follows a step that is stored: who is told, and whom we watch from now on.
+    fn after(&mut self, name: &Name, done: Done, live: &Live, told: &mut Vec<(Inbox, Name, Delivery)>) -> Answer {
+        for delivery in done.deliveries {
+            match self.attached.get(&delivery.to) {
+                Some(attached) => told.push((Arc::clone(&attached.inbox), name.clone(), delivery)),
+                None => live.ring(delivery.to),
+            }
+        }
+        if let Some(next) = done.next {
+            live.ring(next);
+        }
+        let others = done.holder.filter(|holder| !self.is_own(*holder));
+        match others.filter(|_| done.waits) {
+            Some(holder) => self.watch(name, holder, live),
+            None => self.watches.forget(name),
+        }
+        done.answer
+    }
+
+    fn watch(&mut self, name: &Name, holder: SessionId, live: &Live) {
+        if self.watches.watch(name, holder, live).is_dead() {
+            // It died between the step and now.
+            self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));
+        }
+    }
+
+    /// A bell says that there is something, and not what.
+    fn rung(&mut self, session: SessionId) {
+        let (Some(attached), Some(site)) = (self.attached.get(&session), &self.site) else { return };
+        attached.bell.heard();
+        if is_on(Mutant::P27Deaf) {
+            return;
+        }
+        for (name, delivery) in site.news(&*self.world, session) {
+            (attached.inbox)(Message::Delivery(name, delivery));
+        }
+        let live = Arc::clone(&site.live);
+        for name in self.watches.names() {
+            let Some(holder) = self.site.as_ref().and_then(|site| site.holder(&name)) else { continue };
+            match self.is_own(holder) {
+                true => self.watches.forget(&name),
+                false => self.watch(&name, holder, &live),
+            }
+        }
+    }
+
+    fn attach(&mut self, tie: &Arc<Tie>, session: SessionId, inbox: Inbox) -> Result<(), Fault> {
+        let (world, shown) = (Arc::clone(&self.world), Arc::clone(&self.shown));
+        let jobs = self.jobs.clone();
+        let place = self.lives().iter().find(|life| life.session() == session).and_then(|life| life.parts());
+        let (bell, life) = self.with_site(|site| {
+            let turn = site.take_turn(&*world, &shown.waiting)?;
+            let said = |errno| Trouble::Other(site.place.refused("live", errno), Means::Gone);
+            let sockets = site.live.bind(session, place).map_err(said)?;
+            let mut random = [0; 8];
+            world.random(&mut random);
+            site.live.sweep(u64::from_ne_bytes(random));
+            drop(turn);
+            let bell = Bell::new(&site.live, session, sockets.bell, sockets.bell_key, jobs);
+            let life = Life::new(&site.live, session, sockets.life, sockets.life_key);
+            let io = |error: io::Error| Trouble::Other(no_socket(error), Means::Gone);
+            Ok((bell.map_err(io)?, life.map_err(io)?))
+        })?;
+        tie.attached(session, bell.detach());
+        self.lives().retain(|life| life.session() != session);
+        self.lives().push(Arc::new(life));
+        self.attached.insert(session, Attached { inbox, tie: Arc::downgrade(tie), bell });
+        Ok(())
+    }
+
+    fn lives(&self) -> MutexGuard<'_, Vec<Arc<Life>>> {
+        self.shown.lives.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn own(&self) -> Vec<SessionId> {
+        self.lives().iter().map(|life| life.session()).collect()
+    }
+
+    fn is_own(&self, session: SessionId) -> bool {
+        self.lives().iter().any(|life| life.session() == session)
+    }
+}
+
+fn no_socket(error: io::Error) -> Error {
+    Error::new(ErrorKind::Store, format!("the store's sockets cannot be used ({error}): look after its limits"))
+        .because(error)
+}

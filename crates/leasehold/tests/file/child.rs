@@ -1,0 +1,169 @@
+//! A client in a process of its own: this very test binary, started again for one test that returns at once for everybody
+//! else. It is told what to do on its standard input, a line each, and says what came of it on its standard output.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child as Process, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::{Guard, Leasehold};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::LONG;
+
+const URL: &str = "LEASEHOLD_FILE_CHILD";
+/// What our lines begin with: the test harness of the child prints some of its own.
+const MARK: &str = "@@ ";
+
+/// A client in another process. Dropping it kills the process.
+pub(crate) struct Child {
+    process: Process,
+    orders: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Child {
+    /// Starts one, which is connected when this returns.
+    pub(crate) fn start(url: &str) -> Self {
+        let child = Self::start_by(url, &[]);
+        child.hears("ready");
+        child
+    }
+
+    /// Starts one by another command, such as `unshare`.
+    pub(crate) fn start_by(url: &str, by: &[&str]) -> Self {
+        let us = std::env::current_exe().unwrap();
+        let words = by.iter().map(|word| (*word).to_owned()).chain([us.display().to_string()]).collect::<Vec<_>>();
+        let mut process = Command::new(&words[0])
+            .args(&words[1..])
+            .args(["--ignored", "--exact", "child::child", "--nocapture"])
+            .env(URL, url)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{} cannot be started: {error}", words[0]));
+        let orders = process.stdin.take().expect("it is piped");
+        let output = BufReader::new(process.stdout.take().expect("it is piped"));
+        let (tell, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                if let Some((_, line)) = line.split_once(MARK) {
+                    let _nobody_listens_at_the_end = tell.send(line.to_owned());
+                }
+            }
+        });
+        Self { process, orders, lines }
+    }
+
+    pub(crate) fn tell(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").unwrap();
+    }
+
+    /// What it says next, which begins with this word.
+    #[track_caller]
+    pub(crate) fn hears(&self, word: &str) -> String {
+        match self.lines.recv_timeout(LONG) {
+            Ok(line) if line.starts_with(word) => line[word.len()..].trim().to_owned(),
+            other => panic!("the child was to say {word:?}, and said {other:?}"),
+        }
+    }
+
+    pub(crate) fn ask(&mut self, order: &str, word: &str) -> String {
+        self.tell(order);
+        self.hears(word)
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.process), signal).unwrap();
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        let _ended = self.process.kill();
+        let _ended = self.process.wait();
+    }
+}
+
+fn say(what: &str) {
+    println!("{MARK}{what}");
+}
+
+#[tokio::test]
+#[ignore = "the other process of the other tests, and nothing by itself"]
+async fn child() {
+    let Ok(url) = std::env::var(URL) else { return };
+    let client = match Leasehold::connect(&url).await {
+        Ok(client) => client,
+        Err(error) => return say(&format!("refused {:?} {error}", error.kind())),
+    };
+    say("ready");
+    let mut guards = HashMap::new();
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let words: Vec<_> = line.split_whitespace().collect();
+        obey(&client, &words, &mut guards).await;
+    }
+}
+
+async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, Guard>) {
+    match *words {
+        // Takes it, waiting for it.
+        ["lock", name, lease_s] => {
+            let lease = Duration::from_secs(lease_s.parse().unwrap());
+            let guard = client.mutex(name).lease(lease).lock().await.unwrap();
+            say(&format!("locked {}", guard.token()));
+            guards.insert(name.to_owned(), guard);
+        }
+        ["try", name] => match client.mutex(name).try_lock().await {
+            Ok(Some(guard)) => {
+                say(&format!("locked {}", guard.token()));
+                guards.insert(name.to_owned(), guard);
+            }
+            Ok(None) => say("busy"),
+            Err(error) => say(&format!("failed {error}")),
+        },
+        ["release", name] => {
+            let released = guards.remove(name).unwrap().release().await;
+            say(&format!("released {released:?}"));
+        }
+        // Starts a command that has our life, and nothing else of ours, and says its pid.
+        ["command"] => {
+            let life = client.life().expect("it has one");
+            // `cat` on a pipe that nobody writes to: it lives until it is killed.
+            let child = Command::new("sleep").arg("3600").stdin(life).stdout(Stdio::null()).spawn().unwrap();
+            say(&format!("command {}", child.id()));
+        }
+        // Locks and releases so often, and says how long it waited: longest and all together, in microseconds.
+        ["turns", name, count] => {
+            let (mut longest, mut all) = (0, 0);
+            for _ in 0..count.parse().unwrap() {
+                let asked = Instant::now();
+                let guard = client.mutex(name).lock().await.unwrap();
+                let waited = asked.elapsed().as_micros();
+                (longest, all) = (longest.max(waited), all + waited);
+                let _ = guard.release().await.unwrap();
+            }
+            say(&format!("turns {longest} {all}"));
+        }
+        // For ever, or so: there is always a transaction to be stopped in.
+        ["spin", name] => {
+            say("spinning");
+            loop {
+                let guard = client.mutex(name).lock().await.unwrap();
+                let _ = guard.release().await;
+            }
+        }
+        _ => panic!("no such order: {words:?}"),
+    }
+}

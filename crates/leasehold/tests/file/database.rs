@@ -1,0 +1,143 @@
+//! What may be found where a store was, or should be.
+
+use std::fs;
+use std::time::Duration;
+
+use leasehold::{Error, ErrorKind, Leasehold};
+use rusqlite::Connection;
+
+use crate::{LONG, Store, within};
+
+impl Store {
+    fn database(&self) -> Connection {
+        Connection::open(self.path().join("leasehold.db")).unwrap()
+    }
+
+    async fn refused(&self) -> Error {
+        Leasehold::connect(&self.url()).await.unwrap_err()
+    }
+}
+
+fn says(error: &Error, kind: ErrorKind, what: &str) {
+    assert_eq!(error.kind(), kind, "{error}");
+    assert!(error.to_string().contains(what), "{error}");
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_left_alone() {
+    let store = Store::new();
+    let text = "not a database at all, but somebody's ".repeat(100);
+    fs::write(store.path().join("leasehold.db"), &text).unwrap();
+    says(&store.refused().await, ErrorKind::Store, "move the directory away");
+    assert_eq!(fs::read_to_string(store.path().join("leasehold.db")).unwrap(), text);
+}
+
+#[tokio::test]
+async fn another_programs_database_is_left_alone() {
+    let store = Store::new();
+    store.database().execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (42)").unwrap();
+    says(&store.refused().await, ErrorKind::Foreign, "another program's database");
+    let db = store.database();
+    assert_eq!(db.query_row("SELECT x FROM theirs", [], |row| row.get::<_, i64>(0)).unwrap(), 42);
+    assert_eq!(db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0)).unwrap(), "delete");
+}
+
+#[tokio::test]
+async fn a_newer_layout_is_left_alone_and_both_are_named() {
+    let store = Store::new();
+    store.client().await.close().await;
+    store.database().pragma_update(None, "user_version", 7).unwrap();
+    let error = store.refused().await;
+    says(&error, ErrorKind::Foreign, "layout 7");
+    says(&error, ErrorKind::Foreign, "knows layout 1");
+}
+
+#[tokio::test]
+async fn a_damaged_database_is_told_of_and_kept() {
+    let store = Store::new();
+    let client = store.client().await;
+    // Enough that there are pages behind the first.
+    for n in 0..200 {
+        drop(client.mutex(format!("{n}: {}", "x".repeat(200))).try_lock().await.unwrap().unwrap());
+    }
+    client.close().await;
+    store.database().query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    let path = store.path().join("leasehold.db");
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[4096..].fill(0xa5);
+    fs::write(&path, &bytes).unwrap();
+    let error = match Leasehold::connect(&store.url()).await {
+        Err(error) => error,
+        Ok(client) => client.mutex("x").try_lock().await.unwrap_err(),
+    };
+    says(&error, ErrorKind::Store, "stop every program that uses it");
+    assert_eq!(fs::read(&path).unwrap().len(), bytes.len());
+}
+
+/// Nonsense in one record is that name's own.
+#[tokio::test]
+async fn a_record_that_makes_no_sense_is_its_names_own() {
+    let store = Store::new();
+    let client = store.client().await;
+    for (number, nonsense) in [
+        "last = 9007199254740992",
+        "last = -1",
+        "state = 7",
+        "length_ms = 86400001",
+        "since_us = -5",
+        "label = NULL",
+        "counter = NULL",
+        "session = x'00'",
+        "waiting = 3",
+        "lapsed = 1",
+        "released = x'00'",
+        "keep_until_us = -1",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let name = format!("name {number}");
+        let guard = client.mutex(&name).lock().await.unwrap();
+        let changed = format!("UPDATE names SET {nonsense}, stamp = stamp + 1 WHERE name = ?1");
+        assert_eq!(store.database().execute(&changed, [&name]).unwrap(), 1, "{nonsense}");
+        let error = within(LONG, nonsense, client.mutex(&name).try_lock()).await.unwrap_err();
+        says(&error, ErrorKind::Store, "makes no sense");
+        drop(guard);
+        assert!(within(LONG, "another", client.mutex("another").try_lock()).await.unwrap().is_some());
+        store.database().execute("DELETE FROM names WHERE name = ?1", [&name]).unwrap();
+    }
+}
+
+/// Whoever held died with the host, and the clock of leases began again; tokens go on.
+#[tokio::test]
+async fn p27_a_boot_voids_what_was_held_and_keeps_the_tokens() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lease(Duration::from_secs(3600)).lock().await.unwrap();
+    let waits = client.mutex("x");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    while client.mutex("x").inspect().await.unwrap().waiters == 0 {
+        tokio::task::yield_now().await;
+    }
+    let ahead = guard.token().get() + 3_600_000_000;
+    store.database().execute("UPDATE names SET last = ?1", [ahead.cast_signed()]).unwrap();
+    store.database().execute("UPDATE meta SET value = 'another boot' WHERE key = 'boot'", []).unwrap();
+    let next = store.client().await;
+    let seen = next.mutex("x").inspect().await.unwrap();
+    assert!(seen.holder.is_none() && seen.waiters == 0, "{seen:?}");
+    let after = within(LONG, "it is free", next.mutex("x").try_lock()).await.unwrap().unwrap();
+    assert!(after.token().get() > ahead, "tokens grow over a boot, also behind a clock that was set back");
+    waiting.abort();
+}
+
+/// A database that was made on a host that is on no more: leases that end in "the future" hold nobody up.
+#[tokio::test]
+async fn p27_leases_count_on_the_boot_clock() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let since: i64 = store.database().query_row("SELECT since_us FROM names", [], |row| row.get(0)).unwrap();
+    let now_us = leasehold_testkit::boottime_us();
+    assert!(since.cast_unsigned().abs_diff(now_us) < 60_000_000, "{since} is no time since boot: it is {now_us}");
+    drop(guard);
+}

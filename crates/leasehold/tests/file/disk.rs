@@ -1,0 +1,101 @@
+//! A disk that is full: what takes is refused, what gives back works.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Leasehold, Released};
+use tempfile::TempDir;
+
+use crate::{LONG, eventually, within};
+
+/// A small disk of the test's own.
+struct Disk(TempDir);
+
+impl Disk {
+    fn new(size: &str) -> Self {
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().to_str().unwrap();
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={size},mode=700"), "leasehold", path])
+            .status()
+            .unwrap();
+        assert!(mounted.success(), "these tests mount disks of their own: they run as root");
+        Self(directory)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Leaves nothing free.
+    fn fill(&self) {
+        let mut filler = fs::File::create(self.path().join("filler")).unwrap();
+        let block = [0; 4096];
+        while std::io::Write::write_all(&mut filler, &block).is_ok() {}
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.path().join("filler")).unwrap();
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _unmounted = Command::new("umount").arg("--lazy").arg(self.path()).status();
+    }
+}
+
+#[tokio::test]
+async fn on_a_full_disk_what_is_held_can_be_given_back() {
+    let disk = Disk::new("8m");
+    let url = format!("file:{}", disk.path().display());
+    let (client, other) = (Leasehold::connect(&url).await.unwrap(), Leasehold::connect(&url).await.unwrap());
+    let mut guards = Vec::new();
+    for n in 0..100 {
+        let mutex = client.mutex(format!("held {n}")).lease(Duration::from_secs(600));
+        guards.push(mutex.lock().await.unwrap());
+    }
+    let waits = other.mutex("held 0");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    eventually("it waits", async || client.mutex("held 0").inspect().await.unwrap().waiters == 1).await;
+    disk.fill();
+    // New names are taken while the log has room, and then no more.
+    let mut taken = Vec::new();
+    let refused = loop {
+        match within(LONG, "an answer", client.mutex(format!("new {}", taken.len())).try_lock()).await {
+            Ok(guard) => taken.push(guard.unwrap()),
+            Err(error) => break error,
+        }
+        assert!(taken.len() < 10_000, "it is never full");
+    };
+    assert_eq!(refused.kind(), ErrorKind::Store, "{refused}");
+    assert!(refused.to_string().contains("is full") && !refused.may_have_acted(), "{refused}");
+    let (held, new) = (guards.len(), taken.len());
+    for guard in guards.into_iter().chain(taken) {
+        assert_eq!(within(LONG, "an answer", guard.release()).await.unwrap(), Released::Released);
+    }
+    let handed = within(LONG, "the hand-over", waiting).await.unwrap().unwrap();
+    assert_eq!(handed.release().await.unwrap(), Released::Released);
+    println!("{held} held before, {new} taken after it was full, all given back");
+    disk.empty();
+    eventually("there is room again", async || client.mutex("later").try_lock().await.is_ok_and(|g| g.is_some())).await;
+    client.close().await;
+    // The room that was given up is kept again.
+    let _next = Leasehold::connect(&url).await.unwrap();
+    assert!(disk.path().join("ballast").exists());
+}
+
+#[tokio::test]
+async fn on_a_full_disk_no_store_is_made() {
+    let disk = Disk::new("1m");
+    disk.fill();
+    let url = format!("file:{}/locks", disk.path().display());
+    let error = Leasehold::connect(&url).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+    assert!(error.to_string().contains("full"), "{error}");
+    disk.empty();
+    let client = Leasehold::connect(&url).await.unwrap();
+    assert!(client.mutex("x").try_lock().await.unwrap().is_some());
+}

@@ -1,0 +1,137 @@
+//! P26: the dead are seen at once.
+
+use std::time::{Duration, Instant};
+
+use leasehold::Released;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::child::Child;
+use crate::{AT_ONCE, LONG, Store, eventually, within};
+
+/// Longer than any test: what ends early does not end by its lease.
+const LEASE_S: u64 = 600;
+
+/// The waiter's own looks are 5 s apart, and its first is never due in the time that it has here.
+#[tokio::test]
+async fn p26_a_killed_holder_is_followed_at_once() {
+    let store = Store::new();
+    let mut holder = Child::start(&store.url());
+    let first: u64 = holder.ask(&format!("lock x {LEASE_S}"), "locked").parse().unwrap();
+    let client = store.client().await;
+    let waits = client.mutex("x");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    holder.kill();
+    let guard = within(AT_ONCE, "its turn", waiting).await.unwrap().unwrap();
+    assert!(guard.token().get() > first);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test]
+async fn p26_a_dead_holder_is_no_holder_to_those_who_come_later() {
+    let store = Store::new();
+    let client = store.client().await;
+    let mut holder = Child::start(&store.url());
+    holder.ask(&format!("lock x {LEASE_S}"), "locked");
+    assert!(client.mutex("x").try_lock().await.unwrap().is_none());
+    assert!(client.mutex("x").inspect().await.unwrap().holder.is_some());
+    holder.kill();
+    assert!(client.mutex("x").inspect().await.unwrap().holder.is_none(), "who looks is not told of the dead");
+    assert!(client.mutex("x").try_lock().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn p26_a_killed_waiter_is_passed_over() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let mut dies = Child::start(&store.url());
+    dies.tell(&format!("lock x {LEASE_S}"));
+    eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    let mut lives = Child::start(&store.url());
+    lives.tell(&format!("lock x {LEASE_S}"));
+    eventually("both wait", async || client.mutex("x").inspect().await.unwrap().waiters == 2).await;
+    dies.kill();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let asked = Instant::now();
+    lives.hears("locked");
+    assert!(asked.elapsed() < AT_ONCE, "no claim was spent on the dead");
+}
+
+/// A supervisor that dies leaves its command behind: it works on under the lock, and the lock is its own until it ends.
+#[tokio::test]
+async fn p26_a_command_that_has_the_life_keeps_the_lock() {
+    let store = Store::new();
+    let mut holder = Child::start(&store.url());
+    holder.ask(&format!("lock x {LEASE_S}"), "locked");
+    let command = holder.ask("command", "command").parse().unwrap();
+    let client = store.client().await;
+    let waits = client.mutex("x");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    holder.kill();
+    // Each of these asks whether the holder lives, behind the break that the waiter saw.
+    for _ in 0..10 {
+        assert!(client.mutex("x").try_lock().await.unwrap().is_none(), "the command lives");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(!waiting.is_finished());
+    kill_process(Pid::from_raw(command).unwrap(), Signal::KILL).unwrap();
+    let guard = within(AT_ONCE, "its turn", waiting).await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// A frozen process is not dead: its lease runs, and ends.
+#[tokio::test]
+async fn p26_a_stopped_holder_has_its_lease() {
+    let store = Store::new();
+    let mut holder = Child::start(&store.url());
+    holder.ask("lock x 3", "locked");
+    let client = store.client().await;
+    assert!(client.mutex("x").try_lock().await.unwrap().is_none());
+    holder.signal(Signal::STOP);
+    for _ in 0..10 {
+        assert!(client.mutex("x").try_lock().await.unwrap().is_none(), "it lives");
+    }
+    let guard = within(LONG, "the end of its lease", client.mutex("x").lock()).await.unwrap();
+    holder.signal(Signal::CONT);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// Process 1 in there is not process 1 out here, and nobody is taken for anybody.
+#[tokio::test]
+async fn p26_two_pid_namespaces_exclude_each_other() {
+    let store = Store::new();
+    let unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let mut inner = Child::start_by(&store.url(), &unshare);
+    inner.hears("ready");
+    let mut other = Child::start_by(&store.url(), &unshare);
+    other.hears("ready");
+    inner.ask(&format!("lock x {LEASE_S}"), "locked");
+    let client = store.client().await;
+    assert!(client.mutex("x").try_lock().await.unwrap().is_none());
+    other.tell(&format!("lock x {LEASE_S}"));
+    eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    inner.kill();
+    let asked = Instant::now();
+    other.hears("locked");
+    assert!(asked.elapsed() < 2 * AT_ONCE);
+    assert!(client.mutex("x").try_lock().await.unwrap().is_none());
+}
+
+/// What a client leaves of its sockets is nothing; what a killed one leaves is cleaned up by others.
+#[tokio::test]
+async fn p26_no_sockets_pile_up() {
+    let store = Store::new();
+    for _ in 0..3 {
+        store.client().await.close().await;
+    }
+    let sockets = || std::fs::read_dir(store.path().join("live")).unwrap().count();
+    eventually("nothing is left of those that closed", async || sockets() == 0).await;
+    let mut killed: Vec<_> = (0..3).map(|_| Child::start(&store.url())).collect();
+    assert_eq!(sockets(), 6);
+    killed.iter_mut().for_each(Child::kill);
+    assert_eq!(sockets(), 6, "they could not");
+    let _client = store.client().await;
+    assert_eq!(sockets(), 2, "whoever comes next buries them");
+}

@@ -1,0 +1,68 @@
+//! The store `file:` where it is more than any store: many processes, a directory, and what happens to both.
+//!
+//! (What the faces do on it is in `conformance.rs`, as for every store.) Tests that need a mount or a namespace of their own
+//! start processes by `unshare`, as root; where that is refused they fail, and say so.
+#![cfg(all(feature = "file", target_os = "linux"))]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+mod child;
+mod crowd;
+mod database;
+mod default;
+mod disk;
+mod histories;
+mod life;
+mod place;
+mod turn;
+
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold::Leasehold;
+use tempfile::TempDir;
+
+/// How long anything that is to happen may take.
+const LONG: Duration = Duration::from_secs(30);
+/// What is to happen at once, on a machine that is busy.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// A directory of the test's own, and the URL of the store in it.
+struct Store {
+    directory: TempDir,
+}
+
+impl Store {
+    fn new() -> Self {
+        Self { directory: TempDir::new().unwrap() }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn url(&self) -> String {
+        format!("file:{}", self.path().display())
+    }
+
+    async fn client(&self) -> Leasehold {
+        Leasehold::connect(&self.url()).await.unwrap()
+    }
+}
+
+async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(limit, future).await {
+        Ok(output) => output,
+        Err(_) => panic!("in vain for {limit:?}: {what}"),
+    }
+}
+
+/// Waits until `done`, for what sends no event of its own.
+async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let looking = async {
+        while !done().await {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    within(LONG, what, looking).await;
+}

@@ -1,0 +1,98 @@
+//! P27: whose turn it is, and what if that one stands still.
+
+use std::fs::File;
+use std::time::Duration;
+
+use leasehold::{ErrorKind, Leasehold};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::Signal;
+
+use crate::child::Child;
+use crate::{LONG, Store, within};
+
+/// Stops a process in the midst of a transaction: it is stopped anywhere until it has the turn then.
+fn stop_in_turn(store: &Store, child: &Child) {
+    let lock = File::open(store.path().join("lock")).unwrap();
+    for _ in 0..10_000 {
+        child.signal(Signal::STOP);
+        // It stands still when the kernel says so, which is soon.
+        std::thread::sleep(Duration::from_millis(5));
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => flock(&lock, FlockOperation::Unlock).unwrap(),
+            Err(_) => return,
+        }
+        child.signal(Signal::CONT);
+        std::thread::yield_now();
+    }
+    panic!("it never had the turn");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn p27_who_stands_still_in_its_turn_is_named() {
+    let store = Store::new();
+    let client = store.client().await;
+    let mut child = Child::start(&store.url());
+    child.ask("spin y", "spinning");
+    stop_in_turn(&store, &child);
+    let named = |error: &leasehold::Error| {
+        assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
+        assert!(error.to_string().contains(&format!("process {} has held", child.pid())), "{error}");
+    };
+    // By a request that finds no answer, by one that is not sent any more, and by connecting.
+    named(&within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err());
+    named(&within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err());
+    named(&within(LONG, "an answer", Leasehold::connect(&store.url())).await.unwrap_err());
+    child.signal(Signal::CONT);
+    let guard = within(LONG, "an answer", client.mutex("x").lock()).await.unwrap();
+    assert!(guard.is_valid());
+}
+
+/// However often a client tries again while it has to wait, one thread waits.
+#[tokio::test(flavor = "multi_thread")]
+async fn p27_reconnecting_leaves_no_threads() {
+    let store = Store::new();
+    let client = store.client().await;
+    let threads = || std::fs::read_dir("/proc/self/task").unwrap().count();
+    let lock = File::open(store.path().join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let mut counts = Vec::new();
+    for _ in 0..5 {
+        assert!(within(LONG, "an answer", client.mutex("x").try_lock()).await.is_err());
+        counts.push(threads());
+    }
+    flock(&lock, FlockOperation::Unlock).unwrap();
+    let guard = within(LONG, "the lock", client.mutex("x").lock()).await.unwrap();
+    assert!(guard.is_valid());
+    // Other tests in this process start and end threads of their own: not one for each try.
+    let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
+    println!("threads: {counts:?}");
+    assert!(most - least < 60, "{counts:?}");
+}
+
+/// Somebody cleans up under live clients: none of them goes on with what nobody else finds.
+#[tokio::test(flavor = "multi_thread")]
+async fn p27_a_directory_that_is_removed_leaves_no_two_populations() {
+    let store = Store::new();
+    let early = store.client().await;
+    let held = early.mutex("x").lease(Duration::from_secs(2)).lock().await.unwrap();
+    std::fs::remove_dir_all(store.path()).unwrap();
+    let late = store.client().await;
+    let guard = late.mutex("x").lock().await.unwrap();
+    assert!(guard.token() > held.token(), "tokens grow over that, too");
+    // The early one asks: it finds that what it has open is not the store any more, and comes over.
+    let mut busy = 0;
+    while busy < 3 {
+        match within(LONG, "an answer", early.mutex("x").try_lock()).await {
+            Ok(None) => busy += 1,
+            Ok(Some(_)) => panic!("two hold"),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let lost = within(LONG, "its loss", held.lost()).await;
+    assert!(matches!(lost, leasehold::Lost::Superseded | leasehold::Lost::Forgotten), "{lost:?}");
+    assert!(guard.is_valid());
+    drop(guard);
+    let again = within(LONG, "its turn", early.mutex("x").lock()).await.unwrap();
+    assert!(again.is_valid());
+}
