@@ -51,7 +51,8 @@ pub trait World: Send + Sync + 'static {
     /// Which process this is: a session does not survive a fork.
     fn process(&self) -> u32;
 
-    /// Sleeps, on the session's thread or on a caller's runtime with a timer. May stand still while the machine sleeps: callers look at [`World::now_us`].
+    /// Sleeps, on the session's thread or on a caller's runtime with a timer. May stand still while the machine sleeps:
+    /// callers look at [`World::now_us`].
     fn sleep(&self, duration: Duration) -> Pending<()>;
 
     /// Opens a byte stream.
