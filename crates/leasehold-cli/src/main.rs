@@ -1,108 +1,49 @@
-//! The command `leasehold`. For now it looks at locks; `leasehold run NAME -- CMD` is the next thing to be built.
+//! The command `leasehold`: what locks there are, and who holds them.
+//!
+//! A file a verb, each in two steps: what the user said (`said.rs`), and what it means. What is printed on standard output
+//! is data, for people or, with `--json`, for programs; whatever else there is to say goes to standard error.
 
-use std::io::{self, Write as _};
+mod exit;
+mod inspect;
+mod ls;
+mod pages;
+mod revoke;
+mod said;
+mod show;
+mod store;
+
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
-use leasehold::{ErrorKind, Inspection, Leasehold};
+use clap::Parser as _;
 
-/// Distributed locks that are fast, fair, fenced and honest about loss
-#[derive(Debug, Parser)]
-#[command(name = "leasehold", version, arg_required_else_help = true, after_help = STATUS)]
-struct Said {
-    #[command(subcommand)]
-    verb: Verb,
-}
-
-#[derive(Debug, Subcommand)]
-enum Verb {
-    /// Says who holds a lock, with which token, for how long, and how many wait
-    #[command(after_help = EXAMPLE)]
-    Inspect {
-        /// The lock
-        name: String,
-        /// Where it is: redis://HOST[:PORT][/DB][?prefix=P], with the prefix that the program uses. One with a password
-        /// goes into LEASEHOLD_STORE
-        #[arg(long, value_name = "URL")]
-        store: Option<String>,
-    },
-}
-
-const EXAMPLE: &str = "\
-Example:
-  leasehold inspect stock:42 --store redis://localhost
-  LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42";
-
-const STATUS: &str = "\
-Exit status:
-  0    it could be told
-  2    what was said makes no sense
-  125  it could not be told: the store is not there, or refuses";
-
-/// Own failures, as `timeout` and `env` have them: a command's own status stays below.
-const FAILED: u8 = 125;
-/// What was said makes no sense.
-const USAGE: u8 = 2;
+use crate::exit::Exit;
+use crate::said::{Said, Verb};
 
 fn main() -> ExitCode {
-    let Verb::Inspect { name, store } = Said::parse().verb;
-    let store = match which(store) {
-        Ok(store) => store,
-        Err(why) => {
-            eprintln!("leasehold: {why}");
-            return ExitCode::from(USAGE);
-        }
+    let done = match Said::parse().verb {
+        Verb::Inspect(said) => inspect::run(&said),
+        Verb::Ls(said) => ls::run(&said),
+        Verb::Revoke(said) => revoke::run(&said),
+        Verb::Completions(said) => pages::completions(said.shell),
+        Verb::Man(said) => pages::man(said.verb.as_deref()),
     };
-    match inspect(&store, &name) {
-        Ok(inspection) => {
-            // Who reads it through a pipe may have gone.
-            match writeln!(io::stdout(), "{}", describe(&name, &inspection)) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::from(FAILED),
-            }
-        }
-        Err(error) => {
-            eprintln!("leasehold: {error}");
-            ExitCode::from(if error.kind() == ErrorKind::Invalid { USAGE } else { FAILED })
-        }
+    done.unwrap_or_else(|failure| {
+        eprintln!("leasehold: {failure}");
+        failure.exit
+    })
+    .into()
+}
+
+/// Awaits what a verb asks of a store. One thread is enough: the client has one of its own.
+fn block_on<T>(work: impl Future<Output = Result<T, exit::Failure>>) -> Result<T, exit::Failure> {
+    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(work),
+        Err(error) => Err(exit::Failure::own(format!("no runtime could be started: {error}"))),
     }
 }
 
-/// The URL of the store. An error does not repeat it: it may have a password in it.
-fn which(said: Option<String>) -> Result<String, &'static str> {
-    if said.as_ref().is_some_and(|url| url.contains('@')) {
-        return Err(
-            "a URL with a user or password is not taken from the command line, where everybody on this machine \
-                    can read it: put it into the environment variable LEASEHOLD_STORE",
-        );
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.status())
     }
-    let set = || std::env::var("LEASEHOLD_STORE").ok().filter(|url| !url.is_empty());
-    let url = said.or_else(set).ok_or("which store? Give --store URL, or set LEASEHOLD_STORE")?;
-    match url.get(.."memory:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("memory:")) {
-        // Here every lock is free, whoever holds it there.
-        true => Err("memory: is inside of each program, and cannot be looked at from another: give a redis://HOST"),
-        false => Ok(url),
-    }
-}
-
-fn inspect(store: &str, name: &str) -> leasehold::Result<Inspection> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime of one thread");
-    runtime.block_on(async { Leasehold::connect(store).await?.mutex(name).inspect().await })
-}
-
-fn describe(name: &str, inspection: &Inspection) -> String {
-    let waiting = match inspection.waiters {
-        0 => "nobody waits".to_owned(),
-        1 => "1 waits".to_owned(),
-        many => format!("{many} wait"),
-    };
-    let Some(holder) = &inspection.holder else { return format!("{name}: free; {waiting}") };
-    let told = if holder.is_revoked { ", told to stop" } else { "" };
-    format!(
-        "{name}: held by {} (grant {}){told}; token {}; {:.1} s left; {waiting}",
-        holder.label,
-        holder.id(),
-        holder.token,
-        holder.remaining.as_secs_f64(),
-    )
 }

@@ -65,6 +65,20 @@ impl Leasehold {
         &self.handle
     }
 
+    /// The names that the store has a record of, sorted: those that are held or waited for, and those that were a minute
+    /// ago. For operators: it looks through the whole store, on Redis by `SCAN` (a thousand keys a round trip, the keys of
+    /// others too), which its user must be allowed to do beside what locks need (`+scan`).
+    ///
+    /// # Cancel safety
+    /// Dropping the future changes nothing.
+    ///
+    /// # Errors
+    /// `Unreachable` when a step of it has no answer within 2 s; `Denied`, `Unsupported`, `Closed`.
+    pub async fn names(&self) -> Result<Vec<String>> {
+        let names = self.handle.session().names().await?;
+        Ok(names.iter().map(ToString::to_string).collect())
+    }
+
     /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and
     /// everything is given back. Waits until the store has confirmed that, at most 5 s.
     ///

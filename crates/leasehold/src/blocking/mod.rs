@@ -75,6 +75,14 @@ impl Leasehold {
         Mutex::new(self.0.mutex(name))
     }
 
+    /// The names that the store has a record of, sorted: see [`crate::Leasehold::names`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn names(&self) -> Result<Vec<String>> {
+        wait(self.0.names())
+    }
+
     /// Closes the client for all its clones, as [`crate::Leasehold::close`]: threads that wait hear `Closed`, guards are
     /// lost, everything is given back. Blocks until the store has confirmed that, at most 5 s.
     #[expect(clippy::must_use_candidate, reason = "the client is closed, whoever reads what was left")]

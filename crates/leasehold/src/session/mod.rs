@@ -29,6 +29,7 @@ mod thread;
 mod watch;
 mod words;
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,8 +45,8 @@ pub(crate) use self::lane::Callers;
 use self::lane::Lane;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
-use crate::store::{Fault, Store};
-use crate::world::World;
+use crate::store::{Fault, Link, Store};
+use crate::world::{Pending, World};
 
 pub(crate) struct Session {
     pub(crate) world: Arc<dyn World>,
@@ -188,26 +189,48 @@ impl Session {
 
     /// One request outside any attempt.
     pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
+        let guess = self.with(|state| state.guess(name));
+        let (answer, link, sent_us) = self.exchange(|link| link.apply(name, &op, guess)).await?;
+        self.with(|state| {
+            if link.run() == state.run {
+                state.note(name, &answer, sent_us, state.world.now_us());
+            }
+        });
+        Ok(answer.outcome)
+    }
+
+    /// Every name that has a record.
+    pub(crate) async fn names(self: &Arc<Self>) -> Result<BTreeSet<Name>> {
+        let mut names = BTreeSet::new();
+        let mut from = 0;
+        loop {
+            let ((page, next), ..) = self.exchange(|link| link.names(from)).await?;
+            names.extend(page);
+            if next == 0 {
+                return Ok(names);
+            }
+            from = next;
+        }
+    }
+
+    /// One exchange that nothing of this session depends on: its answer, by which link it came, and when it was asked.
+    async fn exchange<T>(
+        self: &Arc<Self>,
+        ask: impl FnOnce(&dyn Link) -> Pending<Result<T, Fault>>,
+    ) -> Result<(T, Arc<dyn Link>, u64)> {
         self.check_usable()?;
-        let (link, guess, upkeep) = self.with(|state| {
+        let (link, upkeep) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());
             }
             let (link, upkeep) = state.lane_link(state.world.now_us());
-            Ok((link.or_else(|| state.home().cloned()).ok_or_else(|| state.away()), state.guess(name), upkeep))
+            Ok((link.or_else(|| state.home().cloned()).ok_or_else(|| state.away()), upkeep))
         })?;
         self.keep_up(upkeep, None);
         let link = link?;
         let sent_us = self.world.now_us();
-        match self.within(ANSWER_MAX_US, link.apply(name, &op, guess)).await {
-            Some(Ok(answer)) => {
-                self.with(|state| {
-                    if link.run() == state.run {
-                        state.note(name, &answer, sent_us, state.world.now_us());
-                    }
-                });
-                Ok(answer.outcome)
-            }
+        match self.within(ANSWER_MAX_US, ask(&*link)).await {
+            Some(Ok(answer)) => Ok((answer, link, sent_us)),
             Some(Err(Fault::Gone(error))) => Err(error.may_act()),
             Some(Err(Fault::Damaged(error))) => {
                 self.with(|state| state.doubt(&link));

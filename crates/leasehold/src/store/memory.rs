@@ -128,6 +128,14 @@ impl Link for Path {
         })
     }
 
+    fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        let (wall_us, lease_us) = (self.hub.world.wall_us(), self.hub.world.now_us());
+        let shelves = self.hub.shelves();
+        let live = shelves.resources.iter().filter(|(_, resource)| !resource.is_forgotten(wall_us, lease_us));
+        let names = live.map(|(name, _)| name.clone()).collect();
+        Box::pin(std::future::ready(Ok((names, 0))))
+    }
+
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         self.hub.shelves().inboxes.insert(session, Arc::clone(&inbox));
         self.attached.get_or_init(|| (session, inbox));

@@ -35,6 +35,10 @@ pub trait Link: Send + Sync + 'static {
     /// Renewals of many names, an answer for each, in order. One name's fault is its own.
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>>;
 
+    /// A page of the names that have a record, in no order: 0 begins, and says behind the last page that it was the last.
+    /// A name can be told twice, and one that comes or goes meanwhile may be missed.
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>>;
+
     /// Attaches the inbox of a session and proves it: a probe was seen to arrive.
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
 

@@ -245,6 +245,10 @@ impl Link for End {
         })
     }
 
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        self.0.link.names(from)
+    }
+
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let line = Arc::downgrade(&self.0);
         self.0.queue().inbox = Some(Arc::clone(&inbox));

@@ -100,6 +100,10 @@ impl Link for Handle {
         })
     }
 
+    fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        Box::pin(std::future::ready(Err(gone())))
+    }
+
     fn attach(&self, _: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let line = Arc::clone(&self.0);
         Box::pin(async move {

@@ -60,6 +60,18 @@ impl Keys {
         format!("{}{RECORD}}}", self.prefix)
     }
 
+    /// What SCAN finds all records by. A prefix stands for itself, whatever it has in it.
+    pub(crate) fn pattern(&self) -> String {
+        let mut pattern = String::with_capacity(self.prefix.len() + RECORD.len() + 2);
+        for c in self.prefix.chars() {
+            if matches!(c, '*' | '?' | '[' | ']' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern + RECORD + "*}"
+    }
+
     /// The name whose record this key is; `None` for any other key.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
         let text = key.strip_prefix(&*self.prefix)?.strip_prefix(RECORD)?.strip_suffix('}')?;
@@ -122,6 +134,11 @@ mod tests {
     fn the_sample_is_no_record() {
         let keys = Keys::new("app:");
         assert_eq!((keys.sample().as_str(), keys.name(&keys.sample())), ("app:lh1:{}", None));
+    }
+
+    #[test]
+    fn the_pattern_takes_a_prefix_as_it_is() {
+        assert_eq!(Keys::new("a*[b]?\\:").pattern(), r"a\*\[b\]\?\\:lh1:{*}");
     }
 
     #[test]

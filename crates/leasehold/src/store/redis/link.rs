@@ -27,6 +27,9 @@ use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
 use crate::world::{Address, Pending, World};
 
+/// Keys that the server looks at in one step of a scan: half a millisecond of its time.
+const SCANNED: u32 = 1_000;
+
 /// A connection whose first exchange went well.
 pub(super) struct RedisLink {
     pub(super) wire: Wire,
@@ -183,6 +186,18 @@ impl Wire {
         }
     }
 
+    async fn names(mut self, from: u64) -> Result<(Vec<Name>, u64), Fault> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(from).arg("MATCH").arg(self.keys.pattern()).arg("COUNT").arg(SCANNED);
+        let page = self.ask(&scan).await.map_err(|error| match error.code() {
+            // No lock needs it, so it is in no list of rights, and nobody asked for it beforehand.
+            Some("NOPERM") => Fault::Refused(fault::lacking(&self.line.at, &["+scan"])),
+            _ => self.fault(&error, None),
+        })?;
+        let (next, keys): (u64, Vec<String>) = redis::from_redis_value(page).map_err(|_| self.garbled(None))?;
+        Ok((keys.iter().filter_map(|key| self.keys.name(key)).collect(), next))
+    }
+
     async fn attach(mut self, session: SessionId, inbox: Inbox, probe: String) -> Result<(), Fault> {
         let channel = self.keys.inbox(session);
         let (arrived, seen) = oneshot::channel();
@@ -231,6 +246,10 @@ impl Link for RedisLink {
             parts.push(Box::pin(self.wire.clone().renew(part.to_vec())));
         }
         Box::pin(all(parts))
+    }
+
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        Box::pin(self.wire.clone().names(from))
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {

@@ -1,0 +1,62 @@
+//! With which status the command ends, and what it says before.
+
+use std::fmt;
+
+use leasehold::{Error, ErrorKind};
+
+/// How it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// What was asked for was done.
+    Done,
+    /// It could be asked, and there was nothing to do.
+    Nothing,
+    /// What was said makes no sense.
+    Usage,
+    /// The store is not there or refuses, or the system does.
+    Failed,
+}
+
+impl Exit {
+    /// As `timeout` and `env` have them: a command's own status stays below 123.
+    pub(crate) const fn status(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Nothing => 1,
+            Self::Usage => 2,
+            Self::Failed => 125,
+        }
+    }
+}
+
+/// Why a verb could not be carried out.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    message: String,
+}
+
+impl Failure {
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Usage, message: message.into() }
+    }
+
+    pub(crate) fn own(message: impl Into<String>) -> Self {
+        Self { exit: Exit::Failed, message: message.into() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error.kind() {
+            ErrorKind::Invalid => Self::usage(error.to_string()),
+            _ => Self::own(error.to_string()),
+        }
+    }
+}

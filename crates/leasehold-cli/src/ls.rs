@@ -1,0 +1,81 @@
+//! `leasehold ls`.
+
+use std::collections::BTreeMap;
+
+use leasehold::{Inspection, Leasehold};
+use tokio::task::JoinSet;
+
+use crate::exit::{Exit, Failure};
+use crate::said::Ls;
+use crate::show::{self, Lock};
+use crate::store;
+
+/// Locks that are asked for at once: enough to fill a way of some milliseconds, and no burden for a busy store.
+const AT_ONCE: usize = 64;
+
+pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
+    let locks = crate::block_on(async {
+        let client = store::connect(&said.place).await?;
+        look(&client, names(&client, said).await?).await
+    })?;
+    let shown = |lock: &&(String, Inspection)| said.all || lock.1.holder.is_some() || lock.1.waiters > 0;
+    let locks: Vec<&(String, Inspection)> = locks.iter().filter(shown).collect();
+    let lines = match said.form.json {
+        true => locks.iter().map(|(name, is)| show::json(&Lock::new(name, is))).collect::<Result<_, _>>()?,
+        false => table(&locks),
+    };
+    show::print(&lines)
+}
+
+async fn names(client: &Leasehold, said: &Ls) -> Result<Vec<String>, Failure> {
+    let mut names = client.names().await?;
+    if let Some(beginning) = &said.beginning {
+        names.retain(|name| name.starts_with(beginning));
+    }
+    Ok(names)
+}
+
+/// Looks at each of them, many at a time; in the order of their names.
+async fn look(client: &Leasehold, names: Vec<String>) -> Result<Vec<(String, Inspection)>, Failure> {
+    let mut found = BTreeMap::new();
+    let mut asked = JoinSet::new();
+    let mut names = names.into_iter();
+    loop {
+        while asked.len() < AT_ONCE
+            && let Some(name) = names.next()
+        {
+            let mutex = client.mutex(&name);
+            asked.spawn(async move { (name, mutex.inspect().await) });
+        }
+        match asked.join_next().await {
+            Some(Ok((name, inspection))) => drop(found.insert(name, inspection?)),
+            Some(Err(broken)) => return Err(Failure::own(format!("a look at a lock broke off: {broken}"))),
+            None => return Ok(found.into_iter().collect()),
+        }
+    }
+}
+
+/// The names come last: they are long, and of any script.
+fn table(locks: &[&(String, Inspection)]) -> Vec<String> {
+    const HEAD: [&str; 4] = ["TOKEN", "LEFT", "WAITING", "HOLDER"];
+    if locks.is_empty() {
+        return vec![];
+    }
+    let rows: Vec<([String; 4], &str)> = locks.iter().map(|(name, is)| (cells(is), name.as_str())).collect();
+    let width = |at: usize| rows.iter().map(|(cells, _)| cells[at].chars().count()).chain([HEAD[at].len()]).max();
+    let widths: Vec<usize> = (0..HEAD.len()).filter_map(width).collect();
+    let line = |cells: &[String; 4], name: &str| {
+        let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        padded.chain([name.to_owned()]).collect::<Vec<_>>().join("  ")
+    };
+    let head = line(&HEAD.map(str::to_owned), "NAME");
+    [head].into_iter().chain(rows.iter().map(|(cells, name)| line(cells, name))).collect()
+}
+
+fn cells(is: &Inspection) -> [String; 4] {
+    let waiting = is.waiters.to_string();
+    let Some(holder) = &is.holder else { return ["-".to_owned(), "-".to_owned(), waiting, "(free)".to_owned()] };
+    let told = if holder.is_revoked { " (told to stop)" } else { "" };
+    let left = format!("{:.1} s", holder.remaining.as_secs_f64());
+    [holder.token.to_string(), left, waiting, format!("{}{told}", show::plain(&holder.label))]
+}

@@ -1,0 +1,76 @@
+//! `leasehold revoke`.
+
+use std::time::Duration;
+
+use leasehold::{Holder, Mutex, Revoked};
+use serde::Serialize;
+
+use crate::exit::{Exit, Failure};
+use crate::said::Revoke;
+use crate::show::{self, HeldBy};
+use crate::store;
+
+/// What became of it, as `--json` prints it.
+#[derive(Serialize)]
+struct Told<'a> {
+    name: &'a str,
+    is_revoked: bool,
+    /// How long it may take until the next one holds.
+    ends_within_ms: Option<u64>,
+    holder: Option<HeldBy<'a>>,
+}
+
+pub(crate) fn run(said: &Revoke) -> Result<Exit, Failure> {
+    let (holder, left) = crate::block_on(async {
+        let client = store::connect(&said.place).await?;
+        let mutex = client.mutex(&said.name);
+        let holder = mutex.inspect().await?.holder;
+        let left = match &holder {
+            Some(holder) if is_meant(said, holder) => tell(said, &mutex, holder).await?,
+            _ => None,
+        };
+        Ok((holder, left))
+    })?;
+    let line = match said.form.json {
+        true => show::json(&Told {
+            name: &said.name,
+            is_revoked: left.is_some(),
+            ends_within_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+            holder: holder.as_ref().map(HeldBy::new),
+        })?,
+        false => sentence(said, holder.as_ref(), left),
+    };
+    show::print(&[line])?;
+    Ok(if left.is_some() { Exit::Done } else { Exit::Nothing })
+}
+
+fn is_meant(said: &Revoke, holder: &Holder) -> bool {
+    said.token.is_none_or(|token| token == holder.token.get())
+}
+
+/// What is left to the holder that was seen; `None` where it holds no longer. A later one is not touched.
+async fn tell(said: &Revoke, mutex: &Mutex, holder: &Holder) -> Result<Option<Duration>, Failure> {
+    let grace = if said.now { Duration::ZERO } else { said.grace };
+    match mutex.revoke(holder, grace).await? {
+        Revoked::Within(left) => Ok(Some(left)),
+        Revoked::NotHeld => Ok(None),
+    }
+}
+
+fn sentence(said: &Revoke, holder: Option<&Holder>, left: Option<Duration>) -> String {
+    let name = &said.name;
+    match (holder, left) {
+        (Some(holder), Some(left)) if left.is_zero() => {
+            format!("{name}: taken from {} (token {})", show::plain(&holder.label), holder.token)
+        }
+        (Some(holder), Some(left)) => {
+            let (label, left) = (show::plain(&holder.label), left.as_secs_f64());
+            format!("{name}: told {label} (token {}) to stop; it holds for at most {left:.1} s more", holder.token)
+        }
+        (Some(holder), None) if !is_meant(said, holder) => {
+            format!("{name}: held with token {}, and left alone", holder.token)
+        }
+        (Some(_), None) => format!("{name}: given back meanwhile"),
+        (None, _) => format!("{name}: free; there is nothing to revoke"),
+    }
+}

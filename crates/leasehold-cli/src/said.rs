@@ -1,0 +1,169 @@
+//! What the user said. The help pages, the shells' completions and the manual pages are all made from here.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+use leasehold_spec::{BadName, Name, limits};
+
+/// Distributed locks that are fast, fair, fenced and honest about loss
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, arg_required_else_help = true, after_help = MAIN)]
+pub(crate) struct Said {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Says who holds a lock, with which token, for how long, and how many wait
+    #[command(after_help = INSPECT)]
+    Inspect(Inspect),
+    /// Lists the locks that are held or waited for
+    #[command(after_help = LS)]
+    Ls(Ls),
+    /// Takes a lock away from its holder, with notice
+    #[command(after_help = REVOKE)]
+    Revoke(Revoke),
+    /// Prints the completions of a shell
+    #[command(after_help = COMPLETIONS)]
+    Completions(Completions),
+    /// Prints a manual page
+    #[command(after_help = MAN)]
+    Man(Man),
+}
+
+/// Where the locks are.
+#[derive(Args, Debug)]
+pub(crate) struct Place {
+    /// The store: redis://HOST[:PORT][/DB][?prefix=P], with the prefix that the program uses. One with a password goes
+    /// into LEASEHOLD_STORE, which is also what counts where this is not given
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
+}
+
+/// In which form it is printed.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Form {
+    /// Print a line of JSON for each lock
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Inspect {
+    /// The lock
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Ls {
+    /// Only names that begin with this
+    #[arg(value_name = "BEGINNING")]
+    pub(crate) beginning: Option<String>,
+    /// Also those that are free, and were used within the last minute
+    #[arg(short, long)]
+    pub(crate) all: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Revoke {
+    /// The lock
+    #[arg(value_parser = name)]
+    pub(crate) name: String,
+    /// Only from the holder with this token: somebody else may hold it by now
+    #[arg(long)]
+    pub(crate) token: Option<u64>,
+    /// How long the holder has to stop, at most 5s
+    #[arg(long, value_name = "DUR", default_value = "5s", value_parser = grace)]
+    pub(crate) grace: Duration,
+    /// No notice: the next one holds at once, whatever the holder does
+    #[arg(long, conflicts_with = "grace")]
+    pub(crate) now: bool,
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(flatten)]
+    pub(crate) form: Form,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Completions {
+    /// The shell
+    pub(crate) shell: Shell,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Man {
+    /// The page of this verb; without one that of leasehold itself
+    pub(crate) verb: Option<String>,
+}
+
+/// What no store would take is refused before any is asked.
+fn name(text: &str) -> Result<String, BadName> {
+    Name::new(text).map(|name| name.to_string())
+}
+
+fn grace(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_millis(limits::REVOKE_GRACE_MS);
+    match duration(text)? {
+        grace if grace > LONGEST => Err(format!("the longest grace is {}", humantime::format_duration(LONGEST))),
+        grace => Ok(grace),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms, 30s or 1m30s"))
+}
+
+const MAIN: &str = "\
+Exit status:
+  0    it was done
+  1    there was nothing to do
+  2    what was said makes no sense
+  125  it could not be done: the store is not there or refuses, or the system does";
+
+const INSPECT: &str = "\
+Examples:
+  leasehold inspect stock:42 --store redis://localhost
+  LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42 --json
+
+Exit status: 0, also where the lock is free; 2 for what makes no sense; 125 where it could not be told.";
+
+const LS: &str = "\
+It looks through the whole store. On Redis its user needs the right +scan for that.
+
+Examples:
+  leasehold ls --store redis://localhost
+  leasehold ls stock: --json | jq -r 'select(.waiters > 10) | .name'
+
+Exit status: 0, also where there are none; 2 for what makes no sense; 125 where it could not be told.";
+
+const REVOKE: &str = "\
+The holder is told at once. The next one holds when it has given the lock back, or when the grace is over. Work that
+goes on all the same is refused only by a resource that checks tokens.
+
+Examples:
+  leasehold revoke stock:42 --store redis://localhost
+  leasehold revoke stock:42 --token 1795193818546882 --grace 2s
+
+Exit status: 0 where the holder was told; 1 where nobody held it (or, with --token, somebody else did); 2 for what makes
+no sense; 125 where it could not be done.";
+
+const COMPLETIONS: &str = "\
+Examples:
+  leasehold completions bash >~/.local/share/bash-completion/completions/leasehold
+  leasehold completions fish >~/.config/fish/completions/leasehold.fish";
+
+const MAN: &str = "\
+Examples:
+  leasehold man | man -l -
+  leasehold man inspect >leasehold-inspect.1";

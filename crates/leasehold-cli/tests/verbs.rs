@@ -1,0 +1,112 @@
+//! `leasehold ls`, `revoke`, `completions` and `man`, as they are called.
+
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use leasehold::{Leasehold, Lost};
+use leasehold_testkit::RedisServer;
+use serde_json::Value;
+
+fn leasehold(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(arguments).env_remove("LEASEHOLD_STORE").output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[track_caller]
+fn told(arguments: &[&str], status: i32) -> String {
+    let output = leasehold(arguments);
+    assert_eq!(output.status.code(), Some(status), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn json(lines: &str) -> Vec<Value> {
+    lines.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ls_lists_what_is_held_or_waited_for() {
+    let server = RedisServer::start();
+    let url = server.url();
+    assert_eq!(told(&["ls", "--store", &url], 0), "", "nothing");
+    let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
+    let b = client.mutex("b").lock().await.unwrap();
+    let _a = client.mutex("a {lock}").lock().await.unwrap();
+    let table = told(&["ls", "--store", &url], 0);
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines.len(), 3, "{table}");
+    assert!(lines[0].starts_with("TOKEN") && lines[0].ends_with("NAME"), "{table}");
+    assert!(lines[1].ends_with("host/job  a {lock}") && lines[2].starts_with(&b.token().to_string()), "{table}");
+    let token = b.token().get();
+    assert_eq!(b.release().await.unwrap(), leasehold::Released::Released);
+    let held = json(&told(&["ls", "--json", "--store", &url], 0));
+    assert_eq!(held.len(), 1, "the free one is left out: {held:?}");
+    assert_eq!((&held[0]["name"], &held[0]["state"]), (&"a {lock}".into(), &"held".into()));
+    let all = json(&told(&["ls", "--json", "--all", "--store", &url], 0));
+    assert_eq!((all.len(), &all[1]["state"], &all[1]["holder"]), (2, &"free".into(), &Value::Null));
+    assert_eq!(told(&["ls", "b", "--store", &url], 0), "", "none that begin so");
+    assert_eq!(json(&told(&["ls", "--all", "b", "--json", "--store", &url], 0)).len(), 1);
+    let free = json(&told(&["inspect", "b", "--json", "--store", &url], 0));
+    assert_eq!(free, [serde_json::json!({"name": "b", "state": "free", "holder": null, "waiters": 0})]);
+    let held = &json(&told(&["inspect", "a {lock}", "--json", "--store", &url], 0))[0]["holder"];
+    assert!(held["token"].as_u64().unwrap() > token && held["label"] == "host/job", "{held}");
+    assert!(held["remaining_ms"].as_u64().unwrap() > 25_000, "{held}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revoke_tells_the_holder_that_was_meant() {
+    let server = RedisServer::start();
+    let url = server.url();
+    assert_eq!(told(&["revoke", "a", "--store", &url], 1), "a: free; there is nothing to revoke\n");
+    let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    let token = guard.token().to_string();
+    let other = told(&["revoke", "a", "--token", "17", "--store", &url], 1);
+    assert_eq!(other, format!("a: held with token {token}, and left alone\n"));
+    assert!(guard.is_valid());
+    let done = told(&["revoke", "a", "--token", &token, "--grace", "4s", "--store", &url], 0);
+    assert_eq!(done, format!("a: told host/job (token {token}) to stop; it holds for at most 4.0 s more\n"));
+    let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
+    assert_eq!(lost, Ok(Lost::Revoked));
+    let marked = &json(&told(&["ls", "--json", "--store", &url], 0))[0];
+    assert_eq!(marked["state"], "revoked");
+    let done = &json(&told(&["revoke", "a", "--now", "--json", "--store", &url], 0))[0];
+    assert_eq!((&done["is_revoked"], &done["ends_within_ms"]), (&true.into(), &0.into()), "{done}");
+    let free = &json(&told(&["revoke", "a", "--json", "--store", &url], 1))[0];
+    assert_eq!((&free["is_revoked"], &free["holder"]), (&false.into(), &Value::Null), "{free}");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for wrong in [
+        &["revoke", "a", "--grace", "3"][..],
+        &["revoke", "a", "--grace", "6s", "--store", "redis://127.0.0.1:1"],
+        &["revoke", "a", "--grace", "3s", "--now"],
+        &["revoke", "", "--store", "redis://127.0.0.1:1"],
+        &["man", "nothing"],
+        &["completions", "nothing"],
+        &["nothing"],
+    ] {
+        let output = leasehold(wrong);
+        assert_eq!((output.status.code(), output.stdout), (Some(2), vec![]), "{wrong:?}: {}", text(&output.stderr));
+        assert!(!output.stderr.is_empty(), "{wrong:?}");
+    }
+}
+
+#[test]
+fn pages_tell_of_every_verb() {
+    let verbs = ["inspect", "ls", "revoke", "completions", "man"];
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let page = told(&["completions", shell], 0);
+        assert!(verbs.iter().all(|verb| page.contains(verb)), "{shell}");
+    }
+    let page = told(&["man"], 0);
+    for verb in verbs {
+        assert!(page.contains(verb), "{verb} is not in the manual");
+        let of_verb = told(&["man", verb], 0);
+        assert!(of_verb.contains(".TH leasehold-") && of_verb.contains("Exit status") | of_verb.contains("Examples"));
+    }
+}

@@ -1,0 +1,57 @@
+//! Every name that a store has a record of.
+#![cfg(feature = "redis")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use leasehold::{ErrorKind, Leasehold};
+use leasehold_testkit::{RedisServer, Value};
+
+/// As many as take a scan several steps.
+const MANY: usize = 2_500;
+
+async fn told(client: &Leasehold) -> Vec<String> {
+    client.names().await.unwrap()
+}
+
+#[tokio::test]
+async fn of_the_embedded_store() {
+    let client = Leasehold::connect("memory:").await.unwrap();
+    assert_eq!(told(&client).await, [""; 0]);
+    let _b = client.mutex("b").lock().await.unwrap();
+    let a = client.mutex("a {%}").lock().await.unwrap();
+    assert_eq!(told(&client).await, ["a {%}", "b"]);
+    assert_eq!(a.release().await.unwrap(), leasehold::Released::Released);
+    // Its record stays for a while: a repeated release finds its answer.
+    assert_eq!(told(&client).await, ["a {%}", "b"]);
+}
+
+#[tokio::test]
+async fn of_a_redis_below_one_prefix() {
+    let server = RedisServer::start();
+    let client = Leasehold::connect(&format!("{}?prefix=a*[", server.url())).await.unwrap();
+    let other = Leasehold::connect(&format!("{}?prefix=ab[", server.url())).await.unwrap();
+    let _others = other.mutex("others").lock().await.unwrap();
+    server.command(&["SET", "a*[lh1:{no name%}", "x"]);
+    server.command(&["SET", "a*[something", "x"]);
+    let guards: Vec<_> = (0..MANY).map(|at| client.mutex(format!("{{{at:04}}}"))).collect();
+    let mut held = Vec::new();
+    for mutex in &guards {
+        held.push(mutex.try_lock().await.unwrap().unwrap());
+    }
+    let names = told(&client).await;
+    assert_eq!(names.len(), MANY);
+    assert_eq!((names[0].as_str(), names[MANY - 1].as_str()), ("{0000}", "{2499}"));
+    assert_eq!(told(&other).await, ["others"]);
+}
+
+#[tokio::test]
+async fn who_may_not_look_is_told_which_right_is_missing() {
+    let server = RedisServer::start();
+    let user = ["ACL", "SETUSER", "worker", "reset", "on", ">hunter2", "~*", "&*", "+@all", "-scan"];
+    assert_eq!(server.command(&user), Value::Status("OK".into()));
+    let client = Leasehold::connect(&server.url().replace("//", "//worker:hunter2@")).await.unwrap();
+    let refused = client.names().await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Denied, "{refused}");
+    assert!(refused.to_string().contains("+scan"), "{refused}");
+    // Nothing else is lost by it.
+    assert!(client.mutex("a").try_lock().await.unwrap().is_some());
+}
