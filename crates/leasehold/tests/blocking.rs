@@ -405,4 +405,5 @@ fn a_client_says_what_is_wrong_with_its_url() {
     let holder = client.mutex("a").inspect().unwrap().holder.unwrap();
     assert_eq!((holder.label.as_str(), holder.token), ("a thread", guard.token()));
     assert!(guard.remaining() > LONG / 2 && !guard.others_wait());
+    assert_eq!(client.names().unwrap(), ["a"]);
 }

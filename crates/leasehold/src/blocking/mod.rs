@@ -74,7 +74,7 @@ impl Leasehold {
         Mutex::new(self.0.mutex(name))
     }
 
-    /// The names that the store has a record of: see [`crate::Leasehold::names`].
+    /// The names that the store has a record of, sorted: see [`crate::Leasehold::names`].
     ///
     /// # Errors
     /// As there.
