@@ -42,14 +42,19 @@ pub(crate) enum Verb {
     Man(Man),
 }
 
-/// Where the locks are.
+/// Where the locks are, and how much is said of that.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// The store: redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, with the prefix that the program
-    /// uses. A password comes by &password_file=/path or &password_env=NAME, or with the URL in LEASEHOLD_STORE, which is
-    /// also what counts where this is not given
-    #[arg(long, value_name = "URL")]
+    /// Where the lock is [default: $LEASEHOLD_STORE, else this host's own]
+    ///
+    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for all machines that reach it; file:/PATH,
+    /// a directory, for this host. Without either: a directory of this user on this host, the same in a shell and
+    /// in cron. A password comes by ?password_file=/PATH or ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
+    #[arg(long, value_name = "URL", verbatim_doc_comment)]
     pub(crate) store: Option<String>,
+    /// Says nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// In which form it is printed.
@@ -118,7 +123,7 @@ pub(crate) struct Man {
 }
 
 /// What no store would take is refused before any is asked.
-fn name(text: &str) -> Result<String, BadName> {
+pub(crate) fn name(text: &str) -> Result<String, BadName> {
     Name::new(text).map(|name| name.to_string())
 }
 
@@ -130,7 +135,7 @@ fn grace(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms, 30s or 1m30s"))
 }
 

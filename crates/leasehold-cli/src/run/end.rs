@@ -2,10 +2,11 @@
 
 use rustix::process::{Signal, WaitStatus};
 
-pub(crate) const USAGE: u8 = 2;
+use crate::exit::{Exit, Failure};
+
 pub(crate) const LOST: u8 = 123;
 pub(crate) const BUSY: u8 = 124;
-pub(crate) const FAILED: u8 = 125;
+pub(crate) const FAILED: u8 = Exit::Failed.status();
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
 /// Ended by signal n: 128 + n.
@@ -58,7 +59,7 @@ fn signalled(number: i32) -> u8 {
 
 impl From<leasehold::Error> for End {
     fn from(error: leasehold::Error) -> Self {
-        let code = if error.kind() == leasehold::ErrorKind::Invalid { USAGE } else { FAILED };
-        Self::error(code, &error)
+        let failure = Failure::from(error);
+        Self::error(failure.exit.status(), &failure)
     }
 }

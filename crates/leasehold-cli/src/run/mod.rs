@@ -30,7 +30,6 @@ mod group;
 mod help;
 mod keeper;
 mod life;
-mod location;
 mod minder;
 mod plan;
 mod signals;
@@ -47,9 +46,8 @@ use std::time::Duration;
 use leasehold::Released;
 use tokio::time::timeout;
 
-use self::end::{End, FAILED, LOST, USAGE, Why};
+use self::end::{End, FAILED, LOST, Why};
 use self::life::Life;
-use self::location::Whose;
 pub(crate) use self::minder::{MinderArgs, hold_place, run as mind};
 use self::plan::Plan;
 pub(crate) use self::plan::RunArgs;
@@ -66,16 +64,14 @@ pub(crate) fn run(said: RunArgs) -> ExitCode {
         Ok(plan) => plan,
         Err(why) => {
             let mut teller = Teller::new(false);
-            teller.error(&why);
+            teller.error(&why.to_string());
             teller.finish();
-            return ExitCode::from(USAGE);
+            return why.exit.into();
         }
     };
     let mut teller = Teller::new(plan.is_quiet);
-    if plan.location.whose == Whose::Hosts {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let (url, user) = (&plan.location.url, plan::user());
-        teller.news(&format!("no store is named, so this excludes only {user} on {host}: {url}"));
+    if let Some(notice) = plan.location.notice() {
+        teller.news(&notice);
     }
     let end = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(under_lock(&plan, &mut teller)),

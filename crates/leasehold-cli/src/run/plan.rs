@@ -5,30 +5,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
-use rustix::process::geteuid;
 
 use super::help;
-use super::location::{Location, locate};
 use super::timing::Timing;
+use crate::exit::Failure;
+use crate::said::{self, Place};
+use crate::store::{Location, user};
 
 /// Runs a command while holding a lock, and ends it before the lock is lost
 #[derive(Debug, Args)]
 #[command(long_about = help::ABOUT, after_long_help = help::MORE, after_help = help::SHORT)]
 pub(crate) struct RunArgs {
     /// The lock: 1 to 255 bytes of text
+    #[arg(value_parser = said::name)]
     name: String,
 
     /// The command, and what it is given; no shell reads it
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 
-    /// Where the lock is [default: $LEASEHOLD_STORE, else this host's own]
-    ///
-    /// redis://HOST[:PORT][/DB][?prefix=P], for all machines that reach it; file:/PATH, a directory, for this
-    /// host. Without either: a directory of this user on this host, the same in a shell and in cron.
-    /// A URL with a password in it goes into LEASEHOLD_STORE.
-    #[arg(long, value_name = "URL", verbatim_doc_comment)]
-    store: Option<String>,
+    #[command(flatten)]
+    place: Place,
 
     /// How long to wait for the lock, and for a store that is not there: 30s, 1m30s, forever
     ///
@@ -43,14 +40,14 @@ pub(crate) struct RunArgs {
     /// How long the lock outlives this machine [default: 30s]
     ///
     /// It is renewed each third for as long as the command runs. 1s to 24h.
-    #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DUR", value_parser = said::duration)]
     lease: Option<Duration>,
 
     /// How long a command has between TERM and KILL [default: a sixth of the lease, at most 5s]
     ///
     /// At most a third of the lease. When the lock is being lost the KILL comes before the lease ends, and the
     /// TERM as much earlier.
-    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     kill_after: Option<Duration>,
 
     /// Exit status when somebody else has the lock, in place of 124
@@ -60,10 +57,6 @@ pub(crate) struct RunArgs {
     /// What `leasehold inspect` shows of the holder [default: USER@HOST/PID CMD]
     #[arg(long, value_name = "TEXT")]
     holder: Option<String>,
-
-    /// Says nothing but errors
-    #[arg(short, long)]
-    quiet: bool,
 }
 
 /// What was said, understood.
@@ -96,10 +89,10 @@ pub(crate) enum Waiting {
     ForEver,
 }
 
-fn wait(said: &str) -> Result<Waiting, humantime::DurationError> {
+fn wait(said: &str) -> Result<Waiting, String> {
     match said {
         "forever" => Ok(Waiting::ForEver),
-        said => humantime::parse_duration(said).map(Waiting::For),
+        said => said::duration(said).map(Waiting::For),
     }
 }
 
@@ -109,7 +102,7 @@ const LEASE: Duration = Duration::from_millis(leasehold_spec::limits::LEASE_DEFA
 impl RunArgs {
     /// # Errors
     /// What makes no sense, in words.
-    pub(crate) fn plan(self) -> Result<Plan, String> {
+    pub(crate) fn plan(self) -> Result<Plan, Failure> {
         let lease = self.lease.unwrap_or(LEASE);
         let patience = match self.wait {
             _ if self.no_wait => Patience::No,
@@ -118,15 +111,15 @@ impl RunArgs {
             Some(waiting) => Patience::Both(waiting),
         };
         Ok(Plan {
-            timing: Timing::new(lease, self.kill_after)?,
-            location: locate(self.store)?,
+            timing: Timing::new(lease, self.kill_after).map_err(Failure::usage)?,
+            location: Location::of(&self.place)?,
             holder: self.holder.unwrap_or_else(|| label(&self.command)),
             name: self.name,
             command: self.command,
             patience,
             lease,
             busy_code: self.conflict_exit_code,
-            is_quiet: self.quiet,
+            is_quiet: self.place.quiet,
         })
     }
 }
@@ -144,22 +137,6 @@ fn label(command: &[OsString]) -> String {
     label
 }
 
-/// Who runs this.
-pub(crate) fn user() -> String {
-    let uid = geteuid().as_raw();
-    user_of(uid).unwrap_or_else(|| format!("uid{uid}"))
-}
-
-/// The name of a user of this machine. Not from the environment: it is the same in cron, in sudo and on a terminal.
-fn user_of(uid: u32) -> Option<String> {
-    let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    users.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, id) = (fields.next()?, fields.next()?, fields.next()?);
-        (id.parse() == Ok(uid)).then(|| name.to_owned())
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,7 +146,7 @@ mod tests {
         assert_eq!(wait("1m30s").unwrap(), Waiting::For(Duration::from_secs(90)));
         assert_eq!(wait("500ms").unwrap(), Waiting::For(Duration::from_millis(500)));
         assert_eq!(wait("forever").unwrap(), Waiting::ForEver);
-        assert!(wait("30").unwrap_err().to_string().contains("unit"));
+        assert!(wait("30").unwrap_err().contains("unit"));
     }
 
     #[test]
