@@ -73,6 +73,8 @@ pub enum Mutant {
     P27NoTurn,
     /// P27: who has a removed directory open goes on with it.
     P27StaysBehind,
+    /// P27: what was held before the host was started anew is held still.
+    P27KeepsOldBoot,
     /// P27: leases are counted on the wall clock.
     P27LeasesOnWallTime,
     /// P27: a bell rings, and nobody reads what is new.
