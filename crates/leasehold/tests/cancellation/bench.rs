@@ -12,7 +12,7 @@ use leasehold_testkit::{RedisServer, Value, wait_until};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::gate::Gate;
+use crate::gate::{Answers, Gate};
 
 /// What is held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,10 @@ impl Bench {
     pub(crate) fn memory(name: &str) -> Self {
         let url = format!("memory:{name}");
         let store = choose(&url, None, &Real::world()).expect("a good URL");
-        Self { runtime: runtime(), store: Shop::Memory { gate: Gate::before(store), url, _directory: None } }
+        Self {
+            runtime: runtime(),
+            store: Shop::Memory { gate: Gate::before(store, Answers::AtOnce), url, _directory: None },
+        }
     }
 
     /// Over a directory.
@@ -83,7 +86,7 @@ impl Bench {
         let directory = TempDir::new().expect("a directory");
         let url = format!("file:{}", directory.path().display());
         let store = choose(&url, None, &Real::world()).expect("a good URL");
-        let store = Shop::Memory { gate: Gate::before(store), url, _directory: Some(directory) };
+        let store = Shop::Memory { gate: Gate::before(store, Answers::ByAThread), url, _directory: Some(directory) };
         Self { runtime: runtime(), store }
     }
 
