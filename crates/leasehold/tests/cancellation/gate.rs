@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
@@ -232,7 +233,9 @@ impl Line {
 }
 
 /// The embedded store answers at once; that of a directory by its own thread, and this one waits for it.
-fn now<T>(mut future: Pending<T>) -> T {
+fn now<T>(future: Pending<T>) -> T {
+    // Unconstrained: a task whose budget is used up would have to yield, and here it cannot.
+    let mut future = pin!(tokio::task::unconstrained(future));
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
