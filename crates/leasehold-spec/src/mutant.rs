@@ -69,6 +69,8 @@ pub enum Mutant {
     P22OldReader,
     /// P26: nobody notices that a holder has died.
     P26NeverDead,
+    /// P26: after a hand-over nobody watches the new holder.
+    P26NextIsBlind,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.
     P27NoTurn,
     /// P27: who has a removed directory open goes on with it.

@@ -190,7 +190,7 @@ impl Worker {
                 None => live.ring(delivery.to),
             }
         }
-        if let Some(next) = done.next {
+        if let Some(next) = done.next.filter(|_| !is_on(Mutant::P26NextIsBlind)) {
             live.ring(next);
         }
         let others = done.holder.filter(|holder| !self.is_own(*holder));
