@@ -70,6 +70,11 @@ impl Child {
         }
     }
 
+    /// How many lines it has said since, of one that is gone.
+    pub(crate) fn rest(&self) -> u64 {
+        self.lines.iter().count() as u64
+    }
+
     pub(crate) fn ask(&mut self, order: &str, word: &str) -> String {
         self.tell(order);
         self.hears(word)
@@ -137,11 +142,13 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             let released = guards.remove(name).unwrap().release().await;
             say(&format!("released {released:?}"));
         }
-        // Starts a command that has our life, and nothing else of ours, and says its pid.
+        // Starts a command that has our life, and nothing else of ours, and says its pid. It outlives us.
         ["command"] => {
             let life = client.life().expect("it has one");
-            // `cat` on a pipe that nobody writes to: it lives until it is killed.
-            let child = Command::new("sleep").arg("3600").stdin(life).stdout(Stdio::null()).spawn().unwrap();
+            let mut command = Command::new("sleep");
+            command.arg("120").stdin(life).stdout(Stdio::null());
+            #[expect(clippy::zombie_processes, reason = "it is killed by who told us, and its parent is dead by then")]
+            let child = command.spawn().unwrap();
             say(&format!("command {}", child.id()));
         }
         // Locks and releases so often, and says how long it waited: longest and all together, in microseconds.
@@ -155,6 +162,20 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
                 let _ = guard.release().await.unwrap();
             }
             say(&format!("turns {longest} {all}"));
+        }
+        // Adds one to what a file says, so often, and tells of each when it is done.
+        ["count", name, file, count] => {
+            for _ in 0..count.parse().unwrap() {
+                let guard = client.mutex(name).lock().await.unwrap();
+                let number: u64 = std::fs::read_to_string(file).unwrap().parse().unwrap();
+                // Never half of it, whenever we are killed.
+                let new = format!("{file}.{}", std::process::id());
+                std::fs::write(&new, (number + 1).to_string()).unwrap();
+                std::fs::rename(&new, file).unwrap();
+                say("counted");
+                let _ = guard.release().await.unwrap();
+            }
+            say("counted all");
         }
         // For ever, or so: there is always a transaction to be stopped in.
         ["spin", name] => {
