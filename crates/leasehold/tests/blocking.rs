@@ -113,6 +113,22 @@ on_both_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
     release(held);
 });
 
+on_both_stores!(a_guard_comes_with_a_whole_lease_after_a_wait_too, |shop| {
+    let client = shop.connect();
+    let held = client.mutex("a").lock().unwrap();
+    let mutex = client.mutex("a").lease(LONG).full_lease();
+    let waits = mutex.clone();
+    let waiting = thread::spawn(move || waits.lock().unwrap());
+    until("it waits", || waiters(&mutex) == 1);
+    release(held);
+    let guard = waiting.join().unwrap();
+    assert!(guard.remaining() > LONG / 2 && guard.grace() > LONG / 2, "more than the claim: {guard:?}");
+    let holder = mutex.inspect().unwrap().holder.unwrap();
+    let _within = mutex.revoke(&holder, Duration::from_secs(5)).unwrap();
+    assert_eq!(guard.wait_lost(SOON), Some(Lost::Revoked));
+    assert!(guard.grace() <= Duration::from_secs(5), "no longer than it was given: {:?}", guard.grace());
+});
+
 on_both_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
     let client = shop.connect();
     let mutex = client.mutex("a");

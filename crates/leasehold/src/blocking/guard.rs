@@ -51,6 +51,12 @@ impl Guard {
         self.0.remaining()
     }
 
+    /// For how long the store surely keeps others out: see [`crate::Guard::grace`]. No round trip.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        self.0.grace()
+    }
+
     /// Whether others were waiting when the store was last heard. No round trip.
     #[must_use]
     pub fn others_wait(&self) -> bool {

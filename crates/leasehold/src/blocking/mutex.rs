@@ -61,6 +61,12 @@ impl Mutex {
         self.with(crate::Mutex::fair)
     }
 
+    /// A guard comes with a whole lease, also after a wait: see [`crate::Mutex::full_lease`].
+    #[must_use]
+    pub fn full_lease(self) -> Self {
+        self.with(crate::Mutex::full_lease)
+    }
+
     /// This owner may lock again what it holds: see [`crate::Mutex::owner`]. Replaces `reentrant`.
     #[must_use]
     pub fn owner(self, owner: &Owner) -> Self {
@@ -102,7 +108,7 @@ impl Mutex {
         Ok(wait(self.inner().try_lock())?.map(Guard::new))
     }
 
-    /// Waits for the lock, at most `wait`. One round trip when the lock is free.
+    /// Waits for the lock, at most for `at_most`. One round trip when the lock is free.
     ///
     /// # Errors
     /// As [`crate::Mutex::try_lock_for`].
