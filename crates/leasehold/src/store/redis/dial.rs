@@ -6,8 +6,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
 
 use super::Target;
+use super::credentials::Credentials;
 use super::fault::{self, Asker};
-use super::papers::Papers;
 use crate::error::Error;
 use crate::world::{Pending, World};
 
@@ -25,23 +25,23 @@ pub(crate) async fn dial(
 ) -> Result<(MultiplexedConnection, Pending<()>), Error> {
     let at = target.address.to_string();
     // First: what is wrong with a file is told without a server, and not counted by one as a wrong password.
-    let papers = Papers::of(target, world).await?;
+    let credentials = Credentials::of(target, world).await?;
     let mut socket = world.connect(&target.address).await.map_err(|error| {
         let why = error.to_string();
         fault::unreachable(&at, &why).because(error)
     })?;
-    if let Some(tls) = &papers.tls {
+    if let Some(tls) = &credentials.tls {
         socket = tokio::select! {
             biased;
-            greeted = tls.greet(socket, &at) => greeted?,
+            encrypted = tls.handshake(socket, &at) => encrypted?,
             () = world.sleep(patience) => return Err(fault::no_handshake(&at)),
         };
     }
     // Bounds of the client crate's own would count on another clock than the world's.
     let config = config.set_response_timeout(None).set_connection_timeout(None);
-    let dialled = MultiplexedConnection::new_with_config(&identity(target, &papers), socket, config).await;
-    let (connection, driver) = dialled.map_err(|error| match &papers.tls {
-        Some(tls) => tls.after(&error, &at).unwrap_or_else(|| fault::handshake(&error, &at, asker)),
+    let dialled = MultiplexedConnection::new_with_config(&identity(target, &credentials), socket, config).await;
+    let (connection, driver) = dialled.map_err(|error| match &credentials.tls {
+        Some(tls) => tls.explain(&error, &at).unwrap_or_else(|| fault::handshake(&error, &at, asker)),
         None => fault::handshake(&error, &at, asker),
     })?;
     Ok((connection, Box::pin(driver)))
@@ -52,7 +52,7 @@ pub(crate) fn drive(world: &dyn World, driver: Pending<()>) -> Result<(), Error>
     world.spawn(driver).map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))
 }
 
-fn identity(target: &Target, papers: &Papers) -> RedisConnectionInfo {
+fn identity(target: &Target, credentials: &Credentials) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         // CLIENT SETINFO is unknown before 7.2, and would count there as an error of each connection.
@@ -61,7 +61,7 @@ fn identity(target: &Target, papers: &Papers) -> RedisConnectionInfo {
     if let Some(user) = &target.user {
         info = info.set_username(user);
     }
-    if let Some(password) = &papers.password {
+    if let Some(password) = &credentials.password {
         info = info.set_password(password);
     }
     info

@@ -1,6 +1,6 @@
 //! What `tls.rs` is in a program without TLS: nothing, and a word about it.
 
-use super::papers::Tls;
+use super::credentials::Tls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::world::Socket;
 
@@ -17,11 +17,11 @@ impl Client {
         Err(check(host).expect_err("refused"))
     }
 
-    pub(super) async fn greet(&self, _: Box<dyn Socket>, _: &str) -> Result<Box<dyn Socket>> {
+    pub(super) async fn handshake(&self, _: Box<dyn Socket>, _: &str) -> Result<Box<dyn Socket>> {
         match *self {}
     }
 
-    pub(super) fn after(&self, _: &redis::RedisError, _: &str) -> Option<Error> {
+    pub(super) fn explain(&self, _: &redis::RedisError, _: &str) -> Option<Error> {
         match *self {}
     }
 }

@@ -1,7 +1,8 @@
 //! What of a URL is a secret: for programs that show a URL, take one from a command line, or start others.
 
-use super::papers::Password;
+use super::credentials::Password;
 use super::url::Target;
+use crate::store::Scheme;
 
 /// Where a store's URL has its secrets. What the URL is of is not judged: one that nobody understands may have one in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -17,6 +18,10 @@ impl Secrets {
     /// Looks at a URL. No I/O.
     #[must_use]
     pub fn of(url: &str) -> Self {
+        // A path and a name may have any sign in them, and never a password.
+        if let Ok((Scheme::File | Scheme::Memory, _)) = Scheme::of(url) {
+            return Self { in_url: false, variables: vec![] };
+        }
         let (in_url, variable) = match Target::parse(url).map(|target| target.password) {
             Ok(None | Some(Password::File(_))) => (false, None),
             Ok(Some(Password::Given(_))) => (true, None),
@@ -46,7 +51,8 @@ mod tests {
             ("hunter2@host:6379", true, &[]),
             ("quorum:?node=redis://:hunter2@host", true, &[]),
             ("127.0.0.1:6379", false, &[]),
-            ("memory:a", false, &[]),
+            ("memory:a@b", false, &[]),
+            ("file:/home/me@corp.example/locks", false, &[]),
         ] {
             let secrets = Secrets::of(url);
             assert_eq!(

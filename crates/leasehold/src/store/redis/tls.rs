@@ -1,7 +1,7 @@
 //! TLS over a socket of the world's: whose certificate is believed, what is shown, and what a failed handshake means.
 //!
 //! Verification cannot be turned off. A lock that anybody on the way can grant is none; and whoever has a certificate of
-//! his own making names its authority by `?ca=`, which is no harder than switching the question off.
+//! its own making names its authority by `?ca=`, which is no harder than switching the question off.
 //!
 //! A client is made for one connection: its files are read anew each time, and its clock is the world's, at that moment.
 //! (Random numbers are those of rustls: a simulation that owns the bytes does not own these.)
@@ -19,7 +19,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::papers::{Identity, Tls, content, wrong};
+use super::credentials::{Identity, Tls, content, wrong};
 use crate::error::{Error, ErrorKind, Result};
 use crate::world::Socket;
 
@@ -83,8 +83,8 @@ impl Client {
         Ok(Self { config: Arc::new(config), server: server(host)?, shows_itself })
     }
 
-    /// Makes the session. Bounded by the caller.
-    pub(super) async fn greet(&self, socket: Box<dyn Socket>, at: &str) -> Result<Box<dyn Socket>> {
+    /// Makes a TLS session of a socket. Bounded by the caller.
+    pub(super) async fn handshake(&self, socket: Box<dyn Socket>, at: &str) -> Result<Box<dyn Socket>> {
         let connector = TlsConnector::from(Arc::clone(&self.config));
         match connector.connect(self.server.clone(), socket).await {
             Ok(stream) => Ok(Box::new(stream)),
@@ -92,9 +92,9 @@ impl Client {
         }
     }
 
-    /// What a broken first exchange has to do with TLS. A server judges what we show when we believe that the handshake is
+    /// What a broken first exchange has to do with TLS, if anything. A server judges what we show when we believe that the handshake is
     /// done (TLS 1.3), so that its refusal comes as the answer to our first request.
-    pub(super) fn after(&self, error: &redis::RedisError, at: &str) -> Option<Error> {
+    pub(super) fn explain(&self, error: &redis::RedisError, at: &str) -> Option<Error> {
         if error.kind() != redis::ErrorKind::Io {
             return None;
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::url::{Host, Url};
 
-use super::papers::{Identity, Password, Tls};
+use super::credentials::{Identity, Password, Tls};
 use super::tls;
 use crate::error::Error;
 use crate::store::Scheme;

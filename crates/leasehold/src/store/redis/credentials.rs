@@ -1,5 +1,6 @@
-//! What a client shows a server, and asks of it: a password, certificates. Read anew for every connection, so that whoever
-//! changes a file changes what the next one shows: a long-lived client outlives its first password.
+//! Credentials: the password that a client shows, its certificate, and the authorities that it trusts. Read anew for every
+//! connection, so that whoever changes a file changes what the next one shows: a long-lived client outlives its first
+//! password.
 //!
 //! The errors name the file or the variable and what is wrong with it. They never repeat a word of its content: a file of
 //! the wrong kind may be the secret itself.
@@ -47,12 +48,12 @@ pub(crate) struct Identity {
 }
 
 /// What there is to show and to ask for, as it is now.
-pub(super) struct Papers {
+pub(super) struct Credentials {
     pub(super) password: Option<String>,
     pub(super) tls: Option<tls::Client>,
 }
 
-impl Papers {
+impl Credentials {
     /// Reads what the target names. Files are read off the async threads: a network file system may hang.
     pub(super) async fn of(target: &Target, world: &dyn World) -> Result<Self> {
         if let (None, None | Some(Password::Given(_))) = (&target.tls, &target.password) {
