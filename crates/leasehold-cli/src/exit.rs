@@ -1,6 +1,7 @@
 //! With which status the command ends, and what it says before.
 
 use std::fmt;
+use std::process::ExitCode;
 
 use leasehold::{Error, ErrorKind};
 
@@ -26,6 +27,12 @@ impl Exit {
             Self::Usage => 2,
             Self::Failed => 125,
         }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.status())
     }
 }
 

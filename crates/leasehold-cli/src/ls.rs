@@ -15,7 +15,7 @@ const AT_ONCE: usize = 64;
 
 pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
     let locks = crate::block_on(async {
-        let client = store::connect(&said.place).await?;
+        let client = store::connect(&said.store).await?;
         look(&client, names(&client, said).await?).await
     })?;
     let shown = |lock: &&(String, Inspection)| said.all || lock.1.holder.is_some() || lock.1.waiters > 0;

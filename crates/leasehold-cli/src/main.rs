@@ -16,8 +16,9 @@ mod store;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use tokio::runtime::Runtime;
 
-use crate::exit::Exit;
+use crate::exit::Failure;
 use crate::said::{Said, Verb};
 
 fn main() -> ExitCode {
@@ -39,16 +40,13 @@ fn main() -> ExitCode {
     .into()
 }
 
-/// Awaits what a verb asks of a store. One thread is enough: the client has one of its own.
-fn block_on<T>(work: impl Future<Output = Result<T, exit::Failure>>) -> Result<T, exit::Failure> {
-    match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(work),
-        Err(error) => Err(exit::Failure::own(format!("no runtime could be started: {error}"))),
-    }
+/// Awaits what a verb asks of a store.
+fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    runtime()?.block_on(work)
 }
 
-impl From<Exit> for ExitCode {
-    fn from(exit: Exit) -> Self {
-        Self::from(exit.status())
-    }
+/// One thread is enough: the client has one of its own.
+fn runtime() -> Result<Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(|error| Failure::own(format!("no runtime could be started: {error}")))
 }

@@ -1,18 +1,17 @@
 //! Completions and manual pages: made from what `said.rs` says, so that they cannot tell of something else.
 
-use std::io::{self, Write as _};
-
 use clap::CommandFactory as _;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::exit::{Exit, Failure};
 use crate::said::Said;
+use crate::show;
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     let mut page = Vec::new();
     clap_complete::generate(shell, &mut Said::command(), "leasehold", &mut page);
-    write(&page)
+    show::write(&page)
 }
 
 pub(crate) fn man(verb: Option<&str>) -> Result<Exit, Failure> {
@@ -26,15 +25,10 @@ pub(crate) fn man(verb: Option<&str>) -> Result<Exit, Failure> {
         }
     };
     let mut page = Vec::new();
-    Man::new(command).render(&mut page).and_then(|()| io::stdout().flush()).map_err(|error| unwritten(&error))?;
-    write(&page)
+    Man::new(command).render(&mut page).map_err(|error| Failure::own(format!("no page could be made: {error}")))?;
+    let page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", NOTES);
+    show::write(page.as_bytes())
 }
 
-fn write(page: &[u8]) -> Result<Exit, Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(page).and_then(|()| out.flush()).map(|()| Exit::Done).map_err(|error| unwritten(&error))
-}
-
-fn unwritten(error: &io::Error) -> Failure {
-    Failure::own(format!("the page could not be written: {error}"))
-}
+/// What stands below the options on a help page are lists and examples: lines, and not paragraphs to be filled.
+const NOTES: &str = ".SH NOTES\n.nf\n";

@@ -22,7 +22,7 @@ struct Told<'a> {
 
 pub(crate) fn run(said: &Revoke) -> Result<Exit, Failure> {
     let (holder, left) = crate::block_on(async {
-        let client = store::connect(&said.place).await?;
+        let client = store::connect(&said.store).await?;
         let mutex = client.mutex(&said.name);
         let holder = mutex.inspect().await?.holder;
         let left = match &holder {

@@ -19,40 +19,40 @@ pub(crate) struct Said {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(Box<RunArgs>),
-    /// Watches over the command of a `leasehold run`, which starts it
+    /// Watch over the command of a `leasehold run`, which starts it
     #[command(hide = true)]
     Minder(MinderArgs),
-    /// Leads a process group for a minder, which starts it
+    /// Lead a process group for a minder, which starts it
     #[command(hide = true)]
     Place,
-    /// Says who holds a lock, with which token, for how long, and how many wait
+    /// Say who holds a lock, with which token, for how long, and how many wait
     #[command(after_help = INSPECT)]
     Inspect(Inspect),
-    /// Lists the locks that are held or waited for
+    /// List the locks that are held or waited for
     #[command(after_help = LS)]
     Ls(Ls),
-    /// Takes a lock away from its holder, with notice
+    /// Take a lock away from its holder, with notice
     #[command(after_help = REVOKE)]
     Revoke(Revoke),
-    /// Prints the completions of a shell
+    /// Print the completions of a shell
     #[command(after_help = COMPLETIONS)]
     Completions(Completions),
-    /// Prints a manual page
+    /// Print a manual page
     #[command(after_help = MAN)]
     Man(Man),
 }
 
-/// Where the locks are, and how much is said of that.
+/// Which store, and how much is said of that.
 #[derive(Args, Debug)]
-pub(crate) struct Place {
-    /// Where the lock is [default: $LEASEHOLD_STORE, else this host's own]
+pub(crate) struct Store {
+    /// Where the locks are [default: $LEASEHOLD_STORE, else this host's own]
     ///
-    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for all machines that reach it; file:/PATH,
-    /// a directory, for this host. Without either: a directory of this user on this host, the same in a shell and
-    /// in cron. A password comes by ?password_file=/PATH or ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
-    #[arg(long, value_name = "URL", verbatim_doc_comment)]
-    pub(crate) store: Option<String>,
-    /// Says nothing but errors
+    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for all machines that reach it; file:/PATH, a
+    /// directory, for this host. Without any: a directory of this user on this host, the same in a shell and in cron. A
+    /// password comes by ?password_file=/PATH or ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
+    #[arg(long = "store", value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// Say nothing on standard error but errors
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
@@ -71,7 +71,7 @@ pub(crate) struct Inspect {
     #[arg(value_parser = name)]
     pub(crate) name: String,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -85,7 +85,7 @@ pub(crate) struct Ls {
     #[arg(short, long)]
     pub(crate) all: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -105,7 +105,7 @@ pub(crate) struct Revoke {
     #[arg(long, conflicts_with = "grace")]
     pub(crate) now: bool,
     #[command(flatten)]
-    pub(crate) place: Place,
+    pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) form: Form,
 }
@@ -140,7 +140,11 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
 }
 
 const MAIN: &str = "\
-Exit status:
+Examples:
+  leasehold run nightly --no-wait -- ./backup.sh
+  leasehold inspect nightly --store redis://localhost
+
+Exit status (of run: see 'leasehold run --help'):
   0    it was done
   1    there was nothing to do
   2    what was said makes no sense
@@ -155,7 +159,7 @@ Examples:
 Exit status: 0, also where the lock is free; 2 for what makes no sense; 125 where it could not be told.";
 
 const LS: &str = "\
-It looks through the whole store. On Redis its user needs the right +scan for that.
+This looks through the whole store; on Redis its user needs the right +scan for that.
 
 Examples:
   leasehold ls --store redis://localhost

@@ -77,14 +77,19 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     text.chars().map(shown).collect::<String>().into()
 }
 
-/// Prints data. Who reads it through a pipe may have gone, which is no success: not everything was told.
+/// Prints lines of data.
 pub(crate) fn print(lines: &[String]) -> Result<Exit, Failure> {
     let mut text = lines.join("\n");
     if !text.is_empty() {
         text.push('\n');
     }
+    write(text.as_bytes())
+}
+
+/// Writes to standard output. Who reads it through a pipe may have gone, which is no success: not everything was told.
+pub(crate) fn write(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Exit::Done),
         Err(error) => Err(Failure::own(format!("what there is to tell could not be written: {error}"))),
     }

@@ -7,7 +7,7 @@ use leasehold::seam::Secrets;
 use nix::unistd::{User, geteuid};
 
 use crate::exit::Failure;
-use crate::said::Place;
+use crate::said;
 
 const VARIABLE: &str = "LEASEHOLD_STORE";
 /// What may hold a password, or say where one is. Beside them goes what a URL names.
@@ -41,8 +41,8 @@ impl Location {
     ///
     /// # Errors
     /// What is wrong with it, without repeating it.
-    pub(crate) fn of(place: &Place) -> Result<Self, Failure> {
-        if place.store.as_ref().is_some_and(|url| Secrets::of(url).in_url) {
+    pub(crate) fn of(said: &said::Store) -> Result<Self, Failure> {
+        if said.url.as_ref().is_some_and(|url| Secrets::of(url).in_url) {
             return Err(Failure::usage(format!(
                 "a password is not taken from the command line, where everybody on this machine can read it: say where \
                  it is, by ?password_file=/PATH or ?password_env=NAME, or put the URL into the environment variable \
@@ -50,7 +50,7 @@ impl Location {
             )));
         }
         let set = || env::var(VARIABLE).ok().filter(|url| !url.is_empty());
-        let (url, named) = match place.store.clone().or_else(set) {
+        let (url, named) = match said.url.clone().or_else(set) {
             Some(url) => (url, Named::ByUser),
             None => (leasehold::file::default_url()?, Named::ByDefault),
         };
@@ -66,16 +66,15 @@ impl Location {
 
     /// What whoever named no store is to know: it is not the one of another machine, nor of another user.
     pub(crate) fn notice(&self) -> Option<String> {
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let told = || format!("no store is named, so this is about {} on {host} only: {}", user(), self.url);
+        let told = || format!("no store is named, so this is about {} on {} only: {}", user(), host(), self.url);
         (self.named == Named::ByDefault).then(told)
     }
 }
 
 /// Connects to the store that was said.
-pub(crate) async fn connect(place: &Place) -> Result<Leasehold, Failure> {
-    let location = Location::of(place)?;
-    if let Some(notice) = location.notice().filter(|_| !place.quiet) {
+pub(crate) async fn connect(said: &said::Store) -> Result<Leasehold, Failure> {
+    let location = Location::of(said)?;
+    if let Some(notice) = location.notice().filter(|_| !said.quiet) {
         eprintln!("leasehold: {notice}");
     }
     Ok(Leasehold::builder(&location.url).one_connection().connect().await?)
@@ -88,12 +87,17 @@ pub(crate) fn user() -> String {
     known.map_or_else(|| format!("uid{uid}"), |user| user.name)
 }
 
+/// Where it runs.
+pub(crate) fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn of(url: &str) -> Result<Location, Failure> {
-        Location::of(&Place { store: Some(url.to_owned()), quiet: true })
+        Location::of(&said::Store { url: Some(url.to_owned()), quiet: true })
     }
 
     #[test]
@@ -110,7 +114,7 @@ mod tests {
             let refused = of(url).unwrap_err().to_string();
             assert!(!refused.contains("hunter2") && refused.contains(VARIABLE), "{refused}");
         }
-        for url in ["redis://host", "redis://me@host?password_env=A", "redis://host?password_file=/a", "file:/a/b"] {
+        for url in ["redis://host", "redis://me@host?password_env=A", "redis://host?password_file=/a", "file:/a@b"] {
             assert_eq!(of(url).unwrap().url, url);
         }
     }

@@ -57,9 +57,14 @@ fn signalled(number: i32) -> u8 {
     u8::try_from(number).map_or(u8::MAX, |number| SIGNALLED.saturating_add(number))
 }
 
+impl From<Failure> for End {
+    fn from(failure: Failure) -> Self {
+        Self::error(failure.exit.status(), &failure)
+    }
+}
+
 impl From<leasehold::Error> for End {
     fn from(error: leasehold::Error) -> Self {
-        let failure = Failure::from(error);
-        Self::error(failure.exit.status(), &failure)
+        Failure::from(error).into()
     }
 }

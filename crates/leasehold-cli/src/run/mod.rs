@@ -74,9 +74,9 @@ pub(crate) fn run(said: RunArgs) -> ExitCode {
     if let Some(notice) = plan.location.notice() {
         teller.news(&notice);
     }
-    let end = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+    let end = match crate::runtime() {
         Ok(runtime) => runtime.block_on(under_lock(&plan, &mut teller)),
-        Err(error) => End::error(FAILED, &error),
+        Err(failure) => failure.into(),
     };
     match &end.why {
         Why::Silent => {}

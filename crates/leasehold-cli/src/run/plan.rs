@@ -9,10 +9,10 @@ use clap::Args;
 use super::help;
 use super::timing::Timing;
 use crate::exit::Failure;
-use crate::said::{self, Place};
-use crate::store::{Location, user};
+use crate::said;
+use crate::store::{Location, host, user};
 
-/// Runs a command while holding a lock, and ends it before the lock is lost
+/// Run a command while holding a lock, and ends it before the lock is lost
 #[derive(Debug, Args)]
 #[command(long_about = help::ABOUT, after_long_help = help::MORE, after_help = help::SHORT)]
 pub(crate) struct RunArgs {
@@ -25,7 +25,7 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 
     #[command(flatten)]
-    place: Place,
+    store: said::Store,
 
     /// How long to wait for the lock, and for a store that is not there: 30s, 1m30s, forever
     ///
@@ -33,7 +33,7 @@ pub(crate) struct RunArgs {
     #[arg(short, long, value_name = "DUR", value_parser = wait, conflicts_with = "no_wait")]
     wait: Option<Waiting>,
 
-    /// Does not wait: somebody else has it, and that is that (exit status 124)
+    /// Do not wait: where somebody else has the lock, end with 124
     #[arg(short, long)]
     no_wait: bool,
 
@@ -112,24 +112,22 @@ impl RunArgs {
         };
         Ok(Plan {
             timing: Timing::new(lease, self.kill_after).map_err(Failure::usage)?,
-            location: Location::of(&self.place)?,
+            location: Location::of(&self.store)?,
             holder: self.holder.unwrap_or_else(|| label(&self.command)),
             name: self.name,
             command: self.command,
             patience,
             lease,
             busy_code: self.conflict_exit_code,
-            is_quiet: self.place.quiet,
+            is_quiet: self.store.quiet,
         })
     }
 }
 
 /// Who this is. Never the command's arguments: they may hold what is nobody's business.
 fn label(command: &[OsString]) -> String {
-    let user = user();
-    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let program = command.first().map(|path| Path::new(path).file_name().unwrap_or(path).to_string_lossy());
-    let label = format!("{user}@{host}/{} {}", std::process::id(), program.unwrap_or_default());
+    let label = format!("{}@{}/{} {}", user(), host(), std::process::id(), program.unwrap_or_default());
     let mut label: String = label.chars().filter(|c| !c.is_control()).collect();
     while label.len() > leasehold_spec::limits::LABEL_MAX {
         label.pop();
