@@ -54,7 +54,8 @@
 //!
 //! # Features
 //!
-//! `redis`, on unless turned off: the store `redis://` and its fence. Without it there is `memory:` alone.
+//! `redis`, on unless turned off: the store `redis://` and its fence. `file`: the store `file:`, on Linux. There is always
+//! `memory:`.
 //!
 //! What it does not give: exclusion of effects without a fence, re-entry, a quorum. The README says why, and what is
 //! promised under which assumptions.
