@@ -1,4 +1,4 @@
-//! The command `leasehold`: what locks there are, and who holds them.
+//! The command `leasehold`: a command under a lock, what locks there are, and who holds them.
 //!
 //! A file a verb, each in two steps: what the user said (`said.rs`), and what it means. What is printed on standard output
 //! is data, for people or, with `--json`, for programs; whatever else there is to say goes to standard error.
@@ -8,6 +8,7 @@ mod inspect;
 mod ls;
 mod pages;
 mod revoke;
+mod run;
 mod said;
 mod show;
 mod store;
@@ -21,6 +22,10 @@ use crate::said::{Said, Verb};
 
 fn main() -> ExitCode {
     let done = match Said::parse().verb {
+        // What it ends with is the command's business.
+        Verb::Run(said) => return run::run(*said),
+        Verb::Minder(said) => return run::mind(&said),
+        Verb::Place => return run::hold_place(),
         Verb::Inspect(said) => inspect::run(&said),
         Verb::Ls(said) => ls::run(&said),
         Verb::Revoke(said) => revoke::run(&said),

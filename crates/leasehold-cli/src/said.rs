@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
+use crate::run::{MinderArgs, RunArgs};
+
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, arg_required_else_help = true, after_help = MAIN)]
@@ -16,6 +18,13 @@ pub(crate) struct Said {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
+    Run(Box<RunArgs>),
+    /// Watches over the command of a `leasehold run`, which starts it
+    #[command(hide = true)]
+    Minder(MinderArgs),
+    /// Leads a process group for a minder, which starts it
+    #[command(hide = true)]
+    Place,
     /// Says who holds a lock, with which token, for how long, and how many wait
     #[command(after_help = INSPECT)]
     Inspect(Inspect),
@@ -33,13 +42,19 @@ pub(crate) enum Verb {
     Man(Man),
 }
 
-/// Where the locks are.
+/// Where the locks are, and how much is said of that.
 #[derive(Args, Debug)]
 pub(crate) struct Place {
-    /// The store: redis://HOST[:PORT][/DB][?prefix=P], with the prefix that the program uses. One with a password goes
-    /// into LEASEHOLD_STORE, which is also what counts where this is not given
-    #[arg(long, value_name = "URL")]
+    /// Where the lock is [default: $LEASEHOLD_STORE, else this host's own]
+    ///
+    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for all machines that reach it; file:/PATH,
+    /// a directory, for this host. Without either: a directory of this user on this host, the same in a shell and
+    /// in cron. A password comes by ?password_file=/PATH or ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
+    #[arg(long, value_name = "URL", verbatim_doc_comment)]
     pub(crate) store: Option<String>,
+    /// Says nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
 }
 
 /// In which form it is printed.
@@ -108,7 +123,7 @@ pub(crate) struct Man {
 }
 
 /// What no store would take is refused before any is asked.
-fn name(text: &str) -> Result<String, BadName> {
+pub(crate) fn name(text: &str) -> Result<String, BadName> {
     Name::new(text).map(|name| name.to_string())
 }
 
@@ -120,7 +135,7 @@ fn grace(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms, 30s or 1m30s"))
 }
 
@@ -134,6 +149,7 @@ Exit status:
 const INSPECT: &str = "\
 Examples:
   leasehold inspect stock:42 --store redis://localhost
+  leasehold inspect stock:42 --store 'rediss://me@redis.example?ca=/etc/ssl/our.pem&password_file=/run/secrets/redis'
   LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42 --json
 
 Exit status: 0, also where the lock is free; 2 for what makes no sense; 125 where it could not be told.";

@@ -63,6 +63,12 @@ pub enum Mutant {
     P16DropSilent,
     /// P16: leaving does not hand on a grant that was already made.
     P16LeaveKeeps,
+    /// P16: an owner re-enters without a look at its validity.
+    P16ReentersLost,
+    /// P16: every task of an owner goes to the store.
+    P16NoTurns,
+    /// P16: the first guard of an owner to be released gives the lease back.
+    P16InnerReleases,
     /// P22: only writes raise the mark.
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.
@@ -83,6 +89,22 @@ pub enum Mutant {
     P27Deaf,
     /// P28: the default store is below $HOME.
     P28AsksTheEnvironment,
+    /// P29: a guard that asked for a whole lease comes with a claim.
+    P29StartsOnClaim,
+    /// P29: the command is ended when the lease has ended, and not before.
+    P29KillsLate,
+    /// P29: nobody watches over the command but the supervisor.
+    P29NoMinder,
+    /// P29: the lock goes back when the command has ended, whoever of its group lives on.
+    P29ReleasesEarly,
+    /// P29: a minder that was killed is not replaced.
+    P29OneMinder,
+    /// P29: a revoked command has the time of its lease, and not that of the grace.
+    P29IgnoresGrace,
+    /// P30: a store that is not there is busy.
+    P30BusyUnheard,
+    /// P30: the command inherits the store's URL.
+    P30TellsSecrets,
 }
 
 pub use switch::*;

@@ -4,6 +4,7 @@
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
+//! - [`certificates`] makes authorities, servers and clients for TLS, and ones that nobody should believe.
 //! - [`FaultProxy`] stands in front of a server and loses, delays, holds, refuses and garbles: this reply, that script,
 //!   the next three messages. Every fault is counted, so that a test can assert that it happened.
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
@@ -21,6 +22,7 @@
 //! assert_eq!(server.command(&["GET", "k"]), Value::Nil);
 //! ```
 
+pub mod certificates;
 pub mod checker;
 pub mod clock;
 pub mod conformance;

@@ -11,11 +11,13 @@
 //! that kills the server and removes its directory when the pipe breaks. The watchdog is a process group of its own, so
 //! that Ctrl-C does not end it before its work is done.
 
+mod process;
+mod tls;
+
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +28,9 @@ use tempfile::TempDir;
 use crate::port::{Port, free_port};
 use crate::resp::{Resp, Value};
 use crate::skew::SkewClock;
+use process::Process;
+pub use tls::Clients;
+use tls::Tls;
 
 /// How long a server may take until it answers. It takes some 20 ms; a busy machine takes longer.
 const READY: Duration = Duration::from_secs(30);
@@ -37,6 +42,7 @@ const STARTS: usize = 5;
 #[derive(Debug)]
 pub struct RedisServer {
     port: Port,
+    tls_port: Option<Port>,
     settings: Builder,
     skew: Option<SkewClock>,
     process: Mutex<Option<Process>>,
@@ -51,6 +57,7 @@ pub struct Builder {
     password: Option<String>,
     primary: Option<(u16, Option<String>)>,
     skew: bool,
+    tls: Option<Tls>,
 }
 
 impl Builder {
@@ -103,25 +110,21 @@ impl Builder {
     pub fn start(self) -> RedisServer {
         let dir = tempfile::Builder::new().prefix("leasehold-redis-").tempdir().expect("a temporary directory");
         let skew = self.skew.then(|| SkewClock::new(dir.path()));
-        let mut server = RedisServer { port: free_port(), settings: self, skew, process: Mutex::new(None), dir };
+        let tls_port = self.tls.as_ref().map(|tls| tls.prepare(dir.path()));
+        let (port, process) = (free_port(), Mutex::new(None));
+        let mut server = RedisServer { port, tls_port, settings: self, skew, process, dir };
         for _ in 0..STARTS {
             match server.launch() {
                 Ok(()) => return server,
-                Err(NotStarted::PortTaken) => server.port = free_port(),
+                Err(NotStarted::PortTaken) => {
+                    server.port = free_port();
+                    server.tls_port = server.tls_port.take().map(|_| free_port());
+                }
                 Err(NotStarted::Broken(why)) => panic!("{why}"),
             }
         }
         panic!("redis-server found {STARTS} ports taken that were free a moment before");
     }
-}
-
-const WATCHDOG: &str = r#"read -r _; kill -9 "$1"; rm -rf -- "$2""#;
-
-/// A running server and its watchdog.
-#[derive(Debug)]
-struct Process {
-    server: Child,
-    watchdog: Child,
 }
 
 enum NotStarted {
@@ -308,6 +311,9 @@ impl RedisServer {
                 set("masterauth", password);
             }
         }
+        if let (Some(tls), Some(port)) = (&self.settings.tls, &self.tls_port) {
+            tls.configure(port, &mut set);
+        }
         for (directive, value) in &self.settings.config {
             set(directive, value);
         }
@@ -368,45 +374,4 @@ enum Look {
     Ready,
     Loading,
     Stranger,
-}
-
-impl Process {
-    fn start(command: &mut Command, dir: &Path) -> Self {
-        let mut server = command.spawn().unwrap_or_else(|e| match e.kind() {
-            io::ErrorKind::NotFound => panic!(
-                "redis-server is not installed: these tests run against a real one and are not skipped without it \
-                 (Debian: apt-get install redis-server; macOS: brew install redis)"
-            ),
-            _ => panic!("redis-server cannot be started: {e}"),
-        });
-        let watchdog = Command::new("sh")
-            .args(["-c", WATCHDOG, "leasehold-watchdog", &server.id().to_string()])
-            .arg(dir)
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        match watchdog {
-            Ok(watchdog) => Self { server, watchdog },
-            Err(e) => {
-                end(&mut server);
-                panic!("sh cannot be started: {e}");
-            }
-        }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // The watchdog first: with the server gone its process id could soon be somebody else's.
-        end(&mut self.watchdog);
-        end(&mut self.server);
-    }
-}
-
-/// Kills a child and waits for it. One that has ended already is only waited for.
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
 }

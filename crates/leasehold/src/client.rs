@@ -9,7 +9,8 @@ use leasehold_spec::limits::{LABEL_MAX, LEASE_DEFAULT_MS};
 use crate::error::{Error, Result};
 use crate::mutex::{Mutex, check_lease};
 use crate::real::Real;
-use crate::session::Session;
+use crate::reentry::Gates;
+use crate::session::{Lanes, Session};
 use crate::store::{Store, choose};
 use crate::world::World;
 
@@ -34,23 +35,50 @@ impl Leasehold {
     /// | `memory:` | in this client alone |
     /// | `memory:NAME` | shared by the clients of this process that name it |
     /// | `file:PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
-    /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?prefix=P]` | a Redis, 7.0 or newer |
+    /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?PARAMETERS]` | a Redis, 7.0 or newer |
+    /// | `rediss://…` | the same by TLS (feature `tls`) |
     ///
-    /// A password in the URL is percent-encoded where it has to be. It is shown in no error and no `Debug`.
+    /// The port is 6379 unless said, of both. Parameters are joined by `&`, each at most once; what is none of these is
+    /// refused:
+    ///
+    /// | Parameter | |
+    /// |---|---|
+    /// | `prefix=P` | a tenant's prefix: see [`Builder::prefix`] |
+    /// | `password_file=/PATH` | the password is in this file, on its only line |
+    /// | `password_env=NAME` | the password is in this variable of the environment |
+    /// | `ca=/PATH` | `rediss:` trusts the certificates of this file and no others; the system's unless said |
+    /// | `cert=/PATH&key=/PATH` | `rediss:` shows this certificate, to a server that asks for one |
+    ///
+    /// A password is given once: in the URL, percent-encoded where it has to be, or by one of the parameters, with a user
+    /// before the host or without. It is shown in no error and no `Debug`.
+    ///
+    /// Paths are absolute, certificates and keys in PEM. Files and variables are read anew for every connection, also when
+    /// the client reconnects: who rotates a password or a certificate replaces the file, and no program is restarted.
+    /// While they do not fit, `lock` waits, and other calls are told why.
+    ///
+    /// A server's certificate has to be signed by somebody who is trusted, to be of today, and to name the host of the URL,
+    /// a DNS name or an IP address. There is no switch to turn that off.
     ///
     /// # Cancel safety
     /// Dropping the future closes what was opened.
     ///
     /// # Errors
-    /// `Invalid`; `Unreachable` at once when nothing listens there, and after 5 s when what listens does not answer;
-    /// `Denied`; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread.
+    /// `Invalid`, also for a file or a variable that is missing or makes no sense; `Unreachable` at once when nothing
+    /// listens there, and after 5 s when what listens does not answer; `Denied`, also where one side does not believe the
+    /// other's certificate; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
 
     /// Connects with more said than a URL.
     pub fn builder(url: &str) -> Builder {
-        Builder { url: url.to_owned(), prefix: None, lease: Duration::from_millis(LEASE_DEFAULT_MS), holder: None }
+        Builder {
+            url: url.to_owned(),
+            prefix: None,
+            lease: Duration::from_millis(LEASE_DEFAULT_MS),
+            holder: None,
+            lanes: Lanes::Two,
+        }
     }
 
     /// The lock of this name: 1 to 255 bytes of UTF-8 without control characters, taken as they are. No I/O; a bad name
@@ -72,6 +100,11 @@ impl Leasehold {
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await?;
         Ok(names.iter().map(ToString::to_string).collect())
+    }
+
+    #[cfg(test)]
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// The descriptor that says to others that this client lives, for a command that is started under a lock: as long as
@@ -124,6 +157,7 @@ pub struct Builder {
     prefix: Option<String>,
     lease: Duration,
     holder: Option<String>,
+    lanes: Lanes,
 }
 
 impl Builder {
@@ -148,6 +182,14 @@ impl Builder {
         self
     }
 
+    /// With one connection instead of two: for a program that has one lock and runs for long, of which a server may have
+    /// thousands. Its acquires and releases go by the client's thread, which costs two wake-ups more.
+    #[doc(hidden)]
+    pub fn one_connection(mut self) -> Self {
+        self.lanes = Lanes::One;
+        self
+    }
+
     /// Connects.
     ///
     /// # Cancel safety
@@ -157,8 +199,12 @@ impl Builder {
     /// As [`Leasehold::connect`].
     pub async fn connect(self) -> Result<Leasehold> {
         let world = Real::world();
-        let store = choose(&self.url, self.prefix.as_deref(), &world)?;
+        let store = self.choose(&world)?;
         self.connect_to(store, world).await
+    }
+
+    pub(crate) fn choose(&self, world: &Arc<dyn World>) -> Result<Arc<dyn Store>> {
+        choose(&self.url, self.prefix.as_deref(), world)
     }
 
     /// Connects to a store and in a world of the caller's own.
@@ -171,8 +217,10 @@ impl Builder {
                 "the holder's label must have at most {LABEL_MAX} bytes and no control characters"
             )));
         }
-        let session = Session::connect(store, world).await?;
-        Ok(Leasehold { handle: Arc::new(Handle { session, lease: self.lease, label: holder.into() }) })
+        let session = Session::connect(store, world, self.lanes).await?;
+        Ok(Leasehold {
+            handle: Arc::new(Handle { session, lease: self.lease, label: holder.into(), gates: Gates::default() }),
+        })
     }
 }
 
@@ -181,9 +229,14 @@ pub(crate) struct Handle {
     session: Arc<Session>,
     lease: Duration,
     label: Arc<str>,
+    gates: Gates,
 }
 
 impl Handle {
+    pub(crate) fn gates(&self) -> &Gates {
+        &self.gates
+    }
+
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.session
     }

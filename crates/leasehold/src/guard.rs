@@ -7,11 +7,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Token};
 
 use crate::client::Handle;
 use crate::error::{Lost, Result};
-use crate::session::{GivenBack, Hold, Seat};
+use crate::reentry::Share;
+use crate::session::{GIVEN_BACK_WITHIN_US, GivenBack, Hold, Seat};
 
 /// A held lease. Dropping it gives the lease back in the background, with a runtime or without; [`Guard::release`] does
 /// so and tells how it went.
@@ -22,7 +24,15 @@ use crate::session::{GivenBack, Hold, Seat};
 pub struct Guard {
     hold: Arc<Hold>,
     /// `None` once released.
-    client: Option<Arc<Handle>>,
+    keeps: Option<Keeps>,
+}
+
+/// What a guard has a part in until it goes.
+enum Keeps {
+    /// The lease is its own.
+    Alone(Arc<Handle>),
+    /// The lease is its owner's: see [`Mutex::owner`](crate::Mutex::owner).
+    Shared(Arc<Share>),
 }
 
 /// What became of a release.
@@ -37,12 +47,16 @@ pub enum Released {
 }
 
 impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, client: Arc<Handle>) -> Self {
-        Self { hold, client: Some(client) }
+    pub(crate) fn alone(hold: Arc<Hold>, client: Arc<Handle>) -> Self {
+        Self { hold, keeps: Some(Keeps::Alone(client)) }
     }
 
-    /// The fencing token: larger than that of every earlier grant of this name. Hand it to the resource, which refuses a
-    /// smaller one (see [`fence`](crate::fence)).
+    pub(crate) fn shared(share: Arc<Share>) -> Self {
+        Self { hold: Arc::clone(share.hold()), keeps: Some(Keeps::Shared(share)) }
+    }
+
+    /// The fencing token: larger than that of every earlier grant of this name, and the same for all guards of an owner
+    /// that holds. Hand it to the resource, which refuses a smaller one (see [`fence`](crate::fence)).
     #[must_use]
     pub fn token(&self) -> Token {
         self.hold.token
@@ -91,6 +105,14 @@ impl Guard {
         Duration::from_micros(self.hold.remaining_us())
     }
 
+    /// For how long the store surely keeps others out: [`Guard::remaining`] while the lease is held, what is left of the
+    /// grace once it was revoked, and zero after any other loss. It is the time in which to stop. Zero, too, where the
+    /// revocation was heard of by a renewal only: how long ago it began is not known then. No round trip.
+    #[must_use]
+    pub fn grace(&self) -> Duration {
+        Duration::from_micros(self.hold.kept_us())
+    }
+
     /// Whether others were waiting when the store was last heard: a long holder may want to give way. As old as the last
     /// renewal. No round trip.
     #[must_use]
@@ -99,7 +121,8 @@ impl Guard {
     }
 
     /// A future that is ready when the lease is lost, before it ends at the store. It is owned: it outlives this borrow
-    /// and goes to other tasks. No round trip. Dropping it changes nothing, and any number of them may wait.
+    /// and goes to other tasks. No round trip. Dropping it changes nothing, and any number of them may wait. It is of the
+    /// lease: where that has several guards of one owner, it says `Released` when the last of them has gone.
     pub fn lost(&self) -> LostSignal {
         LostSignal::new(&self.hold)
     }
@@ -117,20 +140,70 @@ impl Guard {
     /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer for as long as
     /// that. After an error, too, the client repeats the release until it is answered, or the lease has ended by itself.
     /// `Closed`, `Unsupported` after a fork.
+    ///
+    /// # Owners
+    /// Of several guards of one owner the last to go gives back, whichever that is. The others answer at once and without a
+    /// round trip: `Released` while the lease is surely its owner's, `NotHeld` once it is not.
     pub async fn release(mut self) -> Result<Released> {
-        let Some(client) = self.client.take() else { return Ok(Released::NotHeld) };
+        let (client, last) = match self.keeps.take() {
+            None => return Ok(Released::NotHeld),
+            Some(Keeps::Alone(client)) => (client, None),
+            Some(Keeps::Shared(share)) => {
+                let client = Arc::clone(share.client());
+                client.session().check_usable()?;
+                // While this one still counts: afterwards the last may go at any moment.
+                let was_valid = self.is_valid();
+                match Arc::into_inner(share) {
+                    None if is_on(Mutant::P16InnerReleases) => (client, None),
+                    None if was_valid => return Ok(Released::Released),
+                    None => return Ok(Released::NotHeld),
+                    last => (client, last),
+                }
+            }
+        };
         // Dropped here before its end, this future hands the release to the session.
         let given_back = client.session().release(&self.hold).await;
+        drop(last);
         Ok(match given_back? {
             GivenBack::Released => Released::Released,
             GivenBack::NotHeld => Released::NotHeld,
         })
     }
+
+    /// Gives back, and waits for the store's word no longer than anything depends on it: the session sees to it.
+    pub(crate) async fn finish(self) {
+        let client = self.client().map(Arc::clone);
+        if let Some(client) = client {
+            drop(client.session().within(GIVEN_BACK_WITHIN_US, self.release()).await);
+        }
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    #[cfg(feature = "blocking")]
+    pub(crate) async fn lost_within(&self, at_most: Duration) -> Option<Lost> {
+        let within_us = u64::try_from(at_most.as_micros()).unwrap_or(u64::MAX);
+        match self.client() {
+            Some(client) if client.session().is_ours() => client.session().within(within_us, self.lost()).await,
+            // In a forked child: the lease is the parent's, and nobody would ever tell.
+            _ => Some(Lost::Closed),
+        }
+    }
+
+    fn client(&self) -> Option<&Arc<Handle>> {
+        match self.keeps.as_ref()? {
+            Keeps::Alone(client) => Some(client),
+            Keeps::Shared(share) => Some(share.client()),
+        }
+    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if let Some(client) = &self.client {
+        if let Some(Keeps::Alone(client)) = &self.keeps {
             client.session().drop_hold(&self.hold);
         }
     }

@@ -29,13 +29,15 @@
 //! | know that I still hold | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
 //! | make a resource refuse an old holder | [`Guard::token`] and [`fence`] |
 //! | see, or end, another's lease | [`Mutex::inspect`], [`Mutex::revoke`] |
+//! | lock again what I hold already | [`Mutex::owner`] |
 //! | give everything back and wait for that | [`Leasehold::close`] |
+//! | do all this without a runtime | `blocking` (a feature) |
 //!
 //! # Runtime
 //!
 //! Locks run on any executor. A client has a thread of its own, with a small tokio runtime, for renewals and whatever else
 //! must happen while the program is busy; on a caller's tokio runtime an acquire and a release go out without it, which is
-//! faster. [`fence::RedisFence`](fence) needs a tokio runtime.
+//! faster. [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
 //!
 //! # Time
 //!
@@ -57,16 +59,24 @@
 //! `redis`, on unless turned off: the store `redis://` and its fence. `file`: the store `file:`, on Linux. There is always
 //! `memory:`.
 //!
-//! What it does not give: exclusion of effects without a fence, re-entry, a quorum. The README says why, and what is
-//! promised under which assumptions.
+//! `tls`, off unless turned on: `rediss://`, the same by TLS (rustls).
+//!
+//! `blocking`, off unless turned on: the module of that name, the same words for threads.
+//!
+//! What it does not give: exclusion of effects without a fence, a quorum. The README says why, and what is promised under
+//! which assumptions.
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod client;
 mod error;
 pub mod fence;
 mod guard;
 mod mutex;
+mod owner;
 mod real;
+mod reentry;
 mod session;
 mod store;
 mod world;
@@ -76,6 +86,7 @@ pub use error::{Error, ErrorKind, Lost, Result};
 pub use guard::{Guard, LostSignal, Released};
 pub use leasehold_spec::Token;
 pub use mutex::{Holder, Inspection, Mutex, Revoked};
+pub use owner::Owner;
 
 /// The store `file:`, which the programs of one host share without a server.
 #[cfg(all(feature = "file", target_os = "linux"))]
@@ -88,7 +99,7 @@ pub mod file {
 pub mod seam {
     pub use crate::real::Real;
     #[cfg(feature = "redis")]
-    pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts};
+    pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts, Secrets};
     pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
     pub use crate::world::{Address, Pending, Socket, World};
 }

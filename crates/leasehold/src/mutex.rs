@@ -10,12 +10,14 @@ use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
 use crate::client::Handle;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
-use crate::session::{GIVEN_BACK_WITHIN_US, Renewal, Terms, Wait};
+use crate::owner::Owner;
+use crate::reentry::enter;
+use crate::session::{Entry, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
 /// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error. A second `lock`
-/// by the same task waits for the first, like anybody's: there is no re-entry.
+/// by the same task waits for the first, like anybody's: there is no re-entry, unless an [owner](Mutex::owner) is named.
 #[derive(Clone)]
 pub struct Mutex {
     client: Arc<Handle>,
@@ -23,13 +25,16 @@ pub struct Mutex {
     lease: Duration,
     renewal: Renewal,
     order: Order,
+    entry: Entry,
+    owner: Option<Owner>,
 }
 
 impl Mutex {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
         let lease = client.lease();
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        Self { client, name, lease, renewal: Renewal::Always, order: Order::Relaxed }
+        let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
+        Self { client, name, lease, renewal, order, entry, owner: None }
     }
 
     /// How long a lease lasts without a word from its holder: 100 ms to 24 h, 30 s unless said. It is renewed each third
@@ -69,6 +74,51 @@ impl Mutex {
         self
     }
 
+    /// Who locks: this owner may lock again what it holds, from any task, and as often as it likes. Without one nobody may.
+    ///
+    /// A lock by an owner that holds costs no round trip. All its guards are of the same grant, with the same token, and
+    /// the last one to go, in any order, gives back. Two tasks of an owner that lock at the same time share what the first
+    /// of them gets: the second waits for that. Only where the first gave up or failed it asks the store itself, from the
+    /// end of the queue. While the first is on its way, [`Mutex::try_lock`] by the same owner answers `None`.
+    ///
+    /// The owner's *tasks* do not exclude each other: that is what it is for.
+    ///
+    /// # What is asked for on re-entry
+    /// Of a lease that is renewed a longer [`lease`](Mutex::lease) counts, for all its guards and until its end: it is
+    /// renewed to that length at once, in the background. Everything else is as the first of them asked: a shorter lease, a
+    /// `max_hold` or `fair` changes nothing, a fixed lease stays one and keeps its end, and one that is renewed goes on so,
+    /// although `fixed_lease` was asked for on re-entry.
+    ///
+    /// # When the lease is lost
+    /// Locking again is an error of kind `Lost` until the last guard of the lost lease has gone: what was done under it may
+    /// not have been exclusive, and a new token would hide that.
+    ///
+    /// # Clients
+    /// An owner is known to one client. With another one, also in this process, it waits for itself like a stranger.
+    ///
+    /// ```
+    /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
+    /// let mutex = leasehold.mutex("stock:42").owner(&leasehold::Owner::new());
+    /// let outer = mutex.lock().await?;
+    /// let inner = mutex.lock().await?; // at once
+    /// assert_eq!(inner.token(), outer.token());
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
+    /// A guard comes with a whole lease. After a wait it otherwise comes with what the hand-over granted, a second or so
+    /// until its first renewal: enough for a section that looks before each effect, and too little for what, once begun,
+    /// cannot be stopped within that. One more round trip after a wait; none where the lock was free.
+    #[must_use]
+    pub fn full_lease(mut self) -> Self {
+        self.entry = Entry::OnLease;
+        self
+    }
+
     /// Waits until this task holds the lock, however long that takes, over restarts and reconnects of the store. One
     /// round trip when the lock is free.
     ///
@@ -77,7 +127,8 @@ impl Mutex {
     ///
     /// # Errors
     /// `Invalid` for a bad name or lease, or a `max_hold` below the lease; `Full`, `Foreign`, `Denied`, `Closed`;
-    /// `Unsupported` after a fork; and `Store` when the store is out of memory. Never `Unreachable`: it waits.
+    /// `Unsupported` after a fork; `Store` when the store is out of memory; and `Lost` when its [owner](Mutex::owner) has a
+    /// guard of a lease that was lost. Never `Unreachable`: it waits.
     pub async fn lock(&self) -> Result<Guard> {
         loop {
             // `None` is an answer to those who do not wait for ever.
@@ -144,7 +195,7 @@ impl Mutex {
         match done {
             Ok(value) => {
                 // An unanswered release is repeated by the session; the work is done and was exclusive.
-                drop(self.client.session().within(GIVEN_BACK_WITHIN_US, guard.release()).await);
+                guard.finish().await;
                 Ok(value)
             }
             Err(lost) => Err(lost.into()),
@@ -196,8 +247,11 @@ impl Mutex {
     async fn acquire(&self, wait: Wait) -> Result<Option<Guard>> {
         let name = self.name()?;
         let terms = Arc::new(self.terms()?);
+        if let Some(owner) = &self.owner {
+            return Ok(enter(&self.client, (name, owner), &terms, wait).await?.map(Guard::shared));
+        }
         let hold = self.client.session().acquire(name, &terms, wait).await?;
-        Ok(hold.map(|hold| Guard::new(hold, Arc::clone(&self.client))))
+        Ok(hold.map(|hold| Guard::alone(hold, Arc::clone(&self.client))))
     }
 
     fn name(&self) -> Result<&Name> {
@@ -214,7 +268,8 @@ impl Mutex {
                 format!("max_hold is shorter than the lease of {:?}: use fixed_lease, or a shorter lease", self.lease);
             return Err(Error::invalid(message));
         }
-        Ok(Terms { lease_ms, renewal, order: self.order, label: self.client.label() })
+        let (order, entry) = (self.order, self.entry);
+        Ok(Terms { lease_ms, renewal, order, entry, label: self.client.label() })
     }
 }
 

@@ -68,6 +68,13 @@ impl World for Real {
         }
     }
 
+    fn offload(&self, work: Box<dyn FnOnce() + Send>) {
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(work)),
+            Err(_) => work(),
+        }
+    }
+
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let run = move || runtime.block_on(session);

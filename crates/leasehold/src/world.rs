@@ -51,7 +51,8 @@ pub trait World: Send + Sync + 'static {
     /// Which process this is: a session does not survive a fork.
     fn process(&self) -> u32;
 
-    /// Sleeps, on the session's thread. May stand still while the machine sleeps: callers look at [`World::now_us`].
+    /// Sleeps, on the session's thread or on a caller's runtime with a timer. May stand still while the machine sleeps:
+    /// callers look at [`World::now_us`].
     fn sleep(&self, duration: Duration) -> Pending<()>;
 
     /// Opens a byte stream.
@@ -59,6 +60,11 @@ pub trait World: Send + Sync + 'static {
 
     /// Runs a future on the caller's runtime; gives it back where there is none.
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>>;
+
+    /// Runs what may block, such as reading a file, where it holds nobody up. In a simulation nothing blocks: at once.
+    fn offload(&self, work: Box<dyn FnOnce() + Send>) {
+        work();
+    }
 
     /// Runs a session's loop on a thread of its own, apart from every runtime of the program (P17).
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()>;

@@ -38,6 +38,11 @@ fn one_redis_conforms() {
     conforms(Backend::Redis, 0);
 }
 
+#[test]
+fn one_redis_by_tls_conforms() {
+    conforms(Backend::RedisTls, 0);
+}
+
 /// What has no meaning has none anywhere: it is no excuse of one store's.
 #[test]
 fn every_cell_is_counted_once() {
@@ -48,7 +53,7 @@ fn every_cell_is_counted_once() {
     // Each store has its test above.
     for backend in Backend::ALL {
         match backend {
-            Backend::Memory | Backend::File | Backend::Redis => {}
+            Backend::Memory | Backend::File | Backend::Redis | Backend::RedisTls => {}
         }
     }
 }

@@ -117,7 +117,7 @@ async fn a_bad_url_is_refused_and_never_shown() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{url}: {error:?}");
         assert_shows_no_secret(&error);
     }
-    for url in ["rediss://:s3cret@localhost", "redis+cluster://:s3cret@localhost"] {
+    for url in ["redis+sentinel://:s3cret@localhost", "redis+cluster://:s3cret@localhost"] {
         let error = RedisFence::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{url}: {error:?}");
         assert_shows_no_secret(&error);

@@ -16,6 +16,8 @@ dimension! {
         File,
         /// One Redis.
         Redis,
+        /// The same, by TLS.
+        RedisTls,
     }
 }
 
@@ -44,6 +46,10 @@ impl Running {
             Backend::Redis => {
                 let server = RedisServer::start();
                 (server.url(), Some(server), None)
+            }
+            Backend::RedisTls => {
+                let server = RedisServer::start_tls();
+                (server.tls_url(), Some(server), None)
             }
         };
         let anchor = Leasehold::connect(&url).await.expect("the store is there");

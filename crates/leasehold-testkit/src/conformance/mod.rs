@@ -15,7 +15,7 @@
 //!
 //! | part | cells | says |
 //! |---|---|---|
-//! | `faces` | [`Call`] × [`Situation`] | what each call does to a name in each state |
+//! | `faces` | [`Face`] × [`Call`] × [`Situation`] | what each call does to a name in each state, by tasks and by threads |
 //! | `leases` | [`Kind`] × [`Aspect`] | how long a lease lasts, and how it ends |
 //! | `inputs` | [`Input`] | what is refused and what is just acceptable |
 //! | `laws` | [`Law`] | what holds over many calls: order, exclusion, tokens, loss |
@@ -57,7 +57,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 pub use backend::{Backend, Running};
-pub use faces::{Call, Situation};
+pub use faces::{Call, Face, Situation};
 pub use inputs::Input;
 pub use laws::Law;
 pub use leases::{Aspect, Kind};
@@ -68,8 +68,8 @@ use stage::Stage;
 /// One cell of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cell {
-    /// A call in a situation.
-    Face(Call, Situation),
+    /// A call in a situation, by either face.
+    Face(Face, Call, Situation),
     /// An aspect of a kind of lease.
     Lease(Kind, Aspect),
     /// Something that is refused, or just acceptable.
@@ -111,7 +111,8 @@ impl Cell {
     /// Every cell there is.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let faces = Call::ALL.iter().flat_map(|call| Situation::ALL.iter().map(|at| Self::Face(*call, *at)));
+        let calls = || Call::ALL.iter().flat_map(|call| Situation::ALL.iter().map(move |at| (*call, *at)));
+        let faces = Face::ALL.iter().flat_map(|face| calls().map(|(call, at)| Self::Face(*face, call, at)));
         let leases = Kind::ALL.iter().flat_map(|kind| Aspect::ALL.iter().map(|aspect| Self::Lease(*kind, *aspect)));
         let inputs = Input::ALL.iter().copied().map(Self::Input);
         let laws = Law::ALL.iter().copied().map(Self::Law);
@@ -122,7 +123,7 @@ impl Cell {
     /// How many cells there are: what the enums imply, whatever was run.
     #[must_use]
     pub fn count() -> usize {
-        Call::ALL.len() * Situation::ALL.len()
+        Face::ALL.len() * Call::ALL.len() * Situation::ALL.len()
             + Kind::ALL.len() * Aspect::ALL.len()
             + Input::ALL.len()
             + Law::ALL.len()
@@ -132,7 +133,7 @@ impl Cell {
     async fn run(self, running: Arc<Running>) -> Verdict {
         let stage = Stage::new(running, self);
         let verdict = match self {
-            Self::Face(call, at) => faces::run(call, at, &stage).await,
+            Self::Face(face, call, at) => faces::run(face, call, at, &stage).await,
             Self::Lease(kind, aspect) => leases::run(kind, aspect, &stage).await,
             Self::Input(input) => inputs::run(input, &stage).await,
             Self::Law(law) => laws::run(law, &stage).await,
@@ -146,7 +147,7 @@ impl Cell {
 impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Face(call, at) => write!(f, "{call:?}/{at:?}"),
+            Self::Face(face, call, at) => write!(f, "{face:?}/{call:?}/{at:?}"),
             Self::Lease(kind, aspect) => write!(f, "{kind:?}/{aspect:?}"),
             Self::Input(input) => write!(f, "{input:?}"),
             Self::Law(law) => write!(f, "{law:?}"),

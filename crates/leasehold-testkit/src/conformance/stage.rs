@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::{Builder, Guard, Inspection, Leasehold, Released};
+use leasehold::{Builder, Guard, Inspection, Leasehold, Released, blocking};
 
 use super::{Cell, Running};
 
@@ -16,11 +16,12 @@ pub(super) struct Stage {
     running: Arc<Running>,
     name: String,
     clients: Mutex<Vec<Leasehold>>,
+    blocking: Mutex<Vec<blocking::Leasehold>>,
 }
 
 impl Stage {
     pub(super) fn new(running: Arc<Running>, cell: Cell) -> Self {
-        Self { running, name: cell.to_string(), clients: Mutex::default() }
+        Self { running, name: cell.to_string(), clients: Mutex::default(), blocking: Mutex::default() }
     }
 
     pub(super) fn running(&self) -> &Running {
@@ -52,6 +53,11 @@ impl Stage {
         client
     }
 
+    /// The cell's end closes this one, too.
+    pub(super) fn keep(&self, client: blocking::Leasehold) {
+        self.blocking.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+    }
+
     pub(super) async fn inspect(&self, client: &Leasehold) -> Inspection {
         client.mutex(&self.name).inspect().await.expect("an answer")
     }
@@ -66,6 +72,11 @@ impl Stage {
         let clients = std::mem::take(&mut *self.clients());
         for client in clients {
             let closed = client.close().await;
+            assert!(closed.unconfirmed().is_empty(), "not given back: {closed:?}");
+        }
+        let blocking = std::mem::take(&mut *self.blocking.lock().unwrap_or_else(PoisonError::into_inner));
+        for client in blocking {
+            let closed = tokio::task::spawn_blocking(|| client.close()).await.expect("no panic");
             assert!(closed.unconfirmed().is_empty(), "not given back: {closed:?}");
         }
         let witness = self.client("witness").await;

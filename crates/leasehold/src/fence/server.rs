@@ -15,6 +15,8 @@ use crate::world::World;
 
 /// How long one attempt to connect, and one answer, may take.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a TLS handshake may take of that.
+const TLS_WITHIN: Duration = Duration::from_millis(1500);
 
 pub(super) struct Server {
     pub(super) world: Arc<dyn World>,
@@ -62,7 +64,7 @@ impl Server {
         if let Some(connection) = &line.connection {
             return Ok((line.number, connection.clone()));
         }
-        let dialling = dial(&self.target, &*self.world, AsyncConnectionConfig::new(), Asker::FENCE);
+        let dialling = dial(&self.target, &*self.world, AsyncConnectionConfig::new(), Asker::FENCE, TLS_WITHIN);
         let dialled = within(&*self.world, PATIENCE, dialling).await;
         let (connection, driver) = dialled.unwrap_or_else(|| Err(self.silent()))?;
         drive(&*self.world, driver)?;

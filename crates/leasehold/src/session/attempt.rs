@@ -31,7 +31,17 @@ pub(crate) struct Terms {
     pub(crate) lease_ms: u64,
     pub(crate) renewal: Renewal,
     pub(crate) order: Order,
+    pub(crate) entry: Entry,
     pub(crate) label: Arc<str>,
+}
+
+/// When a lease is entered that was handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// On its claim, where that can be placed in time.
+    OnClaim,
+    /// Once the claim was renewed to a whole lease (P29).
+    OnLease,
 }
 
 /// How a lease goes on.
@@ -311,6 +321,15 @@ impl Attempt {
         }
     }
 
+    /// Whether so short a lease is enough to enter on, or has to be renewed to a whole one first (P29).
+    pub(crate) fn may_enter_on_a_claim(&self, left_us: u64) -> bool {
+        self.terms.entry == Entry::OnClaim || left_us >= self.terms.lease_us() || is_on(Mutant::P29StartsOnClaim)
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.phase, Phase::Held(_))
+    }
+
     /// Whether it holds an earlier grant than that of this token.
     pub(crate) fn holds_before(&self, token: Token) -> bool {
         matches!(&self.phase, Phase::Held(holding) if holding.hold.token < token)
@@ -334,7 +353,13 @@ mod tests {
 
     #[test]
     fn a_link_is_doubted_after_a_sixth_of_the_lease_within_bounds() {
-        let terms = |lease_ms| Terms { lease_ms, renewal: Renewal::Always, order: Order::Relaxed, label: "".into() };
+        let terms = |lease_ms| Terms {
+            lease_ms,
+            renewal: Renewal::Always,
+            order: Order::Relaxed,
+            entry: Entry::OnClaim,
+            label: "".into(),
+        };
         assert_eq!(terms(3_000).answer_within_us(), 500_000);
         assert_eq!(terms(30_000).answer_within_us(), ANSWER_MAX_US);
         assert_eq!(terms(100).answer_within_us(), ANSWER_MIN_US);

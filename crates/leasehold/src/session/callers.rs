@@ -7,7 +7,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Op, Token};
 use tokio::sync::oneshot;
 
-use super::attempt::{Asked, Attempt, GivenBack, Phase, Terms, Tries, Verdict, Wait};
+use super::attempt::{Asked, Attempt, GivenBack, Phase, Renewal, Terms, Tries, Verdict, Wait};
 use super::hold::Hold;
 use super::state::{Stage, State, Wake};
 use crate::error::{Error, Lost};
@@ -117,6 +117,18 @@ impl State {
         self.arm(counter);
         let guess = self.guess(&hold.name);
         Some((answer, first.map(|asked| First { op, asked, guess })))
+    }
+
+    /// A renewal under way asks for the old length: its answer makes this one due ([`State::heard_renew`]).
+    pub(crate) fn lengthen(&mut self, hold: &Hold, lease_ms: u64) {
+        let (counter, now_us) = (hold.id.counter, self.world.now_us());
+        let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == hold.id) else { return };
+        if attempt.terms.renewal == Renewal::Never || lease_ms <= attempt.terms.lease_ms {
+            return;
+        }
+        attempt.terms = Arc::new(Terms { lease_ms, ..Terms::clone(&attempt.terms) });
+        self.set_next(counter, now_us);
+        self.arm(counter);
     }
 
     /// Calls every attempt to look, renew or repeat, at once.

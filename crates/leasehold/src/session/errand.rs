@@ -147,6 +147,8 @@ impl State {
         // "Somebody else has it" only when the store's last word was that; otherwise nobody knows.
         let verdict = match attempt.phase {
             Phase::Asking { .. } => Verdict::Failed(self.away_for(attempt)),
+            // Its last word was that we hold, and whether we still do it has not said.
+            Phase::Claiming { .. } => Verdict::Failed(self.away().may_act()),
             _ => Verdict::Busy,
         };
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };

@@ -56,7 +56,7 @@ impl State {
             (Event::Revoked, Phase::Held(holding))
                 if holding.hold.token == push.token && !is_on(Mutant::P10Unheard) =>
             {
-                self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
+                self.revoked(counter, now_us, push);
             }
             (Event::Revoked, _) => {}
         }
@@ -64,6 +64,15 @@ impl State {
             slot.guess = push.contention;
         }
         self.arm(counter);
+    }
+
+    /// Told in time: the store waits for our release until the grace is over, which began when the message was made.
+    fn revoked(&mut self, counter: u64, now_us: u64, push: &Delivery) {
+        let made_us = self.clock.local_of(push.now_us, now_us).filter(|made_us| *made_us <= now_us);
+        if let Some(Phase::Held(holding)) = self.attempts.get(&counter).map(|attempt| &attempt.phase) {
+            holding.hold.keep_until(made_us.map_or(0, |made_us| Term::of(made_us, push.left_us).until_us));
+        }
+        self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
     }
 
     /// Enters without a round trip when the push can be placed in time, and asks first when it cannot (P12).
@@ -76,15 +85,21 @@ impl State {
             false => self.clock.local_of(push.now_us, now_us).filter(|made_us| *made_us <= now_us),
         };
         match made_us {
-            Some(made_us) if now_us < made_us + left_us / 2 => {
+            Some(made_us) if now_us < made_us + left_us / 2 && attempt.may_enter_on_a_claim(left_us) => {
                 let (token, term, level) = (push.token, Term::of(made_us, left_us), push.contention);
                 self.enter(counter, now_us, Entering { token, term, claim: Claim::Due, level });
             }
-            _ => {
-                attempt.latest = push.token;
-                let phase = Phase::Claiming { token: push.token, until_us: now_us + left_us, next_us: now_us };
-                self.set_phase(counter, phase);
-            }
+            _ => self.claim_first(counter, now_us, push.token, now_us + left_us),
+        }
+    }
+
+    /// Claims a grant before anybody enters on it.
+    pub(crate) fn claim_first(&mut self, counter: u64, now_us: u64, token: Token, until_us: u64) {
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        // Said again while its claim is under way.
+        if attempt.token() != Some(token) {
+            attempt.latest = token;
+            self.set_phase(counter, Phase::Claiming { token, until_us, next_us: now_us });
         }
     }
 
@@ -139,7 +154,7 @@ impl State {
             Ok(answer) => {
                 let since_us = self.note(name, &answer, asked.sent_us, heard_us);
                 if is_of_this_grant {
-                    self.renew_says(counter, since_us, heard_us, &answer);
+                    self.renew_says(counter, renew.lease_ms, since_us, heard_us, &answer);
                 }
             }
             Err(_) if !is_of_this_grant => {}
@@ -152,7 +167,7 @@ impl State {
         self.arm(counter);
     }
 
-    fn renew_says(&mut self, counter: u64, since_us: u64, heard_us: u64, answer: &Answer) {
+    fn renew_says(&mut self, counter: u64, asked_ms: u64, since_us: u64, heard_us: u64, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let lease_us = attempt.terms.lease_us();
         match (&mut attempt.phase, &answer.outcome) {
@@ -164,6 +179,8 @@ impl State {
                 holding.claim = Claim::Done;
                 holding.renew_us = match attempt.terms.renewal {
                     Renewal::Never => u64::MAX,
+                    // Lengthened meanwhile, or the last piece of a longest hold: the next look at it knows.
+                    _ if asked_ms < attempt.terms.lease_ms => heard_us,
                     _ => term.renew_us,
                 };
             }

@@ -115,6 +115,10 @@ impl State {
                 // Not a whole lease: a grant whose push or whose answer was lost.
                 let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
                 let (term, level) = (Term::of(from_us, left_us), answer.contention);
+                if claim == Claim::Due && !attempt.may_enter_on_a_claim(left_us) && !attempt.is_held() {
+                    self.claim_first(counter, heard_us, token, from_us + left_us);
+                    return;
+                }
                 self.enter(counter, heard_us, Entering { token, term, claim, level });
             }
             Outcome::Queued { ticket, left_us, joined } => {

@@ -24,6 +24,8 @@ pub(crate) struct Hold {
 #[derive(Default)]
 struct Fate {
     lost: Option<Lost>,
+    /// Until when the store keeps others out although the hold has ended: the grace of a revocation, if any.
+    kept_until_us: u64,
     contention: Contention,
     /// Who waits for the end, by seat.
     waiting: BTreeMap<u64, Waker>,
@@ -73,6 +75,17 @@ impl Hold {
             let until_us = self.valid_until_us.load(Ordering::Acquire);
             self.valid_until_us.store(until_us.saturating_sub(by_us).max(1), Ordering::Release);
         }
+    }
+
+    /// The store surely keeps others out until then, whatever becomes of the hold.
+    pub(crate) fn keep_until(&self, until_us: u64) {
+        self.fate().kept_until_us = until_us;
+    }
+
+    /// For how long others are surely kept out.
+    pub(crate) fn kept_us(&self) -> u64 {
+        let kept_until_us = self.fate().kept_until_us;
+        self.remaining_us().max(kept_until_us.saturating_sub(self.world.now_us()))
     }
 
     /// Ends the hold, and answers why it ended (the first reason stays) and who is to be woken for it.

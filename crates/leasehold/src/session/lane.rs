@@ -21,9 +21,21 @@ pub(crate) enum Upkeep {
     Reopen(oneshot::Receiver<()>),
 }
 
+/// How many connections a client has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    /// The session's alone: for callers that block, and with them the runtime that would drive another; and for a program
+    /// that has one lock and no hurry, such as the command that runs another.
+    One,
+    /// The callers' own as well.
+    Two,
+}
+
 /// The lane, in the session's state.
 #[derive(Default)]
 pub(crate) enum Lane {
+    /// Not wanted.
+    Never,
     #[default]
     Absent,
     /// Nobody else tries before this moment. Whoever does then ends this try: where a server takes connections and says
@@ -35,6 +47,15 @@ pub(crate) enum Lane {
     Open(Arc<dyn Link>),
 }
 
+impl Lane {
+    pub(crate) fn of(lanes: Lanes) -> Self {
+        match lanes {
+            Lanes::One => Self::Never,
+            Lanes::Two => Self::Absent,
+        }
+    }
+}
+
 impl State {
     /// The link that a caller should use, if there is one that leads to the same run of the store as the inbox.
     pub(crate) fn lane_link(&mut self, now_us: u64) -> (Option<Arc<dyn Link>>, Upkeep) {
@@ -44,6 +65,7 @@ impl State {
             }
             // Another run: two servers behind one address, or one that restarted. Only one of them has our inbox.
             Lane::Open(link) => link.close(),
+            Lane::Never => return (None, Upkeep::Fine),
             Lane::Opening { until_us, .. } if now_us < *until_us => return (None, Upkeep::Fine),
             Lane::Absent | Lane::Opening { .. } => {}
         }
@@ -65,18 +87,27 @@ impl State {
     }
 
     pub(crate) fn close_lane(&mut self) {
-        if let Lane::Open(link) = std::mem::take(&mut self.lane) {
+        if !matches!(self.lane, Lane::Never)
+            && let Lane::Open(link) = std::mem::take(&mut self.lane)
+        {
             link.close();
         }
     }
 }
 
 impl Session {
-    /// Opens the lane and waits for it; without a runtime there is none, and that is fine.
-    pub(crate) async fn open_lane(self: &Arc<Self>) {
+    /// Begins to open the lane, while the session's thread opens its own link: nothing is sent on either before both are
+    /// there, and one that leads to another run than the inbox is never used. Answers when it is open; without a runtime
+    /// there is none, and that is fine.
+    pub(crate) fn begin_lane(self: &Arc<Self>) -> oneshot::Receiver<()> {
         let (_, upkeep) = self.with(|state| state.lane_link(state.world.now_us()));
         let (tell, is_open) = oneshot::channel();
         self.keep_up(upkeep, Some(tell));
+        is_open
+    }
+
+    /// Waits for it, but not for ever: the session's link serves as well.
+    pub(crate) async fn await_lane(&self, is_open: oneshot::Receiver<()>) {
         let _open_or_too_late = self.within(REOPEN_MAX_US, is_open).await;
     }
 

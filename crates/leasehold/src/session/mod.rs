@@ -37,10 +37,12 @@ use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 use self::attempt::Verdict;
-pub(crate) use self::attempt::{GivenBack, Renewal, Terms, Wait};
+pub(crate) use self::attempt::{Entry, GivenBack, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
+use self::lane::Lane;
+pub(crate) use self::lane::Lanes;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Link, Store};
@@ -55,15 +57,15 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, and answers the first error: a wrong URL, password or address is told at once. Both lanes are open and
+    /// Connects, and answers the first error: a wrong URL, password or address is told at once. The lanes are open and
     /// the inbox is proved when this returns.
-    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Arc<Self>> {
+    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>, lanes: Lanes) -> Result<Arc<Self>> {
         let mut random = [0; 16];
         world.random(&mut random);
         let id = SessionId(u128::from_ne_bytes(random));
         let session = Arc::new(Self {
             process: world.process(),
-            state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id)),
+            state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes))),
             wake: Notify::new(),
             world,
             store,
@@ -72,8 +74,9 @@ impl Session {
         let (ready, is_ready) = oneshot::channel();
         let run = thread::run(Arc::clone(&session), id, ready);
         session.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
+        let lane = session.begin_lane();
         is_ready.await.map_err(|_| Error::closed())??;
-        session.open_lane().await;
+        session.await_lane(lane).await;
         std::mem::forget(opening);
         Ok(session)
     }
@@ -178,6 +181,11 @@ impl Session {
                 state.give_back(hold.id.counter, now_us);
             }
         });
+    }
+
+    /// Makes the lease of a hold as long as this, where it is renewed and was shorter: by a renewal, as soon as can be.
+    pub(crate) fn lengthen(&self, hold: &Hold, lease_ms: u64) {
+        self.with(|state| state.lengthen(hold, lease_ms));
     }
 
     /// One request outside any attempt.
@@ -287,17 +295,25 @@ impl Session {
     }
 
     /// Not in a forked child: that has this memory, and neither the thread nor the connections.
-    fn is_ours(&self) -> bool {
+    pub(crate) fn is_ours(&self) -> bool {
         self.process == self.world.process()
     }
 
-    fn check_usable(&self) -> Result<()> {
+    pub(crate) fn check_usable(&self) -> Result<()> {
         if self.is_ours() {
             return Ok(());
         }
         let message = "this client was connected before a fork: its thread and its connections are the parent's; \
                        connect in the child, or exec";
         Err(Error::new(ErrorKind::Unsupported, message))
+    }
+
+    pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_usable()?;
+        match self.with(|state| state.stage) {
+            Stage::Open => Ok(()),
+            Stage::Closing | Stage::Closed => Err(Error::closed()),
+        }
     }
 
     /// Changes the state, wakes the thread when that made something due before its next look, and tells callers what they

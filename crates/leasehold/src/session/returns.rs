@@ -15,7 +15,7 @@ use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, LOOK_
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
 
-use super::attempt::{Asked, Attempt, GivenBack, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What};
+use super::attempt::{Asked, Attempt, Entry, GivenBack, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What};
 use super::bounds::RETRY_US;
 use super::heard::Heard;
 use super::state::State;
@@ -198,6 +198,7 @@ impl State {
                 lease_ms: LEASE_DEFAULT_MS,
                 renewal: Renewal::Never,
                 order: Order::Relaxed,
+                entry: Entry::OnClaim,
                 label: "".into(),
             }),
             wait: Wait::No,

@@ -119,7 +119,7 @@ const IDLE_ALARMS: usize = 64;
 const USUAL_MIN_US: u64 = 500_000;
 
 impl State {
-    pub(crate) fn new(world: Arc<dyn World>, store: Arc<dyn Store>, session: SessionId) -> Self {
+    pub(crate) fn new(world: Arc<dyn World>, store: Arc<dyn Store>, session: SessionId, lane: Lane) -> Self {
         Self {
             world,
             store,
@@ -131,7 +131,7 @@ impl State {
             clock: ServerClock::default(),
             run: String::new(),
             met_anew: false,
-            lane: Lane::Absent,
+            lane,
             words: Words::default(),
             bells: Vec::new(),
             mourners: Vec::new(),

@@ -84,8 +84,10 @@ impl Drop for LastWords {
 async fn open(session: &Arc<Session>, id: SessionId) -> Result<Arc<dyn Link>, Error> {
     let link = session.store.open().await?;
     session.with(|state| state.meet(link.run()));
-    ask_time(session, &link).await.map_err(fault)?;
-    link.attach(id, inbox(session)).await.map_err(fault)?;
+    // Both at once, in this order. A push that arrives before the answer to the first cannot be placed in time: it is
+    // claimed then, before it is entered.
+    let attaching = link.attach(id, inbox(session));
+    tokio::try_join!(biased; ask_time(session, &link), attaching).map_err(fault)?;
     Ok(link)
 }
 

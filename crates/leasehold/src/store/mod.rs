@@ -108,7 +108,7 @@ pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result
             Err(Error::invalid("file: takes no prefix: name another directory, as in file:/var/lib/app/tenant"))
         }
         (Scheme::File, rest) => open_file(rest, world),
-        (Scheme::Redis, _) => connect_redis(url, prefix, world),
+        (Scheme::Redis | Scheme::RedisTls, _) => connect_redis(url, prefix, world),
     }
 }
 

@@ -11,10 +11,12 @@ pub(crate) enum Scheme {
     Memory,
     /// `redis:`
     Redis,
+    /// `rediss:`
+    RedisTls,
 }
 
-const THERE_IS: &str =
-    "use redis://HOST:PORT, for example redis://127.0.0.1:6379, or file:/PATH, memory: or memory:NAME";
+const THERE_IS: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379, rediss: with TLS, file:/PATH for \
+                        one host, or memory: or memory:NAME";
 
 impl Scheme {
     /// The kind of store that a URL names, and what comes behind the colon.
@@ -31,7 +33,7 @@ impl Scheme {
             "file" => return Ok((Self::File, rest)),
             "memory" => return Ok((Self::Memory, rest)),
             "redis" => return Ok((Self::Redis, rest)),
-            "rediss" => "rediss: (TLS) is planned and not built yet: use redis: through a local TLS tunnel",
+            "rediss" => return Ok((Self::RedisTls, rest)),
             "redis+sentinel" => "redis+sentinel: is planned and not built yet: name the primary, by redis:",
             "redis+cluster" => "redis+cluster: is planned and not built yet: name a single primary, by redis:",
             "unix" | "redis+unix" => "Unix sockets are not supported by this version: use redis://HOST:PORT",
@@ -51,11 +53,12 @@ mod tests {
         assert_eq!(Scheme::of("memory:").unwrap(), (Scheme::Memory, ""));
         assert_eq!(Scheme::of("memory:app:1").unwrap(), (Scheme::Memory, "app:1"));
         assert_eq!(Scheme::of("REDIS://host").unwrap(), (Scheme::Redis, "//host"));
+        assert_eq!(Scheme::of("Rediss://host").unwrap(), (Scheme::RedisTls, "//host"));
     }
 
     #[test]
     fn what_is_planned_says_what_to_use() {
-        for scheme in ["rediss", "redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum"] {
+        for scheme in ["redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum"] {
             let error = Scheme::of(&format!("{scheme}://:hunter2@host")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{scheme}");
             assert!(error.to_string().contains("use ") || error.to_string().contains("name "), "{error}");

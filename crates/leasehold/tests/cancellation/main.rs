@@ -10,6 +10,7 @@ mod gate;
 mod hand;
 mod late;
 mod others;
+mod owners;
 mod phases;
 mod schedules;
 mod wakers;

@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::Released;
 use leasehold_testkit::proxy::{Fault, Requests, Way};
+use leasehold_testkit::wait_until;
 
 use crate::common::{
     Bench, CLAIM, CLAIM_SLACK, LONG, NAME, PROMPT, TAKEOVER_SLACK, acquire, assert_kept, assert_modest, await_waiters,
@@ -89,7 +90,9 @@ async fn re_subscription_refused_once() {
     let refused = bench.proxy.inject(Fault::refuse(Requests::named("SUBSCRIBE"), "NOPERM not now").once());
     assert!(bench.proxy.cut_all() >= 1);
     refused.wait(1, LONG);
-    bench.proxy.wait_seen("the session is back", LONG, |seen| seen.count("PUBLISH") == 2);
+    // A probe leaves with each subscription, also with the one that is refused.
+    bench.proxy.wait_seen("the session is back", LONG, |seen| seen.count("PUBLISH") == 3);
+    wait_until("its inbox is attached", LONG, || inboxes(&bench.server) == 2);
     await_waiters(&other, NAME, 1).await;
     assert_eq!((refused.hits(), inboxes(&bench.server)), (1, 2));
     let released = Instant::now();

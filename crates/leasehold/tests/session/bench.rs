@@ -37,6 +37,16 @@ impl Bench {
     }
 
     async fn build(world: Arc<dyn World>, ping_ms: u64) -> Self {
+        let (store, requests) = Self::store(ping_ms);
+        let shop = Arc::new(Shop(Arc::clone(&store)));
+        let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
+        assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
+        store.number_links();
+        Self { store, requests, leasehold }
+    }
+
+    /// A store that nobody is connected to.
+    pub(crate) fn store(ping_ms: u64) -> (Arc<Scripted>, mpsc::UnboundedReceiver<Asked>) {
         let (send, requests) = mpsc::unbounded_channel();
         let store = Arc::new(Scripted {
             requests: send,
@@ -50,10 +60,7 @@ impl Bench {
             ping_ms,
             pings: AtomicUsize::new(0),
         });
-        let shop = Arc::new(Shop(Arc::clone(&store)));
-        let leasehold = Leasehold::builder("").connect_to(shop, world).await.unwrap();
-        assert_eq!(store.links().len(), 2, "a link for the session, and a lane for its callers");
-        Self { store, requests, leasehold }
+        (store, requests)
     }
 
     pub(crate) async fn next(&mut self) -> Asked {

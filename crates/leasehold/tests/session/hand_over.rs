@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Lost, Released};
-use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest};
+use leasehold::{ErrorKind, Lost, Released};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, MS, pause, queued, token};
@@ -94,4 +94,79 @@ async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
         assert_eq!(release.op, Op::Release { id: renew.id, token: token(7) });
         bench.say(release, Outcome::Released, 7);
     }
+}
+
+/// What is started on a claim of a second, and cannot be stopped within that, would outlive it with a store that is gone.
+#[tokio::test]
+async fn p29_a_guard_that_asks_for_a_whole_lease_claims_before_it_enters() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
+    for by_message in [true, false] {
+        let waiting = mutex.clone();
+        let locking = tokio::spawn(async move { waiting.lock().await });
+        let (asked, acquire) = bench.next_acquire().await;
+        if by_message {
+            bench.say(asked, queued(1, 60_000), 7);
+            bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+        } else {
+            // The push was lost: a look finds the claim, with what is left of it.
+            bench.say(asked, Outcome::Granted { token: token(8), left_us: 700 * MS }, 8);
+        }
+        let claim = bench.next().await;
+        assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
+        pause(50).await;
+        assert!(!locking.is_finished(), "not entered on a claim");
+        bench.say(claim, Outcome::Renewed { left_us: 30_000 * MS }, 8);
+        let guard = locking.await.unwrap().unwrap();
+        assert!(guard.remaining() > Duration::from_secs(29), "{:?}", guard.remaining());
+        drop(guard);
+        let release = bench.next().await;
+        bench.say(release, Outcome::Released, 8);
+    }
+    // A lock that is free costs no round trip more.
+    let locking = tokio::spawn(async move { mutex.lock().await });
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    assert!(locking.await.unwrap().unwrap().remaining() > Duration::from_secs(29));
+}
+
+/// The store's last word was that we hold; it never answered the claim. That is not "somebody else has it".
+#[tokio::test]
+async fn p30_a_wait_that_ends_in_an_unanswered_claim_is_not_busy() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
+    let locking = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(300)).await });
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+    let _unanswered = bench.next().await;
+    let error = locking.await.unwrap().expect_err("nobody knows");
+    assert_eq!(error.kind(), ErrorKind::Unreachable);
+    assert!(error.may_have_acted());
+}
+
+#[tokio::test]
+async fn p10_a_revoked_guard_says_how_long_others_are_kept_out() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    assert!(guard.grace() > Duration::from_secs(29), "{:?}", guard.grace());
+    let made_us = bench.store.server_us() - 1_000 * MS;
+    bench.deliver(Delivery {
+        to: id.session,
+        now_us: made_us,
+        contention: Contention::Others,
+        rest: Rest::Done,
+        id,
+        token: token(7),
+        left_us: 5_000 * MS,
+        event: Event::Revoked,
+    });
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
+    let grace = guard.grace();
+    assert!(grace < Duration::from_secs(4), "the message was made a second ago: {grace:?}");
+    assert!(grace > Duration::from_secs(3), "{grace:?}");
+    assert_eq!(guard.remaining(), Duration::ZERO);
 }

@@ -38,7 +38,7 @@ pub(crate) struct Scripted {
 }
 
 pub(crate) struct Line {
-    pub(crate) number: usize,
+    pub(crate) number: AtomicUsize,
     pub(crate) store: Arc<Scripted>,
     pub(crate) run: String,
     pub(crate) closed: AtomicBool,
@@ -56,7 +56,7 @@ impl Store for Shop {
             if store.is_away.load(Ordering::SeqCst) {
                 return Err(any_error());
             }
-            let number = store.opened.fetch_add(1, Ordering::SeqCst);
+            let number = store.opened.fetch_add(1, Ordering::SeqCst).into();
             let line = Arc::new(Line {
                 number,
                 run: store.run.lock().unwrap().clone(),
@@ -85,7 +85,9 @@ impl Handle {
         let (line, closed) = (Arc::clone(&self.0), self.is_closed());
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            if closed || line.store.requests.send(Asked { link: line.number, op, reply }).is_err() {
+            if closed
+                || line.store.requests.send(Asked { link: line.number.load(Ordering::SeqCst), op, reply }).is_err()
+            {
                 return Err(gone());
             }
             answer.await.unwrap_or_else(|_| Err(gone()))
@@ -158,6 +160,13 @@ pub(crate) fn any_error() -> Error {
 }
 
 impl Scripted {
+    /// Numbers the first two links: the session's is 0, the callers' lane 1, whichever was opened first.
+    pub(crate) fn number_links(&self) {
+        let mut links = self.links();
+        links.sort_by_key(|line| line.inbox.lock().unwrap().is_none());
+        links.iter().enumerate().for_each(|(number, line)| line.number.store(number, Ordering::SeqCst));
+    }
+
     /// Every link breaks, and there are no new ones.
     pub(crate) fn go_away(&self) {
         self.is_away.store(true, Ordering::SeqCst);

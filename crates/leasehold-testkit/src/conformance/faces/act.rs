@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Error, ErrorKind, Guard, Lost, Mutex, Released, Revoked, Token};
+use leasehold::blocking::Canceller;
+use leasehold::{Error, ErrorKind, Lost, Released, Revoked, Token};
 
+use super::party::{Held, Lock};
 use super::scene::Scene;
 use super::{Call, Expect};
 use crate::conformance::stage::{SOON, Stage, eventually, release, soon};
@@ -14,16 +16,20 @@ const GRACE: Duration = Duration::from_secs(5);
 
 pub(super) async fn act(call: Call, expected: Expect, mut scene: Scene, stage: &Stage) {
     match call {
-        Call::Lock | Call::TryLock | Call::TryLockFor | Call::Run => acquire(call, expected, scene, stage).await,
+        Call::Lock | Call::TryLock | Call::TryLockFor | Call::Run | Call::LockOrCancel => {
+            acquire(call, expected, scene, stage).await;
+        }
         Call::Inspect => inspect(expected, &scene).await,
         Call::Revoke => revoke(expected, scene, stage).await,
         Call::Release => {
             let guard = scene.guard.take().expect("there is a guard");
-            let lost = guard.lost();
+            let lost = guard.signal();
             let wanted = if expected == Expect::NotHeld { Released::NotHeld } else { Released::Released };
-            assert_eq!(guard.release().await.expect("an answer"), wanted);
-            let why = soon("its signal", lost).await;
-            assert_eq!(why, if expected == Expect::NotHeld { Lost::Revoked } else { Lost::Released });
+            assert_eq!(guard.release().await, wanted);
+            if let Some(lost) = lost {
+                let why = soon("its signal", lost).await;
+                assert_eq!(why, if expected == Expect::NotHeld { Lost::Revoked } else { Lost::Released });
+            }
             given_back(expected, scene, stage).await;
         }
         Call::Drop => {
@@ -35,16 +41,14 @@ pub(super) async fn act(call: Call, expected: Expect, mut scene: Scene, stage: &
 }
 
 /// What every way to the lock comes to: the token of what was held, or nothing.
-async fn take(call: Call, mutex: &Mutex, wait: Duration) -> Result<Option<(Token, Option<Guard>)>, Error> {
-    let kept = |guard: Guard| (guard.token(), Some(guard));
+async fn take(call: Call, mutex: &Lock, wait: Duration) -> Result<Option<(Token, Option<Held>)>, Error> {
+    let kept = |guard: Held| (guard.token(), Some(guard));
     match call {
         Call::Lock => mutex.lock().await.map(kept).map(Some),
         Call::TryLock => Ok(mutex.try_lock().await?.map(kept)),
         Call::TryLockFor => Ok(mutex.try_lock_for(wait).await?.map(kept)),
-        Call::Run => {
-            let token = mutex.run(async |guard: &Guard| guard.check().expect("held while it works")).await?;
-            Ok(Some((token, None)))
-        }
+        Call::Run => Ok(Some((mutex.run().await?, None))),
+        Call::LockOrCancel => Ok(mutex.lock_or_cancel(&Canceller::new()).await?.map(kept)),
         Call::Inspect | Call::Revoke | Call::Release | Call::Drop | Call::Close => {
             unreachable!("{call:?} takes no lock")
         }
@@ -63,6 +67,8 @@ async fn acquire(call: Call, expected: Expect, scene: Scene, stage: &Stage) {
             assert_eq!(stage.inspect(&scene.witness).await.waiters, before, "it did not queue");
         }
         Expect::InTurn => in_turn(call, scene, stage).await,
+        Expect::ReEnters => re_enters(call, scene, stage).await,
+        Expect::Shares => shares(call, scene, stage).await,
         Expect::Refuses(kind) => refused(kind, take(call, &scene.mutex, SHORT).await.err()),
         other => unreachable!("{other:?} is no answer to {call:?}"),
     }
@@ -70,12 +76,8 @@ async fn acquire(call: Call, expected: Expect, scene: Scene, stage: &Stage) {
 
 async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
     let before = stage.inspect(&scene.witness).await.waiters;
-    if call == Call::TryLockFor {
-        let begun = Instant::now();
-        assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "somebody else holds");
-        assert!(begun.elapsed() >= SHORT, "it waited as long as it was told: {:?}", begun.elapsed());
-        stage.waiters(&scene.witness, before).await;
-    }
+    in_vain(call, &scene).await;
+    stage.waiters(&scene.witness, before).await;
     let mutex = scene.mutex.clone();
     let waiting = tokio::spawn(async move { take(call, &mutex, SOON).await });
     stage.waiters(&scene.witness, before + 1).await;
@@ -87,20 +89,80 @@ async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
         assert!(Some(first.token()) > top, "tokens rise");
         assert!(!waiting.is_finished(), "who came first holds");
         top = Some(first.token());
-        release(first).await;
+        assert_eq!(first.release().await, Released::Released);
     }
     let taken = soon("it is granted", waiting).await.expect("no panic").expect("an answer");
     granted(taken.expect("its turn has come"), top, &scene, stage).await;
 }
 
-async fn granted((token, guard): (Token, Option<Guard>), top: Option<Token>, scene: &Scene, stage: &Stage) {
+/// A wait that ends before anybody gives back, where the call has an end.
+async fn in_vain(call: Call, scene: &Scene) {
+    if call == Call::TryLockFor {
+        let begun = Instant::now();
+        assert!(take(call, &scene.mutex, SHORT).await.expect("an answer").is_none(), "somebody else holds");
+        assert!(begun.elapsed() >= SHORT, "it waited as long as it was told: {:?}", begun.elapsed());
+    }
+    if call == Call::LockOrCancel {
+        let (mutex, stop) = (scene.mutex.clone(), Canceller::new());
+        let stops = stop.clone();
+        let waiting = tokio::spawn(async move { mutex.lock_or_cancel(&stops).await });
+        tokio::time::sleep(SHORT).await;
+        assert!(!waiting.is_finished(), "somebody else holds");
+        stop.cancel();
+        let cancelled = soon("it is cancelled", waiting).await.expect("no panic").expect("an answer");
+        assert!(cancelled.is_none(), "somebody else holds");
+    }
+}
+
+/// A guard more of the same grant, and nothing more than that at the store.
+async fn re_enters(call: Call, mut scene: Scene, stage: &Stage) {
+    let outer = scene.guard.take().expect("its owner holds");
+    let (token, inner) = take(call, &scene.mutex, SHORT).await.expect("an answer").expect("it re-enters");
+    assert_eq!(token, outer.token(), "one grant, one token");
+    if let Some(inner) = inner {
+        assert_eq!((inner.check(), inner.name()), (Ok(token), stage.name()));
+        assert_eq!(inner.release().await, Released::Released);
+    }
+    assert_eq!(outer.check(), Ok(token), "an inner guard gives nothing back");
+    let seen = stage.inspect(&scene.witness).await;
+    assert_eq!((seen.holder.expect("it holds").token, seen.waiters), (token, 0));
+    let (inner, last) = (outer, scene.mutex.lock().await.expect("it re-enters"));
+    drop(inner);
+    assert_eq!(stage.inspect(&scene.witness).await.holder.expect("it holds").token, token);
+    assert_eq!(last.release().await, Released::Released);
+    given_back(Expect::GivesBack, scene, stage).await;
+}
+
+/// It waits for the other one of its owner, which stands in the queue for both.
+async fn shares(call: Call, mut scene: Scene, stage: &Stage) {
+    in_vain(call, &scene).await;
+    let mutex = scene.mutex.clone();
+    let waiting = tokio::spawn(async move { take(call, &mutex, SOON).await });
+    tokio::time::sleep(SHORT).await;
+    assert!(!waiting.is_finished(), "somebody else holds");
+    assert_eq!(stage.inspect(&scene.witness).await.waiters, 1, "one of them stands there for both");
+    let top = scene.top();
+    drop(scene.guard.take().expect("somebody holds"));
+    let first = soon("its owner is granted", scene.queued.take().expect("it waits")).await.expect("no panic");
+    assert!(Some(first.token()) > top, "tokens rise");
+    let taken = soon("it re-enters", waiting).await.expect("no panic").expect("an answer");
+    let (token, second) = taken.expect("its owner holds");
+    assert_eq!(token, first.token(), "one grant, one token");
+    if let Some(second) = second {
+        assert_eq!(second.release().await, Released::Released);
+    }
+    assert_eq!(first.release().await, Released::Released);
+    given_back(Expect::GivesBack, scene, stage).await;
+}
+
+async fn granted((token, guard): (Token, Option<Held>), top: Option<Token>, scene: &Scene, stage: &Stage) {
     assert!(Some(token) > top, "tokens rise: {token:?} after {top:?}");
     if let Some(guard) = guard {
         assert_eq!(guard.check(), Ok(token));
         assert_eq!(guard.name(), stage.name());
         let seen = stage.inspect(&scene.witness).await.holder.expect("somebody holds");
         assert_eq!((seen.token, seen.label.as_str(), seen.is_revoked), (token, "caller", false));
-        release(guard).await;
+        assert_eq!(guard.release().await, Released::Released);
     }
     assert_eq!(stage.inspect(&scene.witness).await.holder, None, "it was given back");
 }
@@ -148,7 +210,7 @@ async fn revoke(expected: Expect, mut scene: Scene, stage: &Stage) {
             let Revoked::Within(left) = answer.expect("an answer") else { panic!("it holds") };
             assert!(left <= GRACE, "{left:?}");
             let guard = scene.guard.take().expect("somebody holds");
-            assert_eq!(soon("it is told", guard.lost()).await, Lost::Revoked);
+            assert_eq!(guard.lost().await, Lost::Revoked);
             assert_eq!(guard.check(), Err(Lost::Revoked));
             let seen = stage.inspect(&scene.witness).await.holder.expect("until its guard goes, or the grace ends");
             assert!(seen.is_revoked && seen.token == guard.token() && seen.remaining <= left, "{seen:?}");
@@ -166,7 +228,7 @@ async fn given_back(expected: Expect, mut scene: Scene, stage: &Stage) {
         let next =
             soon("the next one is granted", scene.queued.take().expect("somebody waits")).await.expect("no panic");
         assert!(next.is_valid() && Some(next.token()) > top, "tokens rise");
-        release(next).await;
+        assert_eq!(next.release().await, Released::Released);
     }
     eventually("nobody holds", async || stage.inspect(&scene.witness).await.holder.is_none()).await;
     let next = scene.witness.mutex(stage.name()).try_lock().await.expect("an answer").expect("free");
@@ -177,17 +239,17 @@ async fn given_back(expected: Expect, mut scene: Scene, stage: &Stage) {
 async fn close(expected: Expect, scene: Scene, stage: &Stage) {
     let before = stage.inspect(&scene.witness).await;
     let guard = scene.guard.as_ref();
-    let was_valid = guard.is_some_and(Guard::is_valid);
+    let was_valid = guard.is_some_and(Held::is_valid);
     let closed = scene.holding.clone().close().await;
     assert!(closed.unconfirmed().is_empty(), "{closed:?}");
     if expected == Expect::Nothing {
         let after = stage.inspect(&scene.witness).await;
         assert_eq!(after.holder.map(|holder| holder.token), before.holder.map(|holder| holder.token));
-        assert_eq!(guard.map(Guard::is_valid), guard.map(|_| was_valid), "nobody else is disturbed");
+        assert_eq!(guard.map(Held::is_valid), guard.map(|_| was_valid), "nobody else is disturbed");
         return;
     }
     let guard = guard.expect("somebody held");
-    let why = soon("it is told", guard.lost()).await;
+    let why = guard.lost().await;
     assert_eq!(why, if was_valid { Lost::Closed } else { Lost::Revoked });
     if expected == Expect::GivesBack {
         assert_eq!(stage.inspect(&scene.witness).await.holder, None, "closing has waited for it");

@@ -1,12 +1,23 @@
 //! What each call does to a name in each state.
 
 mod act;
+mod party;
 mod scene;
 
 use leasehold::ErrorKind;
 
 use super::Verdict;
 use super::stage::Stage;
+
+dimension! {
+    /// Who calls.
+    Face {
+        /// Tasks, which await: the faces of the crate's root.
+        Tasks,
+        /// Threads, which block: `leasehold::blocking`.
+        Threads,
+    }
+}
 
 dimension! {
     /// A call of the faces.
@@ -19,6 +30,8 @@ dimension! {
         TryLockFor,
         /// `Mutex::run`
         Run,
+        /// `Mutex::lock_or_cancel`
+        LockOrCancel,
         /// `Mutex::inspect`
         Inspect,
         /// `Mutex::revoke`, of the holder that was seen
@@ -41,6 +54,14 @@ dimension! {
         Free,
         /// The caller's own client holds: nobody re-enters unasked.
         HeldBySelf,
+        /// The caller's own client holds, by another owner than the one that calls.
+        HeldByOtherOwner,
+        /// The owner that calls holds: it re-enters.
+        HeldByOwner,
+        /// The owner that calls has lost its lease, and its guard is still out.
+        LostByOwner,
+        /// Another client holds, and another of the owner that calls waits.
+        OwnerWaits,
         /// Another client holds.
         HeldByOther,
         /// Another client holds, and a third waits.
@@ -69,6 +90,10 @@ enum Expect {
     InTurn,
     /// `None`.
     Busy,
+    /// What its owner holds, at once: a guard more of the same grant.
+    ReEnters,
+    /// What the other of its owner gets, when that gets it.
+    Shares,
     /// Nobody holds, nobody waits.
     ShowsNobody,
     /// The holder, and so many waiters.
@@ -92,77 +117,92 @@ enum Expect {
 }
 
 const NO_GUARD: Expect = Expect::NotApplicable("nobody has a guard to give back");
+const NO_FUTURE: Expect = Expect::NotApplicable("a task's wait is cancelled by dropping its future");
 const NO_NAME: Expect = Expect::NotApplicable("closing names nothing");
 const NOT_ITS: Expect = Expect::NotApplicable("the holder's own name, lease and client are fine: as HeldByOther");
 
 #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
-fn expect(call: Call, at: Situation) -> Expect {
+fn expect(face: Face, call: Call, at: Situation) -> Expect {
     use Expect::{
-        Busy, GivesBack, Granted, HandsOver, InTurn, NotApplicable, NotHeld, Nothing, Refuses, Revokes, ShowsHolder,
-        ShowsNobody, ShowsRevoked,
+        Busy, GivesBack, Granted, HandsOver, InTurn, NotApplicable, NotHeld, Nothing, ReEnters, Refuses, Revokes,
+        Shares, ShowsHolder, ShowsNobody, ShowsRevoked,
     };
     use Situation::{
-        BadLease, BadName, CancelledWaiter, Closed, Free, HeldAndQueued, HeldByOther, HeldBySelf, Lapsed, New, Revoked,
+        BadLease, BadName, CancelledWaiter, Closed, Free, HeldAndQueued, HeldByOther, HeldByOtherOwner, HeldByOwner,
+        HeldBySelf, Lapsed, LostByOwner, New, OwnerWaits, Revoked,
     };
     match call {
-        Call::Lock | Call::TryLockFor | Call::Run => match at {
+        Call::LockOrCancel if face == Face::Tasks => NO_FUTURE,
+        Call::Lock | Call::TryLockFor | Call::Run | Call::LockOrCancel => match at {
             New | Free | Lapsed => Granted,
-            HeldBySelf | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter => InTurn,
+            HeldBySelf | HeldByOtherOwner | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter => InTurn,
+            HeldByOwner => ReEnters,
+            OwnerWaits => Shares,
+            LostByOwner => Refuses(ErrorKind::Lost),
             BadName | BadLease => Refuses(ErrorKind::Invalid),
             Closed => Refuses(ErrorKind::Closed),
         },
         Call::TryLock => match at {
             New | Free | Lapsed => Granted,
-            HeldBySelf | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter => Busy,
+            HeldBySelf | HeldByOtherOwner | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter | OwnerWaits => {
+                Busy
+            }
+            HeldByOwner => ReEnters,
+            LostByOwner => Refuses(ErrorKind::Lost),
             BadName | BadLease => Refuses(ErrorKind::Invalid),
             Closed => Refuses(ErrorKind::Closed),
         },
         Call::Inspect => match at {
             New | Free | Lapsed => ShowsNobody,
-            HeldBySelf | HeldByOther | CancelledWaiter | BadLease => ShowsHolder { waiters: 0 },
-            HeldAndQueued => ShowsHolder { waiters: 1 },
-            Revoked => ShowsRevoked,
+            HeldBySelf | HeldByOtherOwner | HeldByOwner | HeldByOther | CancelledWaiter | BadLease => {
+                ShowsHolder { waiters: 0 }
+            }
+            HeldAndQueued | OwnerWaits => ShowsHolder { waiters: 1 },
+            Revoked | LostByOwner => ShowsRevoked,
             BadName => Refuses(ErrorKind::Invalid),
             Closed => Refuses(ErrorKind::Closed),
         },
         Call::Revoke => match at {
             New => NotApplicable("no holder was ever seen"),
             Free | Lapsed => NotHeld,
-            HeldBySelf | HeldByOther | HeldAndQueued | Revoked | CancelledWaiter | BadLease => Revokes,
+            HeldBySelf | HeldByOtherOwner | HeldByOwner | LostByOwner | OwnerWaits => Revokes,
+            HeldByOther | HeldAndQueued | Revoked | CancelledWaiter | BadLease => Revokes,
             BadName => Refuses(ErrorKind::Invalid),
             Closed => Refuses(ErrorKind::Closed),
         },
         Call::Release => match at {
             New | Free => NO_GUARD,
             Lapsed => NotApplicable("its holder is gone for good; what a guard says of its end is in `leases`"),
-            HeldBySelf | HeldByOther | CancelledWaiter => GivesBack,
-            HeldAndQueued => HandsOver,
+            HeldBySelf | HeldByOtherOwner | HeldByOwner | HeldByOther | CancelledWaiter => GivesBack,
+            HeldAndQueued | OwnerWaits => HandsOver,
             // The work outlived its lease.
-            Revoked => NotHeld,
+            Revoked | LostByOwner => NotHeld,
             BadName | BadLease | Closed => NOT_ITS,
         },
         Call::Drop => match at {
             New | Free => NO_GUARD,
             Lapsed => NotApplicable("its holder is gone for good"),
-            HeldBySelf | HeldByOther | CancelledWaiter | Revoked => GivesBack,
-            HeldAndQueued => HandsOver,
+            HeldBySelf | HeldByOtherOwner | HeldByOwner | HeldByOther | CancelledWaiter => GivesBack,
+            Revoked | LostByOwner => GivesBack,
+            HeldAndQueued | OwnerWaits => HandsOver,
             BadName | BadLease | Closed => NOT_ITS,
         },
         Call::Close => match at {
             New | Free | Lapsed | Closed => Nothing,
-            HeldBySelf | HeldByOther | CancelledWaiter | Revoked => GivesBack,
-            HeldAndQueued => HandsOver,
+            HeldBySelf | HeldByOtherOwner | HeldByOwner | HeldByOther | CancelledWaiter => GivesBack,
+            Revoked | LostByOwner => GivesBack,
+            HeldAndQueued | OwnerWaits => HandsOver,
             BadName | BadLease => NO_NAME,
         },
     }
 }
 
-pub(super) async fn run(call: Call, at: Situation, stage: &Stage) -> Verdict {
-    let expected = expect(call, at);
+pub(super) async fn run(face: Face, call: Call, at: Situation, stage: &Stage) -> Verdict {
+    let expected = expect(face, call, at);
     if let Expect::NotApplicable(why) = expected {
         return Verdict::NotApplicable(why);
     }
-    let scene = scene::set(at, stage).await;
+    let scene = scene::set(face, at, stage).await;
     act::act(call, expected, scene, stage).await;
     Verdict::Passed
 }

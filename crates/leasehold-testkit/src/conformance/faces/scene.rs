@@ -2,35 +2,36 @@
 
 use std::time::Duration;
 
-use leasehold::{Guard, Holder, Leasehold, Lost, Mutex, Token};
+use leasehold::{Holder, Leasehold, Lost, Owner, Released, Token};
 use tokio::task::JoinHandle;
 
-use super::Situation;
+use super::party::{Held, Lock, Party};
+use super::{Face, Situation};
 use crate::conformance::rules::Raw;
-use crate::conformance::stage::{Stage, eventually, release, soon};
+use crate::conformance::stage::{Stage, eventually};
 
 /// What there is when the call is made.
 pub(super) struct Scene {
     /// Who calls.
-    pub(super) caller: Leasehold,
+    pub(super) caller: Party,
     /// What it calls.
-    pub(super) mutex: Mutex,
+    pub(super) mutex: Lock,
     /// Who looks on, and does nothing.
     pub(super) witness: Leasehold,
     /// Whose client holds; the caller's where nobody does.
-    pub(super) holding: Leasehold,
+    pub(super) holding: Party,
     /// Its guard.
-    pub(super) guard: Option<Guard>,
+    pub(super) guard: Option<Held>,
     /// Who was seen holding last.
     pub(super) seen: Option<Holder>,
     /// Who waits.
-    pub(super) queued: Option<JoinHandle<Guard>>,
+    pub(super) queued: Option<JoinHandle<Held>>,
 }
 
 impl Scene {
     /// The largest token that anybody was granted.
     pub(super) fn top(&self) -> Option<Token> {
-        self.guard.as_ref().map(Guard::token).max(self.seen.as_ref().map(|holder| holder.token))
+        self.guard.as_ref().map(Held::token).max(self.seen.as_ref().map(|holder| holder.token))
     }
 }
 
@@ -38,9 +39,9 @@ impl Scene {
 const SHORT_MS: u64 = 100;
 const GRACE: Duration = Duration::from_secs(5);
 
-pub(super) async fn set(at: Situation, stage: &Stage) -> Scene {
-    let (caller, witness) = (stage.client("caller").await, stage.client("witness").await);
-    let other = stage.client("other").await;
+pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
+    let witness = stage.client("witness").await;
+    let (caller, other) = (Party::connect(face, stage, "caller").await, Party::connect(face, stage, "other").await);
     let (mutex, theirs) = (caller.mutex(stage.name()), other.mutex(stage.name()));
     let mut scene = Scene { holding: caller.clone(), caller, mutex, witness, guard: None, seen: None, queued: None };
     match at {
@@ -48,15 +49,28 @@ pub(super) async fn set(at: Situation, stage: &Stage) -> Scene {
         Situation::Free => {
             let guard = theirs.lock().await.expect("granted");
             scene.see(stage).await;
-            release(guard).await;
+            assert_eq!(guard.release().await, Released::Released);
         }
-        Situation::HeldBySelf => scene.hold(stage, scene.caller.clone()).await,
-        Situation::HeldByOther => scene.hold(stage, other).await,
+        Situation::HeldBySelf => scene.hold(scene.caller.clone(), scene.mutex.clone(), stage).await,
+        Situation::HeldByOtherOwner => {
+            scene.hold(scene.caller.clone(), scene.mutex.clone().owner(&Owner::new()), stage).await;
+            scene.mutex = scene.mutex.owner(&Owner::new());
+        }
+        Situation::HeldByOwner => scene.hold_by_owner(stage).await,
+        Situation::LostByOwner => {
+            scene.hold_by_owner(stage).await;
+            scene.revoke(stage).await;
+        }
+        Situation::OwnerWaits => {
+            scene.hold(other, theirs, stage).await;
+            scene.mutex = scene.mutex.owner(&Owner::new());
+            scene.queue(scene.mutex.clone(), stage).await;
+        }
+        Situation::HeldByOther => scene.hold(other, theirs, stage).await,
         Situation::HeldAndQueued => {
-            scene.hold(stage, other).await;
-            let waits = stage.client("third").await.mutex(stage.name());
-            scene.queued = Some(tokio::spawn(async move { waits.lock().await.expect("granted") }));
-            stage.waiters(&scene.witness, 1).await;
+            scene.hold(other, theirs, stage).await;
+            let third = Party::connect(face, stage, "third").await;
+            scene.queue(third.mutex(stage.name()), stage).await;
         }
         Situation::Lapsed => {
             // A session gives back what it cannot renew; a crashed one says nothing.
@@ -67,14 +81,11 @@ pub(super) async fn set(at: Situation, stage: &Stage) -> Scene {
             eventually("its lease has ended", async || stage.inspect(&scene.witness).await.holder.is_none()).await;
         }
         Situation::Revoked => {
-            scene.hold(stage, other).await;
-            let holder = scene.seen.as_ref().expect("somebody holds");
-            let _ = scene.witness.mutex(stage.name()).revoke(holder, GRACE).await.expect("an answer");
-            let told = scene.guard.as_ref().map(Guard::lost).expect("somebody holds");
-            assert_eq!(soon("it is told", told).await, Lost::Revoked);
+            scene.hold(other, theirs, stage).await;
+            scene.revoke(stage).await;
         }
         Situation::CancelledWaiter => {
-            scene.hold(stage, other).await;
+            scene.hold(other, theirs, stage).await;
             let waits = stage.client("third").await.mutex(stage.name());
             let waiting = tokio::spawn(async move { waits.lock().await.map(drop) });
             stage.waiters(&scene.witness, 1).await;
@@ -83,15 +94,15 @@ pub(super) async fn set(at: Situation, stage: &Stage) -> Scene {
             stage.waiters(&scene.witness, 0).await;
         }
         Situation::BadName => {
-            scene.hold(stage, other).await;
+            scene.hold(other, theirs, stage).await;
             scene.mutex = scene.caller.mutex("two\nlines");
         }
         Situation::BadLease => {
-            scene.hold(stage, other).await;
+            scene.hold(other, theirs, stage).await;
             scene.mutex = scene.mutex.lease(Duration::from_millis(1));
         }
         Situation::Closed => {
-            scene.hold(stage, other).await;
+            scene.hold(other, theirs, stage).await;
             assert!(scene.caller.clone().close().await.unconfirmed().is_empty());
             // Closed twice is closed.
             scene.holding = scene.caller.clone();
@@ -101,10 +112,26 @@ pub(super) async fn set(at: Situation, stage: &Stage) -> Scene {
 }
 
 impl Scene {
-    async fn hold(&mut self, stage: &Stage, by: Leasehold) {
-        self.guard = Some(by.mutex(stage.name()).lock().await.expect("granted"));
+    async fn hold(&mut self, by: Party, mutex: Lock, stage: &Stage) {
+        self.guard = Some(mutex.lock().await.expect("granted"));
         self.holding = by;
         self.see(stage).await;
+    }
+
+    async fn hold_by_owner(&mut self, stage: &Stage) {
+        self.mutex = self.mutex.clone().owner(&Owner::new());
+        self.hold(self.caller.clone(), self.mutex.clone(), stage).await;
+    }
+
+    async fn queue(&mut self, waits: Lock, stage: &Stage) {
+        self.queued = Some(tokio::spawn(async move { waits.lock().await.expect("granted") }));
+        stage.waiters(&self.witness, 1).await;
+    }
+
+    async fn revoke(&mut self, stage: &Stage) {
+        let holder = self.seen.as_ref().expect("somebody holds");
+        let _ = self.witness.mutex(stage.name()).revoke(holder, GRACE).await.expect("an answer");
+        assert_eq!(self.guard.as_ref().expect("somebody holds").lost().await, Lost::Revoked);
     }
 
     async fn see(&mut self, stage: &Stage) {

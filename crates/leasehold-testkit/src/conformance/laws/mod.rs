@@ -3,6 +3,7 @@
 mod clients;
 mod holding;
 mod order;
+mod owners;
 
 use super::Verdict;
 use super::stage::Stage;
@@ -58,6 +59,14 @@ dimension! {
         CloseIsForAllClones,
         /// Two prefixes are two worlds.
         PrefixesSeparate,
+        /// Owners exclude each other, however many tasks they have inside.
+        OwnersExcludeEachOther,
+        /// So do threads that block, and re-enter.
+        ThreadsExcludeEachOther,
+        /// A longer lease that is asked for on re-entry is what the store keeps.
+        ReEntryLengthens,
+        /// A thread hears of a loss, by a wait and by a call.
+        LossIsToldToThreads,
     }
 }
 
@@ -87,6 +96,10 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::LastHandleGivesBack => clients::last_handle_gives_back(stage).await,
         Law::GuardKeepsItsClient => clients::guard_keeps_its_client(stage).await,
         Law::CloseIsForAllClones => clients::close_is_for_all_clones(stage).await,
+        Law::OwnersExcludeEachOther => owners::owners_exclude_each_other(stage).await,
+        Law::ThreadsExcludeEachOther => owners::threads_exclude_each_other(stage).await,
+        Law::ReEntryLengthens => owners::re_entry_lengthens(stage).await,
+        Law::LossIsToldToThreads => owners::a_loss_is_told_to_threads(stage).await,
         Law::PrefixesSeparate => return clients::prefixes_separate(stage).await,
     }
     Verdict::Passed

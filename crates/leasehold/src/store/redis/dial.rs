@@ -1,30 +1,49 @@
 //! How a connection to a Redis is made: over a socket of the world's, for locks and fences alike.
 
+use std::time::Duration;
+
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
 
 use super::Target;
 use super::fault::{self, Asker};
+use super::papers::Papers;
 use crate::error::Error;
 use crate::world::{Pending, World};
 
 /// Connects and says who we are; answers once the server has. Whoever calls drives the connection, by
 /// [`drive`] or in its own way, and puts a bound on all of this.
+///
+/// `patience` is for a TLS handshake, and has to be below that bound: a server without TLS takes our first words for the
+/// beginning of a long request, and waits for the rest; whoever hears only of silence looks for it in the network.
 pub(crate) async fn dial(
     target: &Target,
     world: &dyn World,
     config: AsyncConnectionConfig,
     asker: Asker,
+    patience: Duration,
 ) -> Result<(MultiplexedConnection, Pending<()>), Error> {
     let at = target.address.to_string();
-    let socket = world.connect(&target.address).await.map_err(|error| {
+    // First: what is wrong with a file is told without a server, and not counted by one as a wrong password.
+    let papers = Papers::of(target, world).await?;
+    let mut socket = world.connect(&target.address).await.map_err(|error| {
         let why = error.to_string();
         fault::unreachable(&at, &why).because(error)
     })?;
+    if let Some(tls) = &papers.tls {
+        socket = tokio::select! {
+            biased;
+            greeted = tls.greet(socket, &at) => greeted?,
+            () = world.sleep(patience) => return Err(fault::no_handshake(&at)),
+        };
+    }
     // Bounds of the client crate's own would count on another clock than the world's.
     let config = config.set_response_timeout(None).set_connection_timeout(None);
-    let dialled = MultiplexedConnection::new_with_config(&identity(target), socket, config).await;
-    let (connection, driver) = dialled.map_err(|error| fault::handshake(&error, &at, asker))?;
+    let dialled = MultiplexedConnection::new_with_config(&identity(target, &papers), socket, config).await;
+    let (connection, driver) = dialled.map_err(|error| match &papers.tls {
+        Some(tls) => tls.after(&error, &at).unwrap_or_else(|| fault::handshake(&error, &at, asker)),
+        None => fault::handshake(&error, &at, asker),
+    })?;
     Ok((connection, Box::pin(driver)))
 }
 
@@ -33,7 +52,7 @@ pub(crate) fn drive(world: &dyn World, driver: Pending<()>) -> Result<(), Error>
     world.spawn(driver).map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))
 }
 
-fn identity(target: &Target) -> RedisConnectionInfo {
+fn identity(target: &Target, papers: &Papers) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
         // CLIENT SETINFO is unknown before 7.2, and would count there as an error of each connection.
@@ -42,7 +61,7 @@ fn identity(target: &Target) -> RedisConnectionInfo {
     if let Some(user) = &target.user {
         info = info.set_username(user);
     }
-    if let Some(password) = &target.password {
+    if let Some(password) = &papers.password {
         info = info.set_password(password);
     }
     info

@@ -178,7 +178,7 @@ pub(crate) fn handshake(error: &RedisError, at: &str, asker: Asker) -> Error {
         // Before 6.0 there is no HELLO, and in RESP2 no pushes on a connection that also carries commands.
         (Some("NOPROTO"), _) | (None, redis::ErrorKind::RESP3NotSupported) => too_old(at, "it does not speak RESP3"),
         (Some(_), _) => Trouble::of(error, at, asker.connecting(), None).before_asking(),
-        (None, redis::ErrorKind::Io) => unreachable(at, &error.to_string()),
+        (None, redis::ErrorKind::Io) => hung_up(at, &error.to_string()),
         (None, _) => not_redis(at),
     }
 }
@@ -187,6 +187,27 @@ pub(crate) fn unreachable(at: &str, why: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
         format!("cannot reach Redis at {at}: {why}; check the address, and that the server runs"),
+    )
+}
+
+/// Somebody was there, and hung up at our first words: so does a server that waits for a TLS handshake.
+fn hung_up(at: &str, why: &str) -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        format!(
+            "what answers at {at} hung up ({why}): check that it is a Redis; is TLS on there? With TLS use rediss:"
+        ),
+    )
+}
+
+/// The server takes connections, and begins no TLS session.
+pub(super) fn no_handshake(at: &str) -> Error {
+    Error::new(
+        ErrorKind::Unreachable,
+        format!(
+            "what answers at {at} does not go on with the TLS handshake: does the server run, and is TLS on at that \
+             port? Without it use redis:"
+        ),
     )
 }
 
@@ -201,7 +222,9 @@ pub(crate) fn silent(at: &str) -> Error {
 pub(super) fn not_redis(at: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
-        format!("what answers at {at} does not speak the Redis protocol: check the port, and that TLS is off there"),
+        format!(
+            "what answers at {at} does not speak the Redis protocol: check the port; with TLS on there use rediss:"
+        ),
     )
 }
 

@@ -1,8 +1,17 @@
 //! The first exchange with a server: what must be true before a session trusts it.
+//!
+//! A program that runs one command under a lock pays all of this for it, so each step is one round trip: who we are; who
+//! the server is, and whether it knows our scripts; the time and the inbox (`session/thread.rs`, `link.rs`). What is
+//! asked in one breath is asked in the order of P11, and nothing of it can queue.
+//!
+//! The scripts are 90 kB. Sent with each connection they are three more round trips of a fresh TCP connection, which may
+//! have 14 kB under way; and the server hashes them all while nobody else is served. So the question about our rights, a
+//! script itself, has a line in it that stands for all the others, and is brought behind them: whoever knows it knows them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use redis::{AsyncConnectionConfig, PushInfo, RedisError, Value};
+use redis::{AsyncConnectionConfig, Pipeline, PushInfo, Value};
 
 use super::dial::{dial, drive};
 use super::fault::{self, Asker};
@@ -17,6 +26,8 @@ use crate::world::World;
 /// Requests that wait for the socket. With the client crate's own bound (50) a thousand tasks would take turns.
 const BUFFER: usize = 16 * 1024;
 const OLDEST: (u32, u32) = (7, 0);
+/// How long a TLS handshake may take: the rest of what the session gives a connection is for greeting and proving.
+const TLS_WITHIN: Duration = Duration::from_millis(3500);
 
 /// Connects, and makes sure that this is a primary which can run the scripts.
 pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisLink, Error> {
@@ -30,7 +41,7 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
         };
         AsyncConnectionConfig::new().set_pipeline_buffer_size(BUFFER).set_push_sender(receive)
     };
-    let (connection, driver) = dial(&target, &*world, config, Asker::LOCKS).await?;
+    let (connection, driver) = dial(&target, &*world, config, Asker::LOCKS, TLS_WITHIN).await?;
     drive(&*world, Box::pin(Arc::clone(&line).drive(driver)))?;
     let mut wire = Wire { connection, keys, line };
     match greet(&mut wire, &target.address.to_string()).await {
@@ -42,29 +53,54 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
     }
 }
 
-/// Asks who this is, brings the scripts, and asks whether we may do what they do. Answers the run id.
+/// Asks who this is, whether it knows the scripts, and whether we may do what they do. Answers the run id.
 async fn greet(wire: &mut Wire, at: &str) -> Result<String, Error> {
+    let question = &Scripts::get().rights;
+    let ask = |pipeline: &mut Pipeline, sample: &str| {
+        pipeline.cmd("EVALSHA").arg(&question.sha).arg(0).arg(rights::arguments(sample));
+    };
+    let sample = wire.keys.sample();
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server");
-    let who: (Value, String) = who.query_async(&mut wire.connection).await.map_err(|error| first(&error, at))?;
-    role(&who.0, at)?;
-    let run = server(&who.1, at)?;
-    let mut load = redis::pipe();
-    for script in Scripts::get().each() {
-        load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+    ask(&mut who, &sample);
+    let mut said = all(wire, &who, at).await?.into_iter();
+    let mut next = || said.next().ok_or_else(|| fault::not_redis(at));
+    // In this order: a replica, an old server or one that loads is told as such, whatever it says of our script.
+    role(&sound(next()?, at)?, at)?;
+    let info: String = redis::from_redis_value(sound(next()?, at)?).map_err(|_| fault::not_redis(at))?;
+    let run = server(&info, at)?;
+    let mut refused = next()?;
+    if matches!(&refused, Value::ServerError(error) if error.code() == "NOSCRIPT") {
+        let mut load = redis::pipe();
+        let brought = || Scripts::get().each().into_iter().chain([question]);
+        for script in brought() {
+            load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+        }
+        ask(&mut load, &sample);
+        let mut known = all(wire, &load, at).await?;
+        refused = known.pop().ok_or_else(|| fault::not_redis(at))?;
+        for (sha, script) in known.into_iter().zip(brought()) {
+            let sha: Option<String> = redis::from_redis_value(sound(sha, at)?).ok();
+            if sha.as_ref() != Some(&script.sha) {
+                return Err(fault::not_redis(at));
+            }
+        }
     }
-    load.cmd("EVAL").arg(rights::QUESTION).arg(0).arg(rights::arguments(&wire.keys.sample()));
-    let mut known: Vec<Value> = load.query_async(&mut wire.connection).await.map_err(|error| first(&error, at))?;
-    let refused = known.pop().and_then(|refused| redis::from_redis_value(refused).ok());
-    let known: Vec<String> = known.into_iter().filter_map(|sha| redis::from_redis_value(sha).ok()).collect();
-    if known.iter().ne(Scripts::get().each().map(|script| &script.sha)) {
-        return Err(fault::not_redis(at));
-    }
-    let refused: Vec<usize> = refused.ok_or_else(|| fault::not_redis(at))?;
+    let refused: Vec<usize> = redis::from_redis_value(sound(refused, at)?).map_err(|_| fault::not_redis(at))?;
     match rights::missing(&refused) {
         missing if missing.is_empty() => Ok(run),
         missing => Err(fault::lacking(at, &missing)),
     }
+}
+
+/// The answers to all of a pipeline, errors among them.
+async fn all(wire: &mut Wire, pipeline: &Pipeline, at: &str) -> Result<Vec<Value>, Error> {
+    let answered = wire.connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
+    answered.map_err(|error| fault::handshake(&error, at, Asker::LOCKS))
+}
+
+fn sound(answer: Value, at: &str) -> Result<Value, Error> {
+    answer.extract_error().map_err(|error| fault::handshake(&error, at, Asker::LOCKS))
 }
 
 fn role(role: &Value, at: &str) -> Result<(), Error> {
@@ -96,15 +132,6 @@ fn server(info: &str, at: &str) -> Result<String, Error> {
         return Err(fault::cluster(at));
     }
     Ok(run.to_owned())
-}
-
-/// The error of a pipeline: its first one, with its own code.
-fn first(error: &RedisError, at: &str) -> Error {
-    // The error of the whole may have that code, and has never its text.
-    match error.clone().into_server_errors().as_deref().and_then(|all| all.first()) {
-        Some((_, server)) => fault::handshake(&RedisError::from(server.clone()), at, Asker::LOCKS),
-        None => fault::handshake(error, at, Asker::LOCKS),
-    }
 }
 
 #[cfg(test)]

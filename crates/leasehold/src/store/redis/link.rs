@@ -203,11 +203,10 @@ impl Wire {
         let (arrived, seen) = oneshot::channel();
         *self.line.attached() = Some(Attached { session, inbox, probe: Some((probe.clone(), arrived)) });
         let publish = redis::cmd("PUBLISH").arg(&channel).arg(&probe).clone();
-        let subscribed = match self.connection.subscribe(&channel).await {
-            Ok(()) => self.ask(&publish).await.map(drop),
-            Err(error) => Err(error),
-        };
-        if let Err(error) = subscribed {
+        let mut prober = self.clone();
+        // In one breath and in this order. Where the first is refused, nobody hears the second.
+        let (subscribed, published) = tokio::join!(biased; self.connection.subscribe(&channel), prober.ask(&publish));
+        if let Err(error) = subscribed.and(published) {
             *self.line.attached() = None;
             return Err(self.fault(&error, None));
         }

@@ -3,7 +3,8 @@
 //! The store decides by scripts that say exactly what [`leasehold_spec::step`] says; the differential test holds them to
 //! it, operation by operation. What is in the store, and how, is told at the head of `part/open.lua`; how a request becomes
 //! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
-//! what the server's user must be allowed to do in `rights.rs`. Of these, fences share `dial.rs`, `fault.rs` and `url.rs`.
+//! what the server's user must be allowed to do in `rights.rs`; whom we trust and what we show in `papers.rs` and `tls.rs`.
+//! Of these, fences share `dial.rs`, `fault.rs` and `url.rs`.
 //!
 //! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no
 //! session beyond its id; nothing outside of this folder and `fence/` knows that the client crate exists.
@@ -15,9 +16,19 @@ mod keys;
 mod link;
 #[cfg(feature = "mutants")]
 mod mutants;
+#[cfg(all(test, feature = "tls"))]
+#[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
+mod no_tls;
+mod papers;
 mod reply;
 mod rights;
 mod scripts;
+mod secrets;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
 mod url;
 mod wire;
 
@@ -30,6 +41,7 @@ pub(crate) use dial::{dial, drive};
 pub(crate) use fault::{Asker, Trouble, silent};
 pub use rights::{FENCE_RIGHTS, RIGHTS};
 pub use scripts::{Script, Scripts};
+pub use secrets::Secrets;
 pub(crate) use url::Target;
 
 use crate::error::Error;
@@ -43,7 +55,7 @@ pub struct RedisStore {
 }
 
 impl RedisStore {
-    /// Reads a `redis://` URL. No I/O.
+    /// Reads a `redis://` or `rediss://` URL. No I/O.
     pub fn new(url: &str, world: Arc<dyn World>) -> Result<Self, Error> {
         Ok(Self { target: Target::parse(url)?, world })
     }

@@ -2,7 +2,7 @@
 //!
 //! A right that is missing for the whole connection is told by the server, by name, when the connection is made. One that
 //! only a script needs is told when the script comes to that line, without a name, and for some that is the first release
-//! while somebody waits. So the server is asked beforehand, in the pipeline that brings the scripts.
+//! while somebody waits. So the server is asked beforehand, with the first words (`handshake.rs`).
 
 use std::fmt;
 
@@ -32,15 +32,12 @@ impl fmt::Display for Rights {
     }
 }
 
-/// The question, as a script.
-pub(super) const QUESTION: &str = include_str!("rights.lua");
-
 /// A word of a command that is a key.
 const KEY: &str = "KEY";
 
-/// What scripts do, each with as many arguments as it must have: the server looks for the key among them. What is not
-/// here is done by the first exchange itself.
-const BY_SCRIPTS: [(&str, &[&str]); 14] = [
+/// What scripts do, and what brings one that a server has forgotten. Each with as many arguments as it must have: the
+/// server looks for the key among them. What is not here is done by the first exchange itself.
+const BY_SCRIPTS: [(&str, &[&str]); 16] = [
     ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("+get", &["GET", KEY]),
     ("+set", &["SET", KEY, "1"]),
@@ -55,6 +52,8 @@ const BY_SCRIPTS: [(&str, &[&str]); 14] = [
     ("+pexpire", &["PEXPIRE", KEY, "1"]),
     ("+time", &["TIME"]),
     ("+pubsub|numsub", &["PUBSUB", "NUMSUB", "1"]),
+    ("+eval", &["EVAL", "return 1", "0"]),
+    ("+script|load", &["SCRIPT", "LOAD", "return 1"]),
 ];
 
 /// The question's arguments, about a key that stands for all.

@@ -39,13 +39,19 @@ pub struct Scripts {
     pub settle: Script,
     /// Looks, and writes nothing.
     pub inspect: Script,
+    /// Asks for our rights. A server that knows it knows the others: see `handshake.rs`.
+    pub rights: Script,
 }
 
 impl Scripts {
     /// The scripts of this build: made once.
     pub fn get() -> &'static Self {
         static SCRIPTS: OnceLock<Scripts> = OnceLock::new();
-        SCRIPTS.get_or_init(|| Self {
+        SCRIPTS.get_or_init(Self::make)
+    }
+
+    fn make() -> Self {
+        let mut scripts = Self {
             acquire: script("acquire", include_str!("acquire.lua")),
             renew: script("renew", include_str!("renew.lua")),
             release: script("release", include_str!("release.lua")),
@@ -53,10 +59,15 @@ impl Scripts {
             revoke: script("revoke", include_str!("revoke.lua")),
             settle: script("settle", include_str!("settle.lua")),
             inspect: script("inspect", include_str!("inspect.lua")),
-        })
+            rights: script("rights", include_str!("rights.lua")),
+        };
+        let shas = scripts.each().map(|script| script.sha.as_str()).join("\n");
+        let question = format!("{}-- for {}\n", scripts.rights.source, digest(&shas));
+        scripts.rights = Script { name: "rights", sha: digest(&question), source: question };
+        scripts
     }
 
-    /// Each of them.
+    /// Each of them that is about a lock.
     pub fn each(&self) -> [&Script; 7] {
         [&self.acquire, &self.renew, &self.release, &self.leave, &self.revoke, &self.settle, &self.inspect]
     }
@@ -68,8 +79,11 @@ fn script(name: &'static str, own: &str) -> Script {
         source = source.replace(mark, part);
     }
     let source = patched(name, source);
-    let sha = sha1_smol::Sha1::from(&source).digest().to_string();
-    Script { name, source, sha }
+    Script { name, sha: digest(&source), source }
+}
+
+fn digest(text: &str) -> String {
+    sha1_smol::Sha1::from(text).digest().to_string()
 }
 
 #[cfg(feature = "mutants")]
@@ -137,6 +151,16 @@ mod tests {
         assert!(scripts.settle.source.contains(&floor), "part/settle.lua has another floor");
         let long = format!("<= '{:08}'", limits::RETENTION_MS);
         assert!(scripts.release.source.contains(&long), "release.lua has another R");
+    }
+
+    /// Another version of any script makes another question, so that no server answers it that lacks the script.
+    #[test]
+    fn the_question_stands_for_all() {
+        let scripts = Scripts::get();
+        let shas = scripts.each().map(|script| script.sha.as_str()).join("\n");
+        assert!(scripts.rights.source.ends_with(&format!("\n-- for {}\n", digest(&shas))));
+        assert!(scripts.rights.source.starts_with(include_str!("rights.lua")));
+        assert_eq!(scripts.rights.sha, digest(&scripts.rights.source));
     }
 
     #[test]

@@ -1,9 +1,12 @@
-//! What a `redis://` URL says. Its errors say what to do, and never repeat a secret.
+//! What a `redis://` or `rediss://` URL says. Its errors say what to do, and never repeat a secret.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use ::url::{Host, Url};
 
+use super::papers::{Identity, Password, Tls};
+use super::tls;
 use crate::error::Error;
 use crate::store::Scheme;
 use crate::world::Address;
@@ -17,17 +20,21 @@ const PREFIX_MAX: usize = 128;
 pub(crate) struct Target {
     pub(crate) address: Address,
     pub(crate) user: Option<String>,
-    pub(crate) password: Option<String>,
+    pub(crate) password: Option<Password>,
     pub(crate) db: i64,
     pub(crate) prefix: String,
+    /// `None` for `redis:`.
+    pub(crate) tls: Option<Tls>,
 }
 
 impl Target {
-    /// Reads `redis://[[user]:password@]host[:port][/db][?prefix=app:]`.
+    /// Reads `redis[s]://[[user]:password@]host[:port][/db][?prefix=app:&…]`: see `Parameters`.
     pub(crate) fn parse(text: &str) -> Result<Self, Error> {
-        if Scheme::of(text)?.0 != Scheme::Redis {
-            return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}")));
-        }
+        let is_tls = match Scheme::of(text)?.0 {
+            Scheme::Redis => false,
+            Scheme::RedisTls => true,
+            Scheme::File | Scheme::Memory => return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}"))),
+        };
         // The parser's own words are kept, the URL is not: it may have a password in it.
         let url = Url::parse(text).map_err(|error| Error::invalid(format!("not a URL ({error}): {EXAMPLE}")))?;
         let host = match url.host() {
@@ -39,13 +46,22 @@ impl Target {
         if url.fragment().is_some() {
             return Err(Error::invalid("the URL has a fragment: write a '#' in a password as %23"));
         }
+        let said = Parameters::of(&url)?;
         let user = Some(url.username()).filter(|user| !user.is_empty()).map(|user| decode(user, "user")).transpose()?;
-        let password = url.password().map(|password| decode(password, "password")).transpose()?;
+        let password = password(&url, &said)?;
         if user.is_some() && password.is_none() {
-            return Err(Error::invalid("the URL has a user without a password: redis://:PASSWORD@host has no user"));
+            return Err(Error::invalid(
+                "the URL has a user without a password: name one by ?password_file=/path or ?password_env=NAME; \
+                 redis://:PASSWORD@host has no user",
+            ));
+        }
+        let tls = if is_tls { Some(said.tls()?) } else { said.no_tls()? };
+        if tls.is_some() {
+            tls::check(&host)?;
         }
         let address = Address { host, port: url.port().unwrap_or(PORT) };
-        Ok(Self { address, user, password, db: db(url.path())?, prefix: prefix(&url)? })
+        let prefix = check_prefix(said.prefix.unwrap_or_default())?;
+        Ok(Self { address, user, password, db: db(url.path())?, prefix, tls })
     }
 
     /// The same, below a prefix that the program gives.
@@ -71,22 +87,106 @@ fn db(path: &str) -> Result<i64, Error> {
     }
 }
 
-fn prefix(url: &Url) -> Result<String, Error> {
-    let mut prefix = None;
-    for (key, value) in url.query_pairs() {
-        match &*key {
-            "prefix" if prefix.is_some() => {
-                return Err(Error::invalid("the URL gives two prefixes: keep one of them"));
-            }
-            "prefix" => prefix = Some(value.into_owned()),
-            "password" | "user" | "username" => {
-                return Err(Error::invalid("a URL's credentials go before the host: redis://user:password@host"));
-            }
-            // The key alone: what somebody puts into a value may be a secret.
-            other => return Err(Error::invalid(format!("unknown parameter {other:?} in the URL: there is 'prefix'"))),
+fn password(url: &Url, said: &Parameters) -> Result<Option<Password>, Error> {
+    let given = url.password().map(|password| decode(password, "password")).transpose()?.map(Password::Given);
+    let file = said.password_file.as_deref().map(|path| absolute("password_file", path)).transpose()?;
+    let variable = said.password_env.as_deref().map(variable).transpose()?;
+    let mut ways = [given, file.map(Password::File), variable.map(Password::Variable)].into_iter().flatten();
+    match (ways.next(), ways.next()) {
+        (password, None) => Ok(password),
+        (_, Some(_)) => {
+            Err(Error::invalid("the URL gives a password twice: keep it, or one of password_file and password_env"))
         }
     }
-    check_prefix(prefix.unwrap_or_default())
+}
+
+/// What stands behind the question mark, each at most once.
+#[derive(Default)]
+struct Parameters {
+    /// A tenant's prefix.
+    prefix: Option<String>,
+    /// Files in PEM: whom we trust; what we show, and its key.
+    ca: Option<String>,
+    cert: Option<String>,
+    key: Option<String>,
+    /// Where the password is.
+    password_file: Option<String>,
+    password_env: Option<String>,
+}
+
+const NAMES: &str = "prefix, password_file, password_env, and for rediss: ca, cert, key";
+
+impl Parameters {
+    fn of(url: &Url) -> Result<Self, Error> {
+        let mut said = Self::default();
+        for (name, value) in url.query_pairs() {
+            let place = said.place(&name)?;
+            if place.is_some() {
+                return Err(Error::invalid(format!("the URL says {name:?} twice: keep one of them")));
+            }
+            *place = Some(value.into_owned());
+        }
+        Ok(said)
+    }
+
+    fn place(&mut self, name: &str) -> Result<&mut Option<String>, Error> {
+        Ok(match name {
+            "prefix" => &mut self.prefix,
+            "ca" => &mut self.ca,
+            "cert" => &mut self.cert,
+            "key" => &mut self.key,
+            "password_file" => &mut self.password_file,
+            "password_env" => &mut self.password_env,
+            "password" | "user" | "username" => {
+                return Err(Error::invalid(
+                    "a URL's credentials go before the host, redis://user:password@host; or say where the password \
+                     is, by ?password_file=/path or ?password_env=NAME",
+                ));
+            }
+            // The name alone: what somebody puts into a value may be a secret.
+            other => return Err(Error::invalid(format!("unknown parameter {other:?} in the URL: there are {NAMES}"))),
+        })
+    }
+
+    fn tls(&self) -> Result<Tls, Error> {
+        let path = |name, path: &Option<String>| path.as_deref().map(|path| absolute(name, path)).transpose();
+        let identity = match (path("cert", &self.cert)?, path("key", &self.key)?) {
+            (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
+            (None, None) => None,
+            _ => {
+                return Err(Error::invalid(
+                    "cert and key go together: name the certificate's file and that of its key",
+                ));
+            }
+        };
+        Ok(Tls { ca: path("ca", &self.ca)?, identity })
+    }
+
+    fn no_tls(&self) -> Result<Option<Tls>, Error> {
+        match (&self.ca, &self.cert, &self.key) {
+            (None, None, None) => Ok(None),
+            _ => Err(Error::invalid("ca, cert and key are for TLS, and redis: has none: use rediss:")),
+        }
+    }
+}
+
+/// A path that means the same file wherever the program is started.
+fn absolute(name: &str, path: &str) -> Result<PathBuf, Error> {
+    match PathBuf::from(path) {
+        path if path.is_absolute() => Ok(path),
+        _ => Err(Error::invalid(format!("{name} in the URL is not an absolute path: it has to begin with a '/'"))),
+    }
+}
+
+/// The name of a variable: what is none may be the password itself, and is not repeated.
+fn variable(name: &str) -> Result<String, Error> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    match name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_plain) {
+        true => Ok(name.to_owned()),
+        false => {
+            Err(Error::invalid("password_env in the URL is not the name of a variable: use one like REDIS_PASSWORD"))
+        }
+    }
 }
 
 fn check_prefix(prefix: String) -> Result<String, Error> {
@@ -137,11 +237,32 @@ mod tests {
     fn all_parts() {
         let target = Target::parse("redis://me:p%40ss%23@[::1]:7000/3?prefix=app%3A").unwrap();
         assert_eq!(target.address, Address { host: "::1".into(), port: 7000 });
-        assert_eq!((target.user.as_deref(), target.password.as_deref()), (Some("me"), Some("p@ss#")));
+        assert_eq!(target.user.as_deref(), Some("me"));
+        assert!(target.password == Some(Password::Given("p@ss#".into())) && target.tls.is_none());
         assert_eq!((target.db, target.prefix.as_str()), (3, "app:"));
         let short = Target::parse("redis://:secret@redis.example").unwrap();
-        assert_eq!((short.user, short.password.as_deref(), short.db), (None, Some("secret"), 0));
+        assert!(short.user.is_none() && short.password == Some(Password::Given("secret".into())) && short.db == 0);
         assert_eq!(short.address.to_string(), "redis.example:6379");
+    }
+
+    #[test]
+    fn where_the_password_is() {
+        let target = Target::parse("redis://me@host?password_file=/run/secrets/a%20b").unwrap();
+        assert!(target.password == Some(Password::File("/run/secrets/a b".into())));
+        let target = Target::parse("redis://host?password_env=_REDIS_1").unwrap();
+        assert!(target.user.is_none() && target.password == Some(Password::Variable("_REDIS_1".into())));
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn tls() {
+        let target = Target::parse("rediss://redis.example").unwrap();
+        assert_eq!((target.address.port, target.tls), (6379, Some(Tls::default())));
+        for host in ["127.0.0.1", "[::1]", "localhost", "a_b.example"] {
+            let target = Target::parse(&format!("rediss://{host}?ca=/ca.pem&key=/key.pem&cert=/cert.pem")).unwrap();
+            let identity = Identity { certificate: "/cert.pem".into(), key: "/key.pem".into() };
+            assert_eq!(target.tls, Some(Tls { ca: Some("/ca.pem".into()), identity: Some(identity) }));
+        }
     }
 
     #[test]
@@ -161,11 +282,25 @@ mod tests {
             "redis://host?prefix=hunter2&prefix=hunter2",
             "redis://:%ff@host",
             "memory:hunter2",
-            "rediss://:hunter2@host",
+            "redis://:hunter2@host?password_file=/hunter2",
+            "redis://:hunter2@host?password_env=A",
+            "redis://host?password_file=/hunter2&password_env=A",
+            "redis://host?password_file=/hunter2&password_file=/hunter2",
+            "redis://host?password_file=hunter2",
+            "redis://host?password_env=",
+            "redis://host?password_env=hunter2!",
+            "redis://host?password_env=1hunter2",
+            "redis://host?ca=/hunter2",
+            "redis://host?cert=/hunter2&key=/hunter2",
+            "rediss://host?cert=/hunter2",
+            "rediss://host?key=/hunter2",
+            "rediss://host?ca=hunter2",
+            "rediss://:hunter2@ho%20st",
+            "rediss://host?insecure=hunter2",
         ];
         for url in wrong {
             let Err(error) = Target::parse(url) else { panic!("{url} was accepted") };
-            assert!(matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported), "{url}: {error}");
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{url}: {error}");
             assert!(!format!("{error:?}{error}").contains("hunter2"), "{url}: {error}");
         }
     }

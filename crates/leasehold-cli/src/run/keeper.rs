@@ -1,0 +1,86 @@
+//! The minder, as its supervisor sees it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream as Socket;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, getpgrp};
+use tokio::net::UnixStream;
+
+use super::channel::{Order, Word};
+use super::life::Life;
+use super::minder::OURSELVES;
+use super::plan::Plan;
+use super::timing::Sentence;
+
+/// A minder that runs.
+pub(crate) struct Keeper {
+    pub(crate) pid: Pid,
+    channel: UnixStream,
+}
+
+impl Keeper {
+    /// Starts a minder: as the leader of a new group, or into the one of the minder before it.
+    pub(crate) fn start(plan: &Plan, life: &Life, sentence: &Sentence, group: Option<Pid>) -> io::Result<Self> {
+        let (ours, its) = Socket::pair()?;
+        ours.set_nonblocking(true)?;
+        let mut command = Command::new(OURSELVES);
+        command
+            .arg0("leasehold")
+            .arg("minder")
+            .arg(format!("--kill-at={}", sentence.kill_at_us()))
+            .arg(format!("--kill-after={}", plan.timing.kill_after_us))
+            .arg(format!("--aside={}", getpgrp().as_raw_nonzero()))
+            // What it does not need it cannot tell: no password, no preloaded library.
+            .env_clear()
+            .envs(flaw())
+            .current_dir("/")
+            .process_group(group.map_or(0, |group| group.as_raw_nonzero().get()))
+            .stdin(Stdio::from(OwnedFd::from(its)))
+            .stdout(Stdio::null())
+            .stderr(Stdio::inherit());
+        if plan.is_quiet {
+            command.arg("--quiet");
+        }
+        let child = life.lend(|| command.spawn())?;
+        Ok(Self { pid: Pid::from_child(&child), channel: UnixStream::from_std(ours)? })
+    }
+
+    /// One that is stopped with a full buffer is not told, and ends the group when it goes on: that is safe.
+    pub(crate) fn tell(&self, order: Order) {
+        let _not_told = self.channel.try_write(&order.to_bytes());
+    }
+
+    /// What it says next.
+    ///
+    /// # Cancel safety
+    /// No word is lost.
+    ///
+    /// # Errors
+    /// Where it says nothing any more: it is gone.
+    pub(crate) async fn word(&self) -> io::Result<Word> {
+        loop {
+            self.channel.readable().await?;
+            let mut byte = [0];
+            match self.channel.try_read(&mut byte) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => return Word::read(byte[0]).ok_or_else(|| io::ErrorKind::InvalidData.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The flaw that a test has switched on, for the minder to have it, too.
+#[cfg(feature = "mutants")]
+fn flaw() -> Option<(&'static str, &'static str)> {
+    leasehold_spec::mutant::named().map(|name| ("LEASEHOLD_MUTANT", name))
+}
+
+#[cfg(not(feature = "mutants"))]
+fn flaw() -> Option<(&'static str, &'static str)> {
+    None
+}

@@ -1,0 +1,231 @@
+//! The minder: a second process of ours that keeps the promise of P29 when the supervisor cannot.
+//!
+//! It leads the command's group, so that the group's number stays ours for as long as the minder lives; it knows when the
+//! lease ends, and ends the group before that. The obvious ways fail: a parent-death signal follows the *thread* that
+//! started the command and reaches the one process only; a watchdog inside of the supervisor stops with it; a watchdog in
+//! a group of its own may signal a number that somebody else has got meanwhile.
+//!
+//! What can reach the group can reach the minder: Ctrl-C, Ctrl-Z, its own TERM. It holds all signals back for good; KILL
+//! and STOP remain. Of KILL the supervisor hears as of any child's end, and starts another minder; after STOP it lets this
+//! one go on. Its own KILL of the group ends it too, which is right: there is nobody left to mind.
+
+use std::io::{self, Read, Write};
+use std::mem::size_of;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use clap::Args;
+use leasehold_spec::mutant::{Mutant, is_on};
+use nix::sys::signal::SigSet;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, getpgrp};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+use super::channel::{ORDER, Order, Word};
+use super::group::{Members, act, now_us, other_members};
+use super::timing::{Act, Sentence};
+
+/// How soon the group is looked at again once the supervisor is gone, at first and at most: whoever waits for the lock may
+/// wait for the end of this process.
+const LOOK_FIRST_US: u64 = 5_000;
+const LOOK_LAST_US: u64 = 200_000;
+
+/// What a minder is told at its start. It is started by `leasehold run` and by nobody else.
+#[derive(Debug, Args)]
+pub(crate) struct MinderArgs {
+    /// When the group is to be killed, on CLOCK_BOOTTIME
+    #[arg(long, value_name = "US")]
+    kill_at: u64,
+    /// For how long it is told before
+    #[arg(long, value_name = "US")]
+    kill_after: u64,
+    /// The supervisor's group
+    #[arg(long, value_name = "PGID")]
+    aside: i32,
+    /// Says nothing
+    #[arg(long)]
+    quiet: bool,
+}
+
+pub(crate) fn run(args: &MinderArgs) -> ExitCode {
+    SigSet::all().thread_block().expect("there is such a set of signals");
+    let stdin = rustix::stdio::stdin();
+    let Ok(supervisor) = stdin.try_clone_to_owned() else { return ExitCode::FAILURE };
+    let supervisor = UnixStream::from(supervisor);
+    let Some(aside) = Pid::from_raw(args.aside) else { return ExitCode::FAILURE };
+    let sentence = Sentence::new(args.kill_at, args.kill_after);
+    let mut minder = Minder {
+        group: getpgrp(),
+        aside,
+        place: None,
+        sentence,
+        kill_after_us: args.kill_after,
+        is_quiet: args.quiet,
+        look_us: LOOK_FIRST_US,
+    };
+    match minder.watch(supervisor) {
+        Ok(()) => ExitCode::SUCCESS,
+        // The supervisor starts another one, or takes over.
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+struct Minder {
+    group: Pid,
+    /// The group to step into for a look.
+    aside: Pid,
+    /// One of our own, once the supervisor's is gone.
+    place: Option<Child>,
+    sentence: Sentence,
+    kill_after_us: u64,
+    is_quiet: bool,
+    look_us: u64,
+}
+
+impl Minder {
+    /// Watches until the supervisor is gone, and then until the group is.
+    fn watch(&mut self, mut supervisor: UnixStream) -> io::Result<()> {
+        supervisor.set_nonblocking(true)?;
+        let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        tell(&mut supervisor, Word::Ready);
+        loop {
+            if let Some(due) = self.sentence.due(now_us()) {
+                if due == Act::Tell {
+                    tell(&mut supervisor, Word::Told);
+                }
+                if !is_on(Mutant::P29NoMinder) {
+                    act(self.group, due);
+                }
+            }
+            ring_at(timer.as_fd(), self.sentence.next_us())?;
+            wait_for(&[supervisor.as_fd(), timer.as_fd()])?;
+            if self.obey(&mut supervisor)? == Supervisor::Gone {
+                break;
+            }
+        }
+        self.end_alone(timer.as_fd())
+    }
+
+    /// Carries out all that was said.
+    fn obey(&mut self, supervisor: &mut UnixStream) -> io::Result<Supervisor> {
+        let mut bytes = [0; ORDER];
+        loop {
+            match supervisor.read(&mut bytes) {
+                Ok(0) => return Ok(Supervisor::Gone),
+                // Orders are written whole, and so small a piece is not torn by a local socket.
+                Ok(ORDER) => match Order::read(bytes)? {
+                    Order::Until { kill_us } => self.sentence.put_off(kill_us),
+                    Order::End { kill_us } => self.sentence.carry_out(kill_us),
+                    Order::Look => {
+                        let word = match self.look() {
+                            Members::None => Word::Empty,
+                            Members::Some => Word::Inhabited,
+                        };
+                        tell(supervisor, word);
+                    }
+                },
+                Ok(_) => return Err(io::ErrorKind::InvalidData.into()),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Supervisor::There),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Ok(Supervisor::Gone),
+            }
+        }
+    }
+
+    /// The supervisor was killed. Nobody renews the lease: the group ends now, with its notice, and this process with it.
+    fn end_alone(&mut self, timer: BorrowedFd<'_>) -> io::Result<()> {
+        if self.look() == Members::None || is_on(Mutant::P29NoMinder) {
+            return Ok(());
+        }
+        if !self.is_quiet {
+            let _nobody_reads_it =
+                writeln!(io::stderr(), "leasehold: the supervisor is gone, and its command is ended with it");
+        }
+        self.sentence.carry_out(now_us() + self.kill_after_us);
+        while self.look() == Members::Some {
+            if let Some(due) = self.sentence.due(now_us()) {
+                act(self.group, due);
+            }
+            ring_at(timer, self.sentence.next_us().min(now_us() + self.look_us))?;
+            self.look_us = (2 * self.look_us).min(LOOK_LAST_US);
+            wait_for(&[timer])?;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Members {
+        other_members(self.group, self.aside).unwrap_or_else(|| {
+            // The supervisor's group went with it. A process of ours that waits for our end leads another one.
+            self.place = place().ok();
+            let Some(place) = &self.place else { return Members::Some };
+            self.aside = Pid::from_child(place);
+            other_members(self.group, self.aside).unwrap_or(Members::Some)
+        })
+    }
+}
+
+impl Drop for Minder {
+    fn drop(&mut self) {
+        if let Some(mut place) = self.place.take() {
+            drop(place.stdin.take());
+            let _it_ends_with_its_input = place.wait();
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Supervisor {
+    There,
+    Gone,
+}
+
+/// A word that finds nobody is for a supervisor that is gone, or stopped with a full buffer.
+fn tell(supervisor: &mut UnixStream, word: Word) {
+    let _nobody_hears_it = supervisor.write(&[word.to_byte()]);
+}
+
+fn place() -> io::Result<Child> {
+    Command::new(OURSELVES)
+        .arg0("leasehold")
+        .arg("place")
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+/// This very program, also where its file was replaced or removed meanwhile.
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
+
+/// Leads a group until whoever started it is gone.
+pub(crate) fn hold_place() -> ExitCode {
+    let _ended = io::copy(&mut io::stdin(), &mut io::sink());
+    ExitCode::SUCCESS
+}
+
+/// Rings at once where that has passed.
+fn ring_at(timer: BorrowedFd<'_>, at_us: u64) -> io::Result<()> {
+    // All zeroes would switch it off.
+    let at_us = at_us.clamp(1, LATEST_US);
+    let at = Timespec { tv_sec: (at_us / 1_000_000).cast_signed(), tv_nsec: (at_us % 1_000_000 * 1000).cast_signed() };
+    let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+    timerfd_settime(timer, TimerfdTimerFlags::ABSTIME, &once)?;
+    Ok(())
+}
+
+/// A thousand years of uptime.
+const LATEST_US: u64 = 1_000 * 366 * 86_400 * 1_000_000;
+
+fn wait_for(sources: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut polled: Vec<PollFd<'_>> =
+        sources.iter().map(|source| PollFd::from_borrowed_fd(*source, PollFlags::IN)).collect();
+    poll(&mut polled, None)?;
+    Ok(())
+}
+
+const _: () = assert!(ORDER == 1 + size_of::<u64>());

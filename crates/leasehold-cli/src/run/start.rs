@@ -1,0 +1,87 @@
+//! What has to be there before the command is: a whole lease, and a minder that is ready.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::time::Duration;
+
+use leasehold::{Guard, Lost};
+use leasehold_spec::mutant::{Mutant, is_on};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+use tokio::time::{sleep, timeout};
+
+use super::channel::Word;
+use super::end::{End, NOT_EXECUTABLE, NOT_FOUND};
+use super::keeper::Keeper;
+use super::life::Life;
+use super::plan::Plan;
+use super::timing::{Sentence, micros};
+
+/// A minder says that it is ready within milliseconds. One that cannot is as good as none.
+const READY: Duration = Duration::from_secs(5);
+/// How often a minder is started that does not get ready.
+const STARTS: usize = 3;
+/// Below such a part of the lease the command is not started: the renewal that is due first has to come.
+const FULL: u64 = 2;
+
+/// Waits for a full lease, which it has as a rule. A command that cannot be ended within what is left is not started.
+pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
+    while micros(guard.remaining()) < plan.timing.lease_us / FULL && !is_on(Mutant::P29StartsOnClaim) {
+        guard.check()?;
+        sleep(Duration::from_millis(5)).await;
+    }
+    guard.check().map(drop)
+}
+
+/// A minder that is ready.
+pub(crate) async fn minder(plan: &Plan, life: &Life, sentence: &Sentence) -> io::Result<Keeper> {
+    let mut trouble = io::ErrorKind::Other.into();
+    for _ in 0..STARTS {
+        let keeper = Keeper::start(plan, life, sentence, None)?;
+        match timeout(READY, keeper.word()).await {
+            Ok(Ok(Word::Ready)) => return Ok(keeper),
+            Ok(Ok(_)) => trouble = io::ErrorKind::InvalidData.into(),
+            Ok(Err(error)) => trouble = error,
+            Err(_) => trouble = io::ErrorKind::TimedOut.into(),
+        }
+        dismiss(keeper.pid);
+    }
+    Err(trouble)
+}
+
+/// Ends a child of ours, and waits for it.
+pub(crate) fn dismiss(child: Pid) {
+    let _it_has_ended = kill_process(child, Signal::KILL);
+    let _it_was_waited_for = waitpid(Some(child), WaitOptions::empty());
+}
+
+pub(crate) fn start(plan: &Plan, life: &Life, guard: &Guard, group: Pid) -> Result<Pid, End> {
+    let program = plan.command.first().expect("clap asks for one");
+    let arguments: Vec<&OsString> = plan.command.iter().skip(1).collect();
+    let spawn = |program: &OsString, arguments: &[&OsString]| {
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .env("LEASEHOLD_NAME", &plan.name)
+            .env("LEASEHOLD_TOKEN", guard.token().to_string())
+            .process_group(group.as_raw_nonzero().get());
+        if !is_on(Mutant::P30TellsSecrets) {
+            for secret in &plan.location.secrets {
+                command.env_remove(secret);
+            }
+        }
+        life.lend(|| command.spawn())
+    };
+    let spawned = match spawn(program, &arguments) {
+        // A script that does not say what reads it is the shell's, as with every other program that starts one.
+        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
+            spawn(&"/bin/sh".into(), &[&[program][..], &arguments].concat())
+        }
+        spawned => spawned,
+    };
+    spawned.map(|child| Pid::from_child(&child)).map_err(|error| {
+        let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+        End::error(code, &format!("{}: {error}", program.display()))
+    })
+}

@@ -1,0 +1,314 @@
+//! The supervisor's main loop: from a held lock to an empty group.
+//!
+//! Everything that happens is an event of this loop (a signal, a word of the minder, a tick), and before each of them the
+//! lease is looked at: after a stop of an hour the first thing that is done is to end what works without a lock.
+//!
+//! The minder does the ending (`minder.rs`), with its notice. The supervisor knows the same times, tells nobody twice, and
+//! kills whatever is left when the KILL was due: both of them would have to be stopped for a command to outlive its lease.
+
+mod events;
+
+use std::io;
+use std::time::Duration;
+
+use leasehold::{Guard, Lost};
+use leasehold_spec::mutant::{Mutant, is_on};
+use rustix::process::{Pid, Signal, WaitStatus, getpid, set_child_subreaper};
+use tokio::time::sleep;
+
+use super::channel::{Order, Word};
+use super::end::{End, FAILED, LOST};
+use super::group::{Members, act, members, now_us};
+use super::keeper::Keeper;
+use super::life::Life;
+use super::plan::Plan;
+use super::signals::Signals;
+use super::start::{dismiss, full, minder, start};
+use super::teller::Teller;
+use super::terminal::{Lends, Terminal};
+use super::timing::{Act, Sentence, Timing, micros};
+
+/// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
+const LOOK_US: u64 = 500_000;
+const LOOK_SOON_US: u64 = 5_000;
+/// A renewal moves the end by more than this; less is the clock, read twice.
+const SAME_US: u64 = 5_000;
+
+pub(crate) struct Supervisor<'a> {
+    plan: &'a Plan,
+    guard: &'a Guard,
+    life: &'a Life,
+    signals: &'a mut Signals,
+    teller: &'a mut Teller,
+    terminal: Option<Terminal>,
+    /// `None`: it is gone, and no other could be started.
+    keeper: Option<Keeper>,
+    /// How many minders have ended one after the other before they were ready.
+    false_starts: usize,
+    group: Pid,
+    command: Pid,
+    status: Option<WaitStatus>,
+    rest: Rest,
+    /// Whether the user knows that the command has left somebody behind.
+    left_is_told: bool,
+    echo: Echo,
+    sentence: Sentence,
+    /// Why the command is ended, if it is.
+    verdict: Option<Verdict>,
+}
+
+/// What is known of the rest of the group, once the command has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rest {
+    Unknown,
+    Asked,
+    Inhabited { look_us: u64 },
+    Empty,
+}
+
+/// Whether our own SIGTSTP to the whole job will reach us, too, and is not to be handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Echo {
+    Due,
+    No,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Lost(Lost),
+    /// It could not be renewed early enough to end the command within it.
+    Late,
+    /// Nobody would end it if we died.
+    Unminded,
+}
+
+/// Runs the command under the lock, until its group is empty.
+pub(crate) async fn supervise(
+    plan: &Plan,
+    guard: &Guard,
+    life: &Life,
+    signals: &mut Signals,
+    teller: &mut Teller,
+) -> End {
+    if let Err(lost) = full(plan, guard).await {
+        return End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name));
+    }
+    // Whom the command leaves behind is ours to wait for: their ends are heard of at once.
+    let _the_slow_look_finds_them = set_child_subreaper(Some(getpid()));
+    let sentence = Sentence::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
+    let keeper = match minder(plan, life, &sentence).await {
+        Ok(keeper) => keeper,
+        Err(error) => return End::error(FAILED, &format!("no minder could be started, and so no command: {error}")),
+    };
+    let group = keeper.pid;
+    let mut terminal = Terminal::open();
+    if let Some(terminal) = &mut terminal {
+        terminal.begin(group);
+        // Ctrl-Z reaches us and not the command while the terminal is not lent.
+        if terminal.lends == Lends::OnDemand {
+            let _ctrl_z_stops_us_alone = signals.add(Signal::TSTP);
+        }
+    }
+    let keeper = Some(keeper);
+    let command = match start(plan, life, guard, group) {
+        Ok(command) => command,
+        Err(end) => {
+            terminal.iter_mut().for_each(Terminal::take_back);
+            dismiss(group);
+            return end;
+        }
+    };
+    let rest = Rest::Unknown;
+    let mut supervisor = Supervisor {
+        plan,
+        guard,
+        life,
+        signals,
+        teller,
+        terminal,
+        keeper,
+        false_starts: 0,
+        group,
+        command,
+        status: None,
+        rest,
+        left_is_told: false,
+        echo: Echo::No,
+        sentence,
+        verdict: None,
+    };
+    supervisor.run().await;
+    supervisor.end()
+}
+
+/// Until when the lease is ours. The clock is read first, so that a pause between the two makes it earlier and not later.
+fn until_us(guard: &Guard) -> u64 {
+    let read_us = now_us();
+    read_us + micros(guard.remaining())
+}
+
+impl Supervisor<'_> {
+    async fn run(&mut self) {
+        let mut lost = self.guard.lost();
+        while self.rest != Rest::Empty {
+            self.look_at_the_lease();
+            self.carry_out();
+            self.look_at_the_group();
+            let pause = Duration::from_micros(self.next_us().saturating_sub(now_us()));
+            let is_lost = self.verdict.is_some();
+            tokio::select! {
+                biased;
+                _ = &mut lost, if !is_lost => {}
+                word = word_of(self.keeper.as_ref()) => self.heard(&word),
+                signal = self.signals.next() => self.signalled(signal),
+                () = sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Tells the minder what the session knows.
+    fn look_at_the_lease(&mut self) {
+        if self.verdict.is_some() {
+            return;
+        }
+        // In this order: the lease may end between the two.
+        let until_us = until_us(self.guard);
+        if let Err(lost) = self.guard.check() {
+            self.condemn(Verdict::Lost(lost));
+            return;
+        }
+        let kill_us = self.plan.timing.kill_us(until_us);
+        if kill_us.abs_diff(self.sentence.kill_at_us()) > SAME_US {
+            self.sentence.put_off(kill_us);
+            self.tell(Order::Until { kill_us });
+        }
+    }
+
+    /// The lock is lost, or as good as lost: the group is told, and ended before anybody else can hold, where that is
+    /// known.
+    fn condemn(&mut self, verdict: Verdict) {
+        if self.verdict.is_some() {
+            return;
+        }
+        self.verdict = Some(verdict);
+        let (now_us, timing) = (now_us(), &self.plan.timing);
+        let kill_us = match verdict {
+            Verdict::Lost(Lost::Expired) => now_us,
+            Verdict::Lost(Lost::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
+            Verdict::Lost(Lost::Revoked) => Timing::kill_within(now_us, self.guard.grace()),
+            // Somebody may hold already; how long the command has is between it and its fence.
+            Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.sentence.kill_at_us(),
+        };
+        let kill_us = kill_us.min(now_us + timing.kill_after_us);
+        self.sentence.carry_out(kill_us);
+        self.tell(Order::End { kill_us });
+        let why = match verdict {
+            Verdict::Lost(lost) => lost.to_string(),
+            Verdict::Late => "the lease could not be renewed in time".to_owned(),
+            Verdict::Unminded => "no minder can be started, which would end the command if we died".to_owned(),
+        };
+        self.teller.error(&format!("\"{}\" is lost, and the command is ended: {why}", self.plan.name));
+    }
+
+    fn carry_out(&mut self) {
+        match self.sentence.due(now_us()) {
+            None => {}
+            // The minder tells them, at the same time.
+            Some(Act::Tell) if self.keeper.is_some() => self.condemn(Verdict::Late),
+            Some(due) => {
+                act(self.group, due);
+                self.condemn(Verdict::Late);
+            }
+        }
+    }
+
+    fn tell(&self, order: Order) {
+        if let Some(keeper) = &self.keeper {
+            keeper.tell(order);
+        }
+    }
+
+    fn next_us(&self) -> u64 {
+        let look_us = match self.rest {
+            Rest::Inhabited { look_us } => look_us,
+            Rest::Unknown | Rest::Asked | Rest::Empty => u64::MAX,
+        };
+        look_us.min(self.sentence.next_us()).min(now_us() + self.plan.timing.tick_us())
+    }
+
+    /// Asks whether anybody is left, once the command itself is not.
+    fn look_at_the_group(&mut self) {
+        let is_due = match self.rest {
+            Rest::Unknown => true,
+            Rest::Inhabited { look_us } => look_us <= now_us(),
+            Rest::Asked | Rest::Empty => false,
+        };
+        if self.status.is_none() || !is_due {
+            return;
+        }
+        match &self.keeper {
+            _ if is_on(Mutant::P29ReleasesEarly) => self.rest = Rest::Empty,
+            Some(keeper) => {
+                keeper.tell(Order::Look);
+                self.rest = Rest::Asked;
+            }
+            None => self.found(members(self.group)),
+        }
+    }
+
+    fn found(&mut self, members: Members) {
+        match members {
+            Members::None => self.rest = Rest::Empty,
+            // Whoever was killed is gone in a moment.
+            Members::Some if self.sentence.is_ended() => {
+                self.rest = Rest::Inhabited { look_us: now_us() + LOOK_SOON_US }
+            }
+            Members::Some => self.rest = Rest::Inhabited { look_us: now_us() + LOOK_US },
+        }
+    }
+
+    fn heard(&mut self, word: &io::Result<Word>) {
+        match word {
+            Ok(Word::Ready) => self.false_starts = 0,
+            Ok(Word::Told) => self.condemn(Verdict::Late),
+            Ok(Word::Empty) => self.found(Members::None),
+            Ok(Word::Inhabited) => {
+                if self.verdict.is_none() && !self.left_is_told {
+                    self.left_is_told = true;
+                    self.teller.news(&format!(
+                        "the command has ended, and left processes behind: \"{}\" is held until they have ended, too",
+                        self.plan.name
+                    ));
+                }
+                self.found(Members::Some);
+            }
+            Err(_) => self.minder_ended(),
+        }
+    }
+
+    /// Nobody is left. What is still to be said is how it went.
+    fn end(mut self) -> End {
+        if let Some(keeper) = self.keeper.take() {
+            dismiss(keeper.pid);
+        }
+        if let Some(terminal) = &mut self.terminal {
+            terminal.take_back();
+            if self.status.is_none_or(|status| status.signaled()) {
+                terminal.restore();
+            }
+        }
+        match (self.verdict, self.status) {
+            (Some(Verdict::Unminded), _) => End { code: FAILED, why: super::end::Why::Silent },
+            (Some(_), _) => End { code: LOST, why: super::end::Why::Silent },
+            (None, Some(status)) => End::status(status),
+            (None, None) => End::error(FAILED, &"the command's status is not known"),
+        }
+    }
+}
+
+async fn word_of(keeper: Option<&Keeper>) -> io::Result<Word> {
+    match keeper {
+        Some(keeper) => keeper.word().await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,229 @@
+//! When a command is told to end, and when it is ended: the same arithmetic for supervisor and minder.
+//!
+//! ```text
+//!   renewed                     told to end (TERM)              ended (KILL)    validity      the store's end
+//!      ├──────────────────────────────┼──────────────────────────────┼──────────────┼──────────────┤
+//!      │        renewals go on        │         `kill_after`         │    margin    │  1 % + 2 ms  │
+//! ```
+//!
+//! There is no way back from TERM: who was told to end has lost its lock, even if a late renewal should succeed.
+
+use std::time::Duration;
+
+use leasehold_spec::mutant::{Mutant, is_on};
+
+/// The shortest lease of a command. Below, a tenth of it is less than a busy machine takes to wake a minder and to carry
+/// a KILL out.
+pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
+/// How much of the lease, or of a grace, is kept for the KILL to take effect: a tenth, within these bounds.
+const MARGIN_MIN_US: u64 = 100_000;
+const MARGIN_MAX_US: u64 = 1_000_000;
+/// `--kill-after`, unless said: a sixth of the lease, at most this.
+const KILL_AFTER_MAX: Duration = Duration::from_secs(5);
+/// What was not ended by one KILL is sent another after this: a process can join the group behind the first.
+const AGAIN_US: u64 = 50_000;
+
+/// The parts of a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timing {
+    pub(crate) lease_us: u64,
+    pub(crate) kill_after_us: u64,
+}
+
+impl Timing {
+    /// # Errors
+    /// What does not fit, in words.
+    pub(crate) fn new(lease: Duration, kill_after: Option<Duration>) -> Result<Self, String> {
+        if lease < LEASE_MIN {
+            let (lease, min) = (humantime::format_duration(lease), humantime::format_duration(LEASE_MIN));
+            return Err(format!(
+                "a lease of {lease} is too short to end a command in time on a busy machine: at least {min}"
+            ));
+        }
+        let kill_after = kill_after.unwrap_or_else(|| KILL_AFTER_MAX.min(lease / 6));
+        // More, and one late renewal would end a healthy command.
+        if kill_after > lease / 3 {
+            let (longest, lease) = (humantime::format_duration(lease / 3), humantime::format_duration(lease));
+            return Err(format!("--kill-after can be at most a third of the lease: {longest} of {lease}"));
+        }
+        Ok(Self { lease_us: micros(lease), kill_after_us: micros(kill_after) })
+    }
+
+    /// When the KILL is due for a lease that is ours until then.
+    pub(crate) fn kill_us(&self, until_us: u64) -> u64 {
+        if is_on(Mutant::P29KillsLate) {
+            return until_us + self.lease_us;
+        }
+        until_us.saturating_sub(margin_us(self.lease_us))
+    }
+
+    /// The same for what is left of a revoked one.
+    pub(crate) fn kill_within(now_us: u64, grace: Duration) -> u64 {
+        let grace_us = micros(grace);
+        now_us + grace_us.saturating_sub(margin_us(grace_us))
+    }
+
+    /// How often the supervisor looks for a renewal to tell the minder of: no end then comes for lack of a look.
+    pub(crate) fn tick_us(&self) -> u64 {
+        (self.lease_us / 20).clamp(50_000, 1_000_000)
+    }
+}
+
+fn margin_us(span_us: u64) -> u64 {
+    (span_us / 10).clamp(MARGIN_MIN_US, MARGIN_MAX_US)
+}
+
+pub(crate) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// What is to be done to a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// TERM, and CONT for those that are stopped.
+    Tell,
+    /// KILL.
+    End,
+}
+
+/// The end that hangs over a group, and is put off by each renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    tell_us: u64,
+    kill_us: u64,
+    kill_after_us: u64,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Told,
+    Ended,
+}
+
+impl Sentence {
+    pub(crate) fn new(kill_us: u64, kill_after_us: u64) -> Self {
+        Self { tell_us: kill_us.saturating_sub(kill_after_us), kill_us, kill_after_us, stage: Stage::Open }
+    }
+
+    /// The lease goes on until then, or ends earlier than was thought. Who was told is not spared.
+    pub(crate) fn put_off(&mut self, kill_us: u64) {
+        match self.stage {
+            Stage::Open => *self = Self::new(kill_us, self.kill_after_us),
+            Stage::Told | Stage::Ended => self.kill_us = self.kill_us.min(kill_us),
+        }
+    }
+
+    /// Tells the group now, and ends it at `kill_us`, or earlier where that was to come.
+    pub(crate) fn carry_out(&mut self, kill_us: u64) {
+        self.tell_us = 0;
+        self.kill_us = self.kill_us.min(kill_us);
+    }
+
+    /// What is due, once.
+    pub(crate) fn due(&mut self, now_us: u64) -> Option<Act> {
+        match self.stage {
+            // Stopped beyond the end: whoever would hear a TERM would act on it without the lock.
+            _ if now_us >= self.kill_us => {
+                self.stage = Stage::Ended;
+                self.kill_us = now_us + AGAIN_US;
+                Some(Act::End)
+            }
+            Stage::Open if now_us >= self.tell_us => {
+                self.stage = Stage::Told;
+                Some(Act::Tell)
+            }
+            Stage::Open | Stage::Told | Stage::Ended => None,
+        }
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_us(&self) -> u64 {
+        match self.stage {
+            Stage::Open => self.tell_us.min(self.kill_us),
+            Stage::Told | Stage::Ended => self.kill_us,
+        }
+    }
+
+    pub(crate) fn kill_at_us(&self) -> u64 {
+        self.kill_us
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.stage == Stage::Ended
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000;
+
+    fn timing(lease_s: u64) -> Timing {
+        Timing::new(Duration::from_secs(lease_s), None).unwrap()
+    }
+
+    #[test]
+    fn a_command_is_ended_before_its_lease() {
+        for lease_s in [1, 3, 30, 3_600, 86_400] {
+            let timing = timing(lease_s);
+            let (until_us, kill_us) = (100 * timing.lease_us, timing.kill_us(100 * timing.lease_us));
+            assert!(until_us - kill_us >= MARGIN_MIN_US, "{timing:?}");
+            // The first renewal is due at a third, and two more tries fit in before anybody is told.
+            let tell_us = Sentence::new(kill_us, timing.kill_after_us).next_us();
+            assert!(until_us - tell_us < timing.lease_us / 2, "{timing:?}");
+        }
+    }
+
+    #[test]
+    fn a_revoked_command_has_most_of_its_grace() {
+        assert_eq!(Timing::kill_within(SECOND, Duration::from_secs(5)), SECOND + 4_500_000);
+        assert_eq!(Timing::kill_within(SECOND, Duration::from_millis(300)), SECOND + 200_000);
+        assert_eq!(Timing::kill_within(SECOND, Duration::ZERO), SECOND);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        assert!(Timing::new(Duration::from_millis(999), None).unwrap_err().contains("at least 1s"));
+        let third = Some(Duration::from_secs(10));
+        assert!(Timing::new(Duration::from_secs(30), third).is_ok());
+        assert!(Timing::new(Duration::from_secs(29), third).unwrap_err().contains("third"));
+    }
+
+    #[test]
+    fn a_renewal_puts_the_end_off() {
+        let mut sentence = Sentence::new(10 * SECOND, 2 * SECOND);
+        assert_eq!(sentence.due(7 * SECOND), None);
+        sentence.put_off(20 * SECOND);
+        assert_eq!((sentence.due(9 * SECOND), sentence.next_us()), (None, 18 * SECOND));
+        assert_eq!(sentence.due(18 * SECOND), Some(Act::Tell));
+        assert_eq!(sentence.due(18 * SECOND), None, "once");
+        sentence.put_off(30 * SECOND);
+        assert_eq!(sentence.due(20 * SECOND), Some(Act::End), "who was told is not spared");
+        assert_eq!(sentence.due(20 * SECOND + AGAIN_US), Some(Act::End));
+    }
+
+    #[test]
+    fn a_loss_tells_at_once() {
+        let mut sentence = Sentence::new(10 * SECOND, 2 * SECOND);
+        sentence.carry_out(3 * SECOND);
+        assert_eq!(sentence.due(SECOND), Some(Act::Tell));
+        assert_eq!(sentence.due(3 * SECOND), Some(Act::End));
+        let mut near = Sentence::new(2 * SECOND, 2 * SECOND);
+        near.carry_out(3 * SECOND);
+        assert_eq!(near.next_us().min(near.kill_at_us()), 0);
+        assert_eq!(near.kill_at_us(), 2 * SECOND, "not later than it was to come");
+    }
+
+    #[test]
+    fn after_a_stop_beyond_the_end_nobody_is_told_first() {
+        let mut sentence = Sentence::new(10 * SECOND, 2 * SECOND);
+        assert_eq!(sentence.due(3_600 * SECOND), Some(Act::End));
+    }
+}

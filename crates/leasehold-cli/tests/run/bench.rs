@@ -1,0 +1,185 @@
+//! A server, a directory, and runs.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use leasehold::{Guard, Leasehold};
+use leasehold_testkit::{FaultProxy, RedisServer, boottime_us, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::worker::Life;
+
+pub(crate) const NAME: &str = "job";
+/// For what must happen, and whose time is not the point.
+pub(crate) const LONG: Duration = Duration::from_secs(20);
+/// The promise: a dead holder is followed within its lease and this.
+pub(crate) const TAKEOVER_SLACK: Duration = Duration::from_secs(1);
+
+pub(crate) struct Bench {
+    pub(crate) server: RedisServer,
+    pub(crate) proxy: FaultProxy,
+    pub(crate) dir: TempDir,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        let server = RedisServer::start();
+        let proxy = FaultProxy::start(server.port());
+        Self { server, proxy, dir: tempfile::tempdir().unwrap() }
+    }
+
+    pub(crate) fn life(&self) -> Life {
+        Life::new(self.dir.path())
+    }
+
+    /// `leasehold run`, with the store beside the proxy.
+    pub(crate) fn run(&self, options: &[&str], command: &[impl AsRef<str>]) -> Run {
+        Run::start(&self.server.url(), options, command)
+    }
+
+    /// The same, through the proxy.
+    pub(crate) fn run_through(&self, options: &[&str], command: &[impl AsRef<str>]) -> Run {
+        Run::start(&self.proxy.url(), options, command)
+    }
+
+    /// A client of the same locks.
+    pub(crate) async fn client(&self) -> Leasehold {
+        Leasehold::connect(&self.server.url()).await.unwrap()
+    }
+
+    /// Waits for the lock, and says when it came.
+    pub(crate) async fn next(&self) -> (Guard, u64) {
+        let client = self.client().await;
+        let mutex = client.mutex(NAME);
+        let guard = tokio::time::timeout(Duration::from_secs(60), mutex.lock()).await.expect("the lock").unwrap();
+        let granted_us = boottime_us();
+        (guard, granted_us)
+    }
+
+    /// Waits until so many stand in line.
+    pub(crate) async fn waiters(&self, count: usize) {
+        let (client, begun) = (self.client().await, std::time::Instant::now());
+        while client.mutex(NAME).inspect().await.unwrap().waiters != count {
+            assert!(begun.elapsed() < LONG, "there are never {count} waiters");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+}
+
+/// The command, without what the environment of the tests may say.
+pub(crate) fn leasehold() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for name in ["LEASEHOLD_STORE", "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// A `leasehold run`. Dropping it kills the supervisor, and with that its command.
+pub(crate) struct Run {
+    child: Child,
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Run {
+    pub(crate) fn start(url: &str, options: &[&str], command: &[impl AsRef<str>]) -> Self {
+        let mut run = leasehold();
+        run.args(["run", "--store", url, NAME]).args(options).arg("--").args(command.iter().map(AsRef::as_ref));
+        Self::of(&mut run)
+    }
+
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self { child }
+    }
+
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        kill_process(self.pid(), signal).unwrap();
+    }
+
+    pub(crate) fn say(&mut self, text: &str) {
+        self.child.stdin.as_mut().expect("piped").write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Reads the output up to and with this word.
+    pub(crate) fn hears(&mut self, word: &str) -> String {
+        let mut heard = Vec::new();
+        let out = self.child.stdout.as_mut().expect("piped");
+        while !heard.ends_with(word.as_bytes()) {
+            let mut byte = [0];
+            assert_eq!(out.read(&mut byte).unwrap(), 1, "it ended: {}", String::from_utf8_lossy(&heard));
+            heard.push(byte[0]);
+        }
+        String::from_utf8(heard).unwrap()
+    }
+
+    pub(crate) fn ends(mut self) -> Ended {
+        drop(self.child.stdin.take());
+        let within = Duration::from_secs(60);
+        let mut status: Option<ExitStatus> = None;
+        wait_until("the run has ended", within, || {
+            status = self.child.try_wait().unwrap();
+            status.is_some()
+        });
+        let (mut out, mut err) = (String::new(), String::new());
+        self.child.stdout.take().expect("piped").read_to_string(&mut out).unwrap();
+        self.child.stderr.take().expect("piped").read_to_string(&mut err).unwrap();
+        Ended { code: status.and_then(|status| status.code()), out, err }
+    }
+
+    /// Its minder, once there is one other than this.
+    pub(crate) fn minder(&self, but: Option<Pid>) -> Pid {
+        let mut found = None;
+        wait_until("there is a minder", LONG, || {
+            found = children(self.pid()).into_iter().find(|child| Some(*child) != but && is_minder(*child));
+            found.is_some()
+        });
+        found.expect("found")
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The children of a process.
+pub(crate) fn children(parent: Pid) -> Vec<Pid> {
+    let parent = parent.as_raw_nonzero().get().to_string();
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let pids = processes.filter_map(|name| name.parse().ok());
+    pids.filter(|pid| field(*pid, 1).as_deref() == Some(&parent)).filter_map(Pid::from_raw).collect()
+}
+
+/// A field of what /proc says of a process, counted behind its name: state, parent, group, …
+pub(crate) fn field(pid: i32, at: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    fields.split(' ').nth(at).map(str::to_owned)
+}
+
+pub(crate) fn is_minder(pid: Pid) -> bool {
+    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    line.split(|byte| *byte == 0).nth(1) == Some(b"minder")
+}
+
+/// Whether a process is there and has not ended.
+pub(crate) fn is_alive(pid: Pid) -> bool {
+    field(pid.as_raw_nonzero().get(), 0).is_some_and(|state| state != "Z" && state != "X")
+}

@@ -1,0 +1,160 @@
+//! What the caller is told.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use leasehold_testkit::free_port;
+use leasehold_testkit::proxy::Way;
+
+use crate::bench::{Bench, NAME, Run, leasehold};
+
+#[test]
+fn a_commands_own_status_is_handed_through() {
+    let bench = Bench::new();
+    for code in [0, 1, 7, 123, 124, 125, 255] {
+        let ended = bench.run(&[], &["sh", "-c", &format!("exit {code}")]).ends();
+        assert_eq!(ended.code, Some(code), "{ended:?}");
+        assert_eq!(ended.err, "", "nothing to say");
+    }
+    for (signal, number) in [("KILL", 9), ("TERM", 15), ("INT", 2)] {
+        let ended = bench.run(&[], &["sh", "-c", &format!("kill -{signal} $$")]).ends();
+        assert_eq!(ended.code, Some(128 + number), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_command_finds_name_token_and_standard_input() {
+    let bench = Bench::new();
+    let mut run = bench.run(&[], &["sh", "-c", "echo $LEASEHOLD_NAME $LEASEHOLD_TOKEN; cat"]);
+    run.say("said\n");
+    let ended = run.ends();
+    let (first, rest) = ended.out.split_once('\n').unwrap();
+    let token: u64 = first.strip_prefix("job ").expect("the name").parse().expect("a token");
+    assert!(token > 1_000_000_000_000_000, "{token}");
+    assert_eq!((rest, ended.code), ("said\n", Some(0)));
+}
+
+#[test]
+fn a_command_that_cannot_be_executed() {
+    let bench = Bench::new();
+    let ended = bench.run(&[], &["/nowhere/to/be/found"]).ends();
+    assert_eq!(ended.code, Some(127), "{ended:?}");
+    let file = bench.dir.path().join("script");
+    std::fs::File::create(&file).unwrap().write_all(b"exit 6\n").unwrap();
+    let path = file.to_str().unwrap();
+    let ended = bench.run(&[], &[path]).ends();
+    assert_eq!(ended.code, Some(126), "{ended:?}");
+    assert!(ended.err.contains("Permission denied"), "{ended:?}");
+    // The shell reads what does not say what reads it.
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(bench.run(&[], &[path]).ends().code, Some(6));
+    // And nothing is left behind: the lock is free at once.
+    assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn somebody_else_has_it() {
+    let bench = Bench::new();
+    let guard = bench.client().await.mutex(NAME).lock().await.unwrap();
+    let begun = Instant::now();
+    for options in [&["--no-wait"][..], &["-n"], &["--wait", "0s"], &["-w", "100ms"]] {
+        let ended = bench.run(options, &["true"]).ends();
+        assert_eq!(ended.code, Some(124), "{ended:?}");
+        assert!(ended.err.contains("held by somebody else"), "{ended:?}");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20), "none of them waited for long");
+    let ended = bench.run(&["-n", "-q", "-E", "0"], &["false"]).ends();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""));
+    let waiting = bench.run(&["--wait", "1m"], &["echo", "ran"]);
+    bench.waiters(1).await;
+    drop(guard);
+    assert_eq!(waiting.ends().out, "ran\n");
+}
+
+#[test]
+fn p30_a_store_that_is_not_there_is_not_busy() {
+    let port = free_port();
+    let url = format!("redis://127.0.0.1:{}", port.number());
+    for options in [&[][..], &["--no-wait"]] {
+        let ended = Run::start(&url, options, &["true"]).ends();
+        assert_eq!(ended.code, Some(125), "{ended:?}");
+        assert!(ended.err.contains("127.0.0.1"), "{ended:?}");
+    }
+    let begun = Instant::now();
+    let ended = Run::start(&url, &["--wait", "700ms"], &["true"]).ends();
+    assert_eq!(ended.code, Some(125), "{ended:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(300), "it tried more than once");
+    // One that comes while it is waited for.
+    let bench = Bench::new();
+    bench.proxy.refuse_connections();
+    let waiting = bench.run_through(&["--wait", "forever"], &["echo", "ran"]);
+    bench.proxy.wait_seen("it has tried", Duration::from_secs(20), |seen| seen.refused >= 2);
+    bench.proxy.accept_connections();
+    assert_eq!(waiting.ends().out, "ran\n");
+}
+
+/// The store answered nothing while the wait ran out: whether anybody has the lock, nobody knows.
+#[test]
+fn p30_a_store_that_is_silent_is_not_busy() {
+    let bench = Bench::new();
+    bench.proxy.stall(Way::Both);
+    let ended = bench.run_through(&["--wait", "600ms"], &["true"]).ends();
+    assert_eq!(ended.code, Some(125), "{ended:?}");
+}
+
+#[test]
+fn what_makes_no_sense() {
+    let bench = Bench::new();
+    for (options, says) in [
+        (&["--lease", "500ms"][..], "at least 1s"),
+        (&["--lease", "48h"], "24 h"),
+        (&["--lease", "30"], "unit"),
+        (&["--kill-after", "20s"], "third"),
+        (&["--wait", "soon"], "--wait"),
+        (&["--wait", "1s", "--no-wait"], "--no-wait"),
+        (&["-E", "256"], "256"),
+        (&["--holder", "a\nb"], "control"),
+    ] {
+        let ended = bench.run(options, &["true"]).ends();
+        assert_eq!(ended.code, Some(2), "{options:?}: {ended:?}");
+        assert!(ended.err.contains(says), "{options:?}: {ended:?}");
+    }
+    for arguments in [&["run"][..], &["run", "a"], &["run", "a", "--"], &["run", "--", "true"]] {
+        let output = leasehold().args(arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+    }
+    let long = "x".repeat(300);
+    let output = leasehold().args(["run", "--store", &bench.server.url(), &long, "--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn help_says_what_an_operator_asks() {
+    let page = leasehold().args(["run", "--help"]).output().unwrap();
+    let page = String::from_utf8(page.stdout).unwrap();
+    for word in ["123", "124", "125", "126", "127", "128+n", "LEASEHOLD_TOKEN", "30s", "--kill-after", "Examples:"] {
+        assert!(page.contains(word), "{word} is not in it");
+    }
+    assert!(page.lines().all(|line| line.chars().count() <= 120), "lines that a terminal can show");
+}
+
+/// Whoever reads our words may not read: the run goes on, and ends.
+#[test]
+fn a_reader_that_does_not_read_stops_nothing() {
+    let bench = Bench::new();
+    let (ours, its) = std::os::unix::net::UnixStream::pair().unwrap();
+    // The command fills what its reader never empties, and ends.
+    let fill =
+        "dd if=/dev/zero of=/dev/stderr bs=1 count=1 2>/dev/null; timeout 1 cat /dev/zero >&2; sleep 0.1 & exit 3";
+    let mut child = leasehold()
+        .args(["run", "--store", &bench.server.url(), "--lease", "1s", NAME, "--", "sh", "-c", fill])
+        .stdin(Stdio::null())
+        .stderr(Stdio::from(std::os::fd::OwnedFd::from(its)))
+        .spawn()
+        .unwrap();
+    let status = child.wait().unwrap();
+    drop(ours);
+    assert_eq!(status.code(), Some(3));
+}

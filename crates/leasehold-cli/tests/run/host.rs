@@ -1,0 +1,93 @@
+//! On one host, without a server: the lock goes on as soon as nobody is left, and not before.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{Guard, Leasehold};
+use leasehold_testkit::boottime_us;
+use rustix::process::{Signal, kill_process};
+use tempfile::TempDir;
+
+use crate::bench::{NAME, Run, leasehold};
+use crate::worker::Life;
+
+/// Far longer than anybody waits here: no lease ends by itself.
+const OPTIONS: [&str; 4] = ["--lease", "60s", "--kill-after", "500ms"];
+/// The end of a command by its minder, with what a busy machine takes for it.
+const SOON: Duration = Duration::from_secs(10);
+
+struct Host {
+    url: String,
+    dir: TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { url: format!("file:{}", dir.path().join("store").display()), dir }
+    }
+
+    fn run(&self, command: &[impl AsRef<str>]) -> Run {
+        Run::start(&self.url, &OPTIONS, command)
+    }
+
+    fn life(&self) -> Life {
+        Life::new(self.dir.path())
+    }
+
+    async fn next(&self) -> (Guard, u64) {
+        let mutex = Leasehold::connect(&self.url).await.unwrap().mutex(NAME);
+        let guard = tokio::time::timeout(Duration::from_secs(50), mutex.lock()).await.expect("the lock").unwrap();
+        (guard, boottime_us())
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_killed_supervisor_is_followed_when_its_command_is_gone() {
+    let host = Host::new();
+    let life = host.life();
+    for command in [life.command(), life.stubborn(), life.closing(), life.left_behind()] {
+        let run = host.run(&command);
+        life.has_begun();
+        let begun = Instant::now();
+        run.signal(Signal::KILL);
+        let (guard, granted_us) = host.next().await;
+        life.has_ended_before(granted_us, guard.token().get());
+        assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+        life.touch();
+    }
+}
+
+/// Nobody is left who would end the command. Its own descriptor keeps the others out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_supervisor_and_minder_are_killed_at_once() {
+    let host = Host::new();
+    let life = host.life();
+    let run = host.run(&life.stubborn());
+    let worker = rustix::process::Pid::from_raw(life.has_begun().pid).unwrap();
+    let minder = run.minder(None);
+    kill_process(run.pid(), Signal::STOP).unwrap();
+    kill_process(minder, Signal::KILL).unwrap();
+    run.signal(Signal::KILL);
+    let mutex = Leasehold::connect(&host.url).await.unwrap().mutex(NAME);
+    let early = mutex.try_lock_for(Duration::from_secs(1)).await.unwrap();
+    assert!(early.is_none(), "the command works on");
+    kill_process(worker, Signal::KILL).unwrap();
+    let (guard, granted_us) = host.next().await;
+    life.has_ended_before(granted_us, guard.token().get());
+}
+
+#[test]
+fn without_a_store_it_is_the_hosts_own() {
+    let name = format!("leasehold-test-{}", std::process::id());
+    let run = |options: &[&str]| {
+        let mut run = leasehold();
+        run.args(["run", &name]).args(options).args(["--", "true"]).env("HOME", "/nonexistent").output().unwrap()
+    };
+    let loud = run(&[]);
+    let said = String::from_utf8(loud.stderr).unwrap();
+    assert_eq!((loud.status.code(), said.lines().count()), (Some(0), 1), "{said}");
+    let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+    assert!(said.contains("file:/") && said.contains(&host) && !said.contains("nonexistent"), "{said}");
+    let quiet = run(&["-q"]);
+    assert_eq!((quiet.status.code(), quiet.stderr.as_slice()), (Some(0), &b""[..]));
+}

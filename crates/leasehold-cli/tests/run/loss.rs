@@ -1,0 +1,210 @@
+//! No command works past its lease, whatever becomes of whom.
+
+use std::time::{Duration, Instant};
+
+use leasehold::seam::Scripts;
+use leasehold_testkit::proxy::{Fault, Requests, Way};
+use leasehold_testkit::{boottime_us, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::bench::{Bench, LONG, NAME, TAKEOVER_SLACK, field, is_alive};
+
+const LEASE: Duration = Duration::from_secs(2);
+const OPTIONS: [&str; 2] = ["--lease", "2s"];
+
+/// A killed supervisor: the minder ends the command, also one that does not heed a TERM, and the next one follows within
+/// the lease and a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_killed_supervisor() {
+    for stubborn in [false, true] {
+        let bench = Bench::new();
+        let life = bench.life();
+        let command = if stubborn { life.stubborn() } else { life.command() };
+        let run = bench.run(&OPTIONS, &command);
+        life.has_begun();
+        let killed_us = boottime_us();
+        run.signal(Signal::KILL);
+        let (guard, granted_us) = bench.next().await;
+        let waited = Duration::from_micros(granted_us - killed_us);
+        assert!(waited < LEASE + TAKEOVER_SLACK, "{waited:?}");
+        life.has_ended_before(granted_us, guard.token().get());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_stopped_supervisor() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.stubborn());
+    life.has_begun();
+    run.signal(Signal::STOP);
+    let (guard, granted_us) = bench.next().await;
+    life.has_ended_before(granted_us, guard.token().get());
+    run.signal(Signal::CONT);
+    let ended = run.ends();
+    assert_eq!(ended.code, Some(123), "{ended:?}");
+    assert!(ended.err.contains("is lost"), "{ended:?}");
+    assert!(guard.is_valid(), "what was not its own any more it did not touch");
+}
+
+/// All of them stand still, as under a frozen container, and the supervisor goes on first: it lets nobody else go on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_everybody_stopped() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.stubborn());
+    let worker = Pid::from_raw(life.has_begun().pid).unwrap();
+    let minder = run.minder(None);
+    // The minder behind its supervisor, who would let it go on.
+    for pid in [run.pid(), minder, worker] {
+        kill_process(pid, Signal::STOP).unwrap();
+        wait_until("it stands still", LONG, || field(pid.as_raw_nonzero().get(), 0).as_deref() == Some("T"));
+    }
+    let (guard, granted_us) = bench.next().await;
+    run.signal(Signal::CONT);
+    let ended = run.ends();
+    assert_eq!(ended.code, Some(123), "{ended:?}");
+    life.has_ended_before(granted_us, guard.token().get());
+}
+
+/// Stopped, and continued before anybody was told: nothing is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_supervisor_that_was_stopped_for_a_moment() {
+    let bench = Bench::new();
+    let mut run = bench.run(&["--lease", "30s"], &["sh", "-c", "echo ready; read line; exit 4"]);
+    run.hears("ready\n");
+    run.signal(Signal::STOP);
+    run.signal(Signal::CONT);
+    run.say("\n");
+    assert_eq!(run.ends().code, Some(4));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_silent_store() {
+    for stubborn in [false, true] {
+        let bench = Bench::new();
+        let life = bench.life();
+        let command = if stubborn { life.stubborn() } else { life.command() };
+        let run = bench.run_through(&OPTIONS, &command);
+        life.has_begun();
+        bench.proxy.stall(Way::Both);
+        let (guard, granted_us) = bench.next().await;
+        life.has_ended_before(granted_us, guard.token().get());
+        let ended = run.ends();
+        assert_eq!(ended.code, Some(123), "{ended:?}");
+    }
+}
+
+/// A hiccup that is shorter than the lease loses nothing.
+#[test]
+fn a_store_that_was_silent_for_a_moment() {
+    let bench = Bench::new();
+    let mut run = bench.run_through(&["--lease", "6s"], &["sh", "-c", "echo ready; read line; exit 4"]);
+    run.hears("ready\n");
+    bench.proxy.stall(Way::Both);
+    bench.proxy.wait_seen("a renewal is held up", LONG, |seen| seen.stalled_requests > 0);
+    bench.proxy.resume();
+    run.say("\n");
+    let ended = run.ends();
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+}
+
+/// The grace of a revocation is for the command: it has ended when that is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_revoked_lock() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&["--lease", "30s"], &life.stubborn());
+    life.has_begun();
+    let mutex = bench.client().await.mutex(NAME);
+    let holder = mutex.inspect().await.unwrap().holder.expect("it holds");
+    let begun = Instant::now();
+    let _within = mutex.revoke(&holder, Duration::from_secs(2)).await.unwrap();
+    let (guard, granted_us) = bench.next().await;
+    life.has_ended_before(granted_us, guard.token().get());
+    assert!(begun.elapsed() < LONG);
+    let ended = run.ends();
+    assert_eq!(ended.code, Some(123), "{ended:?}");
+    assert!(ended.err.contains("revoked"), "{ended:?}");
+}
+
+/// One that ends at its TERM gives the lock back at once, and nobody waits for the grace.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revoked_lock_whose_command_obeys() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&["--lease", "30s"], &life.command());
+    life.has_begun();
+    let mutex = bench.client().await.mutex(NAME);
+    let holder = mutex.inspect().await.unwrap().holder.expect("it holds");
+    let begun = Instant::now();
+    let _within = mutex.revoke(&holder, Duration::from_secs(5)).await.unwrap();
+    let (guard, granted_us) = bench.next().await;
+    life.has_ended_before(granted_us, guard.token().get());
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(run.ends().code, Some(123));
+}
+
+/// The store has forgotten: the next renewal hears of it, and the command is ended at once. A fence has to keep the two
+/// apart until then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_has_forgotten() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.stubborn());
+    let pid = life.has_begun().pid;
+    let _flushed = bench.server.command(&["FLUSHALL"]);
+    let ended = run.ends();
+    assert_eq!(ended.code, Some(123), "{ended:?}");
+    assert!(ended.err.contains("forgotten"), "{ended:?}");
+    assert!(!is_alive(Pid::from_raw(pid).unwrap()));
+}
+
+/// The lock is held until nobody of the group is left, and renewed all the while; those who are left are ended with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_whom_the_command_left_behind() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.left_behind());
+    let sign = life.has_begun();
+    let mutex = bench.client().await.mutex(NAME);
+    tokio::time::sleep(LEASE + LEASE / 2).await;
+    let holder = mutex.inspect().await.unwrap().holder.expect("it holds, longer than a lease");
+    assert!(!holder.is_revoked);
+    kill_process(Pid::from_raw(sign.pid).unwrap(), Signal::KILL).unwrap();
+    let ended = run.ends();
+    assert_eq!(ended.code, Some(5), "the command's own status: {ended:?}");
+    assert_eq!(ended.err.matches("left processes behind").count(), 1, "{ended:?}");
+    assert!(mutex.inspect().await.unwrap().holder.is_none(), "free at once");
+
+    // And with a supervisor that is killed they are ended like a command.
+    life.touch();
+    let run = bench.run(&OPTIONS, &life.left_behind());
+    life.has_begun();
+    run.signal(Signal::KILL);
+    let (guard, granted_us) = bench.next().await;
+    life.has_ended_before(granted_us, guard.token().get());
+}
+
+/// A claim of a second is all that a hand-over grants. With a store that falls silent then, a command that was started on
+/// it could not be ended in time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_command_starts_on_a_whole_lease() {
+    let bench = Bench::new();
+    let started = bench.dir.path().join("started");
+    let guard = bench.client().await.mutex(NAME).lock().await.unwrap();
+    let claims = bench.proxy.inject(Fault::hold(Requests::script(&Scripts::get().renew.sha)));
+    let script = format!("echo > {}; exit 3", started.display());
+    let run = bench.run_through(&["--lease", "30s"], &["sh", "-c", &script]);
+    bench.waiters(1).await;
+    drop(guard);
+    // The claim, or, of a command that was started on it, the renewal a third later.
+    claims.wait(1, LONG);
+    assert!(!started.exists(), "a command was started on a claim");
+    let mutex = bench.client().await.mutex(NAME);
+    let holder = mutex.inspect().await.unwrap().holder.expect("it was handed over");
+    assert!(holder.remaining < Duration::from_secs(2), "a claim: {holder:?}");
+    claims.lift();
+    assert_eq!(run.ends().code, Some(3));
+    assert!(started.exists());
+}

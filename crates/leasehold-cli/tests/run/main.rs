@@ -1,0 +1,14 @@
+//! `leasehold run`, as it is called: real commands, signals, terminals and servers.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
+mod bench;
+mod codes;
+mod counter;
+mod host;
+mod loss;
+mod minder;
+mod secrets;
+mod signals;
+mod terminal;
+mod worker;

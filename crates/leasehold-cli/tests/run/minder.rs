@@ -1,0 +1,84 @@
+//! The minder: that it is there, and that it can be killed, stopped and replaced.
+
+use std::fs;
+use std::time::Duration;
+
+use leasehold_testkit::wait_until;
+use rustix::process::{Signal, kill_process};
+
+use crate::bench::{Bench, LONG, field, is_alive};
+
+const OPTIONS: [&str; 2] = ["--lease", "2s"];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_minder_that_is_killed_is_replaced() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.stubborn());
+    let sign = life.has_begun();
+    let first = run.minder(None);
+    kill_process(first, Signal::KILL).unwrap();
+    let second = run.minder(Some(first));
+    assert_eq!(field(second.as_raw_nonzero().get(), 2), field(sign.pid, 2), "in the command's group");
+    kill_process(second, Signal::KILL).unwrap();
+    let third = run.minder(Some(second));
+    // It is as good as the first: the supervisor is killed, and the command is ended.
+    ready(third);
+    run.signal(Signal::KILL);
+    let (guard, granted_us) = bench.next().await;
+    life.has_ended_before(granted_us, guard.token().get());
+    wait_until("the minder is gone", LONG, || !is_alive(third));
+}
+
+/// Waits until it holds its signals back: from then on nothing of the group's ends it.
+fn ready(minder: rustix::process::Pid) {
+    let path = format!("/proc/{}/status", minder.as_raw_nonzero());
+    wait_until("the minder is ready", LONG, || {
+        let status = fs::read_to_string(&path).unwrap_or_default();
+        status.lines().any(|line| line.starts_with("SigBlk:") && line.contains("fffffffe"))
+    });
+}
+
+#[test]
+fn a_command_goes_on_under_another_minder() {
+    let bench = Bench::new();
+    let mut run = bench.run(&OPTIONS, &["sh", "-c", "echo ready; read line; exit 4"]);
+    run.hears("ready\n");
+    let first = run.minder(None);
+    kill_process(first, Signal::KILL).unwrap();
+    ready(run.minder(Some(first)));
+    run.say("\n");
+    let ended = run.ends();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(4), ""), "{ended:?}");
+}
+
+#[test]
+fn a_minder_that_is_stopped_goes_on() {
+    let bench = Bench::new();
+    let mut run = bench.run(&OPTIONS, &["sh", "-c", "echo ready; read line; exit 4"]);
+    run.hears("ready\n");
+    let minder = run.minder(None);
+    ready(minder);
+    kill_process(minder, Signal::STOP).unwrap();
+    wait_until("it goes on", LONG, || field(minder.as_raw_nonzero().get(), 0).as_deref() == Some("S"));
+    run.say("\n");
+    assert_eq!(run.ends().code, Some(4));
+}
+
+/// What reaches the whole group reaches the minder.
+#[test]
+fn no_signal_of_the_groups_ends_the_minder() {
+    let bench = Bench::new();
+    let script = "trap : HUP INT TERM QUIT USR1 USR2 ALRM; echo ready; while read line; do :; done; exit 4";
+    let mut run = bench.run(&OPTIONS, &["sh", "-c", script]);
+    run.hears("ready\n");
+    let minder = run.minder(None);
+    for signal in [Signal::HUP, Signal::INT, Signal::TERM, Signal::QUIT, Signal::USR1, Signal::TSTP, Signal::TTIN] {
+        kill_process(minder, signal).unwrap();
+    }
+    // It answers, and so it lives: the run ends only with its word on the group.
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(is_alive(minder) && field(minder.as_raw_nonzero().get(), 0).as_deref() == Some("S"));
+    assert_eq!(run.ends().code, Some(4));
+    wait_until("the minder is gone", LONG, || !is_alive(minder));
+}

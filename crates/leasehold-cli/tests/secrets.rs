@@ -1,0 +1,115 @@
+//! The command and its secrets: how a password gets in, and that nobody else sees it.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use leasehold_testkit::certificates::Authority;
+use leasehold_testkit::{RedisServer, wait_until};
+
+/// What nobody may read anywhere.
+const SENTINEL: &str = "s3ntinel-71c9";
+const LONG: Duration = Duration::from_secs(20);
+
+fn command(store: Option<&str>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command.args(["inspect", "stock"]).env_remove("LEASEHOLD_STORE");
+    command.args(store.into_iter().flat_map(|store| ["--store", store]));
+    command
+}
+
+#[track_caller]
+fn said(output: &Output) -> String {
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(!said.contains(SENTINEL), "{said}");
+    said
+}
+
+#[track_caller]
+fn assert_works(command: &mut Command) {
+    let output = command.output().expect("it runs");
+    assert_eq!((said(&output).as_str(), output.status.code()), ("stock: free; nobody waits\n", Some(0)));
+}
+
+#[test]
+fn a_password_comes_by_file_or_environment() {
+    let server = RedisServer::builder().password(SENTINEL).start();
+    let (host, file) = (format!("127.0.0.1:{}", server.port()), server.dir().join("password"));
+    std::fs::write(&file, format!("{SENTINEL}\n")).expect("written");
+    for user in ["", "default@"] {
+        assert_works(&mut command(Some(&format!("redis://{user}{host}?password_file={}", file.display()))));
+        let by_environment = format!("redis://{user}{host}?password_env=SECRET_OF_THE_TEST");
+        assert_works(command(Some(&by_environment)).env("SECRET_OF_THE_TEST", SENTINEL));
+        let output = command(Some(&by_environment)).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains("SECRET_OF_THE_TEST"));
+    }
+    assert_works(command(None).env("LEASEHOLD_STORE", server.url()));
+}
+
+/// Not on the command line, and the ways that work are named.
+#[test]
+fn a_password_on_the_command_line_is_refused() {
+    for store in [
+        format!("redis://:{SENTINEL}@127.0.0.1:1"),
+        format!("redis://me:{SENTINEL}@127.0.0.1:1"),
+        format!("rediss://me:{SENTINEL}@127.0.0.1:1?ca=/ca.pem"),
+        format!("redis://{SENTINEL}@127.0.0.1:1"),
+        format!("redis://127.0.0.1:1?password={SENTINEL}"),
+        format!("{SENTINEL}@127.0.0.1:1"),
+    ] {
+        let output = command(Some(&store)).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2));
+        let said = said(&output);
+        for way in ["LEASEHOLD_STORE", "?password_file=", "?password_env="] {
+            assert!(said.contains(way), "{way} is not named: {said}");
+        }
+    }
+}
+
+/// While it runs, others see its command line: there is none of it in there, however it came.
+#[test]
+fn the_command_line_of_a_running_command_has_no_password() {
+    let server = RedisServer::builder().password(SENTINEL).start();
+    let file = server.dir().join("password");
+    std::fs::write(&file, SENTINEL).expect("written");
+    // It waits for a server that stands still.
+    server.stop();
+    let by_file = format!("redis://127.0.0.1:{}?password_file={}", server.port(), file.display());
+    let by_environment = format!("redis://127.0.0.1:{}?password_env=SECRET_OF_THE_TEST", server.port());
+    let mut by_url = command(None);
+    by_url.env("LEASEHOLD_STORE", server.url());
+    let mut by_variable = command(Some(&by_environment));
+    by_variable.env("SECRET_OF_THE_TEST", SENTINEL);
+    for command in [&mut command(Some(&by_file)), &mut by_variable, &mut by_url] {
+        let child = Running(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs"));
+        let shown = Path::new("/proc").join(child.0.id().to_string()).join("cmdline");
+        let read = || std::fs::read(&shown).map(|line| String::from_utf8_lossy(&line).into_owned());
+        wait_until("it shows its command line", LONG, || read().is_ok_and(|line| line.contains("inspect")));
+        let line = read().expect("it runs");
+        assert!(line.contains("stock") && !line.contains(SENTINEL), "{line}");
+    }
+}
+
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// By the system's own authorities, which this variable names: nothing in the URL.
+#[test]
+fn the_authorities_of_the_system() {
+    let server = RedisServer::start_tls();
+    let url = format!("rediss://localhost:{}", server.tls_port());
+    assert_works(command(Some(&url)).env("SSL_CERT_FILE", server.authority()));
+    assert_works(&mut command(Some(&server.tls_url())));
+    let other = server.dir().join("other.pem");
+    std::fs::write(&other, Authority::new("Somebody else").pem()).expect("written");
+    let output = command(Some(&url)).env("SSL_CERT_FILE", other).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(125));
+    assert!(said(&output).contains("?ca="));
+}

@@ -1,0 +1,39 @@
+//! What `tls.rs` is in a program without TLS: nothing, and a word about it.
+
+use super::papers::Tls;
+use crate::error::{Error, ErrorKind, Result};
+use crate::world::Socket;
+
+pub(super) enum Client {}
+
+/// Refused before any I/O.
+pub(super) fn check(_host: &str) -> Result<()> {
+    let message = "this program was built without Leasehold's feature `tls`: turn it on in Cargo.toml, or use redis:";
+    Err(Error::new(ErrorKind::Unsupported, message))
+}
+
+impl Client {
+    pub(super) fn new(_: &Tls, host: &str, _: u64) -> Result<Self> {
+        Err(check(host).expect_err("refused"))
+    }
+
+    pub(super) async fn greet(&self, _: Box<dyn Socket>, _: &str) -> Result<Box<dyn Socket>> {
+        match *self {}
+    }
+
+    pub(super) fn after(&self, _: &redis::RedisError, _: &str) -> Option<Error> {
+        match *self {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_what_to_turn_on() {
+        let error = check("redis.example").unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        assert!(error.to_string().contains("feature `tls`") && error.to_string().contains("Cargo.toml"), "{error}");
+    }
+}

@@ -1,0 +1,177 @@
+//! What a client shows a server, and asks of it: a password, certificates. Read anew for every connection, so that whoever
+//! changes a file changes what the next one shows: a long-lived client outlives its first password.
+//!
+//! The errors name the file or the variable and what is wrong with it. They never repeat a word of its content: a file of
+//! the wrong kind may be the secret itself.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::oneshot;
+
+use super::Target;
+use super::tls;
+use crate::error::{Error, Result};
+use crate::world::World;
+
+/// Bytes of a password's file. Tokens that cloud services sign have some kilobytes.
+const PASSWORD_MAX: usize = 16 * 1024;
+
+/// Where the password is. It may be one: no `Debug`.
+#[derive(Clone)]
+#[cfg_attr(test, derive(PartialEq, Eq))]
+pub(crate) enum Password {
+    /// In the URL.
+    Given(String),
+    /// In a file, on its only line.
+    File(PathBuf),
+    /// In a variable of the environment.
+    Variable(String),
+}
+
+/// Whom `rediss:` trusts, and what it shows of itself: where that is, not what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tls {
+    /// The authorities that sign servers. The system's where none is named.
+    pub(crate) ca: Option<PathBuf>,
+    /// What we show.
+    pub(crate) identity: Option<Identity>,
+}
+
+/// A client certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// What there is to show and to ask for, as it is now.
+pub(super) struct Papers {
+    pub(super) password: Option<String>,
+    pub(super) tls: Option<tls::Client>,
+}
+
+impl Papers {
+    /// Reads what the target names. Files are read off the async threads: a network file system may hang.
+    pub(super) async fn of(target: &Target, world: &dyn World) -> Result<Self> {
+        if let (None, None | Some(Password::Given(_))) = (&target.tls, &target.password) {
+            return Ok(Self { password: given(target.password.as_ref())?, tls: None });
+        }
+        let (tell, told) = oneshot::channel();
+        let (target, wall_us) = (target.clone(), world.wall_us());
+        world.offload(Box::new(move || drop(tell.send(Self::read(&target, wall_us)))));
+        // Not run: the runtime is going, and this future with it.
+        told.await.map_err(|_| Error::closed())?
+    }
+
+    /// Blocks.
+    fn read(target: &Target, wall_us: u64) -> Result<Self> {
+        let password = given(target.password.as_ref())?;
+        let host = &target.address.host;
+        let tls = target.tls.as_ref().map(|tls| tls::Client::new(tls, host, wall_us)).transpose()?;
+        Ok(Self { password, tls })
+    }
+}
+
+fn given(password: Option<&Password>) -> Result<Option<String>> {
+    Ok(match password {
+        None => None,
+        Some(Password::Given(password)) => Some(password.clone()),
+        Some(Password::File(path)) => Some(line(path)?),
+        Some(Password::Variable(name)) => Some(variable(name)?),
+    })
+}
+
+fn line(path: &Path) -> Result<String> {
+    let what = "password file";
+    let text = String::from_utf8(content(what, path, PASSWORD_MAX)?).map_err(|_| wrong(what, path, "is not UTF-8"))?;
+    let mut lines = text.lines();
+    match (lines.next().unwrap_or_default(), lines.next()) {
+        ("", _) => Err(wrong(what, path, "begins with an empty line: write the password there, and nothing else")),
+        (password, None) => Ok(password.to_owned()),
+        (_, Some(_)) => Err(wrong(what, path, "has more than one line: write the password there, and nothing else")),
+    }
+}
+
+fn variable(name: &str) -> Result<String> {
+    let wrong = |what| Err(Error::invalid(format!("the environment variable {name}, named by password_env, {what}")));
+    match std::env::var(name) {
+        Ok(password) if password.is_empty() => wrong("is empty: set it to the password"),
+        Ok(password) => Ok(password),
+        Err(std::env::VarError::NotPresent) => wrong("is not set: set it to the password"),
+        Err(std::env::VarError::NotUnicode(_)) => wrong("is not UTF-8"),
+    }
+}
+
+/// The content of a file, if it has some and not too much. What is no file (a pipe, a terminal) would be gone when it is
+/// read for the second time, or never end.
+pub(super) fn content(what: &str, path: &Path, at_most: usize) -> Result<Vec<u8>> {
+    let unreadable = |error: std::io::Error| wrong(what, path, &format!("cannot be read: {error}"));
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err(wrong(what, path, "is not a regular file: it is read again whenever a connection is made"));
+    }
+    let mut bytes = Vec::new();
+    let room = u64::try_from(at_most).unwrap_or(u64::MAX).saturating_add(1);
+    File::open(path).and_then(|file| file.take(room).read_to_end(&mut bytes)).map_err(unreadable)?;
+    match bytes.len() {
+        0 => Err(wrong(what, path, "is empty")),
+        many if many > at_most => Err(wrong(what, path, &format!("has more than {at_most} bytes"))),
+        _ => Ok(bytes),
+    }
+}
+
+/// What is wrong with a file.
+pub(super) fn wrong(what: &str, path: &Path, why: &str) -> Error {
+    Error::invalid(format!("the {what} {path:?} {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(content: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("password");
+        fs::write(&path, content).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn the_only_line_is_the_password() {
+        for (content, password) in [("a b", "a b"), ("p\u{e4}ss\n", "p\u{e4}ss"), (" x \r\n", " x ")] {
+            let (_dir, path) = file(content);
+            assert_eq!(line(&path).unwrap(), password);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_and_the_content_is_not() {
+        let long = "hunter2".repeat(PASSWORD_MAX / 7 + 1);
+        let cases: [(&[u8], &str); 6] = [
+            (b"", "is empty"),
+            (b"\n", "empty line"),
+            (b"\nhunter2", "empty line"),
+            (b"hunter2\nhunter2\n", "more than one line"),
+            (b"hunter2\xff", "not UTF-8"),
+            (long.as_bytes(), "more than 16384 bytes"),
+        ];
+        for (content, says) in cases {
+            let (_dir, path) = file(content);
+            let error = line(&path).unwrap_err();
+            assert!(error.to_string().contains(says) && error.to_string().contains("password\""), "{error}");
+            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        }
+        let (dir, _) = file("");
+        for (path, says) in [(dir.path().join("none"), "cannot be read"), (dir.path().into(), "not a regular file")] {
+            assert!(line(&path).unwrap_err().to_string().contains(says));
+        }
+    }
+
+    #[test]
+    fn variables() {
+        assert_eq!(variable("CARGO_PKG_NAME").unwrap(), "leasehold");
+        let error = variable("LEASEHOLD_NO_SUCH_VARIABLE").unwrap_err().to_string();
+        assert!(error.contains("LEASEHOLD_NO_SUCH_VARIABLE") && error.contains("is not set"), "{error}");
+    }
+}

@@ -1,0 +1,253 @@
+//! TLS over a socket of the world's: whose certificate is believed, what is shown, and what a failed handshake means.
+//!
+//! Verification cannot be turned off. A lock that anybody on the way can grant is none; and whoever has a certificate of
+//! his own making names its authority by `?ca=`, which is no harder than switching the question off.
+//!
+//! A client is made for one connection: its files are read anew each time, and its clock is the world's, at that moment.
+//! (Random numbers are those of rustls: a simulation that owns the bytes does not own these.)
+
+use std::error::Error as StdError;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::client::Resumption;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use tokio_rustls::rustls::time_provider::TimeProvider;
+use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+
+use super::papers::{Identity, Tls, content, wrong};
+use crate::error::{Error, ErrorKind, Result};
+use crate::world::Socket;
+
+/// Bytes of a file of certificates: the roots of a whole system have a quarter of that.
+const PEM_MAX: usize = 1024 * 1024;
+
+/// What one connection shows and believes.
+pub(super) struct Client {
+    config: Arc<ClientConfig>,
+    server: ServerName<'static>,
+    shows_itself: Shows,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shows {
+    Nothing,
+    Certificate,
+}
+
+/// The moment at which certificates are judged.
+#[derive(Debug)]
+struct At(UnixTime);
+
+impl TimeProvider for At {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(self.0)
+    }
+}
+
+/// Whether a certificate can be for this host at all. No I/O.
+pub(super) fn check(host: &str) -> Result<()> {
+    server(host).map(drop)
+}
+
+fn server(host: &str) -> Result<ServerName<'static>> {
+    let name = ServerName::try_from(host.to_owned());
+    name.map_err(|_| Error::invalid("the URL's host is neither a DNS name nor an IP address: no certificate is for it"))
+}
+
+impl Client {
+    /// Reads what the URL names. Blocks.
+    pub(super) fn new(tls: &Tls, host: &str, wall_us: u64) -> Result<Self> {
+        let now = At(UnixTime::since_unix_epoch(Duration::from_micros(wall_us)));
+        let builder = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(now))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| Error::new(ErrorKind::Unsupported, format!("TLS cannot be set up: {error}")))?
+            .with_root_certificates(roots(tls)?);
+        let mut config = match &tls.identity {
+            None => builder.with_no_client_auth(),
+            Some(identity) => {
+                let (chain, key) = (chain(identity)?, key(identity)?);
+                builder.with_client_auth_cert(chain, key).map_err(|_| {
+                    let why = format!("is not that of the certificate {:?}, or no key for TLS", identity.certificate);
+                    wrong("key file", &identity.key, &why)
+                })?
+            }
+        };
+        // This configuration ends with its connection: nobody could come back to a session of it.
+        config.resumption = Resumption::disabled();
+        let shows_itself = if tls.identity.is_some() { Shows::Certificate } else { Shows::Nothing };
+        Ok(Self { config: Arc::new(config), server: server(host)?, shows_itself })
+    }
+
+    /// Makes the session. Bounded by the caller.
+    pub(super) async fn greet(&self, socket: Box<dyn Socket>, at: &str) -> Result<Box<dyn Socket>> {
+        let connector = TlsConnector::from(Arc::clone(&self.config));
+        match connector.connect(self.server.clone(), socket).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(error) => Err(self.told(&error, at).unwrap_or_else(|| hung_up(&error, at))),
+        }
+    }
+
+    /// What a broken first exchange has to do with TLS. A server judges what we show when we believe that the handshake is
+    /// done (TLS 1.3), so that its refusal comes as the answer to our first request.
+    pub(super) fn after(&self, error: &redis::RedisError, at: &str) -> Option<Error> {
+        if error.kind() != redis::ErrorKind::Io {
+            return None;
+        }
+        let told = self.told(error, at);
+        Some(told.unwrap_or_else(|| {
+            let advice = match self.shows_itself {
+                Shows::Nothing => "if it wants a client certificate, name one by ?cert=/path.pem&key=/path.pem",
+                Shows::Certificate => "see its log: it may refuse our certificate",
+            };
+            Error::new(
+                ErrorKind::Unreachable,
+                format!("the Redis at {at} hung up after the TLS handshake ({error}): {advice}"),
+            )
+        }))
+    }
+
+    fn told(&self, error: &(dyn StdError + 'static), at: &str) -> Option<Error> {
+        use tokio_rustls::rustls::Error as Told;
+        let told = cause(error)?;
+        let (kind, what) = match told {
+            Told::InvalidCertificate(why) => (ErrorKind::Denied, self.distrusted(why)),
+            Told::AlertReceived(alert) => self.refused(*alert),
+            Told::InvalidMessage(_)
+            | Told::InappropriateMessage { .. }
+            | Told::InappropriateHandshakeMessage { .. } => (
+                ErrorKind::Unreachable,
+                format!("speaks no TLS ({told}): is it on at that port? Without it use redis:"),
+            ),
+            Told::PeerIncompatible(_) => {
+                (ErrorKind::Unsupported, format!("has no TLS that we have ({told}): TLS 1.2 or 1.3 is needed"))
+            }
+            other => (ErrorKind::Unreachable, format!("makes no TLS session: {other}")),
+        };
+        Some(Error::new(kind, format!("what answers at {at} {what}")))
+    }
+
+    /// Why we do not believe the server.
+    fn distrusted(&self, why: &CertificateError) -> String {
+        let advice = match why {
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                "renew it, or set the clock of this machine".to_owned()
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                "set the clock of this machine, or of whoever made it".to_owned()
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+                let host = self.server.to_str();
+                format!("it is for another host than {host:?}: use a name or address that is in it, or have one made")
+            }
+            CertificateError::UnknownIssuer => {
+                "nobody whom we trust has signed it: name its authority by ?ca=/path.pem".to_owned()
+            }
+            _ => "have one made by the authority that ?ca=/path.pem names; one that signs itself is none".to_owned(),
+        };
+        format!("shows a certificate that is refused: {advice} ({why})")
+    }
+
+    /// Why the server does not believe us.
+    fn refused(&self, alert: AlertDescription) -> (ErrorKind, String) {
+        use AlertDescription as Alert;
+        let advice = match (alert, self.shows_itself) {
+            (Alert::HandshakeFailure | Alert::ProtocolVersion | Alert::InsufficientSecurity, Shows::Certificate) => {
+                return (
+                    ErrorKind::Unsupported,
+                    format!("has no TLS that we have ({alert:?}): TLS 1.2 or 1.3 is needed"),
+                );
+            }
+            // With TLS 1.2 that is also how a server asks for a certificate that it did not get.
+            (Alert::HandshakeFailure | Alert::CertificateRequired, Shows::Nothing) => {
+                "it wants a client certificate: name one by ?cert=/path.pem&key=/path.pem"
+            }
+            (Alert::UnknownCA, Shows::Certificate) => "no authority that it knows has signed our certificate",
+            (Alert::CertificateExpired, Shows::Certificate) => "our certificate has expired: renew the file",
+            (
+                Alert::BadCertificate
+                | Alert::UnsupportedCertificate
+                | Alert::CertificateRevoked
+                | Alert::CertificateUnknown
+                | Alert::CertificateRequired
+                | Alert::AccessDenied
+                | Alert::DecryptError,
+                _,
+            ) => "it refuses our certificate: see its log, and what ?cert= names",
+            _ => return (ErrorKind::Unreachable, format!("refuses the TLS session ({alert:?}): see its log")),
+        };
+        (ErrorKind::Denied, format!("refuses the TLS session: {advice} ({alert:?})"))
+    }
+}
+
+/// Somebody hung up in the middle of the handshake, without a word.
+fn hung_up(error: &io::Error, at: &str) -> Error {
+    let message = format!(
+        "what answers at {at} hung up in the TLS handshake ({error}): is TLS on at that port? Without it use redis:"
+    );
+    Error::new(ErrorKind::Unreachable, message)
+}
+
+/// The word of rustls that is behind an error of the socket, if one is.
+fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a tokio_rustls::rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(told) = error.downcast_ref() {
+            return Some(told);
+        }
+        // An error of I/O counts its own cause as itself, and has that one's source; so does one that is shared.
+        let shared = error.downcast_ref::<Arc<dyn StdError + Send + Sync>>().map(|inner| &**inner);
+        let inner = shared.or_else(|| error.downcast_ref::<io::Error>()?.get_ref());
+        next = match inner {
+            Some(inner) => Some(inner as &'a (dyn StdError + 'static)),
+            None => error.source(),
+        };
+    }
+    None
+}
+
+fn roots(tls: &Tls) -> Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    let Some(path) = &tls.ca else {
+        let system = rustls_native_certs::load_native_certs();
+        roots.add_parsable_certificates(system.certs);
+        return match roots.is_empty() {
+            true => Err(Error::invalid("this system has no certificates of authorities: name one by ?ca=/path.pem")),
+            false => Ok(roots),
+        };
+    };
+    for certificate in certificates("CA file", path)? {
+        let added = roots.add(certificate);
+        added.map_err(|_| wrong("CA file", path, "has a certificate in it that cannot be read"))?;
+    }
+    Ok(roots)
+}
+
+fn chain(identity: &Identity) -> Result<Vec<CertificateDer<'static>>> {
+    certificates("certificate file", &identity.certificate)
+}
+
+fn certificates(what: &str, path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>> {
+    let bytes = content(what, path, PEM_MAX)?;
+    // The parser's words have the line in them that it did not like.
+    let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
+    match read {
+        Ok(certificates) if certificates.is_empty() => Err(wrong(what, path, "has no certificate in PEM in it")),
+        Ok(certificates) => Ok(certificates),
+        Err(_) => Err(wrong(what, path, "is not PEM")),
+    }
+}
+
+fn key(identity: &Identity) -> Result<PrivateKeyDer<'static>> {
+    let (what, path) = ("key file", &identity.key);
+    let bytes = content(what, path, PEM_MAX)?;
+    match PrivateKeyDer::pem_slice_iter(&bytes).next() {
+        Some(Ok(key)) => Ok(key),
+        None => Err(wrong(what, path, "has no private key in PEM in it; one that is encrypted is of no use here")),
+        Some(Err(_)) => Err(wrong(what, path, "is not PEM")),
+    }
+}

@@ -1,0 +1,409 @@
+//! The faces for threads: what they have beside the others (those are in `conformance.rs`, as for every store), and how
+//! they behave where threads do what tasks do not.
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex as StdMutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::blocking::{Canceller, Guard, Leasehold, Mutex};
+use leasehold::{ErrorKind, Lost, Owner, Released, Token};
+use leasehold_testkit::{RedisServer, wait_until};
+
+const SOON: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(3_600);
+const MS: Duration = Duration::from_millis(1);
+
+/// A store, and how to reach it.
+struct Shop {
+    url: String,
+    _server: Option<RedisServer>,
+}
+
+impl Shop {
+    fn connect(&self) -> Leasehold {
+        Leasehold::connect(&self.url).unwrap()
+    }
+}
+
+/// A test over the embedded store and over Redis.
+macro_rules! on_all_stores {
+    ($name:ident, |$shop:ident| $body:block) => {
+        mod $name {
+            use super::*;
+
+            fn check($shop: Shop) {
+                $body
+            }
+
+            #[test]
+            fn in_memory() {
+                check(Shop { url: concat!("memory:", stringify!($name)).to_owned(), _server: None });
+            }
+
+            #[test]
+            fn on_redis() {
+                let server = RedisServer::start();
+                check(Shop { url: server.url(), _server: Some(server) });
+            }
+        }
+    };
+}
+
+#[track_caller]
+fn until(what: &str, done: impl FnMut() -> bool) {
+    wait_until(what, SOON, done);
+}
+
+fn waiters(mutex: &Mutex) -> usize {
+    mutex.inspect().unwrap().waiters
+}
+
+fn is_free(mutex: &Mutex) -> bool {
+    let seen = mutex.inspect().unwrap();
+    seen.holder.is_none() && seen.waiters == 0
+}
+
+fn release(guard: Guard) {
+    assert_eq!(guard.release().unwrap(), Released::Released);
+}
+
+/// Fails where `body` stands still for ever.
+fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, is_done) = mpsc::channel();
+    let running = thread::spawn(move || drop(done.send(body())));
+    match is_done.recv_timeout(3 * SOON) {
+        Ok(value) => value,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("it stands still"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => std::panic::resume_unwind(running.join().unwrap_err()),
+    }
+}
+
+on_all_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
+    let client = shop.connect();
+    let mutex = client.mutex("a").reentrant();
+    let outer = mutex.lock().unwrap();
+    let inner = mutex.try_lock().unwrap().expect("it holds");
+    assert_eq!(inner.token(), outer.token());
+    assert_eq!(mutex.run(|guard| guard.check()).unwrap(), Ok(outer.token()));
+
+    // The guard goes to another thread. The owner stays here.
+    let theirs = mutex.clone();
+    let inner = thread::spawn(move || {
+        assert!(theirs.try_lock().unwrap().is_none(), "a guard makes no owner");
+        assert!(theirs.try_lock_for(20 * MS).unwrap().is_none());
+        inner
+    });
+    let inner = inner.join().unwrap();
+    release(outer);
+    assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_some(), "it holds by the other");
+
+    let theirs = mutex.clone();
+    let waiting = thread::spawn(move || theirs.lock().unwrap().token());
+    until("the other thread waits", || waiters(&mutex) == 1);
+    let held = inner.token();
+    thread::spawn(move || release(inner)).join().unwrap();
+    assert!(waiting.join().unwrap() > held);
+
+    // Who says nothing re-enters nothing, nor does another client's thread.
+    let held = mutex.lock().unwrap();
+    assert!(client.mutex("a").try_lock().unwrap().is_none());
+    assert!(shop.connect().mutex("a").reentrant().try_lock().unwrap().is_none());
+    release(held);
+});
+
+on_all_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
+    let client = shop.connect();
+    let mutex = client.mutex("a");
+    let stop = Canceller::new();
+    assert!(!stop.is_cancelled());
+    release(mutex.lock_or_cancel(&stop).unwrap().expect("free"));
+
+    let held = mutex.lock().unwrap();
+    let waiting: Vec<_> = (0..8)
+        .map(|_| {
+            let (mutex, stop) = (mutex.clone(), stop.clone());
+            thread::spawn(move || mutex.lock_or_cancel(&stop).unwrap().is_none())
+        })
+        .collect();
+    until("all wait", || waiters(&mutex) == 8);
+    stop.cancel();
+    stop.cancel();
+    assert!(waiting.into_iter().all(|waiting| waiting.join().unwrap()));
+    until("they have left the queue", || waiters(&mutex) == 0);
+    assert!(held.is_valid());
+    release(held);
+
+    assert!(stop.is_cancelled() && stop.clone().is_cancelled());
+    let before = mutex.lock().unwrap().token();
+    until("it is given back", || is_free(&mutex));
+    assert!(mutex.lock_or_cancel(&stop).unwrap().is_none(), "cancelled before it began");
+    assert!(is_free(&mutex));
+    let error = client.mutex("two\nlines").lock_or_cancel(&Canceller::new()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(mutex.lock().unwrap().token() > before);
+});
+
+// The grant and the call at the same moment: whoever wins, nothing is held afterwards.
+on_all_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
+    let (client, other) = (shop.connect(), shop.connect());
+    let (mutex, theirs) = (client.mutex("a"), other.mutex("a"));
+    let (mut granted, mut cancelled) = (0, 0);
+    for round in 0..400 {
+        let held = theirs.lock().unwrap();
+        let stop = Canceller::new();
+        let (waits, stops) = (mutex.clone(), stop.clone());
+        let waiting = thread::spawn(move || waits.lock_or_cancel(&stops).unwrap());
+        until("it waits", || waiters(&theirs) == 1);
+        // Sometimes the one first and sometimes the other, and often neither.
+        let calls = thread::spawn(move || {
+            (0..round % 40 * 20).for_each(|_| std::hint::spin_loop());
+            stop.cancel();
+        });
+        (0..(400 - round) % 30 * 20).for_each(|_| std::hint::spin_loop());
+        drop(held);
+        match waiting.join().unwrap() {
+            Some(guard) => {
+                assert!(guard.is_valid());
+                granted += 1;
+            }
+            None => cancelled += 1,
+        }
+        calls.join().unwrap();
+        until("nobody holds and nobody waits", || is_free(&theirs));
+    }
+    println!("{granted} granted, {cancelled} cancelled");
+    assert!(client.close().unconfirmed().is_empty());
+});
+
+on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
+    let client = shop.connect();
+    let guard = client.mutex("a").lock().unwrap();
+    let begun = Instant::now();
+    assert_eq!(guard.wait_lost(50 * MS), None);
+    assert!(begun.elapsed() >= 50 * MS);
+    assert_eq!(guard.wait_lost(Duration::ZERO), None);
+
+    let waits = Arc::new(guard);
+    let waiting = thread::scope(|scope| {
+        let waiting: Vec<_> = (0..3).map(|_| scope.spawn(|| waits.wait_lost(LONG))).collect();
+        let seen = client.mutex("a").inspect().unwrap().holder.unwrap();
+        let _ = client.mutex("a").revoke(&seen, Duration::from_secs(5)).unwrap();
+        waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect::<Vec<_>>()
+    });
+    assert_eq!(waiting, [Some(Lost::Revoked); 3]);
+    assert_eq!(waits.wait_lost(Duration::ZERO), Some(Lost::Revoked), "and says so for ever");
+    drop(waits);
+
+    let fixed = client.mutex("b").fixed_lease(200 * MS).lock().unwrap();
+    assert_eq!(fixed.wait_lost(Duration::MAX), Some(Lost::Expired));
+    assert_eq!(fixed.release().unwrap(), Released::NotHeld);
+});
+
+on_all_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
+    let client = shop.connect();
+    let revoke = |name: &str| {
+        let seen = client.mutex(name).inspect().unwrap().holder.unwrap();
+        let _ = client.mutex(name).revoke(&seen, Duration::from_secs(5)).unwrap();
+    };
+    // Lost: told once, and whoever is told may do what it likes, also block for longer than any lease of this client.
+    let other = client.mutex("other").lease(600 * MS).lock().unwrap();
+    let guard = client.mutex("a").lock().unwrap();
+    let (tell, told) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let locks = client.mutex("b");
+    let here = thread::current().id();
+    guard.on_lost(move |lost| {
+        assert_ne!(thread::current().id(), here);
+        release(locks.lock().unwrap());
+        tell.send((lost, thread::current().id())).unwrap();
+        may_go_on.recv().unwrap();
+    });
+    guard.on_lost(|_| std::panic::resume_unwind(Box::new("whoever is told gives up")));
+    let (also, also_told) = mpsc::channel();
+    guard.on_lost(move |lost| also.send(lost).unwrap());
+    revoke("a");
+    let (lost, there) = told.recv_timeout(SOON).unwrap();
+    assert_eq!((lost, also_told.recv_timeout(SOON)), (Lost::Revoked, Ok(Lost::Revoked)));
+    let mut least = other.remaining();
+    until("the others are renewed while it stands there", || {
+        let now = other.remaining();
+        let is_renewed = now > least;
+        least = now;
+        is_renewed
+    });
+    go_on.send(()).unwrap();
+
+    // Lost already: told at once.
+    let (tell, told) = mpsc::channel();
+    guard.on_lost(move |lost| tell.send((lost, thread::current().id())).unwrap());
+    let (lost, elsewhere) = told.recv_timeout(SOON).unwrap();
+    assert!(lost == Lost::Revoked && elsewhere != here && elsewhere != there);
+    drop(guard);
+    release(other);
+});
+
+on_all_stores!(nobody_is_told_of_a_lease_that_is_given_back, |shop| {
+    let client = shop.connect();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let call = |guard: &Guard| {
+        let calls = Arc::clone(&calls);
+        guard.on_lost(move |_| {
+            calls.fetch_add(1, Ordering::SeqCst);
+        });
+    };
+    for round in 0..20 {
+        let guard = client.mutex("a").lock().unwrap();
+        call(&guard);
+        match round % 2 {
+            0 => release(guard),
+            _ => drop(guard),
+        }
+    }
+    // What it would do is dropped with the hold: nothing is kept of it.
+    assert_eq!((Arc::strong_count(&calls), calls.load(Ordering::SeqCst)), (1, 0));
+
+    // Of an owner's guards the last one counts, whichever the call was asked of.
+    let mutex = client.mutex("a").reentrant();
+    let (outer, inner) = (mutex.lock().unwrap(), mutex.lock().unwrap());
+    call(&inner);
+    release(inner);
+    assert_eq!(Arc::strong_count(&calls), 2, "the lease is still held");
+    let kept = client.mutex("b").lock().unwrap();
+    call(&kept);
+    assert!(client.close().unconfirmed().is_empty());
+    until("both are told that the client was closed", || calls.load(Ordering::SeqCst) == 2);
+    drop((outer, kept));
+});
+
+on_all_stores!(work_that_outlived_its_lease_is_told_so, |shop| {
+    let client = shop.connect();
+    let mutex = client.mutex("a");
+    let token: Token = mutex.run(|guard| guard.token()).unwrap();
+    assert!(is_free(&mutex));
+    let fixed = mutex.clone().fixed_lease(100 * MS);
+    let error = fixed.run(|guard| guard.wait_lost(LONG)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Lost);
+    let works = mutex.clone();
+    let panicked =
+        thread::spawn(move || works.run(|_| -> () { std::panic::resume_unwind(Box::new("the work gives up")) }));
+    assert!(panicked.join().is_err());
+    assert!(mutex.lock().unwrap().token() > token, "a panic gives back, and poisons nothing");
+});
+
+// Within a runtime a call blocks its thread, and needs nothing of that runtime. There are more of them in one poll than
+// tokio's budget has steps: with that, its primitives would say "not yet" for ever.
+on_all_stores!(a_call_within_a_runtime_waits_for_nothing_of_it, |shop| {
+    let builders = [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()];
+    for mut builder in builders {
+        let url = shop.url.clone();
+        let runtime = builder.enable_all().build().unwrap();
+        ends(move || {
+            runtime.block_on(async {
+                let spawned = tokio::spawn(async move {
+                    let client = Leasehold::connect(&url).unwrap();
+                    for _ in 0..300 {
+                        release(client.mutex("a").lock().unwrap());
+                    }
+                    let held = client.mutex("a").lock().unwrap();
+                    let holds = thread::spawn(move || {
+                        until("it waits", || held.wait_lost(10 * MS).is_some() || waiters(&client.mutex("a")) == 1);
+                        drop(held);
+                    });
+                    let waits = Leasehold::connect(&url).unwrap();
+                    let guard = waits.mutex("a").lock().unwrap();
+                    assert_eq!(guard.wait_lost(20 * MS), None);
+                    release(guard);
+                    holds.join().unwrap();
+                    assert!(waits.close().unconfirmed().is_empty());
+                });
+                spawned.await.unwrap();
+            });
+        });
+    }
+});
+
+// Whoever has the handle of a thread may wake it, and libraries do.
+on_all_stores!(a_wait_is_not_ended_by_a_wake_up_for_nothing, |shop| {
+    let client = shop.connect();
+    let mutex = client.mutex("a");
+    let held = mutex.lock().unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (waits, over) = (mutex.clone(), Arc::clone(&is_over));
+    let waiting = thread::spawn(move || {
+        let guard = waits.lock().unwrap();
+        over.store(true, Ordering::SeqCst);
+        guard
+    });
+    until("it waits", || waiters(&mutex) == 1);
+    for _ in 0..1_000 {
+        waiting.thread().unpark();
+        thread::yield_now();
+    }
+    assert!(!is_over.load(Ordering::SeqCst) && held.is_valid());
+    release(held);
+    release(waiting.join().unwrap());
+});
+
+// A counter that no machine instruction protects: read, give way, write. Threads of one owner do not exclude each other, so
+// that they need a lock of their own beside it.
+on_all_stores!(owners_exclude_each_other_whoever_of_them_works, |shop| {
+    const OWNERS: usize = 4;
+    const THREADS: usize = 3;
+    const ROUNDS: u64 = 40;
+    let counter = AtomicU64::new(0);
+    let inside = AtomicUsize::new(usize::MAX);
+    let clients: Vec<_> = (0..2).map(|_| shop.connect()).collect();
+    let owners: Vec<_> = (0..OWNERS).map(|_| (Owner::new(), StdMutex::new(0_usize))).collect();
+    thread::scope(|scope| {
+        for (number, (owner, among)) in owners.iter().enumerate() {
+            // An owner is one client's.
+            let mutex = clients[number % 2].mutex("a").owner(owner);
+            for thread in 0..THREADS {
+                let (mutex, counter, inside) = (mutex.clone(), &counter, &inside);
+                scope.spawn(move || {
+                    for round in 0..ROUNDS {
+                        let mut guards = vec![mutex.lock().unwrap()];
+                        for _ in 0..(round as usize + thread) % 3 {
+                            guards.push(mutex.try_lock().unwrap().expect("it holds"));
+                        }
+                        let mut entered = among.lock().unwrap();
+                        *entered += 1;
+                        inside.store(number, Ordering::Relaxed);
+                        let seen = counter.load(Ordering::Relaxed);
+                        thread::yield_now();
+                        counter.store(seen + 1, Ordering::Relaxed);
+                        assert_eq!(inside.load(Ordering::Relaxed), number, "another owner was inside");
+                        let token = guards[0].check().unwrap();
+                        assert!(guards.iter().all(|guard| guard.token() == token), "one grant, one token");
+                        drop(entered);
+                        // In any order.
+                        guards.rotate_left(thread % 2);
+                        while let Some(guard) = guards.pop() {
+                            release(guard);
+                        }
+                    }
+                });
+            }
+        }
+    });
+    assert_eq!(counter.into_inner(), (OWNERS * THREADS) as u64 * ROUNDS, "nobody overwrote anybody");
+    for client in clients {
+        assert!(is_free(&client.mutex("a")));
+        assert!(client.close().unconfirmed().is_empty());
+    }
+});
+
+#[test]
+fn a_client_says_what_is_wrong_with_its_url() {
+    assert_eq!(Leasehold::connect("").unwrap_err().kind(), ErrorKind::Invalid);
+    let error = Leasehold::builder("memory:").prefix("p").connect().unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    let client = Leasehold::builder("memory:").lease(LONG).holder("a thread").connect().unwrap();
+    let guard = client.mutex("a").lock().unwrap();
+    let holder = client.mutex("a").inspect().unwrap().holder.unwrap();
+    assert_eq!((holder.label.as_str(), holder.token), ("a thread", guard.token()));
+    assert!(guard.remaining() > LONG / 2 && !guard.others_wait());
+    assert_eq!(client.names().unwrap(), ["a"]);
+}
