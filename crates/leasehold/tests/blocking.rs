@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use leasehold::blocking::{Canceller, Guard, Leasehold, Mutex};
 use leasehold::{ErrorKind, Lost, Owner, Released, Token};
 use leasehold_testkit::{RedisServer, wait_until};
+use tempfile::TempDir;
 
 const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3_600);
@@ -19,15 +20,30 @@ const MS: Duration = Duration::from_millis(1);
 struct Shop {
     url: String,
     _server: Option<RedisServer>,
+    _dir: Option<TempDir>,
 }
 
 impl Shop {
+    fn in_memory(name: &str) -> Self {
+        Self { url: format!("memory:{name}"), _server: None, _dir: None }
+    }
+
+    fn in_a_directory() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        Self { url: format!("file:{}", dir.path().display()), _server: None, _dir: Some(dir) }
+    }
+
+    fn on_redis() -> Self {
+        let server = RedisServer::start();
+        Self { url: server.url(), _server: Some(server), _dir: None }
+    }
+
     fn connect(&self) -> Leasehold {
         Leasehold::connect(&self.url).unwrap()
     }
 }
 
-/// A test over the embedded store and over Redis.
+/// A test over the embedded store, over a directory and over Redis.
 macro_rules! on_all_stores {
     ($name:ident, |$shop:ident| $body:block) => {
         mod $name {
@@ -39,13 +55,17 @@ macro_rules! on_all_stores {
 
             #[test]
             fn in_memory() {
-                check(Shop { url: concat!("memory:", stringify!($name)).to_owned(), _server: None });
+                check(Shop::in_memory(stringify!($name)));
+            }
+
+            #[test]
+            fn in_a_directory() {
+                check(Shop::in_a_directory());
             }
 
             #[test]
             fn on_redis() {
-                let server = RedisServer::start();
-                check(Shop { url: server.url(), _server: Some(server) });
+                check(Shop::on_redis());
             }
         }
     };

@@ -1,13 +1,13 @@
 //! The pages of `leasehold run --help`.
 
 pub(crate) const ABOUT: &str = "\
-Runs a command while holding a lock, and ends it before the lock is lost.
+Run a command while holding a lock, and end it before the lock is lost.
 
 flock(1) for many machines: takes the lock NAME, waiting in line for it; runs CMD; gives the lock back
 when CMD and what it left in the background have ended. The lock is a lease, which is renewed for as
-long as CMD runs. Where it cannot be (the store or the network is away for too long, this machine
-sleeps), where it is revoked, or where `leasehold run` itself is killed, the command's process group
-gets a TERM, and then a KILL, before the store gives the lock to anybody else.
+long as CMD runs. Where it cannot be renewed (the store or the network is away for too long, this
+machine sleeps), where it is revoked, or where `leasehold run` itself is killed, the command's process
+group gets a TERM, and then a KILL, before the store gives the lock to anybody else.
 
 CMD finds LEASEHOLD_NAME and LEASEHOLD_TOKEN in its environment. The token is a number that is larger at
 each grant of this lock: by it a database can refuse the late writes of an earlier holder. CMD inherits
@@ -16,29 +16,31 @@ standard input and works on a terminal. HUP, INT, TERM, QUIT, USR1, USR2 and WIN
 pub(crate) const SHORT: &str = "\
 Example: leasehold run nightly --no-wait -- ./backup.sh     ('leasehold run --help' has the rest)";
 
+// Lines and not paragraphs, also on the manual page: no longer than a terminal is wide.
 pub(crate) const MORE: &str = "\
 Lengths of time: 500ms, 30s, 1m30s, 2h.
 
-Exit status: that of CMD, and 128+n if signal n ended it. Where it did not run, or not to its own end:
+Exit status: that of CMD, and 128+n if signal n ended it. Otherwise:
   2      what was said makes no sense
-  123    the lock was lost while CMD ran, and CMD was ended (whatever its own status was then)
-  124    somebody else has the lock, or had it until the wait was over (-E sets another)
-  125    the store is not there, or refuses, or something else of our own went wrong
+  123    the lock was lost while CMD ran, and CMD was ended, whatever its status
+  124    somebody else has the lock, or had it until the wait was over (see -E)
+  125    the store is not there or refuses, or something else of ours went wrong
   126    CMD cannot be executed
   127    CMD was not found
   128+n  signal n came while waiting for the lock
 A status of CMD's own is handed through even where it is one of these.
 
 What to know:
-  A command that starts processes of its own and ends keeps the lock until they have ended, too; `setsid` sets one free,
-  which then can outlive the lock.
-  Ctrl-Z stops the renewals with the command. Whoever comes back within the lease finds everything as it was; after that
-  the command is ended, and the exit status is 123.
-  The command does not inherit LEASEHOLD_STORE, nor any variable that has the store's password.
+  What CMD leaves running keeps the lock until it has ended, too; `setsid` sets
+  a process free of that, which then can outlive the lock.
+  Ctrl-Z stops the renewals with CMD. Whoever comes back within the lease finds
+  everything as it was; after that CMD is ended, with status 123.
+  CMD does not inherit LEASEHOLD_STORE, nor any variable that has the store's
+  password.
 
 Examples:
   export LEASEHOLD_STORE=redis://locks.internal
-        where the locks are that all machines share; without it they are this host's
+        where the locks are that all machines share; without it, this host's own
   leasehold run nightly --no-wait -- ./backup.sh
         in every machine's crontab: one of them does it, the others end with 124
   leasehold run deploy --wait 10m -- make deploy

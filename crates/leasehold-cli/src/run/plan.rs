@@ -12,7 +12,7 @@ use crate::exit::Failure;
 use crate::said;
 use crate::store::{Location, host, user};
 
-/// Run a command while holding a lock, and ends it before the lock is lost
+/// Run a command while holding a lock, and end it before the lock is lost
 #[derive(Debug, Args)]
 #[command(long_about = help::ABOUT, after_long_help = help::MORE, after_help = help::SHORT)]
 pub(crate) struct RunArgs {

@@ -58,7 +58,7 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
     let mut pause = TRY_FIRST;
     let answer = Instant::now() + ANSWER;
     loop {
-        let builder = Leasehold::builder(&plan.location.url).holder(&plan.holder);
+        let builder = Leasehold::builder(&plan.location.url).one_connection().holder(&plan.holder);
         let tried = match deadline {
             Some(deadline) => timeout_at(deadline.max(answer), builder.connect()).await,
             None => Ok(builder.connect().await),

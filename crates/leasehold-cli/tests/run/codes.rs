@@ -24,6 +24,18 @@ fn a_commands_own_status_is_handed_through() {
     }
 }
 
+/// It holds one lock for hours, and a server may have thousands of them.
+#[test]
+fn a_run_has_one_connection() {
+    let bench = Bench::new();
+    let mut run = bench.run_through(&[], &["sh", "-c", "echo ready; read line"]);
+    run.hears("ready\n");
+    assert_eq!(bench.proxy.seen().accepted, 1);
+    run.say("\n");
+    assert_eq!(run.ends().code, Some(0));
+    assert_eq!(bench.proxy.seen().accepted, 1);
+}
+
 #[test]
 fn a_command_finds_name_token_and_standard_input() {
     let bench = Bench::new();
