@@ -21,7 +21,6 @@ pub(crate) struct End {
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Why {
-    /// The command's own business.
     Silent,
     /// News: not with `--quiet`.
     News(String),
@@ -38,18 +37,22 @@ impl End {
         Self { code, why: Why::News(what.to_string()) }
     }
 
+    /// There is nothing to say, or it was said already.
+    pub(crate) fn silent(code: u8) -> Self {
+        Self { code, why: Why::Silent }
+    }
+
     /// As a command ends that this signal ended.
     pub(crate) fn signal(signal: Signal) -> Self {
-        Self { code: signalled(signal.as_raw()), why: Why::Silent }
+        Self::silent(signalled(signal.as_raw()))
     }
 
     /// As the command has ended.
     pub(crate) fn status(status: WaitStatus) -> Self {
-        let code = match (status.exit_status(), status.terminating_signal()) {
+        Self::silent(match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
             (None, signal) => signalled(signal.unwrap_or(0)),
-        };
-        Self { code, why: Why::Silent }
+        })
     }
 }
 

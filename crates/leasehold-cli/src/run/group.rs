@@ -15,13 +15,17 @@ pub(crate) enum Members {
 
 /// Does what is due. Whoever is not there any more needs nothing.
 pub(crate) fn act(group: Pid, act: Act) {
+    for signal in signals(act) {
+        send(group, *signal);
+    }
+}
+
+/// The signals that do it, in this order.
+pub(crate) fn signals(act: Act) -> &'static [Signal] {
     match act {
-        Act::Tell => {
-            send(group, Signal::TERM);
-            // A stopped process hears a TERM when it goes on.
-            send(group, Signal::CONT);
-        }
-        Act::End => send(group, Signal::KILL),
+        // A stopped process hears a TERM when it goes on.
+        Act::Term => &[Signal::TERM, Signal::CONT],
+        Act::Kill => &[Signal::KILL],
     }
 }
 

@@ -28,7 +28,7 @@ use rustix::time::{
 use super::channel::{ORDER, Order, Word};
 use super::group::{Members, act, now_us, other_members};
 use super::strayed::Strayed;
-use super::timing::{Act, Sentence};
+use super::timing::{Act, Deadline};
 
 /// How soon the group is looked at again once the supervisor is gone, at first and at most: whoever waits for the lock may
 /// wait for the end of this process.
@@ -58,13 +58,13 @@ pub(crate) fn run(args: &MinderArgs) -> ExitCode {
     let Ok(supervisor) = stdin.try_clone_to_owned() else { return ExitCode::FAILURE };
     let supervisor = UnixStream::from(supervisor);
     let Some(aside) = Pid::from_raw(args.aside) else { return ExitCode::FAILURE };
-    let sentence = Sentence::new(args.kill_at, args.kill_after);
+    let deadline = Deadline::new(args.kill_at, args.kill_after);
     let mut minder = Minder {
         group: getpgrp(),
         aside,
         place: None,
         command: None,
-        sentence,
+        deadline,
         kill_after_us: args.kill_after,
         is_quiet: args.quiet,
         look_us: LOOK_FIRST_US,
@@ -83,7 +83,7 @@ struct Minder {
     /// One of our own, once the supervisor's is gone.
     place: Option<Child>,
     command: Option<Strayed>,
-    sentence: Sentence,
+    deadline: Deadline,
     kill_after_us: u64,
     is_quiet: bool,
     look_us: u64,
@@ -96,15 +96,15 @@ impl Minder {
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         tell(&mut supervisor, Word::Ready);
         loop {
-            if let Some(due) = self.sentence.due(now_us()) {
-                if due == Act::Tell {
+            if let Some(due) = self.deadline.due(now_us()) {
+                if due == Act::Term {
                     tell(&mut supervisor, Word::Told);
                 }
                 if !is_on(Mutant::P29NoMinder) {
                     self.act(due);
                 }
             }
-            ring_at(timer.as_fd(), self.sentence.next_us())?;
+            ring_at(timer.as_fd(), self.deadline.next_us())?;
             wait_for(&[supervisor.as_fd(), timer.as_fd()])?;
             if self.obey(&mut supervisor)? == Supervisor::Gone {
                 break;
@@ -121,8 +121,8 @@ impl Minder {
                 Ok(0) => return Ok(Supervisor::Gone),
                 // Orders are written whole, and so small a piece is not torn by a local socket.
                 Ok(ORDER) => match Order::read(bytes)? {
-                    Order::Until { kill_us } => self.sentence.put_off(kill_us),
-                    Order::End { kill_us } => self.sentence.carry_out(kill_us),
+                    Order::Until { kill_us } => self.deadline.put_off(kill_us),
+                    Order::End { kill_us } => self.deadline.bring_forward(kill_us),
                     Order::Command { pid } => self.command = Strayed::of(pid, self.group),
                     Order::Look => {
                         let word = match self.look() {
@@ -149,12 +149,12 @@ impl Minder {
             let _nobody_reads_it =
                 writeln!(io::stderr(), "leasehold: the supervisor is gone, and its command is ended with it");
         }
-        self.sentence.carry_out(now_us() + self.kill_after_us);
+        self.deadline.bring_forward(now_us() + self.kill_after_us);
         while !self.is_over() {
-            if let Some(due) = self.sentence.due(now_us()) {
+            if let Some(due) = self.deadline.due(now_us()) {
                 self.act(due);
             }
-            ring_at(timer, self.sentence.next_us().min(now_us() + self.look_us))?;
+            ring_at(timer, self.deadline.next_us().min(now_us() + self.look_us))?;
             self.look_us = (2 * self.look_us).min(LOOK_LAST_US);
             wait_for(&[timer])?;
         }

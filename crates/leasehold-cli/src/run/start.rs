@@ -13,10 +13,10 @@ use tokio::time::{sleep, timeout};
 
 use super::channel::Word;
 use super::end::{End, NOT_EXECUTABLE, NOT_FOUND};
-use super::keeper::Keeper;
 use super::life::Life;
+use super::minder_handle::MinderHandle;
 use super::plan::Plan;
-use super::timing::{Sentence, micros};
+use super::timing::{Deadline, micros};
 
 /// A minder says that it is ready within milliseconds. One that cannot is as good as none.
 const READY: Duration = Duration::from_secs(5);
@@ -35,17 +35,17 @@ pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
 }
 
 /// A minder that is ready.
-pub(crate) async fn minder(plan: &Plan, life: &Life, sentence: &Sentence) -> io::Result<Keeper> {
+pub(crate) async fn start_minder(plan: &Plan, life: &Life, deadline: &Deadline) -> io::Result<MinderHandle> {
     let mut trouble = io::ErrorKind::Other.into();
     for _ in 0..STARTS {
-        let keeper = Keeper::start(plan, life, sentence, None)?;
-        match timeout(READY, keeper.word()).await {
-            Ok(Ok(Word::Ready)) => return Ok(keeper),
+        let minder = MinderHandle::start(plan, life, deadline, None)?;
+        match timeout(READY, minder.word()).await {
+            Ok(Ok(Word::Ready)) => return Ok(minder),
             Ok(Ok(_)) => trouble = io::ErrorKind::InvalidData.into(),
             Ok(Err(error)) => trouble = error,
             Err(_) => trouble = io::ErrorKind::TimedOut.into(),
         }
-        dismiss(keeper.pid);
+        dismiss(minder.pid);
     }
     Err(trouble)
 }
@@ -56,7 +56,7 @@ pub(crate) fn dismiss(child: Pid) {
     let _it_was_waited_for = waitpid(Some(child), WaitOptions::empty());
 }
 
-pub(crate) fn start(plan: &Plan, life: &Life, guard: &Guard, group: Pid) -> Result<Pid, End> {
+pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid) -> Result<Pid, End> {
     let program = plan.command.first().expect("clap asks for one");
     let arguments: Vec<&OsString> = plan.command.iter().skip(1).collect();
     let spawn = |program: &OsString, arguments: &[&OsString]| {

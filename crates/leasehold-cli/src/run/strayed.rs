@@ -6,6 +6,7 @@ use std::os::fd::OwnedFd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getsid, kill_process_group, pidfd_open, pidfd_send_signal};
 
+use super::group::signals;
 use super::timing::Act;
 
 pub(crate) struct Strayed {
@@ -33,15 +34,11 @@ impl Strayed {
         if its == group || self.has_ended() {
             return;
         }
-        let signals: &[Signal] = match due {
-            Act::Tell => &[Signal::TERM, Signal::CONT],
-            Act::End => &[Signal::KILL],
-        };
         // With whom it leads, where it does; and first, because its number is its group's while it lives.
-        if its == self.pid && due == Act::End {
+        if its == self.pid && due == Act::Kill {
             let _they_have_ended = kill_process_group(its, Signal::KILL);
         }
-        for signal in signals {
+        for signal in signals(due) {
             let _it_has_ended = pidfd_send_signal(&self.process, *signal);
         }
     }

@@ -20,14 +20,14 @@ use tokio::time::sleep;
 use super::channel::{Order, Word};
 use super::end::{End, FAILED, LOST};
 use super::group::{Members, members, now_us};
-use super::keeper::Keeper;
 use super::life::Life;
+use super::minder_handle::MinderHandle;
 use super::plan::Plan;
 use super::signals::Signals;
-use super::start::{dismiss, full, minder, start};
+use super::start::{dismiss, full, start_command, start_minder};
 use super::teller::Teller;
 use super::terminal::{Lends, Terminal};
-use super::timing::{Act, Sentence, Timing, micros};
+use super::timing::{Act, Deadline, Timing, micros};
 
 /// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
 const LOOK_US: u64 = 500_000;
@@ -43,7 +43,7 @@ pub(crate) struct Supervisor<'a> {
     teller: &'a mut Teller,
     terminal: Option<Terminal>,
     /// `None`: it is gone, and no other could be started.
-    keeper: Option<Keeper>,
+    minder: Option<MinderHandle>,
     /// How many minders have ended one after the other before they were ready.
     false_starts: usize,
     /// The last minder, which has ended: not waited for, it holds the group's number.
@@ -55,7 +55,7 @@ pub(crate) struct Supervisor<'a> {
     /// Whether the user knows that the command has left somebody behind.
     left_is_told: bool,
     echo: Echo,
-    sentence: Sentence,
+    deadline: Deadline,
     /// Why the command is ended, if it is.
     verdict: Option<Verdict>,
 }
@@ -98,12 +98,12 @@ pub(crate) async fn supervise(
     }
     // Whom the command leaves behind is ours to wait for: their ends are heard of at once.
     let _the_slow_look_finds_them = set_child_subreaper(Some(getpid()));
-    let sentence = Sentence::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
-    let keeper = match minder(plan, life, &sentence).await {
-        Ok(keeper) => keeper,
+    let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
+    let minder = match start_minder(plan, life, &deadline).await {
+        Ok(minder) => minder,
         Err(error) => return End::error(FAILED, &format!("no minder could be started, and so no command: {error}")),
     };
-    let group = keeper.pid;
+    let group = minder.pid;
     let mut terminal = Terminal::open();
     if let Some(terminal) = &mut terminal {
         terminal.begin(group);
@@ -112,8 +112,8 @@ pub(crate) async fn supervise(
             let _ctrl_z_stops_us_alone = signals.add(Signal::TSTP);
         }
     }
-    let keeper = Some(keeper);
-    let command = match start(plan, life, guard, group) {
+    let minder = Some(minder);
+    let command = match start_command(plan, life, guard, group) {
         Ok(command) => command,
         Err(end) => {
             terminal.iter_mut().for_each(Terminal::take_back);
@@ -129,7 +129,7 @@ pub(crate) async fn supervise(
         signals,
         teller,
         terminal,
-        keeper,
+        minder,
         false_starts: 0,
         anchor: None,
         group,
@@ -138,7 +138,7 @@ pub(crate) async fn supervise(
         rest,
         left_is_told: false,
         echo: Echo::No,
-        sentence,
+        deadline,
         verdict: None,
     };
     supervisor.tell_of_command();
@@ -164,7 +164,7 @@ impl Supervisor<'_> {
             tokio::select! {
                 biased;
                 _ = &mut lost, if !is_lost => {}
-                word = word_of(self.keeper.as_ref()) => self.heard(&word),
+                word = word_of(self.minder.as_ref()) => self.heard(&word),
                 signal = self.signals.next() => self.signalled(signal),
                 () = sleep(pause) => {}
             }
@@ -183,8 +183,8 @@ impl Supervisor<'_> {
             return;
         }
         let kill_us = self.plan.timing.kill_us(until_us);
-        if kill_us.abs_diff(self.sentence.kill_at_us()) > SAME_US {
-            self.sentence.put_off(kill_us);
+        if kill_us.abs_diff(self.deadline.kill_at_us()) > SAME_US {
+            self.deadline.put_off(kill_us);
             self.tell(Order::Until { kill_us });
         }
     }
@@ -202,24 +202,24 @@ impl Supervisor<'_> {
             Verdict::Lost(Lost::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
             Verdict::Lost(Lost::Revoked) => Timing::kill_within(now_us, self.guard.grace()),
             // Somebody may hold already; how long the command has is between it and its fence.
-            Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.sentence.kill_at_us(),
+            Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.deadline.kill_at_us(),
         };
         let kill_us = kill_us.min(now_us + timing.kill_after_us);
-        self.sentence.carry_out(kill_us);
+        self.deadline.bring_forward(kill_us);
         self.tell(Order::End { kill_us });
-        let why = match verdict {
-            Verdict::Lost(lost) => lost.to_string(),
-            Verdict::Late => "the lease could not be renewed in time".to_owned(),
-            Verdict::Unminded => "no minder can be started, which would end the command if we died".to_owned(),
-        };
-        self.teller.error(&format!("\"{}\" is lost, and the command is ended: {why}", self.plan.name));
+        let is_lost = format!("\"{}\" is lost, and the command is ended", self.plan.name);
+        self.teller.error(&match verdict {
+            Verdict::Lost(lost) => format!("{is_lost}: {lost}"),
+            Verdict::Late => format!("{is_lost}: the lease could not be renewed in time"),
+            Verdict::Unminded => "the command is ended: no minder can be started, which would end it if we died".into(),
+        });
     }
 
     fn carry_out(&mut self) {
-        match self.sentence.due(now_us()) {
+        match self.deadline.due(now_us()) {
             None => {}
             // The minder tells them, at the same time.
-            Some(Act::Tell) if self.keeper.is_some() => self.condemn(Verdict::Late),
+            Some(Act::Term) if self.minder.is_some() => self.condemn(Verdict::Late),
             Some(due) => {
                 self.act(due);
                 self.condemn(Verdict::Late);
@@ -228,8 +228,8 @@ impl Supervisor<'_> {
     }
 
     fn tell(&self, order: Order) {
-        if let Some(keeper) = &self.keeper {
-            keeper.tell(order);
+        if let Some(minder) = &self.minder {
+            minder.tell(order);
         }
     }
 
@@ -238,7 +238,7 @@ impl Supervisor<'_> {
             Rest::Inhabited { look_us } => look_us,
             Rest::Unknown | Rest::Asked | Rest::Empty => u64::MAX,
         };
-        look_us.min(self.sentence.next_us()).min(now_us() + self.plan.timing.tick_us())
+        look_us.min(self.deadline.next_us()).min(now_us() + self.plan.timing.tick_us())
     }
 
     /// Asks whether anybody is left, once the command itself is not.
@@ -251,10 +251,10 @@ impl Supervisor<'_> {
         if self.status.is_none() || !is_due {
             return;
         }
-        match &self.keeper {
+        match &self.minder {
             _ if is_on(Mutant::P29ReleasesEarly) => self.rest = Rest::Empty,
-            Some(keeper) => {
-                keeper.tell(Order::Look);
+            Some(minder) => {
+                minder.tell(Order::Look);
                 self.rest = Rest::Asked;
             }
             None => {
@@ -268,7 +268,7 @@ impl Supervisor<'_> {
         match members {
             Members::None => self.rest = Rest::Empty,
             // Whoever was killed is gone in a moment.
-            Members::Some if self.sentence.is_ended() => {
+            Members::Some if self.deadline.is_killed() => {
                 self.rest = Rest::Inhabited { look_us: now_us() + LOOK_SOON_US }
             }
             Members::Some => self.rest = Rest::Inhabited { look_us: now_us() + LOOK_US },
@@ -296,8 +296,8 @@ impl Supervisor<'_> {
 
     /// Nobody is left. What is still to be said is how it went.
     fn end(mut self) -> End {
-        if let Some(keeper) = self.keeper.take() {
-            dismiss(keeper.pid);
+        if let Some(minder) = self.minder.take() {
+            dismiss(minder.pid);
         }
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
@@ -306,17 +306,17 @@ impl Supervisor<'_> {
             }
         }
         match (self.verdict, self.status) {
-            (Some(Verdict::Unminded), _) => End { code: FAILED, why: super::end::Why::Silent },
-            (Some(_), _) => End { code: LOST, why: super::end::Why::Silent },
+            (Some(Verdict::Unminded), _) => End::silent(FAILED),
+            (Some(_), _) => End::silent(LOST),
             (None, Some(status)) => End::status(status),
             (None, None) => End::error(FAILED, &"the command's status is not known"),
         }
     }
 }
 
-async fn word_of(keeper: Option<&Keeper>) -> io::Result<Word> {
-    match keeper {
-        Some(keeper) => keeper.word().await,
+async fn word_of(minder: Option<&MinderHandle>) -> io::Result<Word> {
+    match minder {
+        Some(minder) => minder.word().await,
         None => std::future::pending().await,
     }
 }

@@ -1,5 +1,5 @@
 //! What is said on standard error, by a thread of its own: whoever reads it may not be reading. A supervisor that stands
-//! still in the middle of a sentence renews nothing for its minder, and would lose the lock for a pager that is not
+//! still in the middle of a deadline renews nothing for its minder, and would lose the lock for a pager that is not
 //! scrolled on.
 
 use std::io::{self, Write};

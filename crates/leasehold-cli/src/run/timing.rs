@@ -80,15 +80,14 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 /// What is to be done to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// TERM, and CONT for those that are stopped.
-    Tell,
-    /// KILL.
-    End,
+    /// It is told to end; also those that are stopped, by a CONT.
+    Term,
+    Kill,
 }
 
-/// The end that hangs over a group, and is put off by each renewal.
+/// When a group is told to end, and killed: put off by each renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Sentence {
+pub(crate) struct Deadline {
     tell_us: u64,
     kill_us: u64,
     kill_after_us: u64,
@@ -99,10 +98,10 @@ pub(crate) struct Sentence {
 enum Stage {
     Open,
     Told,
-    Ended,
+    Killed,
 }
 
-impl Sentence {
+impl Deadline {
     pub(crate) fn new(kill_us: u64, kill_after_us: u64) -> Self {
         Self { tell_us: kill_us.saturating_sub(kill_after_us), kill_us, kill_after_us, stage: Stage::Open }
     }
@@ -111,12 +110,12 @@ impl Sentence {
     pub(crate) fn put_off(&mut self, kill_us: u64) {
         match self.stage {
             Stage::Open => *self = Self::new(kill_us, self.kill_after_us),
-            Stage::Told | Stage::Ended => self.kill_us = self.kill_us.min(kill_us),
+            Stage::Told | Stage::Killed => self.kill_us = self.kill_us.min(kill_us),
         }
     }
 
     /// Tells the group now, and ends it at `kill_us`, or earlier where that was to come.
-    pub(crate) fn carry_out(&mut self, kill_us: u64) {
+    pub(crate) fn bring_forward(&mut self, kill_us: u64) {
         self.tell_us = 0;
         self.kill_us = self.kill_us.min(kill_us);
     }
@@ -126,15 +125,15 @@ impl Sentence {
         match self.stage {
             // Stopped beyond the end: whoever would hear a TERM would act on it without the lock.
             _ if now_us >= self.kill_us => {
-                self.stage = Stage::Ended;
+                self.stage = Stage::Killed;
                 self.kill_us = now_us + AGAIN_US;
-                Some(Act::End)
+                Some(Act::Kill)
             }
             Stage::Open if now_us >= self.tell_us => {
                 self.stage = Stage::Told;
-                Some(Act::Tell)
+                Some(Act::Term)
             }
-            Stage::Open | Stage::Told | Stage::Ended => None,
+            Stage::Open | Stage::Told | Stage::Killed => None,
         }
     }
 
@@ -142,7 +141,7 @@ impl Sentence {
     pub(crate) fn next_us(&self) -> u64 {
         match self.stage {
             Stage::Open => self.tell_us.min(self.kill_us),
-            Stage::Told | Stage::Ended => self.kill_us,
+            Stage::Told | Stage::Killed => self.kill_us,
         }
     }
 
@@ -154,8 +153,8 @@ impl Sentence {
         self.stage == Stage::Open
     }
 
-    pub(crate) fn is_ended(&self) -> bool {
-        self.stage == Stage::Ended
+    pub(crate) fn is_killed(&self) -> bool {
+        self.stage == Stage::Killed
     }
 }
 
@@ -176,7 +175,7 @@ mod tests {
             let (until_us, kill_us) = (100 * timing.lease_us, timing.kill_us(100 * timing.lease_us));
             assert!(until_us - kill_us >= MARGIN_MIN_US, "{timing:?}");
             // The first renewal is due at a third, and two more tries fit in before anybody is told.
-            let tell_us = Sentence::new(kill_us, timing.kill_after_us).next_us();
+            let tell_us = Deadline::new(kill_us, timing.kill_after_us).next_us();
             assert!(until_us - tell_us < timing.lease_us / 2, "{timing:?}");
         }
     }
@@ -198,32 +197,32 @@ mod tests {
 
     #[test]
     fn a_renewal_puts_the_end_off() {
-        let mut sentence = Sentence::new(10 * SECOND, 2 * SECOND);
-        assert_eq!(sentence.due(7 * SECOND), None);
-        sentence.put_off(20 * SECOND);
-        assert_eq!((sentence.due(9 * SECOND), sentence.next_us()), (None, 18 * SECOND));
-        assert_eq!(sentence.due(18 * SECOND), Some(Act::Tell));
-        assert_eq!(sentence.due(18 * SECOND), None, "once");
-        sentence.put_off(30 * SECOND);
-        assert_eq!(sentence.due(20 * SECOND), Some(Act::End), "who was told is not spared");
-        assert_eq!(sentence.due(20 * SECOND + AGAIN_US), Some(Act::End));
+        let mut deadline = Deadline::new(10 * SECOND, 2 * SECOND);
+        assert_eq!(deadline.due(7 * SECOND), None);
+        deadline.put_off(20 * SECOND);
+        assert_eq!((deadline.due(9 * SECOND), deadline.next_us()), (None, 18 * SECOND));
+        assert_eq!(deadline.due(18 * SECOND), Some(Act::Term));
+        assert_eq!(deadline.due(18 * SECOND), None, "once");
+        deadline.put_off(30 * SECOND);
+        assert_eq!(deadline.due(20 * SECOND), Some(Act::Kill), "who was told is not spared");
+        assert_eq!(deadline.due(20 * SECOND + AGAIN_US), Some(Act::Kill));
     }
 
     #[test]
     fn a_loss_tells_at_once() {
-        let mut sentence = Sentence::new(10 * SECOND, 2 * SECOND);
-        sentence.carry_out(3 * SECOND);
-        assert_eq!(sentence.due(SECOND), Some(Act::Tell));
-        assert_eq!(sentence.due(3 * SECOND), Some(Act::End));
-        let mut near = Sentence::new(2 * SECOND, 2 * SECOND);
-        near.carry_out(3 * SECOND);
+        let mut deadline = Deadline::new(10 * SECOND, 2 * SECOND);
+        deadline.bring_forward(3 * SECOND);
+        assert_eq!(deadline.due(SECOND), Some(Act::Term));
+        assert_eq!(deadline.due(3 * SECOND), Some(Act::Kill));
+        let mut near = Deadline::new(2 * SECOND, 2 * SECOND);
+        near.bring_forward(3 * SECOND);
         assert_eq!(near.next_us().min(near.kill_at_us()), 0);
         assert_eq!(near.kill_at_us(), 2 * SECOND, "not later than it was to come");
     }
 
     #[test]
     fn after_a_stop_beyond_the_end_nobody_is_told_first() {
-        let mut sentence = Sentence::new(10 * SECOND, 2 * SECOND);
-        assert_eq!(sentence.due(3_600 * SECOND), Some(Act::End));
+        let mut deadline = Deadline::new(10 * SECOND, 2 * SECOND);
+        assert_eq!(deadline.due(3_600 * SECOND), Some(Act::Kill));
     }
 }

@@ -11,7 +11,7 @@ use rustix::process::{
 
 use super::super::channel::Order;
 use super::super::group::now_us;
-use super::super::keeper::Keeper;
+use super::super::minder_handle::MinderHandle;
 use super::super::start::dismiss;
 use super::super::terminal::{Lends, is_orphaned};
 use super::{Echo, Rest, Supervisor, Verdict};
@@ -48,7 +48,7 @@ impl Supervisor<'_> {
     fn reap(&mut self) {
         // First, and without waiting for it: until then the group's number is surely not somebody else's, and another
         // minder can be started into it.
-        if let Some(pid) = self.keeper.as_ref().map(|keeper| keeper.pid) {
+        if let Some(pid) = self.minder.as_ref().map(|minder| minder.pid) {
             let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             match waitid(WaitId::Pid(pid), look) {
                 Ok(Some(status)) if status.stopped() => drop(kill_process(pid, Signal::CONT)),
@@ -65,11 +65,11 @@ impl Supervisor<'_> {
 
     pub(super) fn reap_others(&mut self) {
         // Nobody is told or killed any more, so nobody needs the number; and who was not waited for counts as a member.
-        if self.status.is_some() && (self.sentence.is_ended() || self.verdict.is_none()) {
+        if self.status.is_some() && (self.deadline.is_killed() || self.verdict.is_none()) {
             self.let_go();
         }
         // Whom the command has left to us. Not the minder, should it end just now: with it the number would go.
-        let minder = self.keeper.as_ref().map(|keeper| keeper.pid).or(self.anchor);
+        let minder = self.minder.as_ref().map(|minder| minder.pid).or(self.anchor);
         while let Some(ended) = ended_child().filter(|ended| Some(*ended) != minder && *ended != self.command) {
             let _it_was_waited_for = waitpid(Some(ended), WaitOptions::NOHANG);
         }
@@ -88,12 +88,12 @@ impl Supervisor<'_> {
     /// Another minder takes over. Where the group is ended already there is nothing to mind.
     pub(super) fn minder_ended(&mut self) {
         self.carry_out();
-        let Some(old) = self.keeper.take() else { return };
+        let Some(old) = self.minder.take() else { return };
         self.false_starts += 1;
-        let started = match self.sentence.is_ended() {
+        let started = match self.deadline.is_killed() {
             true => None,
             false if is_on(Mutant::P29OneMinder) || self.false_starts == FALSE_STARTS => None,
-            false => Keeper::start(self.plan, self.life, &self.sentence, Some(self.group)).ok(),
+            false => MinderHandle::start(self.plan, self.life, &self.deadline, Some(self.group)).ok(),
         };
         match started {
             Some(_) => dismiss(old.pid),
@@ -106,23 +106,23 @@ impl Supervisor<'_> {
         if self.rest == Rest::Asked {
             self.rest = Rest::Unknown;
         }
-        self.keeper = started;
+        self.minder = started;
         self.tell_of_command();
-        match &self.keeper {
-            Some(keeper) if !self.sentence.is_open() => {
-                keeper.tell(Order::End { kill_us: self.sentence.kill_at_us() });
+        match &self.minder {
+            Some(minder) if !self.deadline.is_open() => {
+                minder.tell(Order::End { kill_us: self.deadline.kill_at_us() });
             }
             Some(_) => {}
             None if is_on(Mutant::P29OneMinder) => {}
-            None if !self.sentence.is_ended() => self.condemn(Verdict::Unminded),
+            None if !self.deadline.is_killed() => self.condemn(Verdict::Unminded),
             None => {}
         }
     }
 
     /// A minder ends the command also where that has left the group.
     pub(super) fn tell_of_command(&self) {
-        if let (Some(keeper), None) = (&self.keeper, self.status) {
-            keeper.tell(Order::Command { pid: self.command });
+        if let (Some(minder), None) = (&self.minder, self.status) {
+            minder.tell(Order::Command { pid: self.command });
         }
     }
 

@@ -5,10 +5,9 @@
 //! was not waited for, or the command. And the command need not be in its group: an interactive shell makes one of its
 //! own. It is our child, so that its own number is ours until we have waited for it.
 
-use rustix::process::WaitOptions;
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, waitpid};
 
-use super::super::group::{act, send};
+use super::super::group::{act, send, signals};
 use super::super::timing::Act;
 use super::Supervisor;
 
@@ -21,12 +20,8 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn act(&self, due: Act) {
-        match due {
-            Act::Tell => {
-                self.send_to_command(Signal::TERM);
-                self.send_to_command(Signal::CONT);
-            }
-            Act::End => self.send_to_command(Signal::KILL),
+        for signal in signals(due) {
+            self.send_to_command(*signal);
         }
         if self.owns_group() {
             act(self.group, due);
@@ -45,7 +40,7 @@ impl Supervisor<'_> {
     }
 
     fn owns_group(&self) -> bool {
-        let minder = self.keeper.as_ref().map(|keeper| keeper.pid).or(self.anchor);
+        let minder = self.minder.as_ref().map(|minder| minder.pid).or(self.anchor);
         // Only the first one leads it. Another one is out of it for a moment when it looks.
         minder.is_some_and(|pid| pid == self.group || self.is_member(pid))
             || (self.status.is_none() && self.is_member(self.command))

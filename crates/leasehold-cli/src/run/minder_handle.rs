@@ -13,24 +13,24 @@ use super::channel::{Order, Word};
 use super::life::Life;
 use super::minder::OURSELVES;
 use super::plan::Plan;
-use super::timing::Sentence;
+use super::timing::Deadline;
 
 /// A minder that runs.
-pub(crate) struct Keeper {
+pub(crate) struct MinderHandle {
     pub(crate) pid: Pid,
     channel: UnixStream,
 }
 
-impl Keeper {
+impl MinderHandle {
     /// Starts a minder: as the leader of a new group, or into the one of the minder before it.
-    pub(crate) fn start(plan: &Plan, life: &Life, sentence: &Sentence, group: Option<Pid>) -> io::Result<Self> {
+    pub(crate) fn start(plan: &Plan, life: &Life, deadline: &Deadline, group: Option<Pid>) -> io::Result<Self> {
         let (ours, its) = Socket::pair()?;
         ours.set_nonblocking(true)?;
         let mut command = Command::new(OURSELVES);
         command
             .arg0("leasehold")
             .arg("minder")
-            .arg(format!("--kill-at={}", sentence.kill_at_us()))
+            .arg(format!("--kill-at={}", deadline.kill_at_us()))
             .arg(format!("--kill-after={}", plan.timing.kill_after_us))
             .arg(format!("--aside={}", getpgrp().as_raw_nonzero()))
             // What it does not need it cannot tell: no password, no preloaded library.
