@@ -9,10 +9,10 @@ mod child;
 mod crowd;
 mod database;
 mod default;
+mod directory;
 mod disk;
 mod histories;
 mod life;
-mod place;
 mod turn;
 
 use std::future::Future;

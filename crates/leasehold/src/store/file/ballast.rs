@@ -6,24 +6,24 @@
 
 use rustix::fs::{FallocateFlags, OFlags};
 
-use super::place::Place;
+use super::directory::Directory;
 
 const BALLAST: &str = "ballast";
 /// Room for some eighty steps, each of which writes a few pages of 4 KiB: enough to get the log around.
 const BYTES: u64 = 1024 * 1024;
 
 /// Makes it, if it is missing and there is room. Without it everything works, until the disk is full.
-pub(super) fn make(place: &Place) {
-    let Ok(file) = place.file(BALLAST, OFlags::empty()) else { return };
+pub(super) fn make(directory: &Directory) {
+    let Ok(file) = directory.file(BALLAST, OFlags::empty()) else { return };
     let is_whole = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_blocks.cast_unsigned() * 512 >= BYTES);
     if is_whole || rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, BYTES).is_ok() {
         return;
     }
     // Half of it helps nobody, and is in the way of others.
-    let _removed = place.remove(BALLAST);
+    let _removed = directory.remove(BALLAST);
 }
 
 /// Gives it up.
-pub(super) fn drop(place: &Place) {
-    let _was_gone = place.remove(BALLAST);
+pub(super) fn drop(directory: &Directory) {
+    let _was_gone = directory.remove(BALLAST);
 }

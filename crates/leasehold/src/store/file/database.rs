@@ -10,8 +10,8 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::directory::{Directory, FileKey};
 use super::fault::Trouble;
-use super::place::{FileKey, Place};
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -59,7 +59,7 @@ CREATE INDEX ended_of ON ended (session);
 ";
 
 /// An open database.
-pub(super) struct Book {
+pub(super) struct Database {
     pub(super) db: Connection,
     pub(super) key: FileKey,
     /// Which database, since which boot.
@@ -67,28 +67,28 @@ pub(super) struct Book {
     path: PathBuf,
 }
 
-impl Book {
+impl Database {
     /// Opens it; makes it if it is missing. Only by who has the turn.
-    pub(super) fn open(place: &Place, world: &dyn World) -> Result<Self, Error> {
+    pub(super) fn open(directory: &Directory, world: &dyn World) -> Result<Self, Error> {
         // By us, for its rights. (Never opened otherwise: to close a file ends the locks that SQLite has on it.)
-        match place.file(DATABASE, OFlags::EXCL) {
+        match directory.file(DATABASE, OFlags::EXCL) {
             Ok(_) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(place.refused(DATABASE, errno)),
+            Err(errno) => return Err(directory.refused(DATABASE, errno)),
         }
-        let key = place.key(DATABASE).ok_or_else(|| place.refused(DATABASE, Errno::NOENT))?;
-        let said = |error| Trouble::of(place.path(), error).at_open(place.path());
-        let path = place.path().join(DATABASE);
+        let key = directory.key(DATABASE).ok_or_else(|| directory.refused(DATABASE, Errno::NOENT))?;
+        let said = |error| Trouble::of(directory.path(), error).at_open(directory.path());
+        let path = directory.path().join(DATABASE);
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&path, flags).map_err(said)?;
         db.busy_timeout(BUSY).map_err(said)?;
         // To copy the log back costs a flush of the disk, and would be done by every short command at its end.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(said)?;
-        let mut book = Self { db, key, run: String::new(), path: place.path().to_owned() };
-        book.greet(world)?;
-        if place.key(DATABASE) != Some(key) {
-            return Err(moved(place.path()));
+        let mut database = Self { db, key, run: String::new(), path: directory.path().to_owned() };
+        database.greet(world)?;
+        if directory.key(DATABASE) != Some(key) {
+            return Err(moved(directory.path()));
         }
-        Ok(book)
+        Ok(database)
     }
 
     fn greet(&mut self, world: &dyn World) -> Result<(), Error> {

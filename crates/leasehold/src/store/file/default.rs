@@ -13,7 +13,7 @@ use nix::unistd::{Uid, User};
 use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 
-use super::{kind, place};
+use super::{directory, filesystems};
 use crate::error::{Error, ErrorKind};
 
 /// Below the home.
@@ -27,10 +27,10 @@ const BELOW: [&str; 3] = [".local", "state", "leasehold"];
 /// # Errors
 /// `Store` when the user database or the home cannot be looked at just now.
 pub fn default_url() -> Result<String, Error> {
-    Ok(format!("file:{}", directory()?.display()))
+    Ok(format!("file:{}", default_path()?.display()))
 }
 
-fn directory() -> Result<PathBuf, Error> {
+fn default_path() -> Result<PathBuf, Error> {
     let uid = rustix::process::geteuid().as_raw();
     let user = User::from_uid(Uid::from_raw(uid)).map_err(|errno| {
         let message = format!("who user {uid} is cannot be looked up: name a store, as in --store file:/PATH");
@@ -54,9 +54,9 @@ fn is_home(home: &Path) -> Result<bool, Error> {
         return Ok(false);
     }
     match rustix::fs::statfs(home) {
-        Ok(system) => Ok(kind::check(system.f_type as u32).is_ok()),
+        Ok(system) => Ok(filesystems::check(system.f_type as u32).is_ok()),
         Err(Errno::NOENT | Errno::NOTDIR) => Ok(false),
-        Err(errno) => Err(place::refused(home, "looked at", errno)),
+        Err(errno) => Err(directory::refused(home, "looked at", errno)),
     }
 }
 
@@ -76,8 +76,8 @@ fn machine_id(text: &str) -> &str {
 
 /// Makes the parents of the default store, and of no other.
 pub(super) fn make_parents(path: &Path) -> Result<(), Error> {
-    let no_parent = || place::refused(path, "made", Errno::NOENT);
-    if directory()? != path {
+    let no_parent = || directory::refused(path, "made", Errno::NOENT);
+    if default_path()? != path {
         return Err(no_parent());
     }
     let home = path.ancestors().nth(BELOW.len() + 1).ok_or_else(no_parent)?;
@@ -86,7 +86,7 @@ pub(super) fn make_parents(path: &Path) -> Result<(), Error> {
         parent.push(part);
         match rustix::fs::mkdirat(CWD, &parent, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(place::refused(&parent, "made", errno)),
+            Err(errno) => return Err(directory::refused(&parent, "made", errno)),
         }
     }
     Ok(())

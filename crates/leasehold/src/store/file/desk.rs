@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use leasehold_spec::{Answer, Name, Op, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
+use super::directory::FileKey;
 use super::link::Tie;
-use super::place::FileKey;
 use super::sentry::Life;
 use super::turn::Waiting;
 use super::worker::Worker;

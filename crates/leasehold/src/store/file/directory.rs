@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{home, kind};
+use super::{default, filesystems};
 use crate::error::{Error, ErrorKind};
 
 /// Nobody else may come in: who can write here can lock, and who can read knows what releases a lock.
@@ -25,19 +25,19 @@ impl FileKey {
 }
 
 /// A directory that is fit for a store.
-pub(super) struct Place {
+pub(super) struct Directory {
     path: PathBuf,
     dir: OwnedFd,
 }
 
-impl Place {
+impl Directory {
     /// Opens it; makes it if it is missing.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
         let mut made = make(CWD, path);
         if made == Err(Errno::NOENT) {
             // Only those of the default store: a parent that is missing elsewhere is a typing error, or a disk that is not
             // mounted yet.
-            home::make_parents(path)?;
+            default::make_parents(path)?;
             made = make(CWD, path);
         }
         if let Err(errno) = made
@@ -50,7 +50,7 @@ impl Place {
         check_owner(path, &stat)?;
         let system = rustix::fs::fstatfs(&dir).map_err(|errno| refused(path, "opened", errno))?;
         // The type is 32 bits that some systems sign-extend.
-        kind::check(system.f_type as u32)?;
+        filesystems::check(system.f_type as u32)?;
         Ok(Self { path: path.to_owned(), dir })
     }
 

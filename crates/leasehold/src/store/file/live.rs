@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, Dir};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SendFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::place::{FileKey, Place};
+use super::directory::{Directory, FileKey};
 use crate::error::Error;
 
 /// The directory of sockets.
@@ -49,9 +49,9 @@ const BACKLOG: i32 = 4096;
 const SWEPT: usize = 64;
 
 impl Live {
-    pub(super) fn open(place: &Place) -> Result<Self, Error> {
-        let dir = place.inner("live")?;
-        let ringer = socket(SocketType::DGRAM).map_err(|errno| place.refused("live", errno))?;
+    pub(super) fn open(directory: &Directory) -> Result<Self, Error> {
+        let dir = directory.inner("live")?;
+        let ringer = socket(SocketType::DGRAM).map_err(|errno| directory.refused("live", errno))?;
         Ok(Self { dir, ringer })
     }
 

@@ -18,14 +18,14 @@
 //! tokens only.
 
 mod ballast;
-mod book;
+mod database;
+mod default;
 mod desk;
+mod directory;
 mod fault;
-mod home;
-mod kind;
+mod filesystems;
 mod link;
 mod live;
-mod place;
 mod record;
 mod rows;
 mod sentry;
@@ -37,8 +37,8 @@ mod worker;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+pub use self::default::default_url;
 use self::desk::Desk;
-pub use self::home::default_url;
 use self::link::FileLink;
 use super::{Link, Store};
 use crate::error::Error;

@@ -14,8 +14,8 @@ use tokio::sync::mpsc::WeakUnboundedSender;
 use tokio::task::JoinHandle;
 
 use super::desk::{Bound, Job};
+use super::directory::FileKey;
 use super::live::{Live, Pulse};
-use super::place::FileKey;
 
 /// A task that ends with this.
 struct Task(JoinHandle<()>);

@@ -10,10 +10,10 @@ use leasehold_spec::{
 use rusqlite::Connection;
 
 use super::ballast;
-use super::book::{self, Book, DATABASE};
+use super::database::{self, DATABASE, Database};
+use super::directory::Directory;
 use super::fault::{Means, Trouble};
 use super::live::Live;
-use super::place::Place;
 use super::record::{Bad, Record, Remembered};
 use super::rows;
 use super::turn::{LOCK, Taken, Turn, Waiting};
@@ -27,10 +27,10 @@ const SWEPT: i64 = 1024;
 const NAMES: usize = 256;
 
 pub(super) struct Site {
-    pub(super) place: Place,
+    pub(super) directory: Directory,
     pub(super) live: Arc<Live>,
     turn: Arc<Turn>,
-    book: Book,
+    database: Database,
     known: Remembered,
     steps: u32,
     swept: i64,
@@ -66,30 +66,31 @@ enum Room {
 
 impl Site {
     pub(super) fn open(path: &Path, world: &dyn World, waiting: &Waiting) -> Result<Self, Error> {
-        let place = Place::open(path)?;
-        let turn = Turn::open(&place, world)?;
+        let directory = Directory::open(path)?;
+        let turn = Turn::open(&directory, world)?;
         let taken = turn.take(waiting, world)?;
-        if place.key(LOCK) != Some(turn.key()) {
-            return Err(book::moved(path));
+        if directory.key(LOCK) != Some(turn.key()) {
+            return Err(database::moved(path));
         }
-        let live = Arc::new(Live::open(&place)?);
-        let book = Book::open(&place, world)?;
-        ballast::make(&place);
+        let live = Arc::new(Live::open(&directory)?);
+        let database = Database::open(&directory, world)?;
+        ballast::make(&directory);
         drop(taken);
-        Ok(Self { place, live, turn, book, known: Remembered::default(), steps: 0, swept: 0 })
+        Ok(Self { directory, live, turn, database, known: Remembered::default(), steps: 0, swept: 0 })
     }
 
     pub(super) fn run(&self) -> &str {
-        &self.book.run
+        &self.database.run
     }
 
     /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory
     /// that was removed, would not exclude each other.
     pub(super) fn check(&self) -> Result<(), Trouble> {
-        let is_here = self.place.key(LOCK) == Some(self.turn.key()) && self.place.key(DATABASE) == Some(self.book.key);
+        let is_here = self.directory.key(LOCK) == Some(self.turn.key())
+            && self.directory.key(DATABASE) == Some(self.database.key);
         match is_here || is_on(Mutant::P27StaysBehind) {
             true => Ok(()),
-            false => Err(Trouble::Other(book::moved(self.place.path()), Means::Moved)),
+            false => Err(Trouble::Other(database::moved(self.directory.path()), Means::Moved)),
         }
     }
 
@@ -117,7 +118,7 @@ impl Site {
                     Room::LogCopiedBack
                 }
                 (Err(Trouble::NoRoom(_)), Room::LogCopiedBack) => {
-                    ballast::drop(&self.place);
+                    ballast::drop(&self.directory);
                     Room::BallastDropped
                 }
                 (tried, _) => break tried,
@@ -128,15 +129,15 @@ impl Site {
     }
 
     fn attempt(&mut self, ask: &Ask<'_>, batch: &[(&Name, &Op)]) -> Result<Vec<Result<Done, Trouble>>, Trouble> {
-        let Self { book, known, live, .. } = self;
-        let path = self.place.path();
+        let Self { database, known, live, .. } = self;
+        let path = self.directory.path();
         let said = |error: rusqlite::Error| Trouble::of(path, error);
         let stepped = (|| {
-            execute(&book.db, "BEGIN IMMEDIATE").map_err(said)?;
+            execute(&database.db, "BEGIN IMMEDIATE").map_err(said)?;
             let mut kept = Vec::new();
             let mut all = Vec::new();
             for (name, op) in batch {
-                match one(&book.db, known, live, ask, name, op) {
+                match one(&database.db, known, live, ask, name, op) {
                     Ok((done, record)) => {
                         kept.push(((*name).clone(), record));
                         all.push(Ok(done));
@@ -148,33 +149,33 @@ impl Site {
             self.steps = self.steps.wrapping_add(1);
             if self.steps.is_multiple_of(SWEEP) {
                 let (wall_us, lease_us) = (ask.world.wall_us(), ask.world.now_us());
-                if let Ok(to) = rows::sweep(&book.db, self.swept, SWEPT, wall_us, lease_us) {
+                if let Ok(to) = rows::sweep(&database.db, self.swept, SWEPT, wall_us, lease_us) {
                     self.swept = to;
                 }
-                ballast::make(&self.place);
+                ballast::make(&self.directory);
             }
-            execute(&book.db, "COMMIT").map_err(said)?;
+            execute(&database.db, "COMMIT").map_err(said)?;
             for (name, record) in kept {
                 known.keep(name, record);
             }
             Ok(all)
         })();
-        if !book.db.is_autocommit() {
-            let _there_is_no_more_to_do = execute(&book.db, "ROLLBACK");
+        if !database.db.is_autocommit() {
+            let _there_is_no_more_to_do = execute(&database.db, "ROLLBACK");
         }
         stepped
     }
 
     /// A full disk takes no longer log. One that was copied back is written again from its beginning.
     fn copy_log_back(&self) {
-        let _as_far_as_it_went = self.book.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
+        let _as_far_as_it_went = self.database.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
     }
 
     /// What is new for a session, as messages of now. Idempotent: what is told twice says the same.
     ///
     /// A reader needs no turn: it sees the last transaction that was finished.
     pub(super) fn news(&self, world: &dyn World, session: SessionId) -> Vec<(Name, Delivery)> {
-        let Ok(news) = rows::news(&self.book.db, session) else { return Vec::new() };
+        let Ok(news) = rows::news(&self.database.db, session) else { return Vec::new() };
         let now_us = lease_us(world);
         let told = |news: rows::News| {
             let (to, rest) = (session, Rest::Done);
@@ -202,13 +203,13 @@ impl Site {
 
     /// Who holds, as far as is known without a turn.
     pub(super) fn holder(&self, name: &Name) -> Option<SessionId> {
-        rows::holder(&self.book.db, name).ok().flatten()
+        rows::holder(&self.database.db, name).ok().flatten()
     }
 
     pub(super) fn names(&self, from: u64) -> Result<(Vec<Name>, u64), Trouble> {
         self.check()?;
-        rows::names(&self.book.db, from, NAMES).map_err(|bad| match bad {
-            Bad::Sql(error) => Trouble::of(self.place.path(), error),
+        rows::names(&self.database.db, from, NAMES).map_err(|bad| match bad {
+            Bad::Sql(error) => Trouble::of(self.directory.path(), error),
             Bad::Nonsense(why) => Trouble::Nonsense(why),
         })
     }

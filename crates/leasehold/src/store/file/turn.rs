@@ -13,7 +13,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 
-use super::place::{FileKey, Place};
+use super::directory::{Directory, FileKey};
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -37,9 +37,9 @@ pub(super) struct Waiting(Mutex<Option<Arc<Turn>>>);
 pub(super) struct Taken(Arc<Turn>);
 
 impl Turn {
-    pub(super) fn open(place: &Place, world: &dyn World) -> Result<Arc<Self>, Error> {
-        let refused = |errno| place.refused(LOCK, errno);
-        let file = place.file(LOCK, OFlags::empty()).map_err(refused)?;
+    pub(super) fn open(directory: &Directory, world: &dyn World) -> Result<Arc<Self>, Error> {
+        let refused = |errno| directory.refused(LOCK, errno);
+        let file = directory.file(LOCK, OFlags::empty()).map_err(refused)?;
         let key = FileKey::of(&rustix::fs::fstat(&file).map_err(refused)?);
         let us = format!("{} {}", world.process(), namespace());
         Ok(Arc::new(Self { file, key, us }))

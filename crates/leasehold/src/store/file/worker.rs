@@ -231,11 +231,11 @@ impl Worker {
     fn attach(&mut self, tie: &Arc<Tie>, session: SessionId, inbox: Inbox) -> Result<(), Fault> {
         let (world, shown) = (Arc::clone(&self.world), Arc::clone(&self.shown));
         let jobs = self.jobs.clone();
-        let place = self.lives().iter().find(|life| life.session() == session).and_then(|life| life.parts());
+        let life = self.lives().iter().find(|life| life.session() == session).and_then(|life| life.parts());
         let (bell, life) = self.with_site(|site| {
             let turn = site.take_turn(&*world, &shown.waiting)?;
-            let said = |errno| Trouble::Other(site.place.refused("live", errno), Means::Gone);
-            let sockets = site.live.bind(session, place).map_err(said)?;
+            let said = |errno| Trouble::Other(site.directory.refused("live", errno), Means::Gone);
+            let sockets = site.live.bind(session, life).map_err(said)?;
             let mut random = [0; 8];
             world.random(&mut random);
             site.live.sweep(u64::from_ne_bytes(random));
