@@ -34,7 +34,7 @@ impl Leasehold {
     /// |---|---|
     /// | `memory:` | in this client alone |
     /// | `memory:NAME` | shared by the clients of this process that name it |
-    /// | `file:PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
+    /// | `file:/PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
     /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?PARAMETERS]` | a Redis, 7.0 or newer |
     /// | `rediss://…` | the same by TLS (feature `tls`) |
     ///

@@ -1,9 +1,8 @@
 //! The minder: a second process of ours that keeps the promise of P29 when the supervisor cannot.
 //!
 //! It leads the command's group, so that the group's number stays ours for as long as the minder lives; it knows when the
-//! lease ends, and ends the group before that. The obvious ways fail: a parent-death signal follows the *thread* that
-//! started the command and reaches the one process only; a watchdog inside of the supervisor stops with it; a watchdog in
-//! a group of its own may signal a number that somebody else has got meanwhile.
+//! lease ends, and ends the group before that. (Why neither a parent-death signal nor a thread of the supervisor would do:
+//! DESIGN.md, "Why does `run` need three processes?")
 //!
 //! What can reach the group can reach the minder: Ctrl-C, Ctrl-Z, its own TERM. It holds all signals back for good; KILL
 //! and STOP remain. Of KILL the supervisor hears as of any child's end, and starts another minder; after STOP it lets this

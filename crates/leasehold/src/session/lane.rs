@@ -87,10 +87,10 @@ impl State {
     }
 
     pub(crate) fn close_lane(&mut self) {
-        if !matches!(self.lane, Lane::Never)
-            && let Lane::Open(link) = std::mem::take(&mut self.lane)
-        {
-            link.close();
+        match std::mem::take(&mut self.lane) {
+            Lane::Open(link) => link.close(),
+            Lane::Never => self.lane = Lane::Never,
+            Lane::Absent | Lane::Opening { .. } => {}
         }
     }
 }

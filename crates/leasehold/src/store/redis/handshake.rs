@@ -55,14 +55,9 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
 
 /// Asks who this is, whether it knows the scripts, and whether we may do what they do. Answers the run id.
 async fn greet(wire: &mut Wire, at: &str) -> Result<String, Error> {
-    let question = &Scripts::get().rights;
-    let ask = |pipeline: &mut Pipeline, sample: &str| {
-        pipeline.cmd("EVALSHA").arg(&question.sha).arg(0).arg(rights::arguments(sample));
-    };
-    let sample = wire.keys.sample();
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server");
-    ask(&mut who, &sample);
+    ask_rights(&mut who, &wire.keys);
     let mut said = all(wire, &who, at).await?.into_iter();
     let mut next = || said.next().ok_or_else(|| fault::not_redis(at));
     // In this order: a replica, an old server or one that loads is told as such, whatever it says of our script.
@@ -71,26 +66,37 @@ async fn greet(wire: &mut Wire, at: &str) -> Result<String, Error> {
     let run = server(&info, at)?;
     let mut refused = next()?;
     if matches!(&refused, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-        let mut load = redis::pipe();
-        let brought = || Scripts::get().each().into_iter().chain([question]);
-        for script in brought() {
-            load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
-        }
-        ask(&mut load, &sample);
-        let mut known = all(wire, &load, at).await?;
-        refused = known.pop().ok_or_else(|| fault::not_redis(at))?;
-        for (sha, script) in known.into_iter().zip(brought()) {
-            let sha: Option<String> = redis::from_redis_value(sound(sha, at)?).ok();
-            if sha.as_ref() != Some(&script.sha) {
-                return Err(fault::not_redis(at));
-            }
-        }
+        refused = bring(wire, at).await?;
     }
     let refused: Vec<usize> = redis::from_redis_value(sound(refused, at)?).map_err(|_| fault::not_redis(at))?;
     match rights::missing(&refused) {
         missing if missing.is_empty() => Ok(run),
         missing => Err(fault::lacking(at, &missing)),
     }
+}
+
+/// The question about our rights.
+fn ask_rights(pipeline: &mut Pipeline, keys: &Keys) {
+    pipeline.cmd("EVALSHA").arg(&Scripts::get().rights.sha).arg(0).arg(rights::arguments(&keys.sample()));
+}
+
+/// Brings the scripts, the question behind them, and asks it. Answers as the server does.
+async fn bring(wire: &mut Wire, at: &str) -> Result<Value, Error> {
+    let scripts = || Scripts::get().each().into_iter().chain([&Scripts::get().rights]);
+    let mut load = redis::pipe();
+    for script in scripts() {
+        load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+    }
+    ask_rights(&mut load, &wire.keys);
+    let mut said = all(wire, &load, at).await?;
+    let refused = said.pop().ok_or_else(|| fault::not_redis(at))?;
+    for (sha, script) in said.into_iter().zip(scripts()) {
+        let sha: Option<String> = redis::from_redis_value(sound(sha, at)?).ok();
+        if sha.as_ref() != Some(&script.sha) {
+            return Err(fault::not_redis(at));
+        }
+    }
+    Ok(refused)
 }
 
 /// The answers to all of a pipeline, errors among them.
