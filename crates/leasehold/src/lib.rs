@@ -56,12 +56,14 @@
 //!
 //! # Features
 //!
-//! `redis`, on unless turned off: the store `redis://` and its fence. `file`: the store `file:`, on Linux. There is always
-//! `memory:`.
+//! | | | |
+//! |---|---|---|
+//! | `redis` | on unless turned off | the store `redis://`, and its fence |
+//! | `tls` | off unless turned on | `rediss://`, the same by TLS (rustls) |
+//! | `file` | off | the store `file:` for the programs of one host, on Linux (SQLite, which a C compiler builds) |
+//! | `blocking` | off | the module of that name, the same words for threads |
 //!
-//! `tls`, off unless turned on: `rediss://`, the same by TLS (rustls).
-//!
-//! `blocking`, off unless turned on: the module of that name, the same words for threads.
+//! There is always `memory:`.
 //!
 //! What it does not give: exclusion of effects without a fence, a quorum. The README says why, and what is promised under
 //! which assumptions.

@@ -92,8 +92,8 @@ impl Client {
         }
     }
 
-    /// What a broken first exchange has to do with TLS, if anything. A server judges what we show when we believe that the handshake is
-    /// done (TLS 1.3), so that its refusal comes as the answer to our first request.
+    /// What a broken first exchange has to do with TLS, if anything. A server judges what we show when we believe that the
+    /// handshake is done (TLS 1.3), so that its refusal comes as the answer to our first request.
     pub(super) fn explain(&self, error: &redis::RedisError, at: &str) -> Option<Error> {
         if error.kind() != redis::ErrorKind::Io {
             return None;
