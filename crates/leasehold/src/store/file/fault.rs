@@ -14,19 +14,12 @@ pub(super) enum Trouble {
     NoRoom(Error),
     /// What is stored of this name makes no sense.
     Nonsense(String),
-    /// Anything else.
-    Other(Error, Means),
-}
-
-/// What an error means for the link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Means {
     /// It would be the same again.
-    Refused,
-    /// Open the database anew.
-    Gone,
+    Refused(Error),
+    /// The database is to be opened anew.
+    Gone(Error),
     /// The same, and it is another one: nobody finds us by what we have open in the directory.
-    Moved,
+    Moved(Error),
 }
 
 impl Trouble {
@@ -34,7 +27,7 @@ impl Trouble {
         let place = path.display();
         let code = error.sqlite_error_code();
         let extended = error.sqlite_error().map_or(0, |known| known.extended_code);
-        let (kind, means, message) = match code {
+        let (kind, trouble, message): (_, fn(Error) -> Self, _) = match code {
             Some(ErrorCode::DiskFull) => return Self::NoRoom(full(path)),
             // The shared memory of the log could not be made longer.
             Some(ErrorCode::SystemIoFailure) if extended == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => {
@@ -42,7 +35,7 @@ impl Trouble {
             }
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (
                 ErrorKind::Store,
-                Means::Refused,
+                Self::Refused,
                 format!(
                     "the database in {place} is damaged ({error}): stop every program that uses it, then move the \
                      directory away; what was held is lost then"
@@ -50,29 +43,26 @@ impl Trouble {
             ),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
                 ErrorKind::Unreachable,
-                Means::Gone,
+                Self::Gone,
                 format!("another program has a transaction open on the database in {place}: end it"),
             ),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => (
                 ErrorKind::Denied,
-                Means::Gone,
+                Self::Gone,
                 format!("the database in {place} cannot be opened for writing ({error}): look after rights and disk"),
             ),
-            _ => (
-                ErrorKind::Store,
-                Means::Gone,
-                format!("the database in {place} failed ({error}): look after the disk"),
-            ),
+            _ => {
+                (ErrorKind::Store, Self::Gone, format!("the database in {place} failed ({error}): look after the disk"))
+            }
         };
-        Self::Other(Error::new(kind, message).because(error), means)
+        trouble(Error::new(kind, message).because(error))
     }
 
     /// An error of opening.
     pub(super) fn at_open(self, path: &Path) -> Error {
         match self {
-            Self::NoRoom(error) => Error::new(ErrorKind::Store, error.to_string()),
             Self::Nonsense(why) => nonsense(path, &why),
-            Self::Other(error, _) => error,
+            Self::NoRoom(error) | Self::Refused(error) | Self::Gone(error) | Self::Moved(error) => error,
         }
     }
 
@@ -80,8 +70,8 @@ impl Trouble {
         match self {
             Self::NoRoom(error) => Fault::NoMemory(error),
             Self::Nonsense(why) => Fault::Damaged(nonsense(path, &why)),
-            Self::Other(error, Means::Refused) => Fault::Refused(error),
-            Self::Other(error, Means::Gone | Means::Moved) => Fault::Gone(error),
+            Self::Refused(error) => Fault::Refused(error),
+            Self::Gone(error) | Self::Moved(error) => Fault::Gone(error),
         }
     }
 }

@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use super::ballast;
 use super::database::{self, DATABASE, Database};
 use super::directory::Directory;
-use super::fault::{Means, Trouble};
+use super::fault::Trouble;
 use super::live::Live;
 use super::record::{Bad, Record, Remembered};
 use super::rows;
@@ -90,13 +90,13 @@ impl Site {
             && self.directory.key(DATABASE) == Some(self.database.key);
         match is_here || is_on(Mutant::P27StaysBehind) {
             true => Ok(()),
-            false => Err(Trouble::Other(database::moved(self.directory.path()), Means::Moved)),
+            false => Err(Trouble::Moved(database::moved(self.directory.path()))),
         }
     }
 
     /// Has the turn until what is answered is dropped.
     pub(super) fn take_turn(&self, world: &dyn World, waiting: &Waiting) -> Result<Taken, Trouble> {
-        let taken = self.turn.take(waiting, world).map_err(|error| Trouble::Other(error, Means::Gone))?;
+        let taken = self.turn.take(waiting, world).map_err(Trouble::Gone)?;
         self.check()?;
         Ok(taken)
     }

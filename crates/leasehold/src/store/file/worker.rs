@@ -13,7 +13,7 @@ use leasehold_spec::{Answer, Delivery, Name, Op, SessionId};
 use tokio::sync::mpsc;
 
 use super::desk::{Job, Opened, Shown, gone};
-use super::fault::{Means, Trouble, share};
+use super::fault::{Trouble, share};
 use super::link::Tie;
 use super::live::{Live, Pulse};
 use super::sentry::{Bell, Life, Watches};
@@ -126,12 +126,12 @@ impl Worker {
 
     fn fault(&mut self, trouble: Trouble) -> Fault {
         match trouble {
-            Trouble::Other(error, means @ (Means::Gone | Means::Moved)) => {
+            Trouble::Gone(ref error) | Trouble::Moved(ref error) => {
                 let told = error.share();
-                self.close_site(Trouble::Other(error, means));
+                self.close_site(trouble);
                 Fault::Gone(told)
             }
-            trouble => trouble.fault(&self.path),
+            Trouble::NoRoom(_) | Trouble::Nonsense(_) | Trouble::Refused(_) => trouble.fault(&self.path),
         }
     }
 
@@ -139,7 +139,7 @@ impl Worker {
     fn close_site(&mut self, trouble: Trouble) {
         self.site = None;
         self.watches.clear();
-        if matches!(trouble, Trouble::Other(_, Means::Moved)) {
+        if matches!(trouble, Trouble::Moved(_)) {
             // They are where nobody looks any more.
             self.lives().clear();
         }
@@ -234,7 +234,7 @@ impl Worker {
         let life = self.lives().iter().find(|life| life.session() == session).and_then(|life| life.parts());
         let (bell, life) = self.with_site(|site| {
             let turn = site.take_turn(&*world, &shown.waiting)?;
-            let said = |errno| Trouble::Other(site.directory.refused("live", errno), Means::Gone);
+            let said = |errno| Trouble::Gone(site.directory.refused("live", errno));
             let sockets = site.live.bind(session, life).map_err(said)?;
             let mut random = [0; 8];
             world.random(&mut random);
@@ -242,7 +242,7 @@ impl Worker {
             drop(turn);
             let bell = Bell::new(&site.live, session, sockets.bell, sockets.bell_key, jobs);
             let life = Life::new(&site.live, session, sockets.life, sockets.life_key);
-            let io = |error: io::Error| Trouble::Other(no_socket(error), Means::Gone);
+            let io = |error: io::Error| Trouble::Gone(no_socket(error));
             Ok((bell.map_err(io)?, life.map_err(io)?))
         })?;
         tie.attached(session, bell.detach());
