@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use leasehold_spec::{Entry, Grant, GrantId, GrantState, Lapse, Name, Resource, Token};
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
-use super::rows::{bytes, delete, insert, lapses, plain, queue, sane, state_number};
+use super::rows::{OF_NAME, bytes, delete, insert, lapses, plain, queue, sane, state_number};
 
 /// What goes wrong with a record.
 #[derive(Debug)]
@@ -76,10 +76,8 @@ impl Remembered {
 impl Record {
     /// Reads a name's record. `known` is taken out of what is remembered: it comes back when the change is stored.
     pub(super) fn load(db: &Connection, name: &Name, known: &mut Remembered) -> Result<Self, Bad> {
-        let sql = "SELECT id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, \
-                   since_us, length_ms, state, label FROM names WHERE name = ?1";
         let found = db
-            .prepare_cached(sql)?
+            .prepare_cached(OF_NAME)?
             .query_row([name.as_str()], |row| {
                 let head = (row.get(0)?, row.get(1)?, row.get::<_, i64>(5)?, row.get::<_, i64>(6)?);
                 Ok((head, plain(row)))

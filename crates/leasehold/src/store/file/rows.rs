@@ -70,6 +70,22 @@ pub(super) fn lapses(db: &Connection, name: i64) -> Result<Vec<Lapse>, Bad> {
     Ok(lapses)
 }
 
+/// A row of `names`, as [`plain`] counts its columns. Whoever asks for more asks for it behind these.
+macro_rules! columns {
+    () => {
+        "id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, since_us, \
+         length_ms, state, label"
+    };
+}
+
+pub(super) const OF_NAME: &str = concat!("SELECT ", columns!(), " FROM names WHERE name = ?1");
+const NEWS: &str = concat!(
+    "SELECT ",
+    columns!(),
+    ", name, (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) FROM names \
+     WHERE session = ?1 AND state IN (0, 2)"
+);
+
 pub(super) fn plain(row: &Row<'_>) -> Result<Plain, Bad> {
     let released = row.get::<_, Option<[u8; 32]>>(4)?.map(from_bytes);
     let grant = if row.get::<_, Option<i64>>(13)?.is_some() { Some(grant(row)?) } else { None };
@@ -123,11 +139,7 @@ pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad
         let (Ok(id), Ok(token)) = (grant_id(row, 0), token(row, 3)) else { continue };
         news.push(News::Ended { name: row.get(4)?, id, token });
     }
-    let sql = "SELECT id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, \
-               since_us, length_ms, state, label, name, \
-               (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) FROM names \
-               WHERE session = ?1 AND state IN (0, 2)";
-    let mut statement = db.prepare_cached(sql)?;
+    let mut statement = db.prepare_cached(NEWS)?;
     let mut rows = statement.query([session.0.to_be_bytes()])?;
     while let Some(row) = rows.next()? {
         let Ok(grant) = grant(row) else { continue };
