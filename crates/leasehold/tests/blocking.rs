@@ -28,7 +28,7 @@ impl Shop {
 }
 
 /// A test over the embedded store and over Redis.
-macro_rules! on_both_stores {
+macro_rules! on_all_stores {
     ($name:ident, |$shop:ident| $body:block) => {
         mod $name {
             use super::*;
@@ -80,7 +80,7 @@ fn ends<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-on_both_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
+on_all_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
     let client = shop.connect();
     let mutex = client.mutex("a").reentrant();
     let outer = mutex.lock().unwrap();
@@ -113,7 +113,7 @@ on_both_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
     release(held);
 });
 
-on_both_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
+on_all_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
     let client = shop.connect();
     let mutex = client.mutex("a");
     let stop = Canceller::new();
@@ -146,7 +146,7 @@ on_both_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
 });
 
 // The grant and the call at the same moment: whoever wins, nothing is held afterwards.
-on_both_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
+on_all_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
     let (client, other) = (shop.connect(), shop.connect());
     let (mutex, theirs) = (client.mutex("a"), other.mutex("a"));
     let (mut granted, mut cancelled) = (0, 0);
@@ -177,7 +177,7 @@ on_both_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
     assert!(client.close().unconfirmed().is_empty());
 });
 
-on_both_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
+on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
     let client = shop.connect();
     let guard = client.mutex("a").lock().unwrap();
     let begun = Instant::now();
@@ -201,7 +201,7 @@ on_both_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
     assert_eq!(fixed.release().unwrap(), Released::NotHeld);
 });
 
-on_both_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
+on_all_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
     let client = shop.connect();
     let revoke = |name: &str| {
         let seen = client.mutex(name).inspect().unwrap().holder.unwrap();
@@ -244,7 +244,7 @@ on_both_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
     release(other);
 });
 
-on_both_stores!(nobody_is_told_of_a_lease_that_is_given_back, |shop| {
+on_all_stores!(nobody_is_told_of_a_lease_that_is_given_back, |shop| {
     let client = shop.connect();
     let calls = Arc::new(AtomicUsize::new(0));
     let call = |guard: &Guard| {
@@ -277,7 +277,7 @@ on_both_stores!(nobody_is_told_of_a_lease_that_is_given_back, |shop| {
     drop((outer, kept));
 });
 
-on_both_stores!(work_that_outlived_its_lease_is_told_so, |shop| {
+on_all_stores!(work_that_outlived_its_lease_is_told_so, |shop| {
     let client = shop.connect();
     let mutex = client.mutex("a");
     let token: Token = mutex.run(|guard| guard.token()).unwrap();
@@ -294,7 +294,7 @@ on_both_stores!(work_that_outlived_its_lease_is_told_so, |shop| {
 
 // Within a runtime a call blocks its thread, and needs nothing of that runtime. There are more of them in one poll than
 // tokio's budget has steps: with that, its primitives would say "not yet" for ever.
-on_both_stores!(a_call_within_a_runtime_waits_for_nothing_of_it, |shop| {
+on_all_stores!(a_call_within_a_runtime_waits_for_nothing_of_it, |shop| {
     let builders = [tokio::runtime::Builder::new_current_thread(), tokio::runtime::Builder::new_multi_thread()];
     for mut builder in builders {
         let url = shop.url.clone();
@@ -325,7 +325,7 @@ on_both_stores!(a_call_within_a_runtime_waits_for_nothing_of_it, |shop| {
 });
 
 // Whoever has the handle of a thread may wake it, and libraries do.
-on_both_stores!(a_wait_is_not_ended_by_a_wake_up_for_nothing, |shop| {
+on_all_stores!(a_wait_is_not_ended_by_a_wake_up_for_nothing, |shop| {
     let client = shop.connect();
     let mutex = client.mutex("a");
     let held = mutex.lock().unwrap();
@@ -348,7 +348,7 @@ on_both_stores!(a_wait_is_not_ended_by_a_wake_up_for_nothing, |shop| {
 
 // A counter that no machine instruction protects: read, give way, write. Threads of one owner do not exclude each other, so
 // that they need a lock of their own beside it.
-on_both_stores!(owners_exclude_each_other_whoever_of_them_works, |shop| {
+on_all_stores!(owners_exclude_each_other_whoever_of_them_works, |shop| {
     const OWNERS: usize = 4;
     const THREADS: usize = 3;
     const ROUNDS: u64 = 40;
