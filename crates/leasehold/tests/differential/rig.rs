@@ -219,6 +219,11 @@ impl Rig {
             }
             Err(Fault::NoMemory(_)) if self.is_full && matches!(op, Op::Acquire(_)) => {
                 self.count("no memory");
+                // No step of the specification has looked at it, and its time can have come meanwhile.
+                let now_us = self.now_us();
+                if lock.model.is_forgotten(now_us, now_us) {
+                    lock.model = Resource::default();
+                }
                 self.check_stored(lock);
                 self.check_deliveries(&[]);
                 None
