@@ -212,7 +212,7 @@ impl Record {
         let head = self.resource.queue.iter().find(others).map(|entry| entry.id);
         let dropped = before.queue.iter().filter(|(id, _)| Some(*id) != subject);
         for (gone, ticket) in dropped.take_while(|(id, _)| Some(*id) != head) {
-            let seq = self.seqs.remove(gone).unwrap_or_default();
+            let seq = self.seqs.remove(gone).ok_or_else(|| Bad::Nonsense("a waiter has no row".into()))?;
             delete(db, id, *ticket, seq)?;
         }
         let Some(subject) = subject else { return Ok(()) };
