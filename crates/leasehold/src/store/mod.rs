@@ -96,6 +96,19 @@ pub enum Fault {
     NoMemory(Error),
 }
 
+#[cfg(any(feature = "file", feature = "redis"))]
+impl Fault {
+    /// The same fault, for another of the requests that it concerns.
+    pub(crate) fn share(&self) -> Self {
+        match self {
+            Self::Gone(error) => Self::Gone(error.share()),
+            Self::Damaged(error) => Self::Damaged(error.share()),
+            Self::Refused(error) => Self::Refused(error.share()),
+            Self::NoMemory(error) => Self::NoMemory(error.share()),
+        }
+    }
+}
+
 /// Chooses the store that a URL names. No I/O.
 pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
     match Scheme::of(url)? {

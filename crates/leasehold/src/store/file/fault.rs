@@ -88,13 +88,3 @@ fn nonsense(path: &Path, why: &str) -> Error {
     );
     Error::new(ErrorKind::Store, message)
 }
-
-/// The same fault, for another of those whom it concerns.
-pub(super) fn share(fault: &Fault) -> Fault {
-    match fault {
-        Fault::Gone(error) => Fault::Gone(error.share()),
-        Fault::Damaged(error) => Fault::Damaged(error.share()),
-        Fault::Refused(error) => Fault::Refused(error.share()),
-        Fault::NoMemory(error) => Fault::NoMemory(error.share()),
-    }
-}

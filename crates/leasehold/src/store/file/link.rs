@@ -101,7 +101,7 @@ impl Link for FileLink {
         Box::pin(async move {
             match asked.await {
                 Ok(answers) => answers,
-                Err(fault) => (0..count).map(|_| Err(super::fault::share(&fault))).collect(),
+                Err(fault) => (0..count).map(|_| Err(fault.share())).collect(),
             }
         })
     }

@@ -13,7 +13,7 @@ use leasehold_spec::{Answer, Delivery, Name, Op, SessionId};
 use tokio::sync::mpsc;
 
 use super::desk::{Job, Opened, Shown, gone};
-use super::fault::{Trouble, share};
+use super::fault::Trouble;
 use super::link::Tie;
 use super::live::{Live, Pulse};
 use super::sentry::{Bell, Life, Watches};
@@ -177,7 +177,7 @@ impl Worker {
             }
             Err(trouble) => {
                 let fault = self.fault(trouble);
-                (1..batch.len()).map(|_| Err(share(&fault))).chain([Err(share(&fault))]).collect()
+                (1..batch.len()).map(|_| Err(fault.share())).chain([Err(fault.share())]).collect()
             }
         }
     }

@@ -307,16 +307,6 @@ pub(super) fn of_one(said: &str, at: &str, key: &str) -> Fault {
     Trouble::told(code, text, at, Asker::LOCKS, Some(key)).into()
 }
 
-/// The same fault, for another of the requests that it concerns.
-pub(super) fn share(fault: &Fault) -> Fault {
-    match fault {
-        Fault::Gone(error) => Fault::Gone(error.share()),
-        Fault::Damaged(error) => Fault::Damaged(error.share()),
-        Fault::Refused(error) => Fault::Refused(error.share()),
-        Fault::NoMemory(error) => Fault::NoMemory(error.share()),
-    }
-}
-
 #[cfg(test)]
 #[path = "fault_tests.rs"]
 mod tests;

@@ -170,7 +170,7 @@ impl Wire {
             Ok(answers) => {
                 batch.iter().zip(answers).map(|((name, _), text)| self.answer(name, To::Other, &text)).collect()
             }
-            Err(fault) => batch.iter().map(|_| Err(fault::share(&fault))).collect(),
+            Err(fault) => batch.iter().map(|_| Err(fault.share())).collect(),
         }
     }
 
