@@ -75,10 +75,14 @@ pub enum Mutant {
     P22OldReader,
     /// P26: nobody notices that a holder has died.
     P26NeverDead,
+    /// P26: after a hand-over nobody watches the new holder.
+    P26NextIsBlind,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.
     P27NoTurn,
     /// P27: who has a removed directory open goes on with it.
     P27StaysBehind,
+    /// P27: what was held before the host was started anew is held still.
+    P27KeepsOldBoot,
     /// P27: leases are counted on the wall clock.
     P27LeasesOnWallTime,
     /// P27: a bell rings, and nobody reads what is new.

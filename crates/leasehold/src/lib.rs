@@ -56,7 +56,8 @@
 //!
 //! # Features
 //!
-//! `redis`, on unless turned off: the store `redis://` and its fence. Without it there is `memory:` alone.
+//! `redis`, on unless turned off: the store `redis://` and its fence. `file`: the store `file:`, on Linux. There is always
+//! `memory:`.
 //!
 //! `tls`, off unless turned on: `rediss://`, the same by TLS (rustls).
 //!

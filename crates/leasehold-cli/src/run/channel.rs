@@ -5,6 +5,8 @@
 
 use std::io;
 
+use rustix::process::Pid;
+
 /// What the supervisor says. Times are on CLOCK_BOOTTIME, which both of them read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -12,6 +14,8 @@ pub(crate) enum Order {
     Until { kill_us: u64 },
     /// It is lost: TERM now, KILL then.
     End { kill_us: u64 },
+    /// The command is this child of the supervisor's.
+    Command { pid: Pid },
     /// Is anybody left in the group?
     Look,
 }
@@ -21,22 +25,25 @@ pub(crate) const ORDER: usize = 9;
 
 impl Order {
     pub(crate) fn to_bytes(self) -> [u8; ORDER] {
-        let (word, time) = match self {
+        let (word, number) = match self {
             Self::Until { kill_us } => (b'u', kill_us),
             Self::End { kill_us } => (b'e', kill_us),
+            Self::Command { pid } => (b'c', u64::from(pid.as_raw_nonzero().get().unsigned_abs())),
             Self::Look => (b'l', 0),
         };
         let mut bytes = [word; ORDER];
-        bytes[1..].copy_from_slice(&time.to_le_bytes());
+        bytes[1..].copy_from_slice(&number.to_le_bytes());
         bytes
     }
 
     pub(crate) fn read(bytes: [u8; ORDER]) -> io::Result<Self> {
-        let [word, time @ ..] = bytes;
-        let kill_us = u64::from_le_bytes(time);
+        let [word, number @ ..] = bytes;
+        let number = u64::from_le_bytes(number);
+        let pid = || i32::try_from(number).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData);
         match word {
-            b'u' => Ok(Self::Until { kill_us }),
-            b'e' => Ok(Self::End { kill_us }),
+            b'u' => Ok(Self::Until { kill_us: number }),
+            b'e' => Ok(Self::End { kill_us: number }),
+            b'c' => Ok(Self::Command { pid: pid()? }),
             b'l' => Ok(Self::Look),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
@@ -77,7 +84,8 @@ mod tests {
 
     #[test]
     fn orders_and_words_are_read_as_they_were_written() {
-        for order in [Order::Until { kill_us: 1 << 50 }, Order::End { kill_us: 7 }, Order::Look] {
+        let command = Order::Command { pid: Pid::INIT };
+        for order in [Order::Until { kill_us: 1 << 50 }, Order::End { kill_us: 7 }, command, Order::Look] {
             assert_eq!(Order::read(order.to_bytes()).unwrap(), order);
         }
         assert!(Order::read([b'x'; ORDER]).is_err());

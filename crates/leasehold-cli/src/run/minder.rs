@@ -27,6 +27,7 @@ use rustix::time::{
 
 use super::channel::{ORDER, Order, Word};
 use super::group::{Members, act, now_us, other_members};
+use super::strayed::Strayed;
 use super::timing::{Act, Sentence};
 
 /// How soon the group is looked at again once the supervisor is gone, at first and at most: whoever waits for the lock may
@@ -62,6 +63,7 @@ pub(crate) fn run(args: &MinderArgs) -> ExitCode {
         group: getpgrp(),
         aside,
         place: None,
+        command: None,
         sentence,
         kill_after_us: args.kill_after,
         is_quiet: args.quiet,
@@ -80,6 +82,7 @@ struct Minder {
     aside: Pid,
     /// One of our own, once the supervisor's is gone.
     place: Option<Child>,
+    command: Option<Strayed>,
     sentence: Sentence,
     kill_after_us: u64,
     is_quiet: bool,
@@ -98,7 +101,7 @@ impl Minder {
                     tell(&mut supervisor, Word::Told);
                 }
                 if !is_on(Mutant::P29NoMinder) {
-                    act(self.group, due);
+                    self.act(due);
                 }
             }
             ring_at(timer.as_fd(), self.sentence.next_us())?;
@@ -120,6 +123,7 @@ impl Minder {
                 Ok(ORDER) => match Order::read(bytes)? {
                     Order::Until { kill_us } => self.sentence.put_off(kill_us),
                     Order::End { kill_us } => self.sentence.carry_out(kill_us),
+                    Order::Command { pid } => self.command = Strayed::of(pid, self.group),
                     Order::Look => {
                         let word = match self.look() {
                             Members::None => Word::Empty,
@@ -138,7 +142,7 @@ impl Minder {
 
     /// The supervisor was killed. Nobody renews the lease: the group ends now, with its notice, and this process with it.
     fn end_alone(&mut self, timer: BorrowedFd<'_>) -> io::Result<()> {
-        if self.look() == Members::None || is_on(Mutant::P29NoMinder) {
+        if self.is_over() || is_on(Mutant::P29NoMinder) {
             return Ok(());
         }
         if !self.is_quiet {
@@ -146,15 +150,27 @@ impl Minder {
                 writeln!(io::stderr(), "leasehold: the supervisor is gone, and its command is ended with it");
         }
         self.sentence.carry_out(now_us() + self.kill_after_us);
-        while self.look() == Members::Some {
+        while !self.is_over() {
             if let Some(due) = self.sentence.due(now_us()) {
-                act(self.group, due);
+                self.act(due);
             }
             ring_at(timer, self.sentence.next_us().min(now_us() + self.look_us))?;
             self.look_us = (2 * self.look_us).min(LOOK_LAST_US);
             wait_for(&[timer])?;
         }
         Ok(())
+    }
+
+    fn act(&self, due: Act) {
+        // Before the group, and so before ourselves.
+        if let Some(command) = &self.command {
+            command.act(due, self.group);
+        }
+        act(self.group, due);
+    }
+
+    fn is_over(&mut self) -> bool {
+        self.command.as_ref().is_none_or(Strayed::has_ended) && self.look() == Members::None
     }
 
     fn look(&mut self) -> Members {

@@ -34,6 +34,7 @@ mod minder;
 mod plan;
 mod signals;
 mod start;
+mod strayed;
 mod supervise;
 mod take;
 mod teller;

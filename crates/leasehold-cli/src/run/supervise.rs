@@ -7,6 +7,7 @@
 //! kills whatever is left when the KILL was due: both of them would have to be stopped for a command to outlive its lease.
 
 mod events;
+mod reach;
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use tokio::time::sleep;
 
 use super::channel::{Order, Word};
 use super::end::{End, FAILED, LOST};
-use super::group::{Members, act, members, now_us};
+use super::group::{Members, members, now_us};
 use super::keeper::Keeper;
 use super::life::Life;
 use super::plan::Plan;
@@ -45,6 +46,8 @@ pub(crate) struct Supervisor<'a> {
     keeper: Option<Keeper>,
     /// How many minders have ended one after the other before they were ready.
     false_starts: usize,
+    /// The last minder, which has ended: not waited for, it holds the group's number.
+    anchor: Option<Pid>,
     group: Pid,
     command: Pid,
     status: Option<WaitStatus>,
@@ -128,6 +131,7 @@ pub(crate) async fn supervise(
         terminal,
         keeper,
         false_starts: 0,
+        anchor: None,
         group,
         command,
         status: None,
@@ -137,6 +141,7 @@ pub(crate) async fn supervise(
         sentence,
         verdict: None,
     };
+    supervisor.tell_of_command();
     supervisor.run().await;
     supervisor.end()
 }
@@ -216,7 +221,7 @@ impl Supervisor<'_> {
             // The minder tells them, at the same time.
             Some(Act::Tell) if self.keeper.is_some() => self.condemn(Verdict::Late),
             Some(due) => {
-                act(self.group, due);
+                self.act(due);
                 self.condemn(Verdict::Late);
             }
         }
@@ -252,7 +257,10 @@ impl Supervisor<'_> {
                 keeper.tell(Order::Look);
                 self.rest = Rest::Asked;
             }
-            None => self.found(members(self.group)),
+            None => {
+                self.reap_others();
+                self.found(members(self.group));
+            }
         }
     }
 

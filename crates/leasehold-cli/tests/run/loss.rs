@@ -95,6 +95,29 @@ async fn p29_a_silent_store() {
     }
 }
 
+/// A command need not stay in its group. Who ends it must neither miss it, nor go on killing a group that is empty: its
+/// number may be somebody else's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_command_that_leads_a_group_of_its_own() {
+    for how in [Some(Signal::KILL), Some(Signal::STOP), None] {
+        let bench = Bench::new();
+        let life = bench.life();
+        let run = bench.run_through(&OPTIONS, &life.leading());
+        let worker = life.has_begun().pid.to_string();
+        wait_until("it leads its own group", LONG, || field(worker.parse().unwrap(), 2).as_deref() == Some(&worker));
+        match how {
+            Some(signal) => run.signal(signal),
+            None => bench.proxy.stall(Way::Both),
+        }
+        let (guard, granted_us) = bench.next().await;
+        life.has_ended_before(granted_us, guard.token().get());
+        if how != Some(Signal::KILL) {
+            let _goes_on = kill_process(run.pid(), Signal::CONT);
+            assert_eq!(run.ends().code, Some(123));
+        }
+    }
+}
+
 /// A hiccup that is shorter than the lease loses nothing.
 #[test]
 fn a_store_that_was_silent_for_a_moment() {

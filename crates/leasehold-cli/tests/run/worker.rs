@@ -58,6 +58,13 @@ impl Life {
         self.shell(&format!("trap '' TERM; exec {}", Self::program()))
     }
 
+    /// Of one that leads a group of its own, as an interactive shell does.
+    pub(crate) fn leading(&self) -> Vec<String> {
+        let mut command = vec!["perl".to_owned(), "-e".into(), "setpgrp(0, 0); exec @ARGV".into()];
+        command.extend(self.stubborn());
+        command
+    }
+
     /// Of one that has closed every descriptor that it does not know.
     pub(crate) fn closing(&self) -> Vec<String> {
         let close = "for fd in /proc/$$/fd/*; do fd=${fd##*/}; [ $fd -gt 2 ] && eval \"exec $fd>&-\"; done; ";

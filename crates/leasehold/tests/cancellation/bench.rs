@@ -9,9 +9,10 @@ use leasehold::{Inspection, Leasehold};
 use leasehold_spec::Op;
 use leasehold_testkit::proxy::{Fault, FaultProxy, Requests, Way as ProxyWay};
 use leasehold_testkit::{RedisServer, Value, wait_until};
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use crate::gate::Gate;
+use crate::gate::{Answers, Gate};
 
 /// What is held up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,8 +48,17 @@ pub(crate) struct Bench {
 }
 
 enum Shop {
-    Memory { gate: Gate, url: String },
-    Redis { server: Box<RedisServer>, proxy: FaultProxy, sent: Arc<Counters> },
+    /// In this process or on this host; its directory, if it has one.
+    Memory {
+        gate: Gate,
+        url: String,
+        _directory: Option<TempDir>,
+    },
+    Redis {
+        server: Box<RedisServer>,
+        proxy: FaultProxy,
+        sent: Arc<Counters>,
+    },
 }
 
 #[derive(Default)]
@@ -65,7 +75,19 @@ impl Bench {
     pub(crate) fn memory(name: &str) -> Self {
         let url = format!("memory:{name}");
         let store = choose(&url, None, &Real::world()).expect("a good URL");
-        Self { runtime: runtime(), store: Shop::Memory { gate: Gate::before(store), url } }
+        Self {
+            runtime: runtime(),
+            store: Shop::Memory { gate: Gate::before(store, Answers::AtOnce), url, _directory: None },
+        }
+    }
+
+    /// Over a directory.
+    pub(crate) fn file() -> Self {
+        let directory = TempDir::new().expect("a directory");
+        let url = format!("file:{}", directory.path().display());
+        let store = choose(&url, None, &Real::world()).expect("a good URL");
+        let store = Shop::Memory { gate: Gate::before(store, Answers::ByAThread), url, _directory: Some(directory) };
+        Self { runtime: runtime(), store }
     }
 
     pub(crate) fn redis() -> Self {

@@ -11,7 +11,7 @@ use leasehold_testkit::{RedisServer, Value};
 
 use crate::bench::Bench;
 use crate::hand::{Driven, until};
-use crate::on_both_stores;
+use crate::on_all_stores;
 
 /// The world as it is, and how many sessions live in it.
 struct Counted {
@@ -77,7 +77,7 @@ fn connections(server: &RedisServer) -> usize {
     }
 }
 
-on_both_stores!(a_dropped_connect_leaves_nothing, |bench| {
+on_all_stores!(a_dropped_connect_leaves_nothing, |bench| {
     let sessions = Arc::new(AtomicUsize::new(0));
     let world: Arc<dyn World> = Arc::new(Counted { sessions: Arc::clone(&sessions) });
     let mut finished = 0;
@@ -106,7 +106,7 @@ on_both_stores!(a_dropped_connect_leaves_nothing, |bench| {
     }
 });
 
-on_both_stores!(a_closed_client_asks_nothing_and_keeps_nothing, |bench| {
+on_all_stores!(a_closed_client_asks_nothing_and_keeps_nothing, |bench| {
     let client = bench.connect_straight("subject");
     let (mutex, again) = (client.mutex("a"), client.clone());
     let guard = bench.block_on(mutex.lock()).expect("granted");
@@ -127,7 +127,7 @@ on_both_stores!(a_closed_client_asks_nothing_and_keeps_nothing, |bench| {
     drop((guard, again));
 });
 
-on_both_stores!(a_dropped_close_closes, |bench| {
+on_all_stores!(a_dropped_close_closes, |bench| {
     let other = bench.connect_straight("other");
     for polls in 0..2 {
         let client = bench.connect("subject");

@@ -6,9 +6,11 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::Thread;
 
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store};
 use leasehold::{Error, Lost};
@@ -22,8 +24,16 @@ type Heard = Result<Answer, Fault>;
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<Inner>);
 
+/// How the store behind the gate answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Answers {
+    AtOnce,
+    ByAThread,
+}
+
 struct Inner {
     store: Arc<dyn Store>,
+    answers: Answers,
     control: Mutex<Control>,
 }
 
@@ -69,8 +79,8 @@ enum Turn {
 }
 
 impl Gate {
-    pub(crate) fn before(store: Arc<dyn Store>) -> Self {
-        Self(Arc::new(Inner { store, control: Mutex::default() }))
+    pub(crate) fn before(store: Arc<dyn Store>, answers: Answers) -> Self {
+        Self(Arc::new(Inner { store, answers, control: Mutex::default() }))
     }
 
     pub(crate) fn sent(&self) -> Sent {
@@ -155,9 +165,16 @@ impl Line {
         }
     }
 
-    fn message(&self, inbox: &Inbox, message: Message) {
+    fn message(self: &Arc<Self>, inbox: &Inbox, message: Message) {
         self.queue().replies.push_back(Reply::Message(Arc::clone(inbox), message));
-        self.pump();
+        match self.gate.answers {
+            Answers::AtOnce => self.pump(),
+            // We are on the store's own thread: it cannot wait for what it is asked here.
+            Answers::ByAThread => {
+                let line = Arc::clone(self);
+                drop(std::thread::spawn(move || line.pump()));
+            }
+        }
     }
 
     /// One at a time, and none while we are called from within: order is the point.
@@ -215,11 +232,24 @@ impl Line {
     }
 }
 
-/// The embedded store answers at once.
-fn now<T>(mut future: Pending<T>) -> T {
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("the gate stands before a store that answers at once"),
+/// The embedded store answers at once; that of a directory by its own thread, and this one waits for it.
+fn now<T>(future: Pending<T>) -> T {
+    // Unconstrained: a task whose budget is used up would have to yield, and here it cannot.
+    let mut future = pin!(tokio::task::unconstrained(future));
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => std::thread::park(),
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
     }
 }
 
@@ -263,7 +293,7 @@ impl Link for End {
         self.0.queue().inbox = Some(Arc::clone(&inbox));
         let through: Inbox = Arc::new(move |message| {
             if let Some(line) = line.upgrade() {
-                line.message(&inbox, message);
+                Line::message(&line, &inbox, message);
             }
         });
         self.0.link.attach(session, through)

@@ -12,7 +12,7 @@ use leasehold_testkit::proxy::{Command, Fault, Requests};
 
 use crate::bench::Bench;
 use crate::hand::{Driven, until};
-use crate::on_both_stores;
+use crate::on_all_stores;
 
 const SOON: Duration = Duration::from_secs(20);
 /// Longer than a request may be under way.
@@ -71,7 +71,7 @@ fn meets_a_late_acquire(bench: &Bench, other: &Leasehold, name: &str) -> bool {
 }
 
 // A message says that an attempt was granted which nobody knows of any more.
-on_both_stores!(a_grant_that_nobody_asked_for_is_given_back, |bench| {
+on_all_stores!(a_grant_that_nobody_asked_for_is_given_back, |bench| {
     let (subject, other) = (bench.connect_straight("subject"), bench.connect_straight("other"));
     let guard = take(&bench, &subject, "b");
     let holder = bench.inspect(&other, "b").holder.expect("held").id();

@@ -22,8 +22,8 @@ use leasehold_spec::limits::{LEASE_DEFAULT_MS, RETENTION_MS};
 use bench::Bench;
 use phases::{Phase, Ward};
 
-/// A test over the embedded store and over Redis.
-macro_rules! on_both_stores {
+/// A test over the embedded store, over a directory and over Redis.
+macro_rules! on_all_stores {
     ($name:ident, |$bench:ident| $body:block) => {
         mod $name {
             use super::*;
@@ -38,13 +38,18 @@ macro_rules! on_both_stores {
             }
 
             #[test]
+            fn in_a_directory() {
+                check(Bench::file());
+            }
+
+            #[test]
             fn on_redis() {
                 check(Bench::redis());
             }
         }
     };
 }
-pub(crate) use on_both_stores;
+pub(crate) use on_all_stores;
 
 /// How many futures are dropped in each phase, and in how many rounds.
 const DROPS: usize = 2_000;
@@ -84,4 +89,4 @@ fn nothing_at_all(ward: Ward) {
     bench.no_key_after(Duration::from_millis(LEASE_DEFAULT_MS + RETENTION_MS));
 }
 
-on_both_stores!(ten_thousand_dropped_locks_leave_nothing, |bench| { ten_thousand(bench) });
+on_all_stores!(ten_thousand_dropped_locks_leave_nothing, |bench| { ten_thousand(bench) });

@@ -10,7 +10,7 @@ use leasehold::{Guard, Leasehold, Released};
 
 use crate::bench::{Bench, Way};
 use crate::hand::{Driven, poll_all, until};
-use crate::on_both_stores;
+use crate::on_all_stores;
 
 const LONG: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,7 @@ impl Ward {
     }
 }
 
-on_both_stores!(a_dropped_release_gives_back_all_the_same, |bench| {
+on_all_stores!(a_dropped_release_gives_back_all_the_same, |bench| {
     let ward = Ward::new(bench);
     let release = |guard: Guard| Driven::new(async move { guard.release().await });
 
@@ -87,7 +87,7 @@ on_both_stores!(a_dropped_release_gives_back_all_the_same, |bench| {
     ward.ends(1 + 3 * 2);
 });
 
-on_both_stores!(a_dropped_try_lock_for_leaves_nothing, |bench| {
+on_all_stores!(a_dropped_try_lock_for_leaves_nothing, |bench| {
     let ward = Ward::new(bench);
     let wait = |name: &str| {
         let mutex = ward.subject.mutex(name);
@@ -135,7 +135,7 @@ on_both_stores!(a_dropped_try_lock_for_leaves_nothing, |bench| {
     ward.ends(1);
 });
 
-on_both_stores!(a_dropped_run_drops_its_work_and_gives_back, |bench| {
+on_all_stores!(a_dropped_run_drops_its_work_and_gives_back, |bench| {
     let ward = Ward::new(bench);
     let dropped = Arc::new(AtomicBool::new(false));
     struct Work(Arc<AtomicBool>);
@@ -193,7 +193,7 @@ on_both_stores!(a_dropped_run_drops_its_work_and_gives_back, |bench| {
     ward.ends(1 + 2);
 });
 
-on_both_stores!(a_guard_needs_no_runtime_to_give_back, |bench| {
+on_all_stores!(a_guard_needs_no_runtime_to_give_back, |bench| {
     let ward = Ward::new(bench);
     let by_drop = ward.lock(&ward.subject, "dropped on a plain thread");
     thread::spawn(move || drop(by_drop)).join().expect("no panic");

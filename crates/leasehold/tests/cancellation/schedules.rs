@@ -8,7 +8,7 @@ use leasehold_testkit::proxy::{Fault, Injected, Requests};
 
 use crate::bench::{Bench, Way};
 use crate::hand::{Driven, until};
-use crate::on_both_stores;
+use crate::on_all_stores;
 
 /// A waiter looks after a third of it, and its link is doubted when a sixth of it was silent: longer than a claim.
 const LEASE: Duration = Duration::from_secs(9);
@@ -33,7 +33,7 @@ fn close(bench: &Bench, client: Leasehold) {
 // A look was under way when its waiter was granted by a message. The grant lapsed, because nothing got through to claim
 // it, and then the look was carried out: the same attempt was granted anew, for a whole lease. The release behind it named
 // the first token, was told NotHeld, and that closed the attempt.
-on_both_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |bench| {
+on_all_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |bench| {
     let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
     let (ours, theirs) = (subject.mutex("a").lease(LEASE), other.mutex("a"));
     let held = try_lock(&bench, &theirs).expect("free");

@@ -12,7 +12,7 @@ use leasehold::{Guard, LostSignal, Released};
 
 use crate::bench::Bench;
 use crate::hand::until;
-use crate::on_both_stores;
+use crate::on_all_stores;
 
 /// Drops what it has when it is woken.
 struct Drops<T>(Mutex<Option<T>>);
@@ -48,7 +48,7 @@ fn ends(body: impl FnOnce() + Send + 'static) {
     }
 }
 
-on_both_stores!(a_waker_may_drop_a_guard_of_its_own_client, |bench| {
+on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |bench| {
     ends(move || {
         let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
         let lock = |client: &leasehold::Leasehold, name: &str| {

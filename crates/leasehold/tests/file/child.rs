@@ -137,11 +137,13 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             let released = guards.remove(name).unwrap().release().await;
             say(&format!("released {released:?}"));
         }
-        // Starts a command that has our life, and nothing else of ours, and says its pid.
+        // Starts a command that has our life, and nothing else of ours, and says its pid. It outlives us.
         ["command"] => {
             let life = client.life().expect("it has one");
-            // `cat` on a pipe that nobody writes to: it lives until it is killed.
-            let child = Command::new("sleep").arg("3600").stdin(life).stdout(Stdio::null()).spawn().unwrap();
+            let mut command = Command::new("sleep");
+            command.arg("120").stdin(life).stdout(Stdio::null());
+            #[expect(clippy::zombie_processes, reason = "it is killed by who told us, and its parent is dead by then")]
+            let child = command.spawn().unwrap();
             say(&format!("command {}", child.id()));
         }
         // Locks and releases so often, and says how long it waited: longest and all together, in microseconds.

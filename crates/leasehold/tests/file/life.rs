@@ -27,6 +27,35 @@ async fn p26_a_killed_holder_is_followed_at_once() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
+/// Who waits for the one watches, after the hand-over, the other: a claim that was made whole rings the next in line.
+#[tokio::test]
+async fn p26_the_next_holder_is_watched_as_well() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let mut second = Child::start(&store.url());
+    second.tell(&format!("lock x {LEASE_S}"));
+    let waiters = async |count| client.mutex("x").inspect().await.unwrap().waiters == count;
+    eventually("the second waits", async || waiters(1).await).await;
+    let third = store.client().await;
+    let waits = third.mutex("x");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    eventually("the third waits", async || waiters(2).await).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    second.hears("locked");
+    eventually("its claim is whole", async || {
+        let holder = client.mutex("x").inspect().await.unwrap().holder.expect("it holds");
+        holder.remaining > Duration::from_secs(LEASE_S / 2)
+    })
+    .await;
+    // Beyond the look of the one who handed over, when the claim would have ended (P7). The next one, the third's own, is
+    // due in seconds.
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    second.kill();
+    let guard = within(AT_ONCE, "its turn", waiting).await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
 #[tokio::test]
 async fn p26_a_dead_holder_is_no_holder_to_those_who_come_later() {
     let store = Store::new();

@@ -1,7 +1,7 @@
 //! The store `file:` where it is more than any store: many processes, a directory, and what happens to both.
 //!
-//! (What the faces do on it is in `conformance.rs`, as for every store.) Tests that need a mount or a namespace of their own
-//! start processes by `unshare`, as root; where that is refused they fail, and say so.
+//! (What the faces do on it is in `conformance.rs`, as for every store.) Tests that need a mount or a namespace of their
+//! own start processes by `unshare`, as root; where that is refused they fail, and say so.
 #![cfg(all(feature = "file", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

@@ -91,6 +91,16 @@ async fn a_parent_that_is_missing_is_not_made() {
 }
 
 #[test]
+fn one_that_cannot_be_made_says_why() {
+    let store = Store::new();
+    let path = store.path().display();
+    let url = format!("{}/locks", store.url());
+    let said = in_namespace(&url, &format!("mount --bind {path} {path} && mount -o remount,bind,ro {path}"));
+    assert!(said.starts_with("refused Denied") && said.contains("cannot be made"), "{said}");
+    assert!(said.contains("Read-only file system"), "{said}");
+}
+
+#[test]
 fn a_directory_that_cannot_be_written_is_refused() {
     let store = Store::new();
     let path = store.path().display();

@@ -151,8 +151,12 @@ impl Bench {
     }
 
     pub(crate) fn deliver(&self, delivery: Delivery) {
+        self.tell(Message::Delivery(Name::new("name").unwrap(), delivery));
+    }
+
+    pub(crate) fn tell(&self, message: Message) {
         let home = self.store.links().iter().rev().find_map(|line| line.inbox.lock().unwrap().clone()).unwrap();
-        home(Message::Delivery(Name::new("name").unwrap(), delivery));
+        home(message);
     }
 
     /// The session's own link breaks; everything else stays.

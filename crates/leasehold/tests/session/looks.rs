@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Fault, World};
-use leasehold_spec::{Joined, Op, Outcome, Patience};
+use leasehold::seam::{Fault, Message, World};
+use leasehold_spec::{Joined, Name, Op, Outcome, Patience};
 
 use crate::bench::{Altered, Bench, MS, pause, queued, token};
 use crate::store::any_error;
@@ -41,6 +41,29 @@ async fn p15_a_waiter_looks_when_the_awaited_lease_ends_and_again_when_it_was_re
         // Long before the waiter's own look, in four seconds at the earliest.
         assert!((turn * Duration::from_millis(200)..Duration::from_millis(3_500)).contains(&waited), "{waited:?}");
     }
+}
+
+/// The store has seen the holder die: long before the waiter's own look, and long before the lease ends.
+#[tokio::test]
+async fn p26_a_waiter_looks_when_the_holder_died() {
+    let mut bench = Bench::new().await;
+    let _locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    // The answer is heard before: by a task of the caller's, which tells nobody.
+    pause(100).await;
+    let begun = Instant::now();
+    bench.tell(Message::Look(Name::new("name").unwrap()));
+    bench.tell(Message::Look(Name::new("nobody waits for this one").unwrap()));
+    let (look, again) = bench.next_acquire().await;
+    assert_eq!(again.id, acquire.id);
+    assert!(begun.elapsed() < Duration::from_millis(3_500));
+    // That look may have been carried out before the death of which this tells.
+    bench.tell(Message::Look(Name::new("name").unwrap()));
+    assert_eq!(bench.next().await.op, Op::Settle);
+    bench.say(look, queued(42, 60_000), 7);
+    pause(100).await;
+    bench.nothing();
 }
 
 /// A look would be refused then, as every request that could need memory.

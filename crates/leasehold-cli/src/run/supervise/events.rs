@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use leasehold_spec::mutant::{Mutant, is_on};
+use nix::sys::wait::{Id, WaitPidFlag};
 use rustix::process::{
-    Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_current_process_group, kill_process, wait,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, getpid, kill_current_process_group, kill_process,
+    waitid, waitpid,
 };
 
 use super::super::channel::Order;
-use super::super::group::{now_us, send};
+use super::super::group::now_us;
 use super::super::keeper::Keeper;
 use super::super::start::dismiss;
 use super::super::terminal::{Lends, is_orphaned};
@@ -19,6 +20,13 @@ use super::{Echo, Rest, Supervisor, Verdict};
 /// back yet.
 const FALSE_STARTS: usize = 10;
 
+/// A child that has ended, and is still to be waited for.
+fn ended_child() -> Option<Pid> {
+    let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let ended = nix::sys::wait::waitid(Id::All, look).ok()?.pid()?;
+    Pid::from_raw(ended.as_raw())
+}
+
 impl Supervisor<'_> {
     pub(super) fn signalled(&mut self, signal: Signal) {
         match signal {
@@ -27,10 +35,10 @@ impl Supervisor<'_> {
             Signal::TSTP if self.echo == Echo::Due => self.echo = Echo::No,
             Signal::TSTP if is_orphaned() => {}
             signal => {
-                send(self.group, signal);
+                self.send(signal);
                 // A stopped command hears of its end when it goes on.
                 if matches!(signal, Signal::TERM | Signal::HUP) {
-                    send(self.group, Signal::CONT);
+                    self.send(Signal::CONT);
                 }
             }
         }
@@ -48,17 +56,32 @@ impl Supervisor<'_> {
                 Ok(None) => {}
             }
         }
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if pid == self.command && !status.stopped() {
-                self.status = Some(status);
-            } else if pid == self.command {
-                self.stopped(status);
-            } else if self.keeper.as_ref().is_some_and(|keeper| keeper.pid == pid) && !status.stopped() {
-                self.minder_ended();
-            }
-        }
+        self.reap_command();
+        self.reap_others();
         if let Rest::Inhabited { look_us } = &mut self.rest {
             *look_us = now_us();
+        }
+    }
+
+    pub(super) fn reap_others(&mut self) {
+        // Nobody is told or killed any more, so nobody needs the number; and who was not waited for counts as a member.
+        if self.status.is_some() && (self.sentence.is_ended() || self.verdict.is_none()) {
+            self.let_go();
+        }
+        // Whom the command has left to us. Not the minder, should it end just now: with it the number would go.
+        let minder = self.keeper.as_ref().map(|keeper| keeper.pid).or(self.anchor);
+        while let Some(ended) = ended_child().filter(|ended| Some(*ended) != minder && *ended != self.command) {
+            let _it_was_waited_for = waitpid(Some(ended), WaitOptions::NOHANG);
+        }
+    }
+
+    fn reap_command(&mut self) {
+        while self.status.is_none() {
+            match waitpid(Some(self.command), WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((_, status))) if status.stopped() => self.stopped(status),
+                Ok(Some((_, status))) => self.status = Some(status),
+                Ok(None) | Err(_) => return,
+            }
         }
     }
 
@@ -72,20 +95,34 @@ impl Supervisor<'_> {
             false if is_on(Mutant::P29OneMinder) || self.false_starts == FALSE_STARTS => None,
             false => Keeper::start(self.plan, self.life, &self.sentence, Some(self.group)).ok(),
         };
-        // Its number was the group's. Waited for, it no longer counts as a member.
-        dismiss(old.pid);
+        match started {
+            Some(_) => dismiss(old.pid),
+            // It holds the group's number until nothing is sent to it any more.
+            None => {
+                let _it_has_ended = kill_process(old.pid, Signal::KILL);
+                self.anchor = Some(old.pid);
+            }
+        }
         if self.rest == Rest::Asked {
             self.rest = Rest::Unknown;
         }
         self.keeper = started;
+        self.tell_of_command();
         match &self.keeper {
             Some(keeper) if !self.sentence.is_open() => {
                 keeper.tell(Order::End { kill_us: self.sentence.kill_at_us() });
             }
             Some(_) => {}
             None if is_on(Mutant::P29OneMinder) => {}
-            None if self.status.is_none() && !self.sentence.is_ended() => self.condemn(Verdict::Unminded),
+            None if !self.sentence.is_ended() => self.condemn(Verdict::Unminded),
             None => {}
+        }
+    }
+
+    /// A minder ends the command also where that has left the group.
+    pub(super) fn tell_of_command(&self) {
+        if let (Some(keeper), None) = (&self.keeper, self.status) {
+            keeper.tell(Order::Command { pid: self.command });
         }
     }
 
@@ -101,7 +138,7 @@ impl Supervisor<'_> {
             _ => terminal.lend(self.group),
         };
         if goes_on {
-            send(self.group, Signal::CONT);
+            self.send(Signal::CONT);
             return;
         }
         if is_orphaned() {
@@ -129,6 +166,6 @@ impl Supervisor<'_> {
         if let Some(terminal) = &mut self.terminal {
             terminal.lend_again(self.group);
         }
-        send(self.group, Signal::CONT);
+        self.send(Signal::CONT);
     }
 }

@@ -1,15 +1,15 @@
 //! A little of the disk, kept for when it is full.
 //!
 //! What gives back or hands on must work then: a lock that nobody can release is worse than one that nobody can take.
-//! Mostly the log is long enough already, and is written again from its beginning once it has been copied back. Where it is not,
-//! this file makes room.
+//! Mostly the log is long enough already, and is written again from its beginning once it has been copied back. Where it is
+//! not, this file makes room.
 
 use rustix::fs::{FallocateFlags, OFlags};
 
 use super::place::Place;
 
 const BALLAST: &str = "ballast";
-/// Some sixty steps, each of which writes a few pages of 4 KiB: enough to get the log around.
+/// Room for some eighty steps, each of which writes a few pages of 4 KiB: enough to get the log around.
 const BYTES: u64 = 1024 * 1024;
 
 /// Makes it, if it is missing and there is room. Without it everything works, until the disk is full.

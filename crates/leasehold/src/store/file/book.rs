@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leasehold_spec::limits::RETENTION_US;
+use leasehold_spec::mutant::{Mutant, is_on};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 use rustix::fs::OFlags;
@@ -148,7 +149,7 @@ impl Book {
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        if boot != now.id {
+        if boot != now.id && !is_on(Mutant::P27KeepsOldBoot) {
             let void = self.db.transaction().map_err(said)?;
             let keep = (world.now_us() + RETENTION_US).cast_signed();
             let sql = "UPDATE names SET stamp = stamp + 1, keep_until_us = ?1, released = NULL, waiting = 0, \

@@ -33,11 +33,17 @@ pub(super) struct Place {
 impl Place {
     /// Opens it; makes it if it is missing.
     pub(super) fn open(path: &Path) -> Result<Self, Error> {
-        if let Err(Errno::NOENT) = make(CWD, path) {
+        let mut made = make(CWD, path);
+        if made == Err(Errno::NOENT) {
             // Only those of the default store: a parent that is missing elsewhere is a typing error, or a disk that is not
             // mounted yet.
             home::make_parents(path)?;
-            make(CWD, path).map_err(|errno| refused(path, "made", errno))?;
+            made = make(CWD, path);
+        }
+        if let Err(errno) = made
+            && rustix::fs::stat(path).is_err()
+        {
+            return Err(refused(path, "made", errno));
         }
         let dir = open_dir(CWD, path).map_err(|errno| refused(path, "opened", errno))?;
         let stat = rustix::fs::fstat(&dir).map_err(|errno| refused(path, "opened", errno))?;

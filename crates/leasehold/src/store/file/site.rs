@@ -175,7 +175,7 @@ impl Site {
     /// A reader needs no turn: it sees the last transaction that was finished.
     pub(super) fn news(&self, world: &dyn World, session: SessionId) -> Vec<(Name, Delivery)> {
         let Ok(news) = rows::news(&self.book.db, session) else { return Vec::new() };
-        let now_us = world.now_us();
+        let now_us = lease_us(world);
         let told = |news: rows::News| {
             let (to, rest) = (session, Rest::Done);
             match news {
@@ -225,8 +225,7 @@ fn one(
     let subject = subject(op);
     let mut record = Record::load(db, name, known)?;
     record.begin(subject);
-    let wall_us = ask.world.wall_us();
-    let lease_us = if is_on(Mutant::P27LeasesOnWallTime) { wall_us } else { ask.world.now_us() };
+    let (wall_us, lease_us) = (ask.world.wall_us(), lease_us(ask.world));
     let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
     let mut deliveries = bury(&mut record, &env, op, ask);
     let (answer, more) = step(&mut record.resource, &env, op);
@@ -247,6 +246,11 @@ fn one(
         deliveries,
     };
     Ok((done, record))
+}
+
+/// The clock of leases: nobody sets it, and it runs while the machine sleeps.
+pub(super) fn lease_us(world: &dyn World) -> u64 {
+    if is_on(Mutant::P27LeasesOnWallTime) { world.wall_us() } else { world.now_us() }
 }
 
 fn level(waiting: Option<Order>) -> Contention {

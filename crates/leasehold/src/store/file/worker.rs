@@ -17,7 +17,7 @@ use super::fault::{Means, Trouble, share};
 use super::link::Tie;
 use super::live::{Live, Pulse};
 use super::sentry::{Bell, Life, Watches};
-use super::site::{Ask, Done, Site};
+use super::site::{Ask, Done, Site, lease_us};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Message};
 use crate::world::World;
@@ -86,7 +86,7 @@ impl Worker {
             Job::Attach { tie, session, inbox, tell } => drop(tell.send(self.attach(&tie, session, inbox))),
             Job::Ping { tell, .. } => {
                 let checked = self.with_site(|site| site.check());
-                drop(tell.send(checked.map(|()| self.world.now_us())));
+                drop(tell.send(checked.map(|()| lease_us(&*self.world))));
             }
             Job::Detached { session, tie } => {
                 if self.attached.get(&session).is_some_and(|known| Weak::ptr_eq(&known.tie, &tie)) {
@@ -190,7 +190,7 @@ impl Worker {
                 None => live.ring(delivery.to),
             }
         }
-        if let Some(next) = done.next {
+        if let Some(next) = done.next.filter(|_| !is_on(Mutant::P26NextIsBlind)) {
             live.ring(next);
         }
         let others = done.holder.filter(|holder| !self.is_own(*holder));

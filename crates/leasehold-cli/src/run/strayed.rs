@@ -1,0 +1,48 @@
+//! A command that may have left its group, as an interactive shell does, in the hands of a minder whose child it is not.
+//! Only a descriptor of the process tells it from another one that has its number by now.
+
+use std::os::fd::OwnedFd;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getsid, kill_process_group, pidfd_open, pidfd_send_signal};
+
+use super::timing::Act;
+
+pub(crate) struct Strayed {
+    pid: Pid,
+    process: OwnedFd,
+}
+
+impl Strayed {
+    /// `None`: it has ended, and who has its number is somebody else.
+    pub(crate) fn of(pid: Pid, group: Pid) -> Option<Self> {
+        let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
+        let is_in = getpgid(Some(pid)).is_ok_and(|its| its == group || its == pid);
+        let is_ours = is_in && getsid(Some(pid)) == getsid(None);
+        is_ours.then_some(Self { pid, process })
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut polled = [PollFd::new(&self.process, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
+    }
+
+    /// What the group's own signal does not reach.
+    pub(crate) fn act(&self, due: Act, group: Pid) {
+        let Ok(its) = getpgid(Some(self.pid)) else { return };
+        if its == group || self.has_ended() {
+            return;
+        }
+        let signals: &[Signal] = match due {
+            Act::Tell => &[Signal::TERM, Signal::CONT],
+            Act::End => &[Signal::KILL],
+        };
+        // With whom it leads, where it does; and first, because its number is its group's while it lives.
+        if its == self.pid && due == Act::End {
+            let _they_have_ended = kill_process_group(its, Signal::KILL);
+        }
+        for signal in signals {
+            let _it_has_ended = pidfd_send_signal(&self.process, *signal);
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! Whom a signal of ours reaches, and whom it must not.
+//!
+//! A group's number is somebody else's as soon as the group is empty: a KILL that is sent once more then hits a stranger.
+//! So nothing is sent to the group unless somebody holds its number for us: a minder that is there, one that has ended and
+//! was not waited for, or the command. And the command need not be in its group: an interactive shell makes one of its
+//! own. It is our child, so that its own number is ours until we have waited for it.
+
+use rustix::process::WaitOptions;
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group, waitpid};
+
+use super::super::group::{act, send};
+use super::super::timing::Act;
+use super::Supervisor;
+
+impl Supervisor<'_> {
+    pub(super) fn send(&self, signal: Signal) {
+        self.send_to_command(signal);
+        if self.owns_group() {
+            send(self.group, signal);
+        }
+    }
+
+    pub(super) fn act(&self, due: Act) {
+        match due {
+            Act::Tell => {
+                self.send_to_command(Signal::TERM);
+                self.send_to_command(Signal::CONT);
+            }
+            Act::End => self.send_to_command(Signal::KILL),
+        }
+        if self.owns_group() {
+            act(self.group, due);
+        }
+    }
+
+    /// Where the group's own signal does not reach it.
+    fn send_to_command(&self, signal: Signal) {
+        if self.status.is_some() || self.is_member(self.command) {
+            return;
+        }
+        let _it_has_ended = match getpgid(Some(self.command)) {
+            Ok(group) if group == self.command => kill_process_group(group, signal),
+            Ok(_) | Err(_) => kill_process(self.command, signal),
+        };
+    }
+
+    fn owns_group(&self) -> bool {
+        let minder = self.keeper.as_ref().map(|keeper| keeper.pid).or(self.anchor);
+        // Only the first one leads it. Another one is out of it for a moment when it looks.
+        minder.is_some_and(|pid| pid == self.group || self.is_member(pid))
+            || (self.status.is_none() && self.is_member(self.command))
+    }
+
+    fn is_member(&self, child: Pid) -> bool {
+        getpgid(Some(child)).is_ok_and(|group| group == self.group)
+    }
+
+    /// Lets the number go. From here on nothing is sent to the group.
+    pub(super) fn let_go(&mut self) {
+        if let Some(anchor) = self.anchor.take() {
+            let _it_was_waited_for = waitpid(Some(anchor), WaitOptions::empty());
+        }
+    }
+}
