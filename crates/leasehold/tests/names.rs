@@ -24,6 +24,22 @@ async fn of_the_embedded_store() {
     assert_eq!(told(&client).await, ["a {%}", "b"]);
 }
 
+#[cfg(all(feature = "file", target_os = "linux"))]
+#[tokio::test]
+async fn of_a_directory() {
+    let directory = tempfile::TempDir::new().unwrap();
+    let url = format!("file:{}", directory.path().display());
+    let (client, other) = (Leasehold::connect(&url).await.unwrap(), Leasehold::connect(&url).await.unwrap());
+    assert_eq!(told(&client).await, [""; 0]);
+    let mut held = Vec::new();
+    for at in 0..MANY {
+        held.push(client.mutex(format!("{{{at:04}}}")).try_lock().await.unwrap().unwrap());
+    }
+    let names = told(&other).await;
+    assert_eq!(names.len(), MANY);
+    assert_eq!((names[0].as_str(), names[MANY - 1].as_str()), ("{0000}", "{2499}"));
+}
+
 #[tokio::test]
 async fn of_a_redis_below_one_prefix() {
     let server = RedisServer::start();

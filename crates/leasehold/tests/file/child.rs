@@ -70,6 +70,11 @@ impl Child {
         }
     }
 
+    /// How many lines it has said since, of one that is gone.
+    pub(crate) fn rest(&self) -> u64 {
+        self.lines.iter().count() as u64
+    }
+
     pub(crate) fn ask(&mut self, order: &str, word: &str) -> String {
         self.tell(order);
         self.hears(word)
@@ -157,6 +162,20 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
                 let _ = guard.release().await.unwrap();
             }
             say(&format!("turns {longest} {all}"));
+        }
+        // Adds one to what a file says, so often, and tells of each when it is done.
+        ["count", name, file, count] => {
+            for _ in 0..count.parse().unwrap() {
+                let guard = client.mutex(name).lock().await.unwrap();
+                let number: u64 = std::fs::read_to_string(file).unwrap().parse().unwrap();
+                // Never half of it, whenever we are killed.
+                let new = format!("{file}.{}", std::process::id());
+                std::fs::write(&new, (number + 1).to_string()).unwrap();
+                std::fs::rename(&new, file).unwrap();
+                say("counted");
+                let _ = guard.release().await.unwrap();
+            }
+            say("counted all");
         }
         // For ever, or so: there is always a transaction to be stopped in.
         ["spin", name] => {

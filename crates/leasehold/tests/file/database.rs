@@ -74,6 +74,25 @@ async fn a_damaged_database_is_told_of_and_kept() {
     assert_eq!(fs::read(&path).unwrap().len(), bytes.len());
 }
 
+/// A backup, or a person with a shell.
+#[tokio::test]
+async fn a_transaction_of_somebody_elses_is_told_of_and_waited_for() {
+    let store = Store::new();
+    let client = store.client().await;
+    let held = client.mutex("held").lock().await.unwrap();
+    let db = store.database();
+    db.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let error = within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err();
+    says(&error, ErrorKind::Unreachable, "another program has a transaction open");
+    let waits = client.mutex("x");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    db.execute_batch("ROLLBACK").unwrap();
+    assert!(within(LONG, "the lock", waiting).await.unwrap().unwrap().is_valid());
+    // Its links were replaced, and it lived all the while.
+    assert!(store.client().await.mutex("held").try_lock().await.unwrap().is_none());
+    assert!(held.is_valid());
+}
+
 /// Nonsense in one record is that name's own.
 #[tokio::test]
 async fn a_record_that_makes_no_sense_is_its_names_own() {
