@@ -13,6 +13,7 @@ mod disk;
 mod histories;
 mod life;
 mod place;
+mod torn;
 mod turn;
 
 use std::future::Future;

@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::fault::Trouble;
+use super::live::Live;
 use super::place::{FileKey, Place};
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
@@ -69,7 +70,7 @@ pub(super) struct Book {
 
 impl Book {
     /// Opens it; makes it if it is missing. Only by who has the turn.
-    pub(super) fn open(place: &Place, world: &dyn World) -> Result<Self, Error> {
+    pub(super) fn open(place: &Place, live: &Live, world: &dyn World) -> Result<Self, Error> {
         // By us, for its rights. (Never opened otherwise: to close a file ends the locks that SQLite has on it.)
         match place.file(DATABASE, OFlags::EXCL) {
             Ok(_) | Err(Errno::EXIST) => {}
@@ -84,14 +85,14 @@ impl Book {
         // To copy the log back costs a flush of the disk, and would be done by every short command at its end.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(said)?;
         let mut book = Self { db, key, run: String::new(), path: place.path().to_owned() };
-        book.greet(world)?;
+        book.greet(live, world)?;
         if place.key(DATABASE) != Some(key) {
             return Err(moved(place.path()));
         }
         Ok(book)
     }
 
-    fn greet(&mut self, world: &dyn World) -> Result<(), Error> {
+    fn greet(&mut self, live: &Live, world: &dyn World) -> Result<(), Error> {
         let path = self.path.clone();
         let said = |error| Trouble::of(&path, error).at_open(&path);
         let number = |sql: &str| self.db.query_row(sql, [], |row| row.get::<_, i64>(0));
@@ -112,7 +113,7 @@ impl Book {
         if is_new {
             self.make(&now, world).map_err(said)?;
         }
-        self.meet(&now, world)
+        self.meet(&now, live, world)
     }
 
     fn make(&mut self, now: &Boot, world: &dyn World) -> Result<(), rusqlite::Error> {
@@ -131,7 +132,10 @@ impl Book {
 
     /// The host was started anew since the database was used last: whoever held or waited died with it, and the clock
     /// of leases has begun again. What keeps tokens growing stays.
-    fn meet(&mut self, now: &Boot, world: &dyn World) -> Result<(), Error> {
+    ///
+    /// Unless one of them lives: a container can be told a boot id of its own (systemd-nspawn and LXC do so), and there is
+    /// one kernel all the same.
+    fn meet(&mut self, now: &Boot, live: &Live, world: &dyn World) -> Result<(), Error> {
         let path = self.path.clone();
         let said = |error| Trouble::of(&path, error).at_open(&path);
         let value = |key: &str| -> Result<String, Error> {
@@ -145,6 +149,14 @@ impl Book {
             let message = format!(
                 "{} was made in another time namespace (a container with a clock of its own): leases would be counted \
                  on two clocks; name another directory",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if boot != now.id && live.is_inhabited() && !is_on(Mutant::P27BelievesBootIds) {
+            let message = format!(
+                "{} is used by programs that are told another boot id (as those in a container are): whether they are dead \
+                 cannot be known; name another directory, or bind the host's /proc/sys/kernel/random/boot_id",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Unsupported, message));

@@ -25,8 +25,6 @@ pub(super) enum Means {
     Refused,
     /// Open the database anew.
     Gone,
-    /// The same, and it is another one: nobody finds us by what we have open in the directory.
-    Moved,
 }
 
 impl Trouble {
@@ -81,7 +79,7 @@ impl Trouble {
             Self::NoRoom(error) => Fault::NoMemory(error),
             Self::Nonsense(why) => Fault::Damaged(nonsense(path, &why)),
             Self::Other(error, Means::Refused) => Fault::Refused(error),
-            Self::Other(error, Means::Gone | Means::Moved) => Fault::Gone(error),
+            Self::Other(error, Means::Gone) => Fault::Gone(error),
         }
     }
 }

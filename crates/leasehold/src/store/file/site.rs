@@ -73,7 +73,7 @@ impl Site {
             return Err(book::moved(path));
         }
         let live = Arc::new(Live::open(&place)?);
-        let book = Book::open(&place, world)?;
+        let book = Book::open(&place, &live, world)?;
         ballast::make(&place);
         drop(taken);
         Ok(Self { place, live, turn, book, known: Remembered::default(), steps: 0, swept: 0 })
@@ -89,7 +89,7 @@ impl Site {
         let is_here = self.place.key(LOCK) == Some(self.turn.key()) && self.place.key(DATABASE) == Some(self.book.key);
         match is_here || is_on(Mutant::P27StaysBehind) {
             true => Ok(()),
-            false => Err(Trouble::Other(book::moved(self.place.path()), Means::Moved)),
+            false => Err(Trouble::Other(book::moved(self.place.path()), Means::Gone)),
         }
     }
 
