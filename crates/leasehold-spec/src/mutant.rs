@@ -77,12 +77,16 @@ pub enum Mutant {
     P26NeverDead,
     /// P26: after a hand-over nobody watches the new holder.
     P26NextIsBlind,
+    /// P26: who has lost the path to the store closes its life.
+    P26DiesWithPath,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.
     P27NoTurn,
     /// P27: who has a removed directory open goes on with it.
     P27StaysBehind,
     /// P27: what was held before the host was started anew is held still.
     P27KeepsOldBoot,
+    /// P27: another boot id is another boot, whoever lives.
+    P27BelievesBootIds,
     /// P27: leases are counted on the wall clock.
     P27LeasesOnWallTime,
     /// P27: a bell rings, and nobody reads what is new.

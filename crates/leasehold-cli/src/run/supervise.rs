@@ -94,7 +94,7 @@ pub(crate) async fn supervise(
     teller: &mut Teller,
 ) -> End {
     if let Err(lost) = full(plan, guard).await {
-        return End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name));
+        return lost_early(plan, lost);
     }
     // Whom the command leaves behind is ours to wait for: their ends are heard of at once.
     let _the_slow_look_finds_them = set_child_subreaper(Some(getpid()));
@@ -104,6 +104,14 @@ pub(crate) async fn supervise(
         Err(error) => return End::error(FAILED, &format!("no minder could be started, and so no command: {error}")),
     };
     let group = minder.pid;
+    // Again: a minder takes its time on a busy machine, and we may have been stopped meanwhile. It has to know of the
+    // renewals since, or it would end the command for the lack of them.
+    if let Err(lost) = full(plan, guard).await {
+        dismiss(group);
+        return lost_early(plan, lost);
+    }
+    let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
+    minder.tell(Order::Until { kill_us: deadline.kill_at_us() });
     let mut terminal = Terminal::open();
     if let Some(terminal) = &mut terminal {
         terminal.begin(group);
@@ -144,6 +152,10 @@ pub(crate) async fn supervise(
     supervisor.tell_of_command();
     supervisor.run().await;
     supervisor.end()
+}
+
+fn lost_early(plan: &Plan, lost: Lost) -> End {
+    End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name))
 }
 
 /// Until when the lease is ours. The clock is read first, so that a pause between the two makes it earlier and not later.

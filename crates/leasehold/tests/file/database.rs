@@ -1,11 +1,11 @@
 //! What may be found where a store was, or should be.
 
 use std::fs;
-use std::time::Duration;
 
 use leasehold::{Error, ErrorKind, Leasehold};
 use rusqlite::Connection;
 
+use crate::child::Child;
 use crate::{LONG, Store, within};
 
 impl Store {
@@ -131,14 +131,18 @@ async fn a_record_that_makes_no_sense_is_its_names_own() {
 #[tokio::test]
 async fn p27_a_boot_voids_what_was_held_and_keeps_the_tokens() {
     let store = Store::new();
+    let (mut holds, mut waits) = (Child::start(&store.url()), Child::start(&store.url()));
+    let token: u64 = holds.ask("lock x 3600", "locked").parse().unwrap();
+    waits.tell("lock x 3600");
     let client = store.client().await;
-    let guard = client.mutex("x").lease(Duration::from_secs(3600)).lock().await.unwrap();
-    let waits = client.mutex("x");
-    let waiting = tokio::spawn(async move { waits.lock().await });
     while client.mutex("x").inspect().await.unwrap().waiters == 0 {
         tokio::task::yield_now().await;
     }
-    let ahead = guard.token().get() + 3_600_000_000;
+    // With the host; the waiter first, or it would hold.
+    waits.kill();
+    holds.kill();
+    client.close().await;
+    let ahead = token + 3_600_000_000;
     store.database().execute("UPDATE names SET last = ?1", [ahead.cast_signed()]).unwrap();
     store.database().execute("UPDATE meta SET value = 'another boot' WHERE key = 'boot'", []).unwrap();
     let next = store.client().await;
@@ -146,7 +150,6 @@ async fn p27_a_boot_voids_what_was_held_and_keeps_the_tokens() {
     assert!(seen.holder.is_none() && seen.waiters == 0, "{seen:?}");
     let after = within(LONG, "it is free", next.mutex("x").try_lock()).await.unwrap().unwrap();
     assert!(after.token().get() > ahead, "tokens grow over a boot, also behind a clock that was set back");
-    waiting.abort();
 }
 
 /// A database that was made on a host that is on no more: leases that end in "the future" hold nobody up.

@@ -13,6 +13,7 @@ mod directory;
 mod disk;
 mod histories;
 mod life;
+mod torn;
 mod turn;
 
 use std::future::Future;

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 
 use super::directory::{Directory, FileKey};
 use super::fault::Trouble;
+use super::live::Live;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -69,7 +70,7 @@ pub(super) struct Database {
 
 impl Database {
     /// Opens it; makes it if it is missing. Only by who has the turn.
-    pub(super) fn open(directory: &Directory, world: &dyn World) -> Result<Self, Error> {
+    pub(super) fn open(directory: &Directory, live: &Live, world: &dyn World) -> Result<Self, Error> {
         // By us, for its rights. (Never opened otherwise: to close a file ends the locks that SQLite has on it.)
         match directory.file(DATABASE, OFlags::EXCL) {
             Ok(_) | Err(Errno::EXIST) => {}
@@ -84,14 +85,14 @@ impl Database {
         // To copy the log back costs a flush of the disk, and would be done by every short command at its end.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(said)?;
         let mut database = Self { db, key, run: String::new(), path: directory.path().to_owned() };
-        database.greet(world)?;
+        database.greet(live, world)?;
         if directory.key(DATABASE) != Some(key) {
             return Err(moved(directory.path()));
         }
         Ok(database)
     }
 
-    fn greet(&mut self, world: &dyn World) -> Result<(), Error> {
+    fn greet(&mut self, live: &Live, world: &dyn World) -> Result<(), Error> {
         let path = self.path.clone();
         let said = |error| Trouble::of(&path, error).at_open(&path);
         let number = |sql: &str| self.db.query_row(sql, [], |row| row.get::<_, i64>(0));
@@ -112,7 +113,7 @@ impl Database {
         if is_new {
             self.make(&now, world).map_err(said)?;
         }
-        self.meet(&now, world)
+        self.meet(&now, live, world)
     }
 
     fn make(&mut self, now: &Boot, world: &dyn World) -> Result<(), rusqlite::Error> {
@@ -131,7 +132,10 @@ impl Database {
 
     /// The host was started anew since the database was used last: whoever held or waited died with it, and the clock
     /// of leases has begun again. What keeps tokens growing stays.
-    fn meet(&mut self, now: &Boot, world: &dyn World) -> Result<(), Error> {
+    ///
+    /// Unless one of them lives: a container can be told a boot id of its own (systemd-nspawn and LXC do so), and there is
+    /// one kernel all the same.
+    fn meet(&mut self, now: &Boot, live: &Live, world: &dyn World) -> Result<(), Error> {
         let path = self.path.clone();
         let said = |error| Trouble::of(&path, error).at_open(&path);
         let value = |key: &str| -> Result<String, Error> {
@@ -145,6 +149,14 @@ impl Database {
             let message = format!(
                 "{} was made in another time namespace (a container with a clock of its own): leases would be counted \
                  on two clocks; name another directory",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        if boot != now.id && live.is_inhabited() && !is_on(Mutant::P27BelievesBootIds) {
+            let message = format!(
+                "{} is used by programs that are told another boot id (as those in a container are): whether they are dead \
+                 cannot be known; name another directory, or bind the host's /proc/sys/kernel/random/boot_id",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Unsupported, message));

@@ -18,8 +18,6 @@ pub(super) enum Trouble {
     Refused(Error),
     /// The database is to be opened anew.
     Gone(Error),
-    /// The same, and it is another one: nobody finds us by what we have open in the directory.
-    Moved(Error),
 }
 
 impl Trouble {
@@ -62,7 +60,7 @@ impl Trouble {
     pub(super) fn at_open(self, path: &Path) -> Error {
         match self {
             Self::Nonsense(why) => nonsense(path, &why),
-            Self::NoRoom(error) | Self::Refused(error) | Self::Gone(error) | Self::Moved(error) => error,
+            Self::NoRoom(error) | Self::Refused(error) | Self::Gone(error) => error,
         }
     }
 
@@ -71,7 +69,7 @@ impl Trouble {
             Self::NoRoom(error) => Fault::NoMemory(error),
             Self::Nonsense(why) => Fault::Damaged(nonsense(path, &why)),
             Self::Refused(error) => Fault::Refused(error),
-            Self::Gone(error) | Self::Moved(error) => Fault::Gone(error),
+            Self::Gone(error) => Fault::Gone(error),
         }
     }
 }

@@ -83,10 +83,22 @@ impl Live {
                 self.bury(&name);
                 Pulse::Dead
             }
-            Err(Errno::NOENT) => Pulse::Dead,
+            // Of the name, and not of the way to it: a process in another mount namespace may have lost its /proc.
+            Err(Errno::NOENT) if self.is_missing(&name) => Pulse::Dead,
             // Also EAGAIN: so many have connected that it takes no more.
             Err(_) => Pulse::Lives,
         }
+    }
+
+    /// Whether anybody is left of those who were here before. Asks them all: for those who open a store after a boot.
+    pub(super) fn is_inhabited(&self) -> bool {
+        let Ok(entries) = Dir::read_from(&self.dir) else { return true };
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned));
+        names.any(|name| {
+            let Some((session, "life")) = name.split_once('.') else { return false };
+            let number = u128::from_str_radix(session, 16);
+            number.is_ok_and(|number| !matches!(self.pulse(SessionId(number)), Pulse::Dead))
+        })
     }
 
     /// Tells a session to look at what is new for it. A bell that is full rings already.
@@ -122,6 +134,11 @@ impl Live {
         Ok((socket, FileKey::of(&stat)))
     }
 
+    /// Whether a session's life is found here, and is this one.
+    pub(super) fn is_life(&self, session: SessionId, key: FileKey) -> bool {
+        self.is_at(&life(session), key)
+    }
+
     /// Takes back a name, if it is still at this socket.
     pub(super) fn unbind_bell(&self, session: SessionId, key: FileKey) {
         self.unbind(&bell(session), key);
@@ -132,10 +149,18 @@ impl Live {
     }
 
     fn unbind(&self, name: &str, key: FileKey) {
-        let stat = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
-        if stat.is_ok_and(|stat| FileKey::of(&stat) == key) {
+        if self.is_at(name, key) {
             self.bury(name);
         }
+    }
+
+    fn is_at(&self, name: &str, key: FileKey) -> bool {
+        let stat = rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW);
+        stat.is_ok_and(|stat| FileKey::of(&stat) == key)
+    }
+
+    fn is_missing(&self, name: &str) -> bool {
+        rustix::fs::statat(&self.dir, name, AtFlags::SYMLINK_NOFOLLOW).err() == Some(Errno::NOENT)
     }
 
     fn bury(&self, name: &str) {

@@ -119,6 +119,10 @@ impl Life {
         self.session
     }
 
+    pub(super) fn key(&self) -> FileKey {
+        self.key
+    }
+
     pub(super) fn descriptor(&self) -> &OwnedFd {
         &self.life
     }

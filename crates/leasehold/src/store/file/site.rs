@@ -73,7 +73,7 @@ impl Site {
             return Err(database::moved(path));
         }
         let live = Arc::new(Live::open(&directory)?);
-        let database = Database::open(&directory, world)?;
+        let database = Database::open(&directory, &live, world)?;
         ballast::make(&directory);
         drop(taken);
         Ok(Self { directory, live, turn, database, known: Remembered::default(), steps: 0, swept: 0 })
@@ -90,7 +90,7 @@ impl Site {
             && self.directory.key(DATABASE) == Some(self.database.key);
         match is_here || is_on(Mutant::P27StaysBehind) {
             true => Ok(()),
-            false => Err(Trouble::Moved(database::moved(self.directory.path()))),
+            false => Err(Trouble::Gone(database::moved(self.directory.path()))),
         }
     }
 

@@ -30,8 +30,14 @@ pub(super) struct Worker {
     ties: Vec<Weak<Tie>>,
     attached: HashMap<SessionId, Attached>,
     watches: Watches,
+    /// Lives of ours whose names are not found any more by the store's path. It may be found by another one: what we hold
+    /// there is ours until its lease ends, and who closed the life would give it away.
+    former: Vec<Arc<Life>>,
     jobs: mpsc::WeakUnboundedSender<Job>,
 }
+
+/// So many of them, for a directory that is replaced again and again.
+const FORMER: usize = 16;
 
 struct Attached {
     inbox: Inbox,
@@ -47,7 +53,8 @@ impl Worker {
         jobs: mpsc::WeakUnboundedSender<Job>,
     ) -> Self {
         let watches = Watches::new(jobs.clone());
-        Self { world, path, shown, site: None, ties: Vec::new(), attached: HashMap::new(), watches, jobs }
+        let (ties, attached, former) = (Vec::new(), HashMap::new(), Vec::new());
+        Self { world, path, shown, site: None, ties, attached, watches, former, jobs }
     }
 
     pub(super) async fn work(mut self, mut received: mpsc::UnboundedReceiver<Job>) {
@@ -126,7 +133,7 @@ impl Worker {
 
     fn fault(&mut self, trouble: Trouble) -> Fault {
         match trouble {
-            Trouble::Gone(ref error) | Trouble::Moved(ref error) => {
+            Trouble::Gone(ref error) => {
                 let told = error.share();
                 self.close_site(trouble);
                 Fault::Gone(told)
@@ -139,8 +146,7 @@ impl Worker {
     fn close_site(&mut self, trouble: Trouble) {
         self.site = None;
         self.watches.clear();
-        if matches!(trouble, Trouble::Moved(_)) {
-            // They are where nobody looks any more.
+        if is_on(Mutant::P26DiesWithPath) {
             self.lives().clear();
         }
         let reason = trouble.at_open(&self.path);
@@ -231,11 +237,13 @@ impl Worker {
     fn attach(&mut self, tie: &Arc<Tie>, session: SessionId, inbox: Inbox) -> Result<(), Fault> {
         let (world, shown) = (Arc::clone(&self.world), Arc::clone(&self.shown));
         let jobs = self.jobs.clone();
-        let life = self.lives().iter().find(|life| life.session() == session).and_then(|life| life.parts());
+        let known = self.lives().iter().find(|life| life.session() == session).cloned();
         let (bell, life) = self.with_site(|site| {
             let turn = site.take_turn(&*world, &shown.waiting)?;
             let said = |errno| Trouble::Gone(site.directory.refused("live", errno));
-            let sockets = site.live.bind(session, life).map_err(said)?;
+            let found =
+                known.as_ref().and_then(|life| life.parts()).filter(|(_, key)| site.live.is_life(session, *key));
+            let sockets = site.live.bind(session, found).map_err(said)?;
             let mut random = [0; 8];
             world.random(&mut random);
             site.live.sweep(u64::from_ne_bytes(random));
@@ -247,6 +255,10 @@ impl Worker {
         })?;
         tie.attached(session, bell.detach());
         self.lives().retain(|life| life.session() != session);
+        if let Some(former) = known.filter(|known| known.key() != life.key()) {
+            self.former.truncate(FORMER - 1);
+            self.former.insert(0, former);
+        }
         self.lives().push(Arc::new(life));
         self.attached.insert(session, Attached { inbox, tie: Arc::downgrade(tie), bell });
         Ok(())

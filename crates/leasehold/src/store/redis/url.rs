@@ -119,6 +119,12 @@ const NAMES: &str = "prefix, password_file, password_env, and for rediss: ca, ce
 impl Parameters {
     fn of(url: &Url) -> Result<Self, Error> {
         let mut said = Self::default();
+        // `redis://me:1234?secret@host`: what looks like a parameter's name is the rest of a password.
+        if url.query().is_some_and(|query| query.contains('@')) {
+            return Err(Error::invalid(
+                "the URL has an '@' behind a '?': write %3F for a '?' in a password, and %40 for an '@'",
+            ));
+        }
         for (name, value) in url.query_pairs() {
             let place = said.place(&name)?;
             if place.is_some() {
@@ -297,6 +303,9 @@ mod tests {
             "rediss://host?ca=hunter2",
             "rediss://:hunter2@ho%20st",
             "rediss://host?insecure=hunter2",
+            // A question mark in the password.
+            "redis://me:1234?hunter2@host",
+            "redis://me:1234?hunter2=@host",
         ];
         for url in wrong {
             let Err(error) = Target::parse(url) else { panic!("{url} was accepted") };
