@@ -50,7 +50,8 @@ impl Keeper {
 
     /// One that is stopped with a full buffer is not told, and ends the group when it goes on: that is safe.
     pub(crate) fn tell(&self, order: Order) {
-        let _not_told = self.channel.try_write(&order.to_bytes());
+        // Not by tokio: before its first look at a new socket it takes that for full.
+        let _not_told = rustix::io::write(&self.channel, &order.to_bytes());
     }
 
     /// What it says next.
