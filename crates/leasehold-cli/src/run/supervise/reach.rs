@@ -6,9 +6,9 @@
 //! own. It is our child, so that its own number is ours until we have waited for it.
 
 use rustix::process::WaitOptions;
-use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group, waitpid};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group, waitpid};
 
-use super::super::group::{act, send};
+use super::super::group::{act, group_of, send};
 use super::super::timing::Act;
 use super::Supervisor;
 
@@ -38,9 +38,9 @@ impl Supervisor<'_> {
         if self.status.is_some() || self.is_member(self.command) {
             return;
         }
-        let _it_has_ended = match getpgid(Some(self.command)) {
-            Ok(group) if group == self.command => kill_process_group(group, signal),
-            Ok(_) | Err(_) => kill_process(self.command, signal),
+        let _it_has_ended = match group_of(Some(self.command)) {
+            Some(group) if group == self.command => kill_process_group(group, signal),
+            Some(_) | None => kill_process(self.command, signal),
         };
     }
 
@@ -52,7 +52,7 @@ impl Supervisor<'_> {
     }
 
     fn is_member(&self, child: Pid) -> bool {
-        getpgid(Some(child)).is_ok_and(|group| group == self.group)
+        group_of(Some(child)) == Some(self.group)
     }
 
     /// Lets the number go. From here on nothing is sent to the group.
