@@ -5,7 +5,7 @@ use leasehold::{Guard, Leasehold, Owner, Token};
 
 use crate::bench::{Bench, Way};
 use crate::hand::{Driven, poll_all, until};
-use crate::on_both_stores;
+use crate::on_all_stores;
 
 /// Tasks of the owner. The first of them asks the store.
 const TASKS: usize = 4;
@@ -102,7 +102,7 @@ impl Ward {
     }
 }
 
-on_both_stores!(whoever_of_an_owner_is_dropped_the_others_enter, |bench| {
+on_all_stores!(whoever_of_an_owner_is_dropped_the_others_enter, |bench| {
     let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
     let ward = Ward { bench, subject, other };
     for phase in PHASES {
