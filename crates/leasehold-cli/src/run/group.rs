@@ -1,5 +1,7 @@
 //! A process group, and what supervisor and minder do to it.
 
+use std::io;
+
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, setpgid, test_kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
@@ -31,6 +33,28 @@ pub(crate) fn signals(act: Act) -> &'static [Signal] {
 
 pub(crate) fn send(group: Pid, signal: Signal) {
     let _nobody_is_there = kill_process_group(group, signal);
+}
+
+/// The group of a process, or our own. `None`: the process is gone, or its group is led from outside of our pid namespace
+/// and has no number here. (rustix takes that for impossible.)
+pub(crate) fn group_of(process: Option<Pid>) -> Option<Pid> {
+    let process = process.map(|pid| nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get()));
+    nix::unistd::getpgid(process).ok().and_then(|group| Pid::from_raw(group.as_raw()))
+}
+
+/// The number of its session, or of our own: 0 for one that is led from outside.
+pub(crate) fn session_of(process: Option<Pid>) -> Option<i32> {
+    let process = process.map(|pid| nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get()));
+    nix::unistd::getsid(process).ok().map(nix::unistd::Pid::as_raw)
+}
+
+/// Our own group. Where that has no number here we make one, and lead it.
+pub(crate) fn our_group() -> io::Result<Pid> {
+    if let Some(group) = group_of(None) {
+        return Ok(group);
+    }
+    setpgid(None, None)?;
+    group_of(None).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
 /// Whether the group has members, for somebody who is none. A member that has ended and was not yet waited for counts.

@@ -19,13 +19,13 @@ use clap::Args;
 use leasehold_spec::mutant::{Mutant, is_on};
 use nix::sys::signal::SigSet;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
 };
 
 use super::channel::{ORDER, Order, Word};
-use super::group::{Members, act, now_us, other_members};
+use super::group::{Members, act, group_of, now_us, other_members};
 use super::strayed::Strayed;
 use super::timing::{Act, Deadline};
 
@@ -57,9 +57,10 @@ pub(crate) fn run(args: &MinderArgs) -> ExitCode {
     let Ok(supervisor) = stdin.try_clone_to_owned() else { return ExitCode::FAILURE };
     let supervisor = UnixStream::from(supervisor);
     let Some(aside) = Pid::from_raw(args.aside) else { return ExitCode::FAILURE };
+    let Some(group) = group_of(None) else { return ExitCode::FAILURE };
     let deadline = Deadline::new(args.kill_at, args.kill_after);
     let mut minder = Minder {
-        group: getpgrp(),
+        group,
         aside,
         place: None,
         command: None,

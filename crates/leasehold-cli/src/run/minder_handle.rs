@@ -6,10 +6,11 @@ use std::os::unix::net::UnixStream as Socket;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, getpgrp};
+use rustix::process::Pid;
 use tokio::net::UnixStream;
 
 use super::channel::{Order, Word};
+use super::group::our_group;
 use super::life::Life;
 use super::minder::OURSELVES;
 use super::plan::Plan;
@@ -32,7 +33,7 @@ impl MinderHandle {
             .arg("minder")
             .arg(format!("--kill-at={}", deadline.kill_at_us()))
             .arg(format!("--kill-after={}", plan.timing.kill_after_us))
-            .arg(format!("--aside={}", getpgrp().as_raw_nonzero()))
+            .arg(format!("--aside={}", our_group()?.as_raw_nonzero()))
             // What it does not need it cannot tell: no password, no preloaded library.
             .env_clear()
             .envs(flaw())
@@ -50,7 +51,8 @@ impl MinderHandle {
 
     /// One that is stopped with a full buffer is not told, and ends the group when it goes on: that is safe.
     pub(crate) fn tell(&self, order: Order) {
-        let _not_told = self.channel.try_write(&order.to_bytes());
+        // Not by tokio: before its first look at a new socket it takes that for full.
+        let _not_told = rustix::io::write(&self.channel, &order.to_bytes());
     }
 
     /// What it says next.

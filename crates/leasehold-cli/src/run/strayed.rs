@@ -4,9 +4,9 @@
 use std::os::fd::OwnedFd;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, getpgid, getsid, kill_process_group, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 
-use super::group::signals;
+use super::group::{group_of, session_of, signals};
 use super::timing::Act;
 
 pub(crate) struct Strayed {
@@ -18,8 +18,8 @@ impl Strayed {
     /// `None`: it has ended, and who has its number is somebody else.
     pub(crate) fn of(pid: Pid, group: Pid) -> Option<Self> {
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-        let is_in = getpgid(Some(pid)).is_ok_and(|its| its == group || its == pid);
-        let is_ours = is_in && getsid(Some(pid)) == getsid(None);
+        let is_in = group_of(Some(pid)).is_some_and(|its| its == group || its == pid);
+        let is_ours = is_in && session_of(Some(pid)) == session_of(None);
         is_ours.then_some(Self { pid, process })
     }
 
@@ -30,7 +30,7 @@ impl Strayed {
 
     /// What the group's own signal does not reach.
     pub(crate) fn act(&self, due: Act, group: Pid) {
-        let Ok(its) = getpgid(Some(self.pid)) else { return };
+        let Some(its) = group_of(Some(self.pid)) else { return };
         if its == group || self.has_ended() {
             return;
         }

@@ -11,8 +11,10 @@ use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 
 use nix::sys::signal::{SigSet, Signal as NixSignal};
 use rustix::fs::OFlags;
-use rustix::process::{Pid, getpgid, getpgrp, getppid, getsid};
+use rustix::process::{Pid, getppid};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
+
+use super::group::{group_of, our_group, session_of};
 
 pub(crate) struct Terminal {
     file: File,
@@ -47,7 +49,7 @@ impl Terminal {
         let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty").ok()?;
         let is_pipeline = is_pipe(io::stdin().as_fd()) || is_pipe(io::stdout().as_fd());
         let lends = if is_pipeline { Lends::OnDemand } else { Lends::AtOnce };
-        Some(Self { file, ours: getpgrp(), before: None, loan: Loan::Unasked, lends })
+        Some(Self { file, ours: our_group().ok()?, before: None, loan: Loan::Unasked, lends })
     }
 
     /// Whether our group is in the foreground.
@@ -119,10 +121,10 @@ impl Terminal {
 /// parent in another group of the session; that we share a group with our parent is left to its shell.
 pub(crate) fn is_orphaned() -> bool {
     let Some(parent) = getppid() else { return true };
-    match getpgid(Some(parent)) {
-        Ok(group) if group == getpgrp() => false,
-        Ok(_) => getsid(Some(parent)) != getsid(None),
-        Err(_) => true,
+    match session_of(Some(parent)) {
+        Some(session) if group_of(Some(parent)) != group_of(None) => Some(session) != session_of(None),
+        Some(_) => false,
+        None => true,
     }
 }
 

@@ -91,3 +91,17 @@ fn without_a_store_it_is_the_hosts_own() {
     let quiet = run(&["-q"]);
     assert_eq!((quiet.status.code(), quiet.stderr.as_slice()), (Some(0), &b""[..]));
 }
+
+/// Process 1 of a container that was entered in somebody else's group and session: they have no numbers in there.
+#[test]
+fn p29_a_group_that_is_led_from_outside_of_the_pid_namespace() {
+    let host = Host::new();
+    let script = "(sleep 0.1 &); exit 3";
+    for by in [&["--mount-proc", "--"][..], &["--mount-proc", "--", "sh", "-c", "\"$@\"; exit $?", "sh"]] {
+        let mut run = std::process::Command::new("unshare");
+        run.args(["--pid", "--fork", "--kill-child"]).args(by).arg(env!("CARGO_BIN_EXE_leasehold"));
+        run.args(["run", "--store", &host.url, NAME, "--", "sh", "-c", script]);
+        let ended = Run::of(&mut run).ends();
+        assert_eq!(ended.code, Some(3), "{ended:?}");
+    }
+}

@@ -39,6 +39,33 @@ fn ready(minder: rustix::process::Pid) {
     });
 }
 
+/// Another minder knows of the command, too, where it is in a group of its own.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_another_minder_knows_a_command_that_has_left_the_group() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.leading());
+    let worker = life.has_begun().pid;
+    wait_until("it leads its own group", LONG, || field(worker, 2) == Some(worker.to_string()));
+    let first = run.minder(None);
+    kill_process(first, Signal::KILL).unwrap();
+    let second = run.minder(Some(first));
+    ready(second);
+    run.signal(Signal::KILL);
+    let (guard, granted_us) = bench.next().await;
+    life.has_ended_before(granted_us, guard.token().get());
+}
+
+/// A command that ends with all of its group, the minder among them: another one is asked whether anybody is left.
+#[test]
+fn a_command_that_kills_its_group() {
+    let bench = Bench::new();
+    for _ in 0..5 {
+        let ended = bench.run(&OPTIONS, &["sh", "-c", "kill -KILL 0"]).ends();
+        assert_eq!(ended.code, Some(128 + 9), "{ended:?}");
+    }
+}
+
 #[test]
 fn a_command_goes_on_under_another_minder() {
     let bench = Bench::new();

@@ -5,9 +5,9 @@
 //! was not waited for, or the command. And the command need not be in its group: an interactive shell makes one of its
 //! own. It is our child, so that its own number is ours until we have waited for it.
 
-use rustix::process::{Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
-use super::super::group::{act, send, signals};
+use super::super::group::{act, group_of, send, signals};
 use super::super::timing::Act;
 use super::Supervisor;
 
@@ -33,9 +33,9 @@ impl Supervisor<'_> {
         if self.status.is_some() || self.is_member(self.command) {
             return;
         }
-        let _it_has_ended = match getpgid(Some(self.command)) {
-            Ok(group) if group == self.command => kill_process_group(group, signal),
-            Ok(_) | Err(_) => kill_process(self.command, signal),
+        let _it_has_ended = match group_of(Some(self.command)) {
+            Some(group) if group == self.command => kill_process_group(group, signal),
+            Some(_) | None => kill_process(self.command, signal),
         };
     }
 
@@ -47,7 +47,7 @@ impl Supervisor<'_> {
     }
 
     fn is_member(&self, child: Pid) -> bool {
-        getpgid(Some(child)).is_ok_and(|group| group == self.group)
+        group_of(Some(child)) == Some(self.group)
     }
 
     /// Lets the number go. From here on nothing is sent to the group.
