@@ -14,6 +14,7 @@ use super::database::{self, DATABASE, Database};
 use super::directory::Directory;
 use super::fault::Trouble;
 use super::live::Live;
+use super::ours;
 use super::record::{Bad, Record, Remembered};
 use super::rows;
 use super::turn::{LOCK, Taken, Turn, Waiting};
@@ -67,8 +68,9 @@ enum Room {
 impl Site {
     pub(super) fn open(path: &Path, world: &dyn World, waiting: &Waiting) -> Result<Self, Error> {
         let directory = Directory::open(path)?;
+        ours::check(&directory)?;
         let turn = Turn::open(&directory, world)?;
-        let taken = turn.take(waiting, world)?;
+        let taken = turn.take_first(&directory, waiting, world)?;
         if directory.key(LOCK) != Some(turn.key()) {
             return Err(database::moved(path));
         }
