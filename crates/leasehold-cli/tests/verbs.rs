@@ -57,6 +57,35 @@ async fn ls_lists_what_is_held_or_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ls_lists_the_rest_where_one_is_somebody_elses() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let client = Leasehold::connect(&url).await.unwrap();
+    let _a = client.mutex("a").lock().await.unwrap();
+    let _z = client.mutex("z").lock().await.unwrap();
+    server.command(&["SET", "lh1:{foo}", "x"]);
+    let output = leasehold(&["ls", "--store", &url]);
+    let (table, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(125), "{table}{said}");
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains("  a\n") && table.ends_with("  z\n"), "{table}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("leasehold: foo: ") && said.contains("lh1:{foo}"), "{said}");
+    assert_eq!(json(&told(&["ls", "--json", "--store", &url], 125)).len(), 2);
+    assert_eq!(json(&told(&["ls", "a", "--json", "--store", &url], 0)).len(), 1, "nobody asked for that one");
+}
+
+/// `leasehold ls | head -1`.
+#[test]
+fn who_reads_no_more_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    let output = command.args(["completions", "bash"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revoke_tells_the_holder_that_was_meant() {
     let server = RedisServer::start();
     let url = server.url();
