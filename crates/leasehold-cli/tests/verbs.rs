@@ -125,17 +125,34 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
+const VERBS: [&str; 6] = ["run", "inspect", "ls", "revoke", "completions", "man"];
+
 #[test]
-fn pages_tell_of_every_verb() {
-    let verbs = ["inspect", "ls", "revoke", "completions", "man"];
+fn completions_know_every_verb_and_no_hidden_one() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let page = told(&["completions", shell], 0);
-        assert!(verbs.iter().all(|verb| page.contains(verb)), "{shell}");
+        assert!(VERBS.iter().all(|verb| page.contains(verb)), "{shell}");
+        assert!(!page.contains("minder") && !page.contains("process group for"), "{shell} offers a hidden verb");
     }
+    let bash = told(&["completions", "bash"], 0);
+    assert!(bash.contains("opts=\"-h -V --help --version run inspect ls revoke completions man help\""), "{bash}");
+    assert!(bash.contains("opts=\"-h --help run inspect ls revoke completions man\""), "of man: {bash}");
+    assert!(told(&["completions", "zsh"], 0).contains("_cmdambivalent"), "what run runs is a command");
+}
+
+#[test]
+fn manual_pages_have_sections_and_are_of_this_version() {
     let page = told(&["man"], 0);
-    for verb in verbs {
-        assert!(page.contains(verb), "{verb} is not in the manual");
-        let of_verb = told(&["man", verb], 0);
-        assert!(of_verb.contains(".TH leasehold-") && of_verb.contains("Exit status") | of_verb.contains("Examples"));
+    let named = |verb: &&str| page.contains(&format!("leasehold\\-{verb}(1)"));
+    assert!(VERBS.iter().all(|verb| named(&verb)) && !named(&"help") && !named(&"minder"), "{page}");
+    for arguments in [vec!["man"]].into_iter().chain(VERBS.map(|verb| vec!["man", verb])) {
+        let page = told(&arguments, 0);
+        assert!(page.contains(concat!(" \"leasehold ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
+        assert!(page.contains(".SH EXAMPLES\n.nf\n  ") && !page.contains("EXTRA"), "{arguments:?}: {page}");
     }
+    for verb in ["run", "inspect", "ls", "revoke"] {
+        assert!(told(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
+    }
+    let run = told(&["man", "run"], 0);
+    assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME> \\-\\- <CMD>..."), "{run}");
 }
