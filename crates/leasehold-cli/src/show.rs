@@ -86,8 +86,8 @@ pub(crate) fn print(lines: &[String]) -> Result<Exit, Failure> {
     write(text.as_bytes())
 }
 
-/// Writes to standard output. Who reads it through a pipe may have gone: that is no error, and no success, as not everything
-/// was told.
+/// Writes to standard output. Who reads it through a pipe may have gone: that is no error, and no success, as not
+/// everything was told.
 pub(crate) fn write(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {

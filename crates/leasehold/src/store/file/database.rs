@@ -155,8 +155,8 @@ impl Database {
         }
         if boot != now.id && live.is_inhabited() && !is_on(Mutant::P27BelievesBootIds) {
             let message = format!(
-                "{} is used by programs that are told another boot id (as those in a container are): whether they are dead \
-                 cannot be known; name another directory, or bind the host's /proc/sys/kernel/random/boot_id",
+                "{} is used by programs that are told another boot id (as those in a container are): whether they are \
+                 dead cannot be known; name another directory, or bind the host's /proc/sys/kernel/random/boot_id",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Unsupported, message));

@@ -86,7 +86,7 @@ const TABLE: &[Row] = {
         ("WRONGTYPE", "", Refused(Foreign),
             "has a key of another type there", "it is left alone: use another prefix or name"),
         ("NOAUTH", "", Refused(Denied),
-            "wants a password", "put it into the URL, or say where it is by ?password_file=/PATH or ?password_env=NAME"),
+            "wants a password", PASSWORD),
         ("WRONGPASS", "", Refused(Denied),
             "refuses user and password", "check both, and that the user is on"),
         ("NOPERM", "", Refused(Denied),
@@ -115,6 +115,7 @@ const TABLE: &[Row] = {
     ]
 };
 
+const PASSWORD: &str = "put it into the URL, or say where it is by ?password_file=/PATH or ?password_env=NAME";
 const CLUSTER: &str = "this version does not support one: use a single primary";
 const DAMAGED: &str = "it is left alone: look at it with GET or HGETALL, and delete it if nobody needs it";
 
