@@ -113,7 +113,10 @@ fn what_is_no_token_is_told_what_one_is() {
     let output = leasehold(&["revoke", "a", "--token", "abc", "--store", "redis://127.0.0.1:1"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("'--token <N>': a token is the number of a grant, which 'leasehold inspect' shows"), "{said}");
+    assert!(
+        said.contains("'--token <N>': a token is the number of a grant, which 'leasehold inspect' shows"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn completions_know_every_verb_and_no_hidden_one() {
 fn manual_pages_have_sections_and_are_of_this_version() {
     let page = told(&["man"], 0);
     let named = |verb: &&str| page.contains(&format!("leasehold\\-{verb}(1)"));
-    assert!(VERBS.iter().all(|verb| named(verb)) && !named(&"help") && !named(&"minder"), "{page}");
+    assert!(VERBS.iter().all(named) && !named(&"help") && !named(&"minder"), "{page}");
     for arguments in [vec!["man"]].into_iter().chain(VERBS.map(|verb| vec!["man", verb])) {
         let page = told(&arguments, 0);
         assert!(page.contains(concat!(" \"leasehold ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
