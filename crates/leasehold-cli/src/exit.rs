@@ -16,6 +16,8 @@ pub(crate) enum Exit {
     Usage,
     /// The store is not there or refuses, or the system does.
     Failed,
+    /// Whoever read what was printed has gone.
+    Unread,
 }
 
 impl Exit {
@@ -26,6 +28,8 @@ impl Exit {
             Self::Nothing => 1,
             Self::Usage => 2,
             Self::Failed => 125,
+            // What a shell says of whoever a SIGPIPE ended, as it does `cat`.
+            Self::Unread => 141,
         }
     }
 }
@@ -40,22 +44,32 @@ impl From<Exit> for ExitCode {
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    message: String,
+    message: Option<String>,
 }
 
 impl Failure {
     pub(crate) fn usage(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Usage, message: message.into() }
+        Self { exit: Exit::Usage, message: Some(message.into()) }
     }
 
     pub(crate) fn own(message: impl Into<String>) -> Self {
-        Self { exit: Exit::Failed, message: message.into() }
+        Self { exit: Exit::Failed, message: Some(message.into()) }
+    }
+
+    /// Nothing is said of it: `leasehold ls | head -1` is no error, and nobody is left to read what there is.
+    pub(crate) const fn unread() -> Self {
+        Self { exit: Exit::Unread, message: None }
+    }
+
+    /// What there is to say.
+    pub(crate) fn message(&self) -> Option<&str> {
+        self.message.as_deref()
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(self.message().unwrap_or_default())
     }
 }
 

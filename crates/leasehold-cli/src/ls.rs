@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::{Inspection, Leasehold};
+use leasehold::{Error, ErrorKind, Inspection, Leasehold};
 use tokio::task::JoinSet;
 
 use crate::exit::{Exit, Failure};
@@ -14,18 +14,26 @@ use crate::store;
 const AT_ONCE: usize = 64;
 
 pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
-    let locks = crate::block_on(async {
+    let found = crate::block_on(async {
         let client = store::connect(&said.store).await?;
         look(&client, names(&client, said).await?).await
     })?;
-    let shown = |lock: &&(String, Inspection)| said.all || lock.1.holder.is_some() || lock.1.waiters > 0;
-    let locks: Vec<&(String, Inspection)> = locks.iter().filter(shown).collect();
+    let told = found.iter().filter_map(|(name, is)| Some((name.as_str(), is.as_ref().ok()?)));
+    let locks: Vec<Seen<'_>> = told.filter(|(_, is)| said.all || is.holder.is_some() || is.waiters > 0).collect();
     let lines = match said.form.json {
         true => locks.iter().map(|(name, is)| show::json(&Lock::new(name, is))).collect::<Result<_, _>>()?,
         false => table(&locks),
     };
-    show::print(&lines)
+    let mut exit = show::print(&lines)?;
+    for (name, error) in found.iter().filter_map(|(name, is)| Some((name, is.as_ref().err()?))) {
+        eprintln!("leasehold: {}: {error}", show::plain(name));
+        exit = Exit::Failed;
+    }
+    Ok(exit)
 }
+
+/// A lock, by its name.
+type Seen<'a> = (&'a str, &'a Inspection);
 
 async fn names(client: &Leasehold, said: &Ls) -> Result<Vec<String>, Failure> {
     let mut names = client.names().await?;
@@ -35,8 +43,9 @@ async fn names(client: &Leasehold, said: &Ls) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Looks at each of them, many at a time; in the order of their names.
-async fn look(client: &Leasehold, names: Vec<String>) -> Result<Vec<(String, Inspection)>, Failure> {
+/// Looks at each of them, many at a time; in the order of their names. What is wrong with one of them is its own: another
+/// program's key must not hide every lock.
+async fn look(client: &Leasehold, names: Vec<String>) -> Result<BTreeMap<String, Result<Inspection, Error>>, Failure> {
     let mut found = BTreeMap::new();
     let mut asked = JoinSet::new();
     let mut names = names.into_iter();
@@ -48,20 +57,22 @@ async fn look(client: &Leasehold, names: Vec<String>) -> Result<Vec<(String, Ins
             asked.spawn(async move { (name, mutex.inspect().await) });
         }
         match asked.join_next().await {
-            Some(Ok((name, inspection))) => drop(found.insert(name, inspection?)),
+            // The store's, and each of the others would wait as long for the same.
+            Some(Ok((_, Err(error)))) if error.kind() == ErrorKind::Unreachable => return Err(error.into()),
+            Some(Ok((name, inspection))) => drop(found.insert(name, inspection)),
             Some(Err(broken)) => return Err(Failure::own(format!("a look at a lock broke off: {broken}"))),
-            None => return Ok(found.into_iter().collect()),
+            None => return Ok(found),
         }
     }
 }
 
 /// The names come last: they are long, and of any script.
-fn table(locks: &[&(String, Inspection)]) -> Vec<String> {
+fn table(locks: &[Seen<'_>]) -> Vec<String> {
     const HEAD: [&str; 4] = ["TOKEN", "LEFT", "WAITING", "HOLDER"];
     if locks.is_empty() {
         return vec![];
     }
-    let rows: Vec<([String; 4], &str)> = locks.iter().map(|(name, is)| (cells(is), name.as_str())).collect();
+    let rows: Vec<([String; 4], &str)> = locks.iter().map(|(name, is)| (cells(is), *name)).collect();
     let width = |at: usize| rows.iter().map(|(cells, _)| cells[at].chars().count()).chain([HEAD[at].len()]).max();
     let widths: Vec<usize> = (0..HEAD.len()).filter_map(width).collect();
     let line = |cells: &[String; 4], name: &str| {

@@ -34,7 +34,9 @@ fn main() -> ExitCode {
         Verb::Man(said) => pages::man(said.verb.as_deref()),
     };
     done.unwrap_or_else(|failure| {
-        eprintln!("leasehold: {failure}");
+        if let Some(message) = failure.message() {
+            eprintln!("leasehold: {message}");
+        }
         failure.exit
     })
     .into()

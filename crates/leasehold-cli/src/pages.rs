@@ -1,8 +1,12 @@
 //! Completions and manual pages: made from what `said.rs` says, so that they cannot tell of something else.
 
-use clap::CommandFactory as _;
+use std::io;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Command, CommandFactory as _, ValueHint};
 use clap_complete::Shell;
 use clap_mangen::Man;
+use clap_mangen::roff::{Roff, roman};
 
 use crate::exit::{Exit, Failure};
 use crate::said::Said;
@@ -10,25 +14,110 @@ use crate::show;
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     let mut page = Vec::new();
-    clap_complete::generate(shell, &mut Said::command(), "leasehold", &mut page);
+    // clap takes names for ever; the program ends with this page.
+    let names: Vec<&'static str> = verbs().map(|verb| &*verb.get_name().to_owned().leak()).collect();
+    let hinted = |verb: Command| match verb.get_name() {
+        "run" => verb.mut_arg("command", |command| command.value_hint(ValueHint::CommandWithArguments)),
+        "man" => verb.mut_arg("verb", |verb| verb.value_parser(PossibleValuesParser::new(&names))),
+        _ => verb,
+    };
+    let mut whole = with(verbs().map(hinted));
+    clap_complete::generate(shell, &mut whole, "leasehold", &mut page);
     show::write(&page)
 }
 
 pub(crate) fn man(verb: Option<&str>) -> Result<Exit, Failure> {
-    let mut whole = Said::command();
+    let mut whole = with(verbs()).disable_help_subcommand(true);
     whole.build();
     let command = match verb {
         None => whole,
         Some(verb) => {
-            let found = whole.get_subcommands().find(|command| command.get_name() == verb && !command.is_hide_set());
+            let found = whole.get_subcommands().find(|command| command.get_name() == verb);
             found.cloned().ok_or_else(|| Failure::usage(format!("there is no verb {verb:?}: see leasehold --help")))?
         }
     };
-    let mut page = Vec::new();
-    Man::new(command).render(&mut page).map_err(|error| Failure::own(format!("no page could be made: {error}")))?;
-    let page = String::from_utf8_lossy(&page).replace(".SH EXTRA\n", NOTES);
-    show::write(page.as_bytes())
+    let page = page(command).map_err(|error| Failure::own(format!("no page could be made: {error}")))?;
+    show::write(&page)
 }
 
-/// What stands below the options on a help page are lists and examples: lines, and not paragraphs to be filled.
-const NOTES: &str = ".SH NOTES\n.nf\n";
+/// The verbs, without those that only the command itself says. (clap's generators tell of hidden ones too.)
+fn verbs() -> impl Iterator<Item = Command> {
+    let verbs: Vec<_> = Said::command().get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
+    verbs.into_iter()
+}
+
+/// The whole command, with these verbs.
+fn with(verbs: impl Iterator<Item = Command>) -> Command {
+    let whole = Said::command();
+    Command::new("leasehold")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about(whole.get_about().cloned().unwrap_or_default())
+        .after_help(whole.get_after_help().cloned().unwrap_or_default())
+        .subcommand_required(true)
+        .subcommand_value_name("VERB")
+        .subcommands(verbs)
+}
+
+fn page(mut command: Command) -> io::Result<Vec<u8>> {
+    // As the help page has it, with values and `--`.
+    let usage = command.render_usage().to_string();
+    let command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
+    let notes = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    let has_verbs = command.has_subcommands();
+    let man = Man::new(command).source(concat!("leasehold ", env!("CARGO_PKG_VERSION")));
+    let mut page = Vec::new();
+    man.render_title(&mut page)?;
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if has_verbs {
+        man.render_subcommands_section(&mut page)?;
+    }
+    sections(&notes.unwrap_or_default()).to_writer(&mut page)?;
+    Ok(page)
+}
+
+/// What stands below the options on a help page: paragraphs, of which those with a known title are sections of their own.
+fn sections(notes: &str) -> Roff {
+    let paragraphs: Vec<_> = notes.split("\n\n").filter(|text| !text.is_empty()).map(section).collect();
+    let mut page = Roff::new();
+    // In the order in which manual pages have them.
+    for title in ["EXIT STATUS", "NOTES", "EXAMPLES"] {
+        let texts = paragraphs.iter().filter(|(of, _)| *of == title);
+        for (place, (_, text)) in texts.enumerate() {
+            match place {
+                0 => page.control("SH", [title]),
+                _ => page.control("PP", []),
+            };
+            fill(&mut page, text);
+        }
+    }
+    page
+}
+
+/// In which section a paragraph is, and what of it is below the title.
+fn section(paragraph: &str) -> (&'static str, &str) {
+    if let Some(examples) = paragraph.strip_prefix("Examples:") {
+        return ("EXAMPLES", examples);
+    }
+    match paragraph.strip_prefix("Exit status") {
+        Some(status) => ("EXIT STATUS", status.trim_start_matches([':', ' '])),
+        None => ("NOTES", paragraph),
+    }
+}
+
+/// Lines that begin with a blank are a list or an example, and stay as they are; what is between them is filled.
+fn fill(page: &mut Roff, text: &str) {
+    let mut is_kept = false;
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if line.starts_with(' ') != is_kept {
+            is_kept = !is_kept;
+            page.control(if is_kept { "nf" } else { "fi" }, []);
+        }
+        page.text([roman(line)]);
+    }
+    if is_kept {
+        page.control("fi", []);
+    }
+}

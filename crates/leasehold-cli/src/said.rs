@@ -97,7 +97,7 @@ pub(crate) struct Revoke {
     #[arg(value_parser = name)]
     pub(crate) name: String,
     /// Only from the holder with this token: somebody else may hold it by now
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = token)]
     pub(crate) token: Option<u64>,
     /// How long the holder has to stop, at most 5s
     #[arg(long, value_name = "DUR", default_value = "5s", value_parser = grace)]
@@ -126,6 +126,10 @@ pub(crate) struct Man {
 /// What no store would take is refused before any is asked.
 pub(crate) fn name(text: &str) -> Result<String, BadName> {
     Name::new(text).map(|name| name.to_string())
+}
+
+fn token(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "a token is the number of a grant, which 'leasehold inspect' shows")
 }
 
 fn grace(text: &str) -> Result<Duration, String> {

@@ -86,11 +86,13 @@ pub(crate) fn print(lines: &[String]) -> Result<Exit, Failure> {
     write(text.as_bytes())
 }
 
-/// Writes to standard output. Who reads it through a pipe may have gone, which is no success: not everything was told.
+/// Writes to standard output. Who reads it through a pipe may have gone: that is no error, and no success, as not
+/// everything was told.
 pub(crate) fn write(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Ok(()) => Ok(Exit::Done),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::unread()),
         Err(error) => Err(Failure::own(format!("what there is to tell could not be written: {error}"))),
     }
 }

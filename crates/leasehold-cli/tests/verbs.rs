@@ -57,6 +57,35 @@ async fn ls_lists_what_is_held_or_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ls_lists_the_rest_where_one_is_somebody_elses() {
+    let server = RedisServer::start();
+    let url = server.url();
+    let client = Leasehold::connect(&url).await.unwrap();
+    let _a = client.mutex("a").lock().await.unwrap();
+    let _z = client.mutex("z").lock().await.unwrap();
+    server.command(&["SET", "lh1:{foo}", "x"]);
+    let output = leasehold(&["ls", "--store", &url]);
+    let (table, said) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(125), "{table}{said}");
+    assert_eq!(table.lines().count(), 3, "{table}");
+    assert!(table.contains("  a\n") && table.ends_with("  z\n"), "{table}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(said.starts_with("leasehold: foo: ") && said.contains("lh1:{foo}"), "{said}");
+    assert_eq!(json(&told(&["ls", "--json", "--store", &url], 125)).len(), 2);
+    assert_eq!(json(&told(&["ls", "a", "--json", "--store", &url], 0)).len(), 1, "nobody asked for that one");
+}
+
+/// `leasehold ls | head -1`.
+#[test]
+fn who_reads_no_more_is_no_error() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    let output = command.args(["completions", "bash"]).stdout(writer).output().unwrap();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revoke_tells_the_holder_that_was_meant() {
     let server = RedisServer::start();
     let url = server.url();
@@ -80,6 +109,17 @@ async fn revoke_tells_the_holder_that_was_meant() {
 }
 
 #[test]
+fn what_is_no_token_is_told_what_one_is() {
+    let output = leasehold(&["revoke", "a", "--token", "abc", "--store", "redis://127.0.0.1:1"]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("'--token <N>': a token is the number of a grant, which 'leasehold inspect' shows"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_makes_no_sense_is_refused() {
     for wrong in [
         &["revoke", "a", "--grace", "3"][..],
@@ -96,17 +136,34 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
+const VERBS: [&str; 6] = ["run", "inspect", "ls", "revoke", "completions", "man"];
+
 #[test]
-fn pages_tell_of_every_verb() {
-    let verbs = ["inspect", "ls", "revoke", "completions", "man"];
+fn completions_know_every_verb_and_no_hidden_one() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let page = told(&["completions", shell], 0);
-        assert!(verbs.iter().all(|verb| page.contains(verb)), "{shell}");
+        assert!(VERBS.iter().all(|verb| page.contains(verb)), "{shell}");
+        assert!(!page.contains("minder") && !page.contains("process group for"), "{shell} offers a hidden verb");
     }
+    let bash = told(&["completions", "bash"], 0);
+    assert!(bash.contains("opts=\"-h -V --help --version run inspect ls revoke completions man help\""), "{bash}");
+    assert!(bash.contains("opts=\"-h --help run inspect ls revoke completions man\""), "of man: {bash}");
+    assert!(told(&["completions", "zsh"], 0).contains("_cmdambivalent"), "what run runs is a command");
+}
+
+#[test]
+fn manual_pages_have_sections_and_are_of_this_version() {
     let page = told(&["man"], 0);
-    for verb in verbs {
-        assert!(page.contains(verb), "{verb} is not in the manual");
-        let of_verb = told(&["man", verb], 0);
-        assert!(of_verb.contains(".TH leasehold-") && of_verb.contains("Exit status") | of_verb.contains("Examples"));
+    let named = |verb: &&str| page.contains(&format!("leasehold\\-{verb}(1)"));
+    assert!(VERBS.iter().all(named) && !named(&"help") && !named(&"minder"), "{page}");
+    for arguments in [vec!["man"]].into_iter().chain(VERBS.map(|verb| vec!["man", verb])) {
+        let page = told(&arguments, 0);
+        assert!(page.contains(concat!(" \"leasehold ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
+        assert!(page.contains(".SH EXAMPLES\n.nf\n  ") && !page.contains("EXTRA"), "{arguments:?}: {page}");
     }
+    for verb in ["run", "inspect", "ls", "revoke"] {
+        assert!(told(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
+    }
+    let run = told(&["man", "run"], 0);
+    assert!(run.contains("\\fBleasehold run\\fR [OPTIONS] <NAME> \\-\\- <CMD>..."), "{run}");
 }

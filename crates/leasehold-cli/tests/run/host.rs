@@ -1,5 +1,6 @@
 //! On one host, without a server: the lock goes on as soon as nobody is left, and not before.
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Leasehold};
@@ -7,7 +8,7 @@ use leasehold_testkit::boottime_us;
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-use crate::bench::{NAME, Run, leasehold};
+use crate::bench::{NAME, Run};
 use crate::worker::Life;
 
 /// Far longer than anybody waits here: no lease ends by itself.
@@ -76,16 +77,20 @@ async fn a_command_whose_supervisor_and_minder_are_killed_at_once() {
     life.has_ended_before(granted_us, guard.token().get());
 }
 
+/// In a home that is empty and nobody else's: what a test locks is no affair of the user who runs it.
 #[test]
 fn without_a_store_it_is_the_hosts_own() {
-    let name = format!("leasehold-test-{}", std::process::id());
+    // The second one finds its own program under a name that the new home does not cover.
+    let script = "exec 3<\"$0\" && mount -t tmpfs none ~root && exec /proc/self/fd/3 \"$@\"";
+    let unshare = ["--mount", "--propagation", "private", "sh", "-c", script];
     let run = |options: &[&str]| {
-        let mut run = leasehold();
-        run.args(["run", &name]).args(options).args(["--", "true"]).env("HOME", "/nonexistent").output().unwrap()
+        let mut run = Command::new("unshare");
+        run.args(unshare).arg(env!("CARGO_BIN_EXE_leasehold")).args(["run", NAME]).args(options);
+        run.args(["--", "true"]).env("HOME", "/nonexistent").env_remove("LEASEHOLD_STORE").output().unwrap()
     };
     let loud = run(&[]);
     let said = String::from_utf8(loud.stderr).unwrap();
-    assert_eq!((loud.status.code(), said.lines().count()), (Some(0), 1), "{said}");
+    assert_eq!((loud.status.code(), said.lines().count()), (Some(0), 1), "as root, for a mount of its own: {said}");
     let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
     assert!(said.contains("file:/") && said.contains(&host) && !said.contains("nonexistent"), "{said}");
     let quiet = run(&["-q"]);

@@ -83,6 +83,97 @@ async fn what_others_could_change_is_refused() {
     says(&refused(&file).await, ErrorKind::Denied, "name a directory");
 }
 
+/// What is in a directory: names, and the text of files.
+fn all(path: &Path) -> Vec<(String, String)> {
+    let read = |entry: fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap_or_default())
+    };
+    let mut all: Vec<_> = fs::read_dir(path).unwrap().map(|entry| read(entry.unwrap())).collect();
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_there_is_left_alone() {
+    let note_of_another = format!("{:<63}\n", "4711 of nobody's");
+    for (name, text) in [
+        ("lock", "data\n"),
+        ("lock", &note_of_another),
+        ("lock", &"x".repeat(1000)),
+        ("data", ""),
+        ("ballast", "mine"),
+        ("leasehold.db-wal", "mine"),
+        (".hidden", "mine"),
+    ] {
+        let store = Store::new();
+        fs::write(store.path().join(name), text).unwrap();
+        let before = all(store.path());
+        let error = refused(store.path()).await;
+        says(&error, ErrorKind::Foreign, "is not empty and is no store of Leasehold's");
+        says(&error, ErrorKind::Foreign, &format!("as in {}/locks", store.url()));
+        assert_eq!(all(store.path()), before, "{name}");
+    }
+    let store = Store::new();
+    fs::create_dir(store.path().join("lock")).unwrap();
+    refused(store.path()).await;
+    assert_eq!(all(store.path()).len(), 1);
+}
+
+#[tokio::test]
+async fn a_lock_file_that_is_not_ours_is_left_alone_beside_a_database_that_is() {
+    let store = Store::new();
+    store.client().await.close().await;
+    fs::write(store.path().join("lock"), "mine").unwrap();
+    says(&refused(store.path()).await, ErrorKind::Foreign, "no store of Leasehold's");
+    assert_eq!(fs::read_to_string(store.path().join("lock")).unwrap(), "mine");
+}
+
+/// Its maker was killed at any point of making it, or is at it just now; or the power failed.
+#[tokio::test]
+async fn a_store_that_is_half_made_is_made_whole() {
+    let other = Store::new();
+    other.client().await.close().await;
+    let note = fs::read(other.path().join("lock")).unwrap();
+    let parts: [(&str, &[u8]); 4] = [("lock", &note), ("live", b""), ("leasehold.db", b""), ("ballast", b"")];
+    for lock in [&note[..], b"", &[0; 64]] {
+        for made in 1..=parts.len() {
+            let store = Store::new();
+            for (name, bytes) in &parts[..made] {
+                match *name {
+                    "lock" => fs::write(store.path().join(name), lock).unwrap(),
+                    "live" => fs::create_dir(store.path().join(name)).unwrap(),
+                    _ => fs::write(store.path().join(name), bytes).unwrap(),
+                }
+            }
+            assert!(store.client().await.mutex("x").try_lock().await.unwrap().is_some(), "{made} parts");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_comes_beside_a_store_is_no_affair_of_its_own() {
+    let store = Store::new();
+    // Of a disk that was just made.
+    fs::create_dir(store.path().join("lost+found")).unwrap();
+    store.client().await.close().await;
+    fs::write(store.path().join("data"), "theirs").unwrap();
+    assert!(store.client().await.mutex("x").try_lock().await.unwrap().is_some());
+    assert_eq!(fs::read_to_string(store.path().join("data")).unwrap(), "theirs");
+}
+
+/// Each finds what the others have made so far.
+#[test]
+fn many_who_make_one_store_at_once_all_find_it() {
+    for _ in 0..4 {
+        let store = Store::new();
+        let url = format!("{}/locks", store.url());
+        let children: Vec<Child> = (0..8).map(|_| Child::start_by(&url, &["env"])).collect();
+        for child in &children {
+            child.hears("ready");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_parent_that_is_missing_is_not_made() {
     let parent = TempDir::new().unwrap();

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, Stat};
+use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{default, filesystems};
@@ -56,6 +56,11 @@ impl Directory {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What is in it.
+    pub(super) fn entries(&self) -> Result<Dir, Errno> {
+        Dir::read_from(&self.dir)
     }
 
     /// A directory in it.

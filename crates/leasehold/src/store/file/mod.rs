@@ -26,6 +26,7 @@ mod fault;
 mod filesystems;
 mod link;
 mod live;
+mod ours;
 mod record;
 mod rows;
 mod sentry;

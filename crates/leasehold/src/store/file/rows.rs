@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use leasehold_spec::limits::{LABEL_MAX, LAPSES, LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
 use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use super::record::{Bad, Plain};
 
@@ -166,26 +166,58 @@ pub(super) fn holder(db: &Connection, name: &Name) -> Result<Option<SessionId>, 
     Ok(session.flatten().map(|bytes| SessionId(u128::from_be_bytes(bytes))))
 }
 
-/// A page of the names that have a record, behind the row `from`.
-pub(super) fn names(db: &Connection, from: u64, page: usize) -> Result<(Vec<Name>, u64), Bad> {
-    let mut statement = db.prepare_cached("SELECT id, name FROM names WHERE id > ?1 ORDER BY id LIMIT ?2")?;
-    let rows = statement.query_map(params![from.cast_signed(), page as i64], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let rows: Vec<(i64, String)> = rows.collect::<Result<_, _>>()?;
-    let next = if rows.len() < page { 0 } else { rows.last().map_or(0, |(id, _)| id.cast_unsigned()) };
-    Ok((rows.iter().filter_map(|(_, name)| Name::new(name).ok()).collect(), next))
+/// What of a row of `names` is forgotten at the moment `:lease` of the one clock, with last tokens up to `:newest`, and
+/// nobody waits for: `Resource::is_forgotten`, in SQL. Such a row is as good as none, whether it is swept already or not.
+macro_rules! forgotten {
+    () => {
+        "keep_until_us <= :lease AND last <= :newest AND waiting = 0 AND lapsed = 0"
+    };
+}
+
+const NAMES: &str = concat!("SELECT id, name, ", forgotten!(), " FROM names WHERE id > :from ORDER BY id LIMIT :page");
+const SWEEP: &str = concat!("DELETE FROM names WHERE id > :from AND id <= :to AND ", forgotten!());
+
+/// The two clocks, for what is forgotten.
+#[derive(Clone, Copy)]
+pub(super) struct Now {
+    pub(super) wall_us: u64,
+    pub(super) lease_us: u64,
+}
+
+impl Now {
+    fn lease(self) -> i64 {
+        self.lease_us.cast_signed()
+    }
+
+    fn newest(self) -> i64 {
+        let newest = self.wall_us.saturating_sub(RETENTION_US);
+        let old = Resource { keep_until_us: self.lease_us, ..Resource::default() };
+        debug_assert!(newest == 0 || old.is_forgotten(self.wall_us, self.lease_us), "what the statements say");
+        newest.cast_signed()
+    }
+}
+
+/// A page of the names that have a record, behind the row `from`. (Rows are counted, and not those that are told: many that
+/// are forgotten must not make one page long.)
+pub(super) fn names(db: &Connection, from: u64, page: usize, now: Now) -> Result<(Vec<Name>, u64), Bad> {
+    let mut statement = db.prepare_cached(NAMES)?;
+    let values = named_params! {
+        ":lease": now.lease(), ":newest": now.newest(), ":from": from.cast_signed(), ":page": page as i64,
+    };
+    let rows = statement.query_map(values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let rows: Vec<(i64, String, bool)> = rows.collect::<Result<_, _>>()?;
+    let next = if rows.len() < page { 0 } else { rows.last().map_or(0, |(id, ..)| id.cast_unsigned()) };
+    let kept = rows.iter().filter(|(_, _, is_forgotten)| !is_forgotten);
+    Ok((kept.filter_map(|(_, name, _)| Name::new(name).ok()).collect(), next))
 }
 
 /// Throws away what may be forgotten, of so many rows behind the row `from`. Answers where to go on.
-pub(super) fn sweep(db: &Connection, from: i64, rows: i64, wall_us: u64, lease_us: u64) -> Result<i64, Bad> {
+pub(super) fn sweep(db: &Connection, from: i64, rows: i64, now: Now) -> Result<i64, Bad> {
     let sql = "SELECT max(id) FROM (SELECT id FROM names WHERE id > ?1 ORDER BY id LIMIT ?2)";
     let to: Option<i64> = db.prepare_cached(sql)?.query_row([from, rows], |row| row.get(0))?;
     let Some(to) = to else { return Ok(0) };
-    let old = Resource { keep_until_us: lease_us, ..Resource::default() };
-    debug_assert!(old.is_forgotten(wall_us, lease_us), "what the statement below says");
-    let sql = "DELETE FROM names WHERE id > ?1 AND id <= ?2 AND keep_until_us <= ?3 AND last <= ?4 AND waiting = 0 AND \
-               lapsed = 0";
-    let newest = wall_us.saturating_sub(RETENTION_US);
-    db.prepare_cached(sql)?.execute([from, to, lease_us.cast_signed(), newest.cast_signed()])?;
+    let values = named_params! { ":lease": now.lease(), ":newest": now.newest(), ":from": from, ":to": to };
+    db.prepare_cached(SWEEP)?.execute(values)?;
     let sql = "DELETE FROM ended WHERE name > ?1 AND name <= ?2 AND name NOT IN (SELECT id FROM names)";
     db.prepare_cached(sql)?.execute([from, to])?;
     Ok(to)

@@ -14,6 +14,7 @@ use super::database::{self, DATABASE, Database};
 use super::directory::Directory;
 use super::fault::Trouble;
 use super::live::Live;
+use super::ours;
 use super::record::{Bad, Record, Remembered};
 use super::rows;
 use super::turn::{LOCK, Taken, Turn, Waiting};
@@ -67,8 +68,9 @@ enum Room {
 impl Site {
     pub(super) fn open(path: &Path, world: &dyn World, waiting: &Waiting) -> Result<Self, Error> {
         let directory = Directory::open(path)?;
+        ours::check(&directory)?;
         let turn = Turn::open(&directory, world)?;
-        let taken = turn.take(waiting, world)?;
+        let taken = turn.take_first(&directory, waiting, world)?;
         if directory.key(LOCK) != Some(turn.key()) {
             return Err(database::moved(path));
         }
@@ -148,8 +150,7 @@ impl Site {
             }
             self.steps = self.steps.wrapping_add(1);
             if self.steps.is_multiple_of(SWEEP) {
-                let (wall_us, lease_us) = (ask.world.wall_us(), ask.world.now_us());
-                if let Ok(to) = rows::sweep(&database.db, self.swept, SWEPT, wall_us, lease_us) {
+                if let Ok(to) = rows::sweep(&database.db, self.swept, SWEPT, now(ask.world)) {
                     self.swept = to;
                 }
                 ballast::make(&self.directory);
@@ -206,9 +207,9 @@ impl Site {
         rows::holder(&self.database.db, name).ok().flatten()
     }
 
-    pub(super) fn names(&self, from: u64) -> Result<(Vec<Name>, u64), Trouble> {
+    pub(super) fn names(&self, world: &dyn World, from: u64) -> Result<(Vec<Name>, u64), Trouble> {
         self.check()?;
-        rows::names(&self.database.db, from, NAMES).map_err(|bad| match bad {
+        rows::names(&self.database.db, from, NAMES, now(world)).map_err(|bad| match bad {
             Bad::Sql(error) => Trouble::of(self.directory.path(), error),
             Bad::Nonsense(why) => Trouble::Nonsense(why),
         })
@@ -252,6 +253,10 @@ fn one(
 /// The clock of leases: nobody sets it, and it runs while the machine sleeps.
 pub(super) fn lease_us(world: &dyn World) -> u64 {
     if is_on(Mutant::P27LeasesOnWallTime) { world.wall_us() } else { world.now_us() }
+}
+
+fn now(world: &dyn World) -> rows::Now {
+    rows::Now { wall_us: world.wall_us(), lease_us: lease_us(world) }
 }
 
 fn level(waiting: Option<Order>) -> Contention {

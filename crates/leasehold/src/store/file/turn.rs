@@ -10,10 +10,11 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use rustix::fs::{FlockOperation, OFlags};
+use rustix::fs::{FileType, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{Directory, FileKey};
+use super::ours;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -40,7 +41,14 @@ impl Turn {
     pub(super) fn open(directory: &Directory, world: &dyn World) -> Result<Arc<Self>, Error> {
         let refused = |errno| directory.refused(LOCK, errno);
         let file = directory.file(LOCK, OFlags::empty()).map_err(refused)?;
-        let key = FileKey::of(&rustix::fs::fstat(&file).map_err(refused)?);
+        let stat = rustix::fs::fstat(&file).map_err(refused)?;
+        // Ours has never any other size. It is not waited for: who has somebody else's lock file may have it for ever.
+        let is_note = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && (stat.st_size == 0 || stat.st_size.cast_unsigned() == NOTE as u64);
+        if !is_note {
+            return Err(ours::foreign(directory));
+        }
+        let key = FileKey::of(&stat);
         let us = format!("{} {}", world.process(), namespace());
         Ok(Arc::new(Self { file, key, us }))
     }
@@ -51,6 +59,29 @@ impl Turn {
 
     /// Waits for it, however long that takes.
     pub(super) fn take(self: &Arc<Self>, waiting: &Waiting, world: &dyn World) -> Result<Taken, Error> {
+        let taken = self.lock(waiting)?;
+        self.sign(world);
+        Ok(taken)
+    }
+
+    /// The first time, when it is not known yet whose file it is. Nobody else writes a note while we look.
+    pub(super) fn take_first(
+        self: &Arc<Self>,
+        directory: &Directory,
+        waiting: &Waiting,
+        world: &dyn World,
+    ) -> Result<Taken, Error> {
+        let taken = self.lock(waiting)?;
+        let mut found = [0; NOTE];
+        let read = rustix::io::pread(&self.file, &mut found, 0).map_err(|errno| directory.refused(LOCK, errno))?;
+        if !is_ours(&found[..read]) {
+            return Err(ours::foreign(directory));
+        }
+        self.sign(world);
+        Ok(taken)
+    }
+
+    fn lock(self: &Arc<Self>, waiting: &Waiting) -> Result<Taken, Error> {
         if is_on(Mutant::P27NoTurn) {
             return Ok(Taken(Arc::clone(self)));
         }
@@ -67,11 +98,13 @@ impl Turn {
             let message = format!("the store's lock file cannot be locked ({errno}): look after the disk");
             Error::new(ErrorKind::Store, message)
         })?;
-        let taken = Taken(Arc::clone(self));
+        Ok(Taken(Arc::clone(self)))
+    }
+
+    fn sign(&self, world: &dyn World) {
         let note = format!("{:<1$}\n", format!("{} {}", self.us, world.now_us()), NOTE - 1);
         // Only for those who wait: a disk that is full takes nothing from who holds.
         let _unwritten = rustix::io::pwrite(&self.file, note.as_bytes(), 0);
-        Ok(taken)
     }
 
     fn block(&self) -> Result<(), Errno> {
@@ -98,6 +131,16 @@ impl Turn {
             "{who} held the store's lock for {held_s:.1} s: is it stopped? Continue it (kill -CONT), or end it"
         ))
     }
+}
+
+/// Whether it is what [`Turn::sign`] writes: or nothing yet, or the nothing that a loss of power can leave of it.
+fn is_ours(found: &[u8]) -> bool {
+    if found.iter().all(|byte| *byte == 0) {
+        return true;
+    }
+    let words: Vec<&str> = std::str::from_utf8(found).unwrap_or_default().split_whitespace().collect();
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+    matches!(words[..], [pid, space, since] if is_number(pid) && space.starts_with("pid:") && is_number(since))
 }
 
 impl Drop for Taken {

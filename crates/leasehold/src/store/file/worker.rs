@@ -87,7 +87,8 @@ impl Worker {
                 drop(tell.send(Ok(self.apply(&batch))));
             }
             Job::Names { from, tell, .. } => {
-                let names = self.with_site(|site| site.names(from));
+                let world = Arc::clone(&self.world);
+                let names = self.with_site(|site| site.names(&*world, from));
                 drop(tell.send(names));
             }
             Job::Attach { tie, session, inbox, tell } => drop(tell.send(self.attach(&tie, session, inbox))),

@@ -86,7 +86,7 @@ const TABLE: &[Row] = {
         ("WRONGTYPE", "", Refused(Foreign),
             "has a key of another type there", "it is left alone: use another prefix or name"),
         ("NOAUTH", "", Refused(Denied),
-            "wants a password", "put user and password into the URL"),
+            "wants a password", PASSWORD),
         ("WRONGPASS", "", Refused(Denied),
             "refuses user and password", "check both, and that the user is on"),
         ("NOPERM", "", Refused(Denied),
@@ -115,6 +115,7 @@ const TABLE: &[Row] = {
     ]
 };
 
+const PASSWORD: &str = "put it into the URL, or say where it is by ?password_file=/PATH or ?password_env=NAME";
 const CLUSTER: &str = "this version does not support one: use a single primary";
 const DAMAGED: &str = "it is left alone: look at it with GET or HGETALL, and delete it if nobody needs it";
 
@@ -129,7 +130,9 @@ impl Trouble {
 
     /// What it means that a server says this: a code, and a text that may be empty.
     pub(crate) fn told(code: &str, text: &str, at: &str, asker: Asker, key: Option<&str>) -> Self {
-        let said = if text.is_empty() { code.to_owned() } else { format!("{code} {text}") };
+        // A paragraph about options of that command, which is no help to whoever reads this.
+        let is_of_hello = code == "NOAUTH" && text.starts_with("HELLO must be called");
+        let said = if text.is_empty() || is_of_hello { code.to_owned() } else { format!("{code} {text}") };
         let said = said.trim_end();
         // The code may stand for the blank that a needle begins with.
         let fits = |row: &&Row| row.0 == code && format!(" {text}").contains(row.1);

@@ -49,7 +49,7 @@ const SAID: &[(&str, Means, [&str; 2])] = {
             Refused(Foreign),
             ["another type", "\"lh1:{a}\""],
         ),
-        ("NOAUTH Authentication required.", Refused(Denied), ["password", "URL"]),
+        ("NOAUTH Authentication required.", Refused(Denied), ["URL", "?password_file=/PATH or"]),
         ("WRONGPASS invalid username-password pair or user is disabled.", Refused(Denied), ["password", "user"]),
         (
             "NOPERM this user has no permissions to run the 'evalsha' command",
