@@ -35,8 +35,9 @@ What to know:
   a process free of that, which then can outlive the lock.
   Ctrl-Z stops the renewals with CMD. Whoever comes back within the lease finds
   everything as it was; after that CMD is ended, with status 123.
-  CMD does not inherit LEASEHOLD_STORE, nor any variable that has the store's
-  password.
+  A `leasehold` in CMD finds the same store in LEASEHOLD_STORE, unless the store's
+  URL has a password or names a variable that has it: CMD inherits neither, and
+  a `leasehold` in it then asks for --store with ?password_file=/PATH.
 
 Examples:
   export LEASEHOLD_STORE=redis://locks.internal
