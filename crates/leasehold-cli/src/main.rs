@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         // What it ends with is the command's business.
         Verb::Run(said) => return run::run(*said),
         Verb::Minder(said) => return run::mind(&said),
+        Verb::Interrupt(said) => return run::interrupt(&said),
         Verb::Place => return run::hold_place(),
         Verb::Inspect(said) => inspect::run(&said),
         Verb::Ls(said) => ls::run(&said),

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
-use crate::run::{MinderArgs, RunArgs};
+use crate::run::{InterruptArgs, MinderArgs, RunArgs};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
@@ -22,6 +22,9 @@ pub(crate) enum Verb {
     /// Watch over the command of a `leasehold run`, which starts it
     #[command(hide = true)]
     Minder(MinderArgs),
+    /// End by a signal together with a process group, for a `leasehold run`
+    #[command(hide = true)]
+    Interrupt(InterruptArgs),
     /// Lead a process group for a minder, which starts it
     #[command(hide = true)]
     Place,

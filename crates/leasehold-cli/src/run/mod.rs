@@ -28,6 +28,7 @@ mod channel;
 mod end;
 mod group;
 mod help;
+mod interrupt;
 mod life;
 mod minder;
 mod minder_handle;
@@ -48,6 +49,7 @@ use leasehold::Released;
 use tokio::time::timeout;
 
 use self::end::{End, FAILED, LOST, Why};
+pub(crate) use self::interrupt::{InterruptArgs, run as interrupt};
 use self::life::Life;
 pub(crate) use self::minder::{MinderArgs, hold_place, run as mind};
 use self::plan::Plan;
@@ -84,6 +86,9 @@ pub(crate) fn run(said: RunArgs) -> ExitCode {
         Why::Error(what) => teller.error(what),
     }
     teller.finish();
+    if let Some(signal) = end.interrupt {
+        interrupt::pass_on(signal);
+    }
     ExitCode::from(end.code)
 }
 

@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use super::channel::{Order, Word};
 use super::end::{End, FAILED, LOST};
 use super::group::{Members, members, now_us};
+use super::interrupt::KEYS;
 use super::life::Life;
 use super::minder_handle::MinderHandle;
 use super::plan::Plan;
@@ -55,6 +56,8 @@ pub(crate) struct Supervisor<'a> {
     /// Whether the user knows that the command has left somebody behind.
     left_is_told: bool,
     echo: Echo,
+    /// Those of the keyboard's signals that came from elsewhere: by us, and not by the terminal.
+    handed_on: Vec<Signal>,
     deadline: Deadline,
     /// Why the command is ended, if it is.
     verdict: Option<Verdict>,
@@ -146,6 +149,7 @@ pub(crate) async fn supervise(
         rest,
         left_is_told: false,
         echo: Echo::No,
+        handed_on: Vec::new(),
         deadline,
         verdict: None,
     };
@@ -306,11 +310,19 @@ impl Supervisor<'_> {
         }
     }
 
+    /// What was typed to end the command, and is to end those around us, too.
+    fn interrupt(&self) -> Option<Signal> {
+        let by = self.status?.terminating_signal()?;
+        let key = KEYS.into_iter().find(|key| key.as_raw() == by && !self.handed_on.contains(key));
+        key.filter(|_| self.terminal.as_ref().is_some_and(Terminal::is_lent))
+    }
+
     /// Nobody is left. What is still to be said is how it went.
     fn end(mut self) -> End {
         if let Some(minder) = self.minder.take() {
             dismiss(minder.pid);
         }
+        let interrupt = self.interrupt();
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
             if self.status.is_none_or(|status| status.signaled()) {
@@ -320,7 +332,7 @@ impl Supervisor<'_> {
         match (self.verdict, self.status) {
             (Some(Verdict::Unminded), _) => End::silent(FAILED),
             (Some(_), _) => End::silent(LOST),
-            (None, Some(status)) => End::status(status),
+            (None, Some(status)) => End { interrupt, ..End::status(status) },
             (None, None) => End::error(FAILED, &"the command's status is not known"),
         }
     }

@@ -11,6 +11,7 @@ use rustix::process::{
 
 use super::super::channel::Order;
 use super::super::group::now_us;
+use super::super::interrupt::KEYS;
 use super::super::minder_handle::MinderHandle;
 use super::super::start::dismiss;
 use super::super::terminal::{Lends, is_orphaned};
@@ -35,6 +36,9 @@ impl Supervisor<'_> {
             Signal::TSTP if self.echo == Echo::Due => self.echo = Echo::No,
             Signal::TSTP if is_orphaned() => {}
             signal => {
+                if KEYS.contains(&signal) && !self.handed_on.contains(&signal) {
+                    self.handed_on.push(signal);
+                }
                 self.send(signal);
                 // A stopped command hears of its end when it goes on.
                 if matches!(signal, Signal::TERM | Signal::HUP) {
