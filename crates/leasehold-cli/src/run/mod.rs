@@ -97,7 +97,7 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
         Ok(signals) => signals,
         Err(error) => return End::error(FAILED, &format!("signals cannot be heard: {error}")),
     };
-    let Taken { client, guard } = match take(plan, &mut signals).await {
+    let Taken { client, guard } = match take(plan, &mut signals, teller).await {
         Ok(taken) => taken,
         Err(end) => return end,
     };

@@ -77,6 +77,17 @@ pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// A length of time, for people: with a tenth below ten seconds, and in whole units above.
+pub(crate) fn rounded(duration: Duration) -> String {
+    let tenths = (duration.as_millis() + 50) / 100;
+    match u64::try_from(tenths / 10).unwrap_or(u64::MAX) {
+        seconds @ 0..10 if tenths % 10 > 0 => format!("{seconds}.{} s", tenths % 10),
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!("{} h", (seconds + 1_800) / 3_600),
+    }
+}
+
 /// What is to be done to a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
@@ -185,6 +196,24 @@ mod tests {
         assert_eq!(Timing::kill_within(SECOND, Duration::from_secs(5)), SECOND + 4_500_000);
         assert_eq!(Timing::kill_within(SECOND, Duration::from_millis(300)), SECOND + 200_000);
         assert_eq!(Timing::kill_within(SECOND, Duration::ZERO), SECOND);
+    }
+
+    #[test]
+    fn lengths_are_rounded() {
+        for (ms, told) in [
+            (0, "0 s"),
+            (104, "0.1 s"),
+            (1_960, "2 s"),
+            (3_333, "3.3 s"),
+            (9_949, "9.9 s"),
+            (9_950, "10 s"),
+            (30_049, "30 s"),
+            (119_900, "119 s"),
+            (120_000, "2 min"),
+            (172_800_000, "48 h"),
+        ] {
+            assert_eq!(rounded(Duration::from_millis(ms)), told);
+        }
     }
 
     #[test]
