@@ -15,14 +15,13 @@ mod store;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use tokio::runtime::Runtime;
 
 use crate::exit::Failure;
 use crate::said::{Said, Verb};
 
 fn main() -> ExitCode {
-    let done = match Said::parse().verb {
+    let done = match Said::read().verb {
         // What it ends with is the command's business.
         Verb::Run(said) => return run::run(*said),
         Verb::Minder(said) => return run::mind(&said),

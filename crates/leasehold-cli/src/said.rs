@@ -1,11 +1,14 @@
 //! What the user said. The help pages, the shells' completions and the manual pages are all made from here.
 
 use std::time::Duration;
+use std::{env, process};
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
+use crate::exit::Exit;
 use crate::run::{InterruptArgs, MinderArgs, RunArgs};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
@@ -14,6 +17,26 @@ use crate::run::{InterruptArgs, MinderArgs, RunArgs};
 pub(crate) struct Said {
     #[command(subcommand)]
     pub(crate) verb: Verb,
+}
+
+impl Said {
+    /// What was said to this process. Ends it where that makes no sense, or where help was asked for.
+    pub(crate) fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            let word = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
+                _ => error.exit(),
+            };
+            // As flock has it.
+            let is_command = env::args().nth(1).is_some_and(|verb| verb == "run") && !word.starts_with('-');
+            if !is_command {
+                error.exit();
+            }
+            let _nobody_reads_it = error.print();
+            eprintln!("\nleasehold: put -- before the command: leasehold run NAME -- {word}");
+            process::exit(Exit::Usage.status().into())
+        })
+    }
 }
 
 #[derive(Debug, Subcommand)]

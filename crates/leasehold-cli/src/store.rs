@@ -78,6 +78,14 @@ impl Location {
         Ok(Self { url, secrets, named })
     }
 
+    /// What it is called in words.
+    pub(crate) fn shown(&self) -> &str {
+        match Secrets::of(&self.url).in_url {
+            true => "the store",
+            false => &self.url,
+        }
+    }
+
     /// What LEASEHOLD_STORE is for the command of a `run`: the same store, or words instead of it. `None` where no store
     /// is named: it finds the same one without.
     pub(crate) fn inherited(&self) -> Option<&str> {

@@ -57,6 +57,7 @@ pub(crate) use self::plan::RunArgs;
 use self::signals::Signals;
 use self::take::{Taken, take};
 use self::teller::Teller;
+use self::timing::rounded;
 
 /// How long the store's word on the release is waited for. The command has ended, and its caller waits for us.
 const RELEASE: Duration = Duration::from_secs(5);
@@ -117,8 +118,8 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
         ),
         Ok(Ok(_)) => end,
         Ok(Err(_)) | Err(_) => {
-            let left = humantime::format_duration(Duration::from_secs(left.as_secs() + 1));
-            teller.news(&format!("the store does not answer: \"{}\" stays locked there for up to {left}", plan.name));
+            let (store, left) = (plan.location.shown(), rounded(Duration::from_secs(left.as_secs() + 1)));
+            teller.news(&format!("{store} does not answer: \"{}\" stays locked there for up to {left}", plan.name));
             end
         }
     }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::help;
 use super::timing::Timing;
@@ -55,7 +56,7 @@ pub(crate) struct RunArgs {
     conflict_exit_code: u8,
 
     /// What `leasehold inspect` shows of the holder [default: USER@HOST/PID CMD]
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
 }
 

@@ -28,7 +28,7 @@ use super::signals::Signals;
 use super::start::{dismiss, full, start_command, start_minder};
 use super::teller::Teller;
 use super::terminal::{Lends, Terminal};
-use super::timing::{Act, Deadline, Timing, micros};
+use super::timing::{Act, Deadline, Timing, micros, rounded};
 
 /// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
 const LOOK_US: u64 = 500_000;
@@ -223,12 +223,23 @@ impl Supervisor<'_> {
         let kill_us = kill_us.min(now_us + timing.kill_after_us);
         self.deadline.bring_forward(kill_us);
         self.tell(Order::End { kill_us });
-        let is_lost = format!("\"{}\" is lost, and the command is ended", self.plan.name);
-        self.teller.error(&match verdict {
-            Verdict::Lost(lost) => format!("{is_lost}: {lost}"),
-            Verdict::Late => format!("{is_lost}: the lease could not be renewed in time"),
-            Verdict::Unminded => "the command is ended: no minder can be started, which would end it if we died".into(),
-        });
+        let name = &self.plan.name;
+        let why = match verdict {
+            Verdict::Lost(Lost::Revoked) => format!("\"{name}\" was revoked"),
+            Verdict::Lost(Lost::Expired) => format!("\"{name}\" is lost, its lease has ended"),
+            Verdict::Lost(Lost::Forgotten) => {
+                format!("\"{name}\" is lost, the store has forgotten it (restart, flush or failover)")
+            }
+            Verdict::Lost(Lost::Superseded) => format!("\"{name}\" is lost, somebody else holds it"),
+            Verdict::Lost(lost) => format!("\"{name}\" is lost, {lost}"),
+            Verdict::Late => format!("\"{name}\" is lost, it could not be renewed in time"),
+            Verdict::Unminded => "no minder can be started, which would end the command if we died".into(),
+        };
+        let what = match self.deadline.kill_at_us().saturating_sub(now_us) {
+            0 => "is killed".into(),
+            within_us => format!("gets TERM, and KILL in {}", rounded(Duration::from_micros(within_us))),
+        };
+        self.teller.error(&format!("{why}: the command {what}"));
     }
 
     fn carry_out(&mut self) {

@@ -75,7 +75,10 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
         let error = match tried {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(error)) => error,
-            Err(_) => return Err(End::error(FAILED, &"the store does not answer, and the wait is over")),
+            Err(_) => {
+                let silent = format!("{} does not answer, and the wait is over", plan.location.shown());
+                return Err(End::error(FAILED, &silent));
+            }
         };
         let waits = matches!(plan.patience, Patience::Both(_)) && error.kind() == ErrorKind::Unreachable;
         let is_over = deadline.is_some_and(|deadline| Instant::now() + pause >= deadline);

@@ -158,6 +158,7 @@ fn p30_a_store_that_is_silent_is_not_busy() {
     bench.proxy.stall(Way::Both);
     let ended = bench.run_through(&["--wait", "600ms"], &["true"]).ends();
     assert_eq!(ended.code, Some(125), "{ended:?}");
+    assert!(ended.err.contains(&format!("{} does not answer", bench.proxy.url())), "{ended:?}");
 }
 
 #[test]
@@ -165,13 +166,14 @@ fn what_makes_no_sense() {
     let bench = Bench::new();
     for (options, says) in [
         (&["--lease", "500ms"][..], "at least 1s"),
-        (&["--lease", "48h"], "24 h"),
+        (&["--lease", "48h"], "a lease of 48 h is too long: at least 1s, at most 24 h"),
         (&["--lease", "30"], "unit"),
         (&["--kill-after", "20s"], "third"),
         (&["--wait", "soon"], "--wait"),
         (&["--wait", "1s", "--no-wait"], "--no-wait"),
         (&["-E", "256"], "256"),
         (&["--holder", "a\nb"], "control"),
+        (&["--holder", ""], "--holder"),
     ] {
         let ended = bench.run(options, &["true"]).ends();
         assert_eq!(ended.code, Some(2), "{options:?}: {ended:?}");
@@ -181,6 +183,9 @@ fn what_makes_no_sense() {
         let output = leasehold().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
+    let output = leasehold().args(["run", "a", "-n", "ls", "-l"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("put -- before the command"), "{said}");
     let long = "x".repeat(300);
     let output = leasehold().args(["run", "--store", &bench.server.url(), &long, "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
