@@ -73,10 +73,11 @@ pub(crate) enum Verb {
 pub(crate) struct Store {
     /// Where the locks are [default: $LEASEHOLD_STORE, else this host's own]
     ///
-    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for all machines that reach it;
-    /// file:/PATH, a directory, for this host. Without any: a directory of this user on this host, the same
-    /// in a shell and in cron. A password comes by ?password_file=/PATH or ?password_env=NAME, or with the
-    /// URL in LEASEHOLD_STORE.
+    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for
+    /// all machines that reach it; file:/PATH, a directory, for this host.
+    /// Without any: a directory of this user on this host, the same in a
+    /// shell and in cron. A password comes by ?password_file=/PATH or
+    /// ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
     #[arg(long = "store", value_name = "URL", verbatim_doc_comment)]
     pub(crate) url: Option<String>,
     /// Say nothing on standard error but errors

@@ -1,10 +1,11 @@
 //! Takes the lock, for as long as the user waits, and leaves the queue when told to.
 
+use std::env;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Guard, Leasehold, Mutex};
+use leasehold::{ErrorKind, Guard, Holder, Leasehold, Mutex};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -99,27 +100,34 @@ async fn lock_aloud(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>, telle
     let mut locking = pin!(lock(mutex, plan.patience, deadline));
     let telling = async {
         sleep(TOLD_AFTER).await;
-        holder(mutex).await
+        let holder = inspect(mutex).await?;
+        let ours = if is_above(plan, &holder) { ", under which this was started" } else { "" };
+        Some(format!(", held by {}{ours}", plain(&holder.label)))
     };
     let taken = tokio::select! {
         biased;
         taken = &mut locking => taken,
-        holder = telling => {
-            let by = holder.map_or_else(String::new, |holder| format!(", held by {holder}"));
-            teller.news(&format!("waiting for \"{}\"{by}", plan.name));
+        by = telling => {
+            teller.news(&format!("waiting for \"{}\"{}", plan.name, by.unwrap_or_default()));
             locking.await
         }
     };
     match taken? {
         Some(guard) => Ok(guard),
-        None => Err(busy(plan, holder(mutex).await, begun.elapsed())),
+        None => Err(busy(plan, inspect(mutex).await, begun.elapsed())),
     }
 }
 
 /// Who holds, if that is soon known.
-async fn holder(mutex: &Mutex) -> Option<String> {
-    let holder = timeout(WHO, mutex.inspect()).await.ok()?.ok()?.holder?;
-    Some(plain(&holder.label).into_owned())
+async fn inspect(mutex: &Mutex) -> Option<Holder> {
+    timeout(WHO, mutex.inspect()).await.ok()?.ok()?.holder
+}
+
+/// Whether the holder is the `leasehold run` that we were started under: if it waits for us, we wait for ourselves. It is
+/// told and not refused, for what was left behind by `setsid` does not keep it from its end.
+fn is_above(plan: &Plan, holder: &Holder) -> bool {
+    let is = |variable, value: &str| env::var(variable).is_ok_and(|set| set == value);
+    is("LEASEHOLD_NAME", &plan.name) && is("LEASEHOLD_TOKEN", &holder.token.to_string())
 }
 
 async fn lock(mutex: &Mutex, patience: Patience, deadline: Option<Instant>) -> leasehold::Result<Option<Guard>> {
@@ -130,8 +138,8 @@ async fn lock(mutex: &Mutex, patience: Patience, deadline: Option<Instant>) -> l
     }
 }
 
-fn busy(plan: &Plan, holder: Option<String>, waited: Duration) -> End {
-    let holder = holder.unwrap_or_else(|| "somebody else".into());
+fn busy(plan: &Plan, holder: Option<Holder>, waited: Duration) -> End {
+    let holder = holder.map_or_else(|| "somebody else".into(), |holder| plain(&holder.label).into_owned());
     let waited = match plan.patience {
         Patience::No => String::new(),
         Patience::Lock | Patience::Both(_) => format!(" (waited {})", rounded(waited)),

@@ -30,6 +30,15 @@ fn p30_a_nested_run_finds_the_same_store() {
     assert_eq!((other.code, other.out.as_str()), (Some(0), "other: free; nobody waits\n"), "{other:?}");
 }
 
+/// It would wait for ever, and nobody would know for what.
+#[test]
+fn a_wait_for_itself_is_told() {
+    let bench = Bench::new();
+    let ended = bench.run(&["--holder", "outer"], &nested(&format!("run {NAME} --wait 1500ms -- true"))).ends();
+    assert_eq!(ended.code, Some(124), "{ended:?}");
+    assert!(ended.err.contains("held by outer, under which this was started\n"), "{ended:?}");
+}
+
 /// The password is not handed on, and neither is another store in its place.
 #[test]
 fn p30_a_nested_run_is_not_given_another_store_for_want_of_a_password() {
