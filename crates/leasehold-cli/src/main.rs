@@ -15,17 +15,17 @@ mod store;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
 use tokio::runtime::Runtime;
 
 use crate::exit::Failure;
 use crate::said::{Said, Verb};
 
 fn main() -> ExitCode {
-    let done = match Said::parse().verb {
+    let done = match Said::read().verb {
         // What it ends with is the command's business.
         Verb::Run(said) => return run::run(*said),
         Verb::Minder(said) => return run::mind(&said),
+        Verb::Interrupt(said) => return run::interrupt(&said),
         Verb::Place => return run::hold_place(),
         Verb::Inspect(said) => inspect::run(&said),
         Verb::Ls(said) => ls::run(&said),

@@ -1,12 +1,15 @@
 //! What the user said. The help pages, the shells' completions and the manual pages are all made from here.
 
 use std::time::Duration;
+use std::{env, process};
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
-use crate::run::{MinderArgs, RunArgs};
+use crate::exit::Exit;
+use crate::run::{InterruptArgs, MinderArgs, RunArgs};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
@@ -16,12 +19,35 @@ pub(crate) struct Said {
     pub(crate) verb: Verb,
 }
 
+impl Said {
+    /// What was said to this process. Ends it where that makes no sense, or where help was asked for.
+    pub(crate) fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| {
+            let word = match error.get(ContextKind::InvalidArg) {
+                Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
+                _ => error.exit(),
+            };
+            // As flock has it.
+            let is_command = env::args().nth(1).is_some_and(|verb| verb == "run") && !word.starts_with('-');
+            if !is_command {
+                error.exit();
+            }
+            let _nobody_reads_it = error.print();
+            eprintln!("\nleasehold: put -- before the command: leasehold run NAME -- {word}");
+            process::exit(Exit::Usage.status().into())
+        })
+    }
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(Box<RunArgs>),
     /// Watch over the command of a `leasehold run`, which starts it
     #[command(hide = true)]
     Minder(MinderArgs),
+    /// End by a signal together with a process group, for a `leasehold run`
+    #[command(hide = true)]
+    Interrupt(InterruptArgs),
     /// Lead a process group for a minder, which starts it
     #[command(hide = true)]
     Place,
@@ -47,10 +73,11 @@ pub(crate) enum Verb {
 pub(crate) struct Store {
     /// Where the locks are [default: $LEASEHOLD_STORE, else this host's own]
     ///
-    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for all machines that reach it;
-    /// file:/PATH, a directory, for this host. Without any: a directory of this user on this host, the same
-    /// in a shell and in cron. A password comes by ?password_file=/PATH or ?password_env=NAME, or with the
-    /// URL in LEASEHOLD_STORE.
+    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for
+    /// all machines that reach it; file:/PATH, a directory, for this host.
+    /// Without any: a directory of this user on this host, the same in a
+    /// shell and in cron. A password comes by ?password_file=/PATH or
+    /// ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
     #[arg(long = "store", value_name = "URL", verbatim_doc_comment)]
     pub(crate) url: Option<String>,
     /// Say nothing on standard error but errors

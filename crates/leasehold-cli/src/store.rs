@@ -9,9 +9,13 @@ use nix::unistd::{User, geteuid};
 use crate::exit::Failure;
 use crate::said;
 
-const VARIABLE: &str = "LEASEHOLD_STORE";
+pub(crate) const VARIABLE: &str = "LEASEHOLD_STORE";
 /// What may hold a password, or say where one is. Beside them goes what a URL names.
 const SECRETS: [&str; 3] = [VARIABLE, "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"];
+
+/// In place of a store that the command of a `run` cannot be told: without it a `leasehold` in there would take this
+/// host's own, where every lock of the other one is free.
+const WITHHELD: &str = "withheld:";
 
 /// A store.
 pub(crate) struct Location {
@@ -42,15 +46,25 @@ impl Location {
     /// # Errors
     /// What is wrong with it, without repeating it.
     pub(crate) fn of(said: &said::Store) -> Result<Self, Failure> {
-        if said.url.as_ref().is_some_and(|url| Secrets::of(url).in_url) {
+        if let Some(url) = said.url.as_ref().filter(|url| Secrets::of(url).in_url) {
             return Err(Failure::usage(format!(
-                "a password is not taken from the command line, where everybody on this machine can read it: say where \
-                 it is, by ?password_file=/PATH or ?password_env=NAME, or put the URL into the environment variable \
-                 {VARIABLE}"
+                "{}: say where it is, by ?password_file=/PATH or ?password_env=NAME, or put the URL into the \
+                 environment variable {VARIABLE}",
+                match has_user_only(url) {
+                    true => "the URL has a user without a password",
+                    false => {
+                        "a password is not taken from the command line, where everybody on this machine can read it"
+                    }
+                }
             )));
         }
-        let set = || env::var(VARIABLE).ok().filter(|url| !url.is_empty());
-        let (url, named) = match said.url.clone().or_else(set) {
+        let (url, named) = match said.url.clone().map_or_else(by_environment, |url| Ok(Some(url)))? {
+            Some(url) if url == WITHHELD => {
+                return Err(Failure::usage(
+                    "the store's URL has a password, which `leasehold run` keeps from its command: give --store with \
+                     ?password_file=/PATH",
+                ));
+            }
             Some(url) => (url, Named::ByUser),
             None => (leasehold::file::default_url()?, Named::ByDefault),
         };
@@ -64,11 +78,47 @@ impl Location {
         Ok(Self { url, secrets, named })
     }
 
+    /// What it is called in words.
+    pub(crate) fn shown(&self) -> &str {
+        match Secrets::of(&self.url).in_url {
+            true => "the store",
+            false => &self.url,
+        }
+    }
+
+    /// What LEASEHOLD_STORE is for the command of a `run`: the same store, or words instead of it. `None` where no store
+    /// is named: it finds the same one without.
+    pub(crate) fn inherited(&self) -> Option<&str> {
+        let secrets = Secrets::of(&self.url);
+        match self.named {
+            Named::ByDefault => None,
+            Named::ByUser if secrets.in_url || !secrets.variables.is_empty() => Some(WITHHELD),
+            Named::ByUser => Some(&self.url),
+        }
+    }
+
     /// What whoever named no store is to know: it is not the one of another machine, nor of another user.
     pub(crate) fn notice(&self) -> Option<String> {
         let told = || format!("no store is named, so this is about {} on {} only: {}", user(), host(), self.url);
         (self.named == Named::ByDefault).then(told)
     }
+}
+
+/// The store of the environment, if any. One that cannot be read is not this host's own: whoever set it meant another.
+fn by_environment() -> Result<Option<String>, Failure> {
+    match env::var(VARIABLE) {
+        Ok(url) if url.is_empty() => Err(Failure::usage(format!("{VARIABLE} is empty: unset it, or give it a URL"))),
+        Ok(url) => Ok(Some(url)),
+        Err(env::VarError::NotPresent) => Ok(None),
+        Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{VARIABLE} is not text in UTF-8"))),
+    }
+}
+
+/// Whether what stands before the '@' of a URL is a user. It may be a password that was put there: it is not shown.
+fn has_user_only(url: &str) -> bool {
+    let authority = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
+    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    user.is_some_and(|user| !user.is_empty() && !user.contains(':')) && !url.contains("password=")
 }
 
 /// Connects to the store that was said.
@@ -108,11 +158,13 @@ mod tests {
             "redis://hunter2@host",
             "redis://:hun/ter2@host",
             "redis://:hun?ter2@host",
+            "redis://hunter2@host",
             "redis://me:hunter2@host?password_env=A",
             ":hunter2@host",
         ] {
             let refused = of(url).unwrap_err().to_string();
             assert!(!refused.contains("hunter2") && refused.contains(VARIABLE), "{refused}");
+            assert_eq!(refused.contains("user without a password"), url == "redis://hunter2@host", "{refused}");
         }
         for url in ["redis://host", "redis://me@host?password_env=A", "redis://host?password_file=/a", "file:/a@b"] {
             assert_eq!(of(url).unwrap().url, url);
@@ -125,5 +177,15 @@ mod tests {
         assert!(location.secrets.contains(&"REDIS_PASSWORD".to_owned()));
         assert!(!format!("{location:?}").contains("host"));
         assert_eq!(location.notice(), None);
+    }
+
+    #[test]
+    fn the_command_inherits_the_store_or_words() {
+        let inherited = |url| of(url).unwrap().inherited().map(str::to_owned);
+        for url in ["redis://host?prefix=a", "redis://me@host?password_file=/a", "file:/a@b", "no such thing"] {
+            assert_eq!(inherited(url).as_deref(), Some(url));
+        }
+        assert_eq!(inherited("redis://host?password_env=A").as_deref(), Some(WITHHELD));
+        assert!(of(WITHHELD).unwrap_err().to_string().contains("?password_file=/PATH"));
     }
 }

@@ -17,6 +17,8 @@ const SIGNALLED: u8 = 128;
 pub(crate) struct End {
     pub(crate) code: u8,
     pub(crate) why: Why,
+    /// What our group is to get, and we to end by (`interrupt.rs`).
+    pub(crate) interrupt: Option<Signal>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -30,16 +32,16 @@ pub(crate) enum Why {
 
 impl End {
     pub(crate) fn error(code: u8, what: &impl ToString) -> Self {
-        Self { code, why: Why::Error(what.to_string()) }
+        Self { code, why: Why::Error(what.to_string()), interrupt: None }
     }
 
     pub(crate) fn news(code: u8, what: &impl ToString) -> Self {
-        Self { code, why: Why::News(what.to_string()) }
+        Self { code, why: Why::News(what.to_string()), interrupt: None }
     }
 
     /// There is nothing to say, or it was said already.
     pub(crate) fn silent(code: u8) -> Self {
-        Self { code, why: Why::Silent }
+        Self { code, why: Why::Silent, interrupt: None }
     }
 
     /// As a command ends that this signal ended.

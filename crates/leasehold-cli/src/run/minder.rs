@@ -53,6 +53,8 @@ pub(crate) struct MinderArgs {
 
 pub(crate) fn run(args: &MinderArgs) -> ExitCode {
     SigSet::all().thread_block().expect("there is such a set of signals");
+    // Else it is called "exe", for how it was started.
+    let _as_it_is = nix::sys::prctl::set_name(c"leasehold");
     let stdin = rustix::stdio::stdin();
     let Ok(supervisor) = stdin.try_clone_to_owned() else { return ExitCode::FAILURE };
     let supervisor = UnixStream::from(supervisor);

@@ -28,6 +28,7 @@ mod channel;
 mod end;
 mod group;
 mod help;
+mod interrupt;
 mod life;
 mod minder;
 mod minder_handle;
@@ -48,6 +49,7 @@ use leasehold::Released;
 use tokio::time::timeout;
 
 use self::end::{End, FAILED, LOST, Why};
+pub(crate) use self::interrupt::{InterruptArgs, run as interrupt};
 use self::life::Life;
 pub(crate) use self::minder::{MinderArgs, hold_place, run as mind};
 use self::plan::Plan;
@@ -55,6 +57,7 @@ pub(crate) use self::plan::RunArgs;
 use self::signals::Signals;
 use self::take::{Taken, take};
 use self::teller::Teller;
+use self::timing::rounded;
 
 /// How long the store's word on the release is waited for. The command has ended, and its caller waits for us.
 const RELEASE: Duration = Duration::from_secs(5);
@@ -84,6 +87,9 @@ pub(crate) fn run(said: RunArgs) -> ExitCode {
         Why::Error(what) => teller.error(what),
     }
     teller.finish();
+    if let Some(signal) = end.interrupt {
+        interrupt::pass_on(signal);
+    }
     ExitCode::from(end.code)
 }
 
@@ -92,7 +98,7 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
         Ok(signals) => signals,
         Err(error) => return End::error(FAILED, &format!("signals cannot be heard: {error}")),
     };
-    let Taken { client, guard } = match take(plan, &mut signals).await {
+    let Taken { client, guard } = match take(plan, &mut signals, teller).await {
         Ok(taken) => taken,
         Err(end) => return end,
     };
@@ -112,8 +118,8 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
         ),
         Ok(Ok(_)) => end,
         Ok(Err(_)) | Err(_) => {
-            let left = humantime::format_duration(Duration::from_secs(left.as_secs() + 1));
-            teller.news(&format!("the store does not answer: \"{}\" stays locked there for up to {left}", plan.name));
+            let (store, left) = (plan.location.shown(), rounded(Duration::from_secs(left.as_secs() + 1)));
+            teller.news(&format!("{store} does not answer: \"{}\" stays locked there for up to {left}", plan.name));
             end
         }
     }

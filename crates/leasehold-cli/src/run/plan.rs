@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::NonEmptyStringValueParser;
 
 use super::help;
 use super::timing::Timing;
@@ -27,10 +28,12 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     store: said::Store,
 
-    /// How long to wait for the lock, and for a store that is not there: 30s, 1m30s, forever
+    /// How long to wait for the lock, and for a store that is not there
     ///
+    /// As 30s, 1m30s or forever. Without it: for the lock for ever, and for
+    /// the store not at all.
     /// Without it: for the lock for ever, and for the store not at all.
-    #[arg(short, long, value_name = "DUR", value_parser = wait, conflicts_with = "no_wait")]
+    #[arg(short, long, value_name = "DUR", verbatim_doc_comment, value_parser = wait, conflicts_with = "no_wait")]
     wait: Option<Waiting>,
 
     /// Do not wait: where somebody else has the lock, end with 124
@@ -43,10 +46,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", value_parser = said::duration)]
     lease: Option<Duration>,
 
-    /// How long a command has between TERM and KILL [default: a sixth of the lease, at most 5s]
+    /// How long a command has between TERM and KILL
     ///
-    /// At most a third of the lease. When the lock is being lost the KILL comes before the lease ends, and the
-    /// TERM as much earlier.
+    /// Unless said a sixth of the lease, at most 5s; at most a third of it.
+    /// When the lock is being lost the KILL comes before the lease ends, and
+    /// the TERM as much earlier.
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     kill_after: Option<Duration>,
 
@@ -54,8 +58,8 @@ pub(crate) struct RunArgs {
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::end::BUSY, hide_default_value = true)]
     conflict_exit_code: u8,
 
-    /// What `leasehold inspect` shows of the holder [default: USER@HOST/PID CMD]
-    #[arg(long, value_name = "TEXT")]
+    /// What others see of the holder [default: USER@HOST/PID CMD]
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
 }
 

@@ -17,6 +17,7 @@ use super::life::Life;
 use super::minder_handle::MinderHandle;
 use super::plan::Plan;
 use super::timing::{Deadline, micros};
+use crate::store::VARIABLE;
 
 /// A minder says that it is ready within milliseconds. One that cannot is as good as none.
 const READY: Duration = Duration::from_secs(5);
@@ -69,6 +70,10 @@ pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid)
         if !is_on(Mutant::P30TellsSecrets) {
             for secret in &plan.location.secrets {
                 command.env_remove(secret);
+            }
+            // Behind the others: it is one of them.
+            if let Some(store) = plan.location.inherited() {
+                command.env(VARIABLE, store);
             }
         }
         life.lend(|| command.spawn())

@@ -20,6 +20,7 @@ use tokio::time::sleep;
 use super::channel::{Order, Word};
 use super::end::{End, FAILED, LOST};
 use super::group::{Members, members, now_us};
+use super::interrupt::KEYS;
 use super::life::Life;
 use super::minder_handle::MinderHandle;
 use super::plan::Plan;
@@ -27,7 +28,7 @@ use super::signals::Signals;
 use super::start::{dismiss, full, start_command, start_minder};
 use super::teller::Teller;
 use super::terminal::{Lends, Terminal};
-use super::timing::{Act, Deadline, Timing, micros};
+use super::timing::{Act, Deadline, Timing, micros, rounded};
 
 /// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
 const LOOK_US: u64 = 500_000;
@@ -55,6 +56,8 @@ pub(crate) struct Supervisor<'a> {
     /// Whether the user knows that the command has left somebody behind.
     left_is_told: bool,
     echo: Echo,
+    /// Those of the keyboard's signals that came from elsewhere: by us, and not by the terminal.
+    handed_on: Vec<Signal>,
     deadline: Deadline,
     /// Why the command is ended, if it is.
     verdict: Option<Verdict>,
@@ -146,6 +149,7 @@ pub(crate) async fn supervise(
         rest,
         left_is_told: false,
         echo: Echo::No,
+        handed_on: Vec::new(),
         deadline,
         verdict: None,
     };
@@ -219,12 +223,23 @@ impl Supervisor<'_> {
         let kill_us = kill_us.min(now_us + timing.kill_after_us);
         self.deadline.bring_forward(kill_us);
         self.tell(Order::End { kill_us });
-        let is_lost = format!("\"{}\" is lost, and the command is ended", self.plan.name);
-        self.teller.error(&match verdict {
-            Verdict::Lost(lost) => format!("{is_lost}: {lost}"),
-            Verdict::Late => format!("{is_lost}: the lease could not be renewed in time"),
-            Verdict::Unminded => "the command is ended: no minder can be started, which would end it if we died".into(),
-        });
+        let name = &self.plan.name;
+        let why = match verdict {
+            Verdict::Lost(Lost::Revoked) => format!("\"{name}\" was revoked"),
+            Verdict::Lost(Lost::Expired) => format!("\"{name}\" is lost, its lease has ended"),
+            Verdict::Lost(Lost::Forgotten) => {
+                format!("\"{name}\" is lost, the store has forgotten it (restart, flush or failover)")
+            }
+            Verdict::Lost(Lost::Superseded) => format!("\"{name}\" is lost, somebody else holds it"),
+            Verdict::Lost(lost) => format!("\"{name}\" is lost, {lost}"),
+            Verdict::Late => format!("\"{name}\" is lost, it could not be renewed in time"),
+            Verdict::Unminded => "no minder can be started, which would end the command if we died".into(),
+        };
+        let what = match self.deadline.kill_at_us().saturating_sub(now_us) {
+            0 => "is killed".into(),
+            within_us => format!("gets TERM, and KILL in {}", rounded(Duration::from_micros(within_us))),
+        };
+        self.teller.error(&format!("{why}: the command {what}"));
     }
 
     fn carry_out(&mut self) {
@@ -306,11 +321,19 @@ impl Supervisor<'_> {
         }
     }
 
+    /// What was typed to end the command, and is to end those around us, too.
+    fn interrupt(&self) -> Option<Signal> {
+        let by = self.status?.terminating_signal()?;
+        let key = KEYS.into_iter().find(|key| key.as_raw() == by && !self.handed_on.contains(key));
+        key.filter(|_| self.terminal.as_ref().is_some_and(Terminal::is_lent))
+    }
+
     /// Nobody is left. What is still to be said is how it went.
     fn end(mut self) -> End {
         if let Some(minder) = self.minder.take() {
             dismiss(minder.pid);
         }
+        let interrupt = self.interrupt();
         if let Some(terminal) = &mut self.terminal {
             terminal.take_back();
             if self.status.is_none_or(|status| status.signaled()) {
@@ -320,7 +343,7 @@ impl Supervisor<'_> {
         match (self.verdict, self.status) {
             (Some(Verdict::Unminded), _) => End::silent(FAILED),
             (Some(_), _) => End::silent(LOST),
-            (None, Some(status)) => End::status(status),
+            (None, Some(status)) => End { interrupt, ..End::status(status) },
             (None, None) => End::error(FAILED, &"the command's status is not known"),
         }
     }

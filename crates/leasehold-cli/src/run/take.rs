@@ -1,21 +1,30 @@
 //! Takes the lock, for as long as the user waits, and leaves the queue when told to.
 
+use std::env;
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Guard, Leasehold, Mutex};
+use leasehold::{ErrorKind, Guard, Holder, Leasehold, Mutex};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::end::{End, FAILED};
 use super::plan::{Patience, Plan, Waiting};
 use super::signals::Signals;
+use super::teller::Teller;
+use super::timing::rounded;
+use crate::show::plain;
 
 /// Between two tries to reach a store that is not there.
 const TRY_FIRST: Duration = Duration::from_millis(50);
 const TRY_LAST: Duration = Duration::from_secs(1);
 /// However short the wait, a store has so much time to answer once: that nobody knows is no use to anybody.
 const ANSWER: Duration = Duration::from_secs(1);
+/// Such a wait is told of: whoever looks on is to know what for, and a short one is nobody's business.
+const TOLD_AFTER: Duration = Duration::from_secs(1);
+/// How long a store has to say who holds. Without that there is less to say.
+const WHO: Duration = Duration::from_secs(1);
 /// For how long a store is asked to strike us from the queue. Where it does not hear of it, it passes over us when our
 /// turn comes: our connection is gone.
 const LEAVE: Duration = Duration::from_secs(1);
@@ -28,19 +37,20 @@ pub(crate) struct Taken {
 
 /// # Errors
 /// Why there is no lock.
-pub(crate) async fn take(plan: &Plan, signals: &mut Signals) -> Result<Taken, End> {
+pub(crate) async fn take(plan: &Plan, signals: &mut Signals, teller: &mut Teller) -> Result<Taken, End> {
     let deadline = match plan.patience {
         Patience::Both(Waiting::For(wait)) => Instant::now().checked_add(wait),
         Patience::Both(Waiting::ForEver) | Patience::Lock | Patience::No => None,
     };
     let client = unless_told(signals, connect(plan, deadline)).await??;
     let mutex = client.mutex(&plan.name).lease(plan.lease).full_lease();
-    match unless_told(signals, lock(plan, &mutex, deadline)).await {
+    match unless_told(signals, lock_aloud(plan, &mutex, deadline, teller)).await {
         Ok(Ok(guard)) => Ok(Taken { client, guard }),
-        Ok(Err(end)) => Err(end),
-        Err(told) => {
+        Ok(Err(end)) | Err(end) => {
+            // Where we only ended, what takes us out of the queue might not be written yet, and we would be counted
+            // until our turn comes.
             let _left_or_late = timeout(LEAVE, client.close()).await;
-            Err(told)
+            Err(end)
         }
     }
 }
@@ -66,12 +76,17 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
         let error = match tried {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(error)) => error,
-            Err(_) => return Err(End::error(FAILED, &"the store does not answer, and the wait is over")),
+            Err(_) => {
+                let silent = format!("{} does not answer, and the wait is over", plan.location.shown());
+                return Err(End::error(FAILED, &silent));
+            }
         };
         let waits = matches!(plan.patience, Patience::Both(_)) && error.kind() == ErrorKind::Unreachable;
         let is_over = deadline.is_some_and(|deadline| Instant::now() + pause >= deadline);
         match () {
-            () if error.kind() == ErrorKind::Unreachable && is_on(Mutant::P30BusyUnheard) => return Err(busy(plan)),
+            () if error.kind() == ErrorKind::Unreachable && is_on(Mutant::P30BusyUnheard) => {
+                return Err(busy(plan, None, Duration::ZERO));
+            }
             () if !waits || is_over => return Err(error.into()),
             () => sleep(pause).await,
         }
@@ -79,15 +94,55 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
     }
 }
 
-async fn lock(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>) -> Result<Guard, End> {
-    let taken = match (plan.patience, deadline) {
+/// Locks, and tells of a wait that is not short.
+async fn lock_aloud(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>, teller: &mut Teller) -> Result<Guard, End> {
+    let begun = Instant::now();
+    let mut locking = pin!(lock(mutex, plan.patience, deadline));
+    let telling = async {
+        sleep(TOLD_AFTER).await;
+        let holder = inspect(mutex).await?;
+        let ours = if is_above(plan, &holder) { ", under which this was started" } else { "" };
+        Some(format!(", held by {}{ours}", plain(&holder.label)))
+    };
+    let taken = tokio::select! {
+        biased;
+        taken = &mut locking => taken,
+        by = telling => {
+            teller.news(&format!("waiting for \"{}\"{}", plan.name, by.unwrap_or_default()));
+            locking.await
+        }
+    };
+    match taken? {
+        Some(guard) => Ok(guard),
+        None => Err(busy(plan, inspect(mutex).await, begun.elapsed())),
+    }
+}
+
+/// Who holds, if that is soon known.
+async fn inspect(mutex: &Mutex) -> Option<Holder> {
+    timeout(WHO, mutex.inspect()).await.ok()?.ok()?.holder
+}
+
+/// Whether the holder is the `leasehold run` that we were started under: if it waits for us, we wait for ourselves. It is
+/// told and not refused, for what was left behind by `setsid` does not keep it from its end.
+fn is_above(plan: &Plan, holder: &Holder) -> bool {
+    let is = |variable, value: &str| env::var(variable).is_ok_and(|set| set == value);
+    is("LEASEHOLD_NAME", &plan.name) && is("LEASEHOLD_TOKEN", &holder.token.to_string())
+}
+
+async fn lock(mutex: &Mutex, patience: Patience, deadline: Option<Instant>) -> leasehold::Result<Option<Guard>> {
+    match (patience, deadline) {
         (Patience::No, _) => mutex.try_lock().await,
         (_, Some(deadline)) => mutex.try_lock_for(deadline.saturating_duration_since(Instant::now())).await,
         (_, None) => mutex.lock().await.map(Some),
-    };
-    taken?.ok_or_else(|| busy(plan))
+    }
 }
 
-fn busy(plan: &Plan) -> End {
-    End::news(plan.busy_code, &format!("\"{}\" is held by somebody else", plan.name))
+fn busy(plan: &Plan, holder: Option<Holder>, waited: Duration) -> End {
+    let holder = holder.map_or_else(|| "somebody else".into(), |holder| plain(&holder.label).into_owned());
+    let waited = match plan.patience {
+        Patience::No => String::new(),
+        Patience::Lock | Patience::Both(_) => format!(" (waited {})", rounded(waited)),
+    };
+    End::news(plan.busy_code, &format!("\"{}\" is held by {holder}{waited}", plan.name))
 }

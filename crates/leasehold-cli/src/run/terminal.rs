@@ -64,6 +64,11 @@ impl Terminal {
         }
     }
 
+    /// Whether the command has it, and with it what is typed.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.loan == Loan::Lent
+    }
+
     /// Lends it to the command's group, if it is ours to lend; otherwise when it is ours next. Says whether it has it.
     pub(crate) fn lend(&mut self, group: Pid) -> bool {
         self.loan = Loan::Wanted;

@@ -10,11 +10,16 @@
 
 use std::time::Duration;
 
+use leasehold_spec::limits;
 use leasehold_spec::mutant::{Mutant, is_on};
 
 /// The shortest lease of a command. Below, a tenth of it is less than a busy machine takes to wake a minder and to carry
 /// a KILL out.
 pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
+/// The longest, as in the library.
+const LEASE_MAX: Duration = Duration::from_millis(limits::LEASE_MAX_MS);
+/// Both of them, for the user.
+const LEASES: &str = "at least 1s, at most 24 h";
 /// How much of the lease, or of a grace, is kept for the KILL to take effect: a tenth, within these bounds.
 const MARGIN_MIN_US: u64 = 100_000;
 const MARGIN_MAX_US: u64 = 1_000_000;
@@ -35,15 +40,18 @@ impl Timing {
     /// What does not fit, in words.
     pub(crate) fn new(lease: Duration, kill_after: Option<Duration>) -> Result<Self, String> {
         if lease < LEASE_MIN {
-            let (lease, min) = (humantime::format_duration(lease), humantime::format_duration(LEASE_MIN));
+            let lease = humantime::format_duration(lease);
             return Err(format!(
-                "a lease of {lease} is too short to end a command in time on a busy machine: at least {min}"
+                "a lease of {lease} is too short to end a command in time on a busy machine: {LEASES}"
             ));
+        }
+        if lease > LEASE_MAX {
+            return Err(format!("a lease of {} is too long: {LEASES}", rounded(lease)));
         }
         let kill_after = kill_after.unwrap_or_else(|| KILL_AFTER_MAX.min(lease / 6));
         // More, and one late renewal would end a healthy command.
         if kill_after > lease / 3 {
-            let (longest, lease) = (humantime::format_duration(lease / 3), humantime::format_duration(lease));
+            let (longest, lease) = (rounded(lease / 3), rounded(lease));
             return Err(format!("--kill-after can be at most a third of the lease: {longest} of {lease}"));
         }
         Ok(Self { lease_us: micros(lease), kill_after_us: micros(kill_after) })
@@ -75,6 +83,17 @@ fn margin_us(span_us: u64) -> u64 {
 
 pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// A length of time, for people: with a tenth below ten seconds, and in whole units above.
+pub(crate) fn rounded(duration: Duration) -> String {
+    let tenths = (duration.as_millis() + 50) / 100;
+    match u64::try_from(tenths / 10).unwrap_or(u64::MAX) {
+        seconds @ 0..10 if tenths % 10 > 0 => format!("{seconds}.{} s", tenths % 10),
+        seconds @ 0..120 => format!("{seconds} s"),
+        seconds @ 120..7_200 => format!("{} min", (seconds + 30) / 60),
+        seconds => format!("{} h", (seconds + 1_800) / 3_600),
+    }
 }
 
 /// What is to be done to a group.
@@ -185,6 +204,24 @@ mod tests {
         assert_eq!(Timing::kill_within(SECOND, Duration::from_secs(5)), SECOND + 4_500_000);
         assert_eq!(Timing::kill_within(SECOND, Duration::from_millis(300)), SECOND + 200_000);
         assert_eq!(Timing::kill_within(SECOND, Duration::ZERO), SECOND);
+    }
+
+    #[test]
+    fn lengths_are_rounded() {
+        for (ms, told) in [
+            (0, "0 s"),
+            (104, "0.1 s"),
+            (1_960, "2 s"),
+            (3_333, "3.3 s"),
+            (9_949, "9.9 s"),
+            (9_950, "10 s"),
+            (30_049, "30 s"),
+            (119_900, "119 s"),
+            (120_000, "2 min"),
+            (172_800_000, "48 h"),
+        ] {
+            assert_eq!(rounded(Duration::from_millis(ms)), told);
+        }
     }
 
     #[test]

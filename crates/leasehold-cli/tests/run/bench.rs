@@ -127,6 +127,17 @@ impl Run {
         String::from_utf8(heard).unwrap()
     }
 
+    /// Reads a line of what is said beside the output.
+    pub(crate) fn complains(&mut self) -> String {
+        let (err, mut line) = (self.child.stderr.as_mut().expect("piped"), Vec::new());
+        while !line.ends_with(b"\n") {
+            let mut byte = [0];
+            assert_eq!(err.read(&mut byte).unwrap(), 1, "it ended: {}", String::from_utf8_lossy(&line));
+            line.push(byte[0]);
+        }
+        String::from_utf8(line).unwrap()
+    }
+
     pub(crate) fn ends(mut self) -> Ended {
         drop(self.child.stdin.take());
         let within = Duration::from_secs(60);

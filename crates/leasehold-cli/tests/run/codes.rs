@@ -5,8 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use leasehold::{Leasehold, Released};
 use leasehold_testkit::free_port;
 use leasehold_testkit::proxy::Way;
+use rustix::process::Signal;
 
 use crate::bench::{Bench, NAME, Run, leasehold};
 
@@ -69,12 +71,14 @@ fn a_command_that_cannot_be_executed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_else_has_it() {
     let bench = Bench::new();
-    let guard = bench.client().await.mutex(NAME).lock().await.unwrap();
+    let client = Leasehold::builder(&bench.server.url()).holder("host/backup").connect().await.unwrap();
+    let guard = client.mutex(NAME).lock().await.unwrap();
     let begun = Instant::now();
     for options in [&["--no-wait"][..], &["-n"], &["--wait", "0s"], &["-w", "100ms"]] {
         let ended = bench.run(options, &["true"]).ends();
         assert_eq!(ended.code, Some(124), "{ended:?}");
-        assert!(ended.err.contains("held by somebody else"), "{ended:?}");
+        let (words, waited) = (format!("\"{NAME}\" is held by host/backup"), options.contains(&"100ms"));
+        assert!(ended.err.contains(&words) && ended.err.contains("(waited 0.1 s)") == waited, "{ended:?}");
     }
     assert!(begun.elapsed() < Duration::from_secs(20), "none of them waited for long");
     let ended = bench.run(&["-n", "-q", "-E", "0"], &["false"]).ends();
@@ -107,6 +111,46 @@ fn p30_a_store_that_is_not_there_is_not_busy() {
     assert_eq!(waiting.ends().out, "ran\n");
 }
 
+/// A wait is not silent, and says for whom it is: once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_is_told() {
+    let bench = Bench::new();
+    let client = Leasehold::builder(&bench.server.url()).holder("host/backup").connect().await.unwrap();
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    let quiet = bench.run(&["-q"], &["true"]);
+    let mut waiting = bench.run(&[], &["true"]);
+    let words = format!("leasehold: waiting for \"{NAME}\", held by host/backup\n");
+    assert_eq!(waiting.complains(), words);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    for ended in [waiting.ends(), quiet.ends()] {
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    }
+}
+
+/// Whoever has gone is not in line any more, in any store.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_that_is_over_leaves_the_queue() {
+    let bench = Bench::new();
+    let files = format!("file:{}", bench.dir.path().join("locks").display());
+    for url in [bench.server.url(), files] {
+        let client = Leasehold::connect(&url).await.unwrap();
+        let _guard = client.mutex(NAME).lock().await.unwrap();
+        for _ in 0..10 {
+            assert_eq!(Run::start(&url, &["--wait", "50ms"], &["true"]).ends().code, Some(124));
+            assert_eq!(client.mutex(NAME).inspect().await.unwrap().waiters, 0, "{url}");
+        }
+        let run = Run::start(&url, &[], &["true"]);
+        let begun = Instant::now();
+        while client.mutex(NAME).inspect().await.unwrap().waiters != 1 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it never waits");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        run.signal(Signal::TERM);
+        assert_eq!(run.ends().code, Some(128 + 15));
+        assert_eq!(client.mutex(NAME).inspect().await.unwrap().waiters, 0, "{url}");
+    }
+}
+
 /// The store answered nothing while the wait ran out: whether anybody has the lock, nobody knows.
 #[test]
 fn p30_a_store_that_is_silent_is_not_busy() {
@@ -114,6 +158,7 @@ fn p30_a_store_that_is_silent_is_not_busy() {
     bench.proxy.stall(Way::Both);
     let ended = bench.run_through(&["--wait", "600ms"], &["true"]).ends();
     assert_eq!(ended.code, Some(125), "{ended:?}");
+    assert!(ended.err.contains(&format!("{} does not answer", bench.proxy.url())), "{ended:?}");
 }
 
 #[test]
@@ -121,13 +166,14 @@ fn what_makes_no_sense() {
     let bench = Bench::new();
     for (options, says) in [
         (&["--lease", "500ms"][..], "at least 1s"),
-        (&["--lease", "48h"], "24 h"),
+        (&["--lease", "48h"], "a lease of 48 h is too long: at least 1s, at most 24 h"),
         (&["--lease", "30"], "unit"),
         (&["--kill-after", "20s"], "third"),
         (&["--wait", "soon"], "--wait"),
         (&["--wait", "1s", "--no-wait"], "--no-wait"),
         (&["-E", "256"], "256"),
         (&["--holder", "a\nb"], "control"),
+        (&["--holder", ""], "--holder"),
     ] {
         let ended = bench.run(options, &["true"]).ends();
         assert_eq!(ended.code, Some(2), "{options:?}: {ended:?}");
@@ -137,6 +183,9 @@ fn what_makes_no_sense() {
         let output = leasehold().args(arguments).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
     }
+    let output = leasehold().args(["run", "a", "-n", "ls", "-l"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(2) && said.contains("put -- before the command"), "{said}");
     let long = "x".repeat(300);
     let output = leasehold().args(["run", "--store", &bench.server.url(), &long, "--", "true"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
@@ -146,10 +195,23 @@ fn what_makes_no_sense() {
 fn help_says_what_an_operator_asks() {
     let page = leasehold().args(["run", "--help"]).output().unwrap();
     let page = String::from_utf8(page.stdout).unwrap();
-    for word in ["123", "124", "125", "126", "127", "128+n", "LEASEHOLD_TOKEN", "30s", "--kill-after", "Examples:"] {
+    for word in [
+        "123",
+        "124",
+        "125",
+        "126",
+        "127",
+        "128+n",
+        "LEASEHOLD_TOKEN",
+        "30s",
+        "--kill-after",
+        "Examples:",
+        "KillMode=mixed",
+    ] {
         assert!(page.contains(word), "{word} is not in it");
     }
-    assert!(page.lines().all(|line| line.chars().count() <= 120), "lines that a terminal can show");
+    let long: Vec<&str> = page.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(long.is_empty(), "lines that a terminal cannot show: {long:#?}");
 }
 
 /// Whoever reads our words may not read: the run goes on, and ends.

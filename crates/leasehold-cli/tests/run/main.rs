@@ -11,5 +11,6 @@ mod loss;
 mod minder;
 mod secrets;
 mod signals;
+mod store;
 mod terminal;
 mod worker;

@@ -73,7 +73,10 @@ fn a_command_goes_on_under_another_minder() {
     run.hears("ready\n");
     let first = run.minder(None);
     kill_process(first, Signal::KILL).unwrap();
-    ready(run.minder(Some(first)));
+    let second = run.minder(Some(first));
+    ready(second);
+    let called = fs::read_to_string(format!("/proc/{}/comm", second.as_raw_nonzero())).unwrap();
+    assert_eq!(called, "leasehold\n", "whose process it is can be seen");
     run.say("\n");
     let ended = run.ends();
     assert_eq!((ended.code, ended.err.as_str()), (Some(4), ""), "{ended:?}");

@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
@@ -112,7 +113,8 @@ impl Terminal {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        status.and_then(|status| status.code())
+        // As a shell tells it.
+        status.and_then(|status| status.code().or(status.signal().map(|signal| 128 + signal)))
     }
 }
 
@@ -144,6 +146,52 @@ fn ctrl_c_ends_the_command() {
     terminal.shows("ready");
     terminal.types("\x03");
     assert_eq!(terminal.ends(), Some(130));
+}
+
+/// The command alone has the terminal, and with it the Ctrl-C: a script around us is to hear of it as it does with every
+/// other program.
+#[test]
+fn ctrl_c_ends_a_script_around_us() {
+    let bench = Bench::new();
+    let run = run(&bench, "");
+    let script = format!("{run} sh -c 'echo ready; exec sleep 60'; echo af''ter");
+    let mut terminal = Terminal::start(&["bash", "-c", &script]);
+    terminal.shows("ready");
+    terminal.types("\x03");
+    let screen = Arc::clone(&terminal.screen);
+    assert_eq!(terminal.ends(), Some(130));
+    assert!(!screen.0.lock().unwrap().contains("after"));
+    // Given back, and not left to its lease.
+    assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(0));
+    // Of QUIT a shell says that its child died of it, and goes on.
+    let mut terminal = Terminal::start(&["bash", "-c", &script]);
+    terminal.shows("ready");
+    terminal.types("\x1c");
+    terminal.shows("Quit");
+    terminal.shows("after");
+    let mut terminal = Terminal::shell();
+    terminal.types(&format!("while true; do {run} sh -c 'echo rea''dy; exec sleep 60'; done\r"));
+    terminal.shows("ready");
+    terminal.types("\x03");
+    terminal.shows("prompt> ");
+    terminal.shows_status(130);
+    // A command that ends by its own will after a Ctrl-C has used it up.
+    let asks = r#"trap "exit 3" INT; echo rea""dy; while :; do sleep 0.01; done"#;
+    terminal.types(&format!("{run} sh -c '{asks}'; echo af''ter=$?.\r"));
+    terminal.shows("ready");
+    terminal.types("\x03");
+    terminal.shows("after=3.");
+}
+
+/// Who sends it to us alone means us, and not those beside us.
+#[test]
+fn an_interrupt_that_was_handed_on_goes_no_further() {
+    let bench = Bench::new();
+    let run = run(&bench, "");
+    let script = format!("{run} sh -c 'kill -INT $PPID; exec sleep 60'; echo code=$?; exit 4");
+    let mut terminal = Terminal::start(&["bash", "-c", &script]);
+    terminal.shows("code=130");
+    assert_eq!(terminal.ends(), Some(4));
 }
 
 #[test]

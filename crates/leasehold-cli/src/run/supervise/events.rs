@@ -11,9 +11,11 @@ use rustix::process::{
 
 use super::super::channel::Order;
 use super::super::group::now_us;
+use super::super::interrupt::KEYS;
 use super::super::minder_handle::MinderHandle;
 use super::super::start::dismiss;
 use super::super::terminal::{Lends, is_orphaned};
+use super::super::timing::rounded;
 use super::{Echo, Rest, Supervisor, Verdict};
 
 /// How many minders in a row may end before they are ready: what ends a group can hit one that does not hold its signals
@@ -35,6 +37,9 @@ impl Supervisor<'_> {
             Signal::TSTP if self.echo == Echo::Due => self.echo = Echo::No,
             Signal::TSTP if is_orphaned() => {}
             signal => {
+                if KEYS.contains(&signal) && !self.handed_on.contains(&signal) {
+                    self.handed_on.push(signal);
+                }
                 self.send(signal);
                 // A stopped command hears of its end when it goes on.
                 if matches!(signal, Signal::TERM | Signal::HUP) {
@@ -146,7 +151,7 @@ impl Supervisor<'_> {
         }
         terminal.take_back();
         let left = Duration::from_secs(self.guard.remaining().as_secs());
-        let left = humantime::format_duration(left);
+        let left = rounded(left);
         self.teller.news_now(&format!("stopped: \"{}\" is lost in {left} unless the command goes on", self.plan.name));
         // The whole job, as the terminal would have done.
         let _stopped = kill_current_process_group(signal);
