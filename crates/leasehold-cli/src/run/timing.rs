@@ -88,11 +88,11 @@ pub(crate) fn micros(duration: Duration) -> u64 {
 /// A length of time, for people: with a tenth below ten seconds, and in whole units above.
 pub(crate) fn rounded(duration: Duration) -> String {
     let tenths = (duration.as_millis() + 50) / 100;
-    match u64::try_from(tenths / 10).unwrap_or(u64::MAX) {
-        seconds @ 0..10 if tenths % 10 > 0 => format!("{seconds}.{} s", tenths % 10),
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", (seconds + 30) / 60),
-        seconds => format!("{} h", (seconds + 1_800) / 3_600),
+    match (u64::try_from(tenths / 10).unwrap_or(u64::MAX), tenths % 10) {
+        (seconds @ 0..10, tenth @ 1..) => format!("{seconds}.{tenth} s"),
+        (seconds @ 0..120, _) => format!("{seconds} s"),
+        (seconds @ 120..7_200, _) => format!("{} min", (seconds + 30) / 60),
+        (seconds, _) => format!("{} h", (seconds + 1_800) / 3_600),
     }
 }
 
