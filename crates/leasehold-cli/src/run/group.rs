@@ -1,5 +1,6 @@
 //! A process group, and what supervisor and minder do to it.
 
+use std::fs;
 use std::io;
 
 use rustix::io::Errno;
@@ -77,8 +78,44 @@ pub(crate) fn other_members(group: Pid, aside: Pid) -> Option<Members> {
     Some(if back.is_ok() { members } else { Members::None })
 }
 
+/// Whether all that is left of the group, but for ourselves, has ended and waits for its parent to hear of that. Where the
+/// parent was our supervisor and is gone, that is whatever runs as process 1: in a container it may never look, and
+/// elsewhere it takes its time. What forks behind this reader is missed: whoever goes by this sends a KILL first.
+pub(crate) fn is_only_dead(group: Pid) -> bool {
+    let Ok(processes) = fs::read_dir("/proc") else { return false };
+    let stats = processes.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+    let us = std::process::id().to_string();
+    !stats.filter(|stat| stat.split(' ').next() != Some(&us)).any(|stat| lives_in(&stat, group).unwrap_or(false))
+}
+
+/// By its line in /proc: its number, its name in brackets (which can have any in it), its state, its parent, its group.
+fn lives_in(stat: &str, group: Pid) -> Option<bool> {
+    let mut behind_the_name = stat.rsplit_once(") ")?.1.split(' ');
+    let (state, _parent, its_group) = (behind_the_name.next()?, behind_the_name.next()?, behind_the_name.next()?);
+    Some(its_group.parse() == Ok(group.as_raw_nonzero().get()) && !matches!(state, "Z" | "X"))
+}
+
 /// Our lease clock, in microseconds: set by nobody, running while the machine sleeps, and the same in every process.
 pub(crate) fn now_us() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_dead_and_the_members_of_other_groups_do_not_live_in_it() {
+        let group = Pid::from_raw(42).unwrap();
+        for (stat, lives) in [
+            ("7 (sh) S 1 42 42 0", Some(true)),
+            ("7 (a) Z 1 99 (b) T 1 42 42 0", Some(true)),
+            ("7 (sh) Z 1 42 42 0", Some(false)),
+            ("7 (sh) S 1 421 42 0", Some(false)),
+            ("7 (sh", None),
+        ] {
+            assert_eq!(lives_in(stat, group), lives, "{stat}");
+        }
+    }
 }

@@ -25,7 +25,7 @@ use rustix::time::{
 };
 
 use super::channel::{ORDER, Order, Word};
-use super::group::{Members, act, group_of, now_us, other_members};
+use super::group::{Members, act, group_of, is_only_dead, now_us, other_members};
 use super::strayed::Strayed;
 use super::timing::{Act, Deadline};
 
@@ -153,6 +153,10 @@ impl Minder {
         }
         self.deadline.bring_forward(now_us() + self.kill_after_us);
         while !self.is_over() {
+            if self.command.as_ref().is_none_or(Strayed::has_ended) && is_only_dead(self.group) {
+                // Nobody may ever wait for them. The KILL is for whom that look has missed; it ends us as well.
+                self.act(Act::Kill);
+            }
             if let Some(due) = self.deadline.due(now_us()) {
                 self.act(due);
             }

@@ -32,7 +32,6 @@ pub(crate) struct RunArgs {
     ///
     /// As 30s, 1m30s or forever. Without it: for the lock for ever, and for
     /// the store not at all.
-    /// Without it: for the lock for ever, and for the store not at all.
     #[arg(short, long, value_name = "DUR", verbatim_doc_comment, value_parser = wait, conflicts_with = "no_wait")]
     wait: Option<Waiting>,
 

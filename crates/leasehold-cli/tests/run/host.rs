@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Guard, Leasehold};
 use leasehold_testkit::boottime_us;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use crate::bench::{NAME, Run};
@@ -103,10 +103,48 @@ fn p29_a_group_that_is_led_from_outside_of_the_pid_namespace() {
     let host = Host::new();
     let script = "(sleep 0.1 &); exit 3";
     for by in [&["--mount-proc", "--"][..], &["--mount-proc", "--", "sh", "-c", "\"$@\"; exit $?", "sh"]] {
-        let mut run = std::process::Command::new("unshare");
+        let mut run = Command::new("unshare");
         run.args(["--pid", "--fork", "--kill-child"]).args(by).arg(env!("CARGO_BIN_EXE_leasehold"));
         run.args(["run", "--store", &host.url, NAME, "--", "sh", "-c", script]);
         let ended = Run::of(&mut run).ends();
         assert_eq!(ended.code, Some(3), "{ended:?}");
     }
+}
+
+/// Process 1 of a container is often a program that waits for nobody: who has ended there stays in its group for ever. The
+/// lock goes on when they have ended, and not only with the KILL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn p29_a_killed_supervisor_whose_command_nobody_waits_for() {
+    let host = Host::new();
+    let life = host.life();
+    let mut run = Command::new("unshare");
+    run.args(["--pid", "--fork", "--kill-child", "--mount-proc", "--", "sh", "-c", "\"$@\" & exec sleep 600", "sh"]);
+    run.args([env!("CARGO_BIN_EXE_leasehold"), "run", "--store", &host.url]).args([
+        "--lease",
+        "60s",
+        "--kill-after",
+        "20s",
+    ]);
+    let container = Run::of(run.arg(NAME).arg("--").args(life.command()));
+    life.has_begun();
+    let begun = Instant::now();
+    kill_process(supervisor_of(&host.url), Signal::KILL).unwrap();
+    let (_guard, granted_us) = host.next().await;
+    // Its number means something in there only.
+    assert!(life.last().expect("it had begun").boot_us < granted_us);
+    assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
+    container.signal(Signal::KILL);
+}
+
+/// By its command line: its number in its own namespace says nothing here.
+fn supervisor_of(store: &str) -> Pid {
+    let lines = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let entry = entry.ok()?;
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        Some((pid, std::fs::read_to_string(entry.path().join("cmdline")).ok()?))
+    });
+    let wanted = format!("{}\0run\0--store\0{store}\0", env!("CARGO_BIN_EXE_leasehold"));
+    let found: Vec<i32> = lines.filter(|(_, line)| line.starts_with(&wanted)).map(|(pid, _)| pid).collect();
+    assert_eq!(found.len(), 1, "{found:?}");
+    Pid::from_raw(found[0]).expect("a process has a number")
 }
