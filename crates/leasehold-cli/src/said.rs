@@ -179,7 +179,7 @@ Examples:
 Exit status (of run: see 'leasehold run --help'):
   0    it was done
   1    there was nothing to do
-  2    what was said makes no sense
+  2    bad arguments, or a bad LEASEHOLD_STORE
   125  it could not be done: the store is not there or refuses, or the system does";
 
 const INSPECT: &str = "\
@@ -188,7 +188,7 @@ Examples:
   leasehold inspect stock:42 --store 'rediss://me@redis.example?ca=/etc/ssl/our.pem&password_file=/run/secrets/redis'
   LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42 --json
 
-Exit status: 0, also where the lock is free; 2 for what makes no sense; 125 where it could not be told.";
+Exit status: 0, also where the lock is free; 2 for bad arguments; 125 where it could not be told.";
 
 const LS: &str = "\
 This looks through the whole store; on Redis its user needs the right +scan for that.
@@ -197,7 +197,7 @@ Examples:
   leasehold ls --store redis://localhost
   leasehold ls stock: --json | jq -r 'select(.waiters > 10) | .name'
 
-Exit status: 0, also where there are none; 2 for what makes no sense; 125 where it could not be told.";
+Exit status: 0, also where there are none; 2 for bad arguments; 125 where it could not be told.";
 
 const REVOKE: &str = "\
 The holder is told at once. The next one holds when it has given the lock back, or when the grace is over. Work that

@@ -25,7 +25,7 @@ pub(crate) const MORE: &str = "\
 Lengths of time: 500ms, 30s, 1m30s, 2h.
 
 Exit status: that of CMD, and 128+n if signal n ended it. Otherwise:
-  2      what was said makes no sense
+  2      bad arguments, or a bad LEASEHOLD_STORE
   123    the lock was lost while CMD ran, and CMD was ended, whatever its status
   124    somebody else has the lock, or had it until the wait was over (see -E)
   125    the store is not there or refuses, or something else of ours went wrong

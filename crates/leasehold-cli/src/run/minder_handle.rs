@@ -49,10 +49,15 @@ impl MinderHandle {
         Ok(Self { pid: Pid::from_child(&child), channel: UnixStream::from_std(ours)? })
     }
 
-    /// One that is stopped with a full buffer is not told, and ends the group when it goes on: that is safe.
-    pub(crate) fn tell(&self, order: Order) {
+    /// Tells it something. One that is stopped with a full buffer is not told, and ends the group when it goes on: that is
+    /// safe.
+    ///
+    /// # Errors
+    /// Where it does not get through: it is gone, or has been stopped for long and has not read what it was told before.
+    pub(crate) fn tell(&self, order: Order) -> io::Result<()> {
         // Not by tokio: before its first look at a new socket it takes that for full.
-        let _not_told = rustix::io::write(&self.channel, &order.to_bytes());
+        rustix::io::write(&self.channel, &order.to_bytes())?;
+        Ok(())
     }
 
     /// What it says next.

@@ -114,7 +114,7 @@ pub(crate) async fn supervise(
         return lost_early(plan, lost);
     }
     let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
-    minder.tell(Order::Until { kill_us: deadline.kill_at_us() });
+    let _it_ends_the_command_the_earlier = minder.tell(Order::Until { kill_us: deadline.kill_at_us() });
     let mut terminal = Terminal::open();
     if let Some(terminal) = &mut terminal {
         terminal.begin(group);
@@ -256,7 +256,7 @@ impl Supervisor<'_> {
 
     fn tell(&self, order: Order) {
         if let Some(minder) = &self.minder {
-            minder.tell(order);
+            let _it_ends_the_command_by_itself = minder.tell(order);
         }
     }
 
@@ -281,8 +281,8 @@ impl Supervisor<'_> {
         match &self.minder {
             _ if is_on(Mutant::P29ReleasesEarly) => self.rest = Rest::Empty,
             Some(minder) => {
-                minder.tell(Order::Look);
-                self.rest = Rest::Asked;
+                // Not told it would never answer, and is asked again at the next tick.
+                self.rest = if minder.tell(Order::Look).is_ok() { Rest::Asked } else { Rest::Unknown };
             }
             None => {
                 self.reap_others();

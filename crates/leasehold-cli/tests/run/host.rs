@@ -64,7 +64,7 @@ async fn a_command_whose_supervisor_and_minder_are_killed_at_once() {
     let host = Host::new();
     let life = host.life();
     let run = host.run(&life.stubborn());
-    let worker = rustix::process::Pid::from_raw(life.has_begun().pid).unwrap();
+    let worker = Pid::from_raw(life.has_begun().pid).unwrap();
     let minder = run.minder(None);
     kill_process(run.pid(), Signal::STOP).unwrap();
     kill_process(minder, Signal::KILL).unwrap();

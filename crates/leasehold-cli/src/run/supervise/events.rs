@@ -115,7 +115,7 @@ impl Supervisor<'_> {
         self.tell_of_command();
         match &self.minder {
             Some(minder) if !self.deadline.is_open() => {
-                minder.tell(Order::End { kill_us: self.deadline.kill_at_us() });
+                let _it_ends_the_command_by_itself = minder.tell(Order::End { kill_us: self.deadline.kill_at_us() });
             }
             Some(_) => {}
             None if is_on(Mutant::P29OneMinder) => {}
@@ -127,7 +127,7 @@ impl Supervisor<'_> {
     /// A minder ends the command also where that has left the group.
     pub(super) fn tell_of_command(&self) {
         if let (Some(minder), None) = (&self.minder, self.status) {
-            minder.tell(Order::Command { pid: self.command });
+            let _it_knows_the_group = minder.tell(Order::Command { pid: self.command });
         }
     }
 
