@@ -207,8 +207,8 @@ Examples:
   leasehold revoke stock:42 --store redis://localhost
   leasehold revoke stock:42 --token 1795193818546882 --grace 2s
 
-Exit status: 0 where the holder was told; 1 where nobody held it (or, with --token, somebody else did); 2 for what makes
-no sense; 125 where it could not be done.";
+Exit status: 0 where the holder was told; 1 where nobody held it (or, with --token, somebody else did); 2 for bad
+arguments; 125 where it could not be done.";
 
 const COMPLETIONS: &str = "\
 Examples:
