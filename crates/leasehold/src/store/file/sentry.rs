@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use leasehold_spec::{Name, SessionId};
 use rustix::io::Errno;
@@ -98,6 +99,9 @@ pub(super) struct Life {
     _accepts: Task,
 }
 
+/// Between two tries to take a connection while the process has no descriptor for it: nothing tells when it has one.
+const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
+
 impl Life {
     pub(super) fn new(live: &Arc<Live>, session: SessionId, life: OwnedFd, key: FileKey) -> io::Result<Self> {
         let listener = UnixListener::from_std(life.try_clone()?.into())?;
@@ -107,7 +111,7 @@ impl Life {
                 match listener.accept().await {
                     Ok((stream, _)) => drop(held.spawn(hold(stream))),
                     // No descriptor is left. Who connects waits in the backlog meanwhile, and lacks nothing.
-                    Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+                    Err(_) => tokio::time::sleep(NO_DESCRIPTOR).await,
                 }
                 while held.try_join_next().is_some() {}
             }
