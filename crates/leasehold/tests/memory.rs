@@ -1,9 +1,13 @@
 //! What the URL of an embedded store means. (What the faces do on it, and that its clients exclude each other, is in
 //! `conformance.rs`, as for every store. The last test is about work, and needs no server.)
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use leasehold::seam::{Real, choose};
 use leasehold::{ErrorKind, Leasehold};
+use leasehold_spec::{Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId};
 
 #[tokio::test]
 async fn a_store_without_a_name_is_this_clients_own() {
@@ -53,4 +57,40 @@ async fn closing_ends_with_the_last_answer() {
     // A tick is 250 ms; without it this takes one or two.
     assert!(begun.elapsed() < Duration::from_millis(200), "{:?}", begun.elapsed());
     drop(guards);
+}
+
+/// A session that has reconnected has its inbox on the new link, whatever becomes of the old one.
+#[tokio::test]
+async fn an_old_link_takes_no_newer_inbox_with_it() {
+    let store = choose("memory:", None, &Real::world()).unwrap();
+    let (old, new) = (store.open().await.unwrap(), store.open().await.unwrap());
+    let heard = Arc::new(AtomicUsize::new(0));
+    let (waiter, holder) = (SessionId(1), SessionId(2));
+    for link in [&old, &new] {
+        let heard = Arc::clone(&heard);
+        let inbox = move |_| {
+            heard.fetch_add(1, Ordering::SeqCst);
+        };
+        link.attach(waiter, Arc::new(inbox)).await.unwrap();
+    }
+    old.close();
+    drop(old);
+    let name = Name::new("x").unwrap();
+    let ask = async |op: Op| new.apply(&name, &op, Contention::None).await.unwrap().outcome;
+    let queue = Patience::Queue(Place {
+        claim_ms: 1000,
+        limit_ms: None,
+        ticket: None,
+        hears: Hears::Listens,
+        order: Order::Relaxed,
+    });
+    let acquire = |session| {
+        let (id, label) = (GrantId { session, counter: 1, nonce: 1 }, String::new());
+        Op::Acquire(Acquire { id, lease_ms: 60_000, not_after_us: u64::MAX, patience: queue.clone(), label })
+    };
+    let Outcome::Granted { token, .. } = ask(acquire(holder)).await else { panic!("it is free") };
+    assert!(matches!(ask(acquire(waiter)).await, Outcome::Queued { .. }));
+    let id = GrantId { session: holder, counter: 1, nonce: 1 };
+    assert_eq!(ask(Op::Release { id, token }).await, Outcome::Released);
+    assert_eq!(heard.load(Ordering::SeqCst), 1, "the waiter was passed over");
 }

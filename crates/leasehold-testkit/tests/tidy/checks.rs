@@ -140,6 +140,24 @@ fn rules_in(line: &str) -> Vec<u8> {
     rules
 }
 
+/// Tests that a page says to be what plays a bug again, and that nobody can find: cells `` `crate target module::test` ``.
+/// The first is how many such cells there are.
+pub(crate) fn lost_tests(page: &str, exists: impl Fn(&str, &str) -> bool) -> (usize, Found) {
+    let mut cells = 0;
+    let mut found = Found::new();
+    for (at, line) in page.split('\n').enumerate().filter(|(_, line)| line.starts_with("| ")) {
+        let Some(cell) = line.rsplit(" | ").next().and_then(|cell| cell.strip_suffix(" |")) else { continue };
+        let words: Vec<&str> = cell.trim_matches('`').split(' ').collect();
+        let [folder, target, path] = words[..] else { continue };
+        cells += 1;
+        let test = path.rsplit("::").next().unwrap_or(path);
+        if !exists(&format!("crates/{folder}/tests/{target}"), test) {
+            found.push((at + 1, format!("{folder} has no test {test} in {target}")));
+        }
+    }
+    (cells, found)
+}
+
 /// Dependencies of the workspace, other than its own crates, that the table of reasons does not have.
 pub(crate) fn without_reason(manifest: &str, design: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -227,6 +245,15 @@ mod tests {
         assert_eq!(rules, BTreeSet::from([1, 22]));
         let text = format!("P1, (P22)\nP2-P4\nP12FromReceipt MAP1 P99 P_2 P0\n// see P{}", 30);
         assert_eq!(lines(&unknown_rules(&text, &rules)), [2, 4]);
+    }
+
+    #[test]
+    fn tests_that_are_gone() {
+        let exists = |folder: &str, test: &str| folder == "crates/a/tests/b" && test == "c";
+        let page = "| what | how | test |\n|---|---|---|\n| x | read | `a b m::c` |\n| y | sim | `a b c` |\n\
+                    | z | sim | `a b d` |\n| z | sim | `a e c` |\n| z | sim | abc |\n`a b f`\n";
+        let (cells, lost) = lost_tests(page, exists);
+        assert_eq!((cells, lines(&lost)), (4, vec![5, 6]));
     }
 
     #[test]

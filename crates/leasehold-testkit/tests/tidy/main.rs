@@ -110,6 +110,20 @@ fn every_rule_that_code_names_has_its_text() {
 }
 
 #[test]
+fn every_bug_has_a_test_that_plays_it_again() {
+    let sources: Vec<File> = files().into_iter().filter(|file| file.kind == Kind::Rust).collect();
+    let exists = |folder: &str, test: &str| {
+        let is_in = |path: &str| path == format!("{folder}.rs") || path.starts_with(&format!("{folder}/"));
+        // A function, or the name that a macro makes one of for each store.
+        let names = [format!("fn {test}("), format!("({test},")];
+        sources.iter().any(|file| is_in(&file.path) && names.iter().any(|name| file.text.contains(name)))
+    };
+    let (bugs, lost) = checks::lost_tests(&tree::read("TRACK_RECORD.md"), exists);
+    assert!(bugs > 40, "TRACK_RECORD.md has only {bugs} bugs with a test");
+    assert!(lost.is_empty(), "TRACK_RECORD.md: {lost:?}");
+}
+
+#[test]
 fn every_dependency_has_its_reason() {
     let without = checks::without_reason(&tree::read("Cargo.toml"), &tree::read("DESIGN.md"));
     assert!(without.is_empty(), "DESIGN.md does not say why these: {without:?}");
