@@ -47,6 +47,26 @@ async fn p27_who_stands_still_in_its_turn_is_named() {
     assert!(guard.is_valid());
 }
 
+/// While somebody else has it nothing is changed: neither by who is here, nor by who comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn p27_nothing_changes_out_of_turn() {
+    let store = Store::new();
+    let client = store.client().await;
+    let held = client.mutex("y").lock().await.unwrap();
+    let contents = || ["leasehold.db", "leasehold.db-wal"].map(|file| std::fs::read(store.path().join(file)).unwrap());
+    let turn = File::open(store.path().join("lock")).unwrap();
+    flock(&turn, FlockOperation::LockExclusive).unwrap();
+    let before = contents();
+    let asked = within(LONG, "an answer", client.mutex("x").try_lock()).await;
+    assert_eq!(asked.unwrap_err().kind(), ErrorKind::Unreachable);
+    let came = within(LONG, "an answer", Leasehold::connect(&store.url())).await;
+    assert_eq!(came.unwrap_err().kind(), ErrorKind::Unreachable);
+    drop(held);
+    assert!(contents() == before, "somebody wrote");
+    flock(&turn, FlockOperation::Unlock).unwrap();
+    assert!(within(LONG, "the lock", client.mutex("x").lock()).await.unwrap().is_valid());
+}
+
 /// However often a client tries again while it has to wait, one thread waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn p27_reconnecting_leaves_no_threads() {
