@@ -59,6 +59,21 @@ async fn p26_the_next_holder_is_watched_as_well() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
+/// Without a bell it would be heard by a look, in four to six seconds.
+#[tokio::test]
+async fn p27_a_bell_is_heard_at_once() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let mut waiter = Child::start(&store.url());
+    waiter.tell(&format!("lock x {LEASE_S}"));
+    eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let asked = Instant::now();
+    waiter.hears("locked");
+    assert!(asked.elapsed() < AT_ONCE);
+}
+
 #[tokio::test]
 async fn p26_a_dead_holder_is_no_holder_to_those_who_come_later() {
     let store = Store::new();

@@ -1,8 +1,8 @@
 //! P26: the names in whose records a session of ours may be, as holder or in line.
 //!
-//! A client that ends takes the name of its life back, so that nothing of it is left behind. But where a record still has it
-//! (it ended unheard), that name is all that tells others that it is dead. So it is kept then, for others to bury. What is
-//! not known counts as being there.
+//! A client that ends takes the name of its life back, so that nothing of it is left behind. But where a record still has
+//! it (it ended unheard), that name is all that tells others that it is dead. So it is kept then, for others to bury. What
+//! is not known counts as being there.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
