@@ -107,6 +107,8 @@ pub enum Mutant {
     P26SweepsHolders,
     /// P26: who ends takes its name along, given back or not.
     P26LeavesNameless,
+    /// P26: who finds its life's name gone makes another life, which its command has not.
+    P26IsReborn,
     /// P26: who has lost the path to the store closes its life.
     P26DiesWithPath,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.

@@ -1,11 +1,12 @@
 //! P26: the dead are seen at once.
 
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Released;
-use leasehold::seam::{Real, choose};
-use leasehold_spec::{Acquire, Contention, GrantId, Name, Op, Outcome, Patience, SessionId};
+use leasehold::seam::{self, Link, Real, choose};
+use leasehold_spec::{Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Child;
@@ -205,27 +206,57 @@ async fn p26_a_dead_holder_is_told_by_the_name_that_it_left() {
     eventually("and then they are buried", async || sockets() == 0).await;
 }
 
-/// A client that ends and has not given back (a session does, unless it panics) leaves what others tell its death by.
-#[tokio::test]
-async fn p26_who_ends_unheard_is_followed_at_once() {
-    let store = Store::new();
-    let holder = choose(&store.url(), None, &Real::world()).unwrap();
-    let link = holder.open().await.unwrap();
-    let session = SessionId(4711);
+/// A session that the test plays, which asks for "x" once. It ends with what is answered beside the answer.
+async fn played(store: &Store, patience: Patience) -> (Outcome, (Arc<dyn Link>, Arc<dyn seam::Store>)) {
+    let desk = choose(&store.url(), None, &Real::world()).unwrap();
+    let link = desk.open().await.unwrap();
+    let session = PLAYED;
     link.attach(session, Arc::new(drop)).await.unwrap();
     let acquire = Acquire {
         id: GrantId { session, counter: 1, nonce: 1 },
         lease_ms: LEASE_S * 1000,
         not_after_us: u64::MAX,
-        patience: Patience::Try,
+        patience,
         label: String::new(),
     };
     let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Contention::None).await.unwrap();
-    assert!(matches!(asked.outcome, Outcome::Granted { .. }), "{asked:?}");
-    drop(link);
-    drop(holder);
-    // Its thread ends soon, and its life with that.
+    (asked.outcome, (link, desk))
+}
+
+const PLAYED: SessionId = SessionId(4711);
+
+/// Its thread ends soon, and its life with that.
+async fn is_dead(store: &Store) {
+    let life = store.path().join(format!("live/{PLAYED}.life"));
+    eventually("its life is over", async || UnixStream::connect(&life).is_err()).await;
+}
+
+/// A client that ends and has not given back (a session does, unless it panics) leaves what others tell its death by.
+#[tokio::test]
+async fn p26_who_ends_unheard_is_followed_at_once() {
+    let store = Store::new();
+    let (outcome, client) = played(&store, Patience::Try).await;
+    assert!(matches!(outcome, Outcome::Granted { .. }), "{outcome:?}");
+    drop(client);
+    is_dead(&store).await;
+    assert!(store.client().await.mutex("x").try_lock().await.unwrap().is_some(), "at once, and not in {LEASE_S} s");
+}
+
+/// Who polls is not asked whether it listens, and can be granted the lease when it is dead: it needs its name, too.
+#[tokio::test]
+async fn p26_a_dead_poller_that_is_granted_the_lease_is_followed_at_once() {
+    let store = Store::new();
     let client = store.client().await;
-    let guard = within(2 * AT_ONCE, "its turn, and not the end of a lease", client.mutex("x").lock()).await.unwrap();
+    let guard = client.mutex("x").lock().await.unwrap();
+    let (hears, order) = (Hears::Polls, Order::Relaxed);
+    let place = Place { claim_ms: LEASE_S * 1000, limit_ms: None, ticket: None, hears, order };
+    let (outcome, poller) = played(&store, Patience::Queue(place)).await;
+    assert!(matches!(outcome, Outcome::Queued { .. }), "{outcome:?}");
+    drop(poller);
+    is_dead(&store).await;
+    for _ in 0..3 {
+        store.client().await.close().await;
+    }
     assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert!(client.mutex("x").try_lock().await.unwrap().is_some(), "at once, and not in {LEASE_S} s");
 }

@@ -137,11 +137,6 @@ impl Live {
         Ok((socket, FileKey::of(&stat)))
     }
 
-    /// Whether a session's life is found here, and is this one.
-    pub(super) fn is_life(&self, session: SessionId, key: FileKey) -> bool {
-        self.is_at(&life(session), key)
-    }
-
     /// Takes back a name, if it is still at this socket.
     pub(super) fn unbind_bell(&self, session: SessionId, key: FileKey) {
         self.unbind(&bell(session), key);

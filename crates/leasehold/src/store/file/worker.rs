@@ -252,15 +252,17 @@ impl Worker {
         let (bell, life) = self.with_site(|site| {
             let turn = site.take_turn(&*world, &shown.waiting)?;
             let said = |errno| Trouble::Gone(site.directory.refused("live", errno));
-            let found =
-                known.as_ref().and_then(|life| life.parts()).filter(|(_, key)| site.live.is_life(session, *key));
+            // Also where somebody has removed its name: a command may have this one, and would not have another. Without a
+            // name it is followed when its lease ends.
+            let is_of_here = |life: &&Arc<Life>| life.run() == site.run() && !is_on(Mutant::P26IsReborn);
+            let found = known.as_ref().filter(is_of_here).and_then(|life| life.parts());
             let sockets = site.live.bind(session, found).map_err(said)?;
             let mut random = [0; 8];
             world.random(&mut random);
             site.sweep(u64::from_ne_bytes(random), &*world);
             drop(turn);
             let bell = Bell::new(&site.live, session, sockets.bell, sockets.bell_key, jobs);
-            let life = Life::new(&site.live, session, sockets.life, sockets.life_key);
+            let life = Life::new(&site.live, session, sockets.life, sockets.life_key, site.run());
             let io = |error: io::Error| Trouble::Gone(no_socket(error));
             Ok((bell.map_err(io)?, life.map_err(io)?))
         })?;
