@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::limits::TOKEN_END;
+use crate::mutant::{Mutant, is_on};
 
 /// A fencing token: strictly increasing per name, new with each grant, kept by renewals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +30,8 @@ impl Token {
     /// lost its last change; one more than the last, so that they grow although the clock stepped back.
     #[must_use]
     pub(crate) fn next(self, wall_us: u64) -> Self {
-        Self((self.0 + 1).max(wall_us))
+        let clock_us = if is_on(Mutant::P3TokensOnlyCount) { 0 } else { wall_us };
+        Self((self.0 + 1).max(clock_us))
     }
 }
 

@@ -21,6 +21,14 @@ pub enum Mutant {
     P3ForgetsRelease,
     /// P3: renew compares the session only, not id and token.
     P3RenewByAnyone,
+    /// P3: release compares nothing (a plain DEL).
+    P3ReleaseByAnyone,
+    /// P3: a renewal makes a grant that is not there.
+    P3RenewRecreates,
+    /// P3: a retry of an acquire is a new attempt.
+    P3NewIdOnRetry,
+    /// P3: a token is the last one and one more, whatever the clock says (INCR).
+    P3TokensOnlyCount,
     /// P3: whatever is heard last is believed.
     P3OlderWins,
     /// P4: a late request is carried out.
@@ -37,12 +45,18 @@ pub enum Mutant {
     P7ForgetsLapse,
     /// P9: answers do not say that others wait.
     P9Silent,
+    /// P8: a script that the server has forgotten is not sent again.
+    NoscriptNotRetried,
+    /// P8: a name's braces stay in its key, and end the hash tag early.
+    P8WrongHashTag,
     /// P10: a revoked lease ends at once.
     P10NoGrace,
     /// P10: a holder does not heed that it was revoked.
     P10Unheard,
     /// P11: a waiter joins the queue before its inbox is proved.
     P11NoProof,
+    /// P11: a replica is as good as a primary.
+    P11AsksReplica,
     /// P11: a leave goes out on another connection than its acquire.
     P11LeaveOvertakes,
     /// P12: validity counts from the answer.
@@ -51,6 +65,12 @@ pub enum Mutant {
     P12PushFromReceipt,
     /// P12: a forward jump of the server's clock goes unnoticed.
     P12NoJump,
+    /// P12: the clock of leases stands still while the machine sleeps.
+    P12StandsStill,
+    /// P12: all that the store says is left is relied on.
+    P12NoMargin,
+    /// P13: a renewal that failed once is the last.
+    P13RenewsOnce,
     /// P13: an unanswered release is not repeated.
     P13ReleaseOnce,
     /// P14: the first answer to a leave closes the attempt.
@@ -59,6 +79,10 @@ pub enum Mutant {
     P14IgnoresGhost,
     /// P15: a waiter waits for its push alone.
     P15NoLook,
+    /// P15: nobody looks after a reconnect.
+    P15NoResync,
+    /// P16: a dropped guard's lease is renewed on and on.
+    P16RenewsDropped,
     /// P16: a dropped future sends nothing.
     P16DropSilent,
     /// P16: leaving does not hand on a grant that was already made.
@@ -77,6 +101,14 @@ pub enum Mutant {
     P26NeverDead,
     /// P26: after a hand-over nobody watches the new holder.
     P26NextIsBlind,
+    /// P26: a life whose name is missing is dead.
+    P26MissingIsDead,
+    /// P26: the names of the dead are swept although they hold.
+    P26SweepsHolders,
+    /// P26: who ends takes its name along, given back or not.
+    P26LeavesNameless,
+    /// P26: who finds its life's name gone makes another life, which its command has not.
+    P26IsReborn,
     /// P26: who has lost the path to the store closes its life.
     P26DiesWithPath,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.
@@ -101,6 +133,12 @@ pub enum Mutant {
     P29NoMinder,
     /// P29: the lock goes back when the command has ended, whoever of its group lives on.
     P29ReleasesEarly,
+    /// P29: the lease is not looked at again between minder and command.
+    P29StartsLate,
+    /// P29: a new minder is told nothing.
+    P29TellsNoNewMinder,
+    /// P29: who has ended and was not waited for keeps the lock.
+    P29WaitsForZombies,
     /// P29: a minder that was killed is not replaced.
     P29OneMinder,
     /// P29: a revoked command has the time of its lease, and not that of the grace.

@@ -180,6 +180,11 @@ impl Step<'_, '_> {
             return (Outcome::Late, rest);
         }
         let now_us = self.env.lease_us;
+        if self.resource.grant.is_none() && is_on(Mutant::P3RenewRecreates) {
+            let Renew { id, token, lease_ms: length_ms, .. } = *renew;
+            let (state, label) = (GrantState::Held, String::new());
+            self.resource.grant = Some(Grant { id, token, since_us: now_us, length_ms, state, label });
+        }
         let known = |g: &&mut Grant| match is_on(Mutant::P3RenewByAnyone) {
             true => g.id.session == renew.id.session,
             false => g.id == renew.id && g.token == renew.token,
@@ -206,7 +211,7 @@ impl Step<'_, '_> {
     /// The grant that is given back is not ended for its age first: it ends here anyway, who comes next is the same, and
     /// the usual release needs no clock.
     fn release(&mut self, id: GrantId, token: Token) -> (Outcome, Rest) {
-        let held = self.resource.held_by(id).is_some_and(|g| g.token == token);
+        let held = self.resource.held_by(id).is_some_and(|g| g.token == token) || is_on(Mutant::P3ReleaseByAnyone);
         if held {
             return (Outcome::Released, self.give_back());
         }

@@ -164,6 +164,32 @@ fn p3_only_this_grant_is_renewed_and_released() {
 }
 
 #[test]
+fn p3_a_renewal_makes_nothing() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    world.release(id(1, 1), token);
+    let lost = Outcome::Lost { how: LostHow::NotHeld };
+    assert_eq!(world.renew(id(1, 1), token, From::Now).outcome, lost, "it was given back");
+    world.resource = Resource::default();
+    assert_eq!(world.renew(id(1, 1), token, From::Now).outcome, lost, "it was forgotten");
+    assert_eq!(world.holder(), None);
+}
+
+#[test]
+fn p3_tokens_grow_over_a_record_that_was_lost() {
+    let mut world = World::new();
+    let mut last = Token::NONE;
+    for counter in 1..5 {
+        let token = granted(&world.acquire(id(1, counter)));
+        assert!(token > last, "no token is given twice");
+        last = token;
+        // A flush, or a failover to a replica that never heard of it.
+        world.resource = Resource::default();
+        world.pass(1);
+    }
+}
+
+#[test]
 fn p4_a_late_request_does_nothing() {
     let mut world = World::new();
     let request = world.request(id(1, 1));

@@ -153,7 +153,8 @@ impl Minder {
         }
         self.deadline.bring_forward(now_us() + self.kill_after_us);
         while !self.is_over() {
-            if self.command.as_ref().is_none_or(Strayed::has_ended) && is_only_dead(self.group) {
+            let is_only_dead = || is_only_dead(self.group) && !is_on(Mutant::P29WaitsForZombies);
+            if self.command.as_ref().is_none_or(Strayed::has_ended) && is_only_dead() {
                 // Nobody may ever wait for them. The KILL is for whom that look has missed; it ends us as well.
                 self.act(Act::Kill);
             }

@@ -109,7 +109,7 @@ pub(crate) async fn supervise(
     let group = minder.pid;
     // Again: a minder takes its time on a busy machine, and we may have been stopped meanwhile. It has to know of the
     // renewals since, or it would end the command for the lack of them.
-    if let Err(lost) = full(plan, guard).await {
+    if let (Err(lost), false) = (full(plan, guard).await, is_on(Mutant::P29StartsLate)) {
         dismiss(group);
         return lost_early(plan, lost);
     }

@@ -1,6 +1,6 @@
 //! The checks: functions of text. Each has a test that shows it failing.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::tree::Kind;
 
@@ -175,9 +175,57 @@ pub(crate) fn without_reason(manifest: &str, design: &str) -> Vec<String> {
     names.into_iter().filter(|name| !reasons.contains(name)).map(str::to_owned).collect()
 }
 
+/// The rows of the table of flaws: flaw, and where the test is that must notice it.
+pub(crate) fn flaws(table: &str) -> BTreeMap<&str, String> {
+    let rows = table.lines().filter(|line| !line.starts_with('#'));
+    let words = rows.map(|row| row.split_whitespace().collect::<Vec<_>>());
+    words.filter_map(|row| Some((*row.get(1)?, format!("{}::{}", row.get(3)?, row.get(4)?)))).collect()
+}
+
+/// The flaws that code has: variants of `Mutant`, and patches of scripts.
+pub(crate) fn flaws_in(text: &str) -> BTreeSet<&str> {
+    let variants = text.split_once("pub enum Mutant {").map_or("", |(_, rest)| rest.split('}').next().unwrap_or(""));
+    let variants = variants.lines().filter_map(|line| line.trim().strip_suffix(',')).filter(|name| *name != "None");
+    let patches = text.split('"').filter(|quoted| quoted.starts_with("lua-"));
+    variants.chain(patches).collect()
+}
+
+/// Rows of a page's table whose second cell names flaws, and whose third does not name just the tests that notice them.
+pub(crate) fn untrue_rows(page: &str, flaws: &BTreeMap<&str, String>) -> Found {
+    in_lines(page, |line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ").skip(1);
+        let (named, told) = (quoted(cells.next()?), quoted(cells.next()?));
+        if let Some(unknown) = named.iter().find(|flaw| !flaws.contains_key(**flaw)) {
+            return Some(format!("{unknown} is no row of scripts/mutants.txt"));
+        }
+        let tests: BTreeSet<&str> = named.iter().map(|flaw| flaws[*flaw].as_str()).collect();
+        (!named.is_empty() && tests != told).then(|| format!("{named:?} are noticed by {tests:?}"))
+    })
+}
+
+/// What stands between backquotes.
+fn quoted(cell: &str) -> BTreeSet<&str> {
+    cell.split('`').skip(1).step_by(2).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn flaws_and_who_notices_them() {
+        let flaws = flaws("# rule flaw …\nP1   P1X  a-crate rules one\nP2   lua-y  a-crate faults two::three\n");
+        assert_eq!(flaws, [("P1X", "rules::one".into()), ("lua-y", "faults::two::three".into())].into());
+        assert_eq!(flaws_in("pub enum Mutant {\n    /// No flaw.\n    None,\n    P1X,\n}\n"), ["P1X"].into());
+        assert_eq!(flaws_in("(\"lua-y\", \"release\", \"a\", \"b\")"), ["lua-y"].into());
+        let page = "\
+| mutation | flaw | noticed by |
+| both | `P1X`, `lua-y` | `faults::two::three`, `rules::one` |
+| none | | later |
+| gone | `P1Z` | `rules::one` |
+| half | `P1X`, `lua-y` | `rules::one` |";
+        assert_eq!(lines(&untrue_rows(page, &flaws)), [4, 5]);
+    }
 
     fn lines(found: &Found) -> Vec<usize> {
         found.iter().map(|(line, _)| *line).collect()

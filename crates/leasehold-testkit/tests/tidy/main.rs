@@ -128,3 +128,18 @@ fn every_dependency_has_its_reason() {
     let without = checks::without_reason(&tree::read("Cargo.toml"), &tree::read("DESIGN.md"));
     assert!(without.is_empty(), "DESIGN.md does not say why these: {without:?}");
 }
+
+#[test]
+fn every_flaw_has_a_row_and_the_page_of_flaws_is_true() {
+    let table = tree::read("scripts/mutants.txt");
+    let flaws = checks::flaws(&table);
+    let sources =
+        ["leasehold-spec/src/mutant.rs", "leasehold/src/store/redis/mutants.rs", "leasehold/src/fence/script.rs"]
+            .map(|path| tree::read(&format!("crates/{path}")));
+    let coded: BTreeSet<&str> = sources.iter().flat_map(|text| checks::flaws_in(text)).collect();
+    let listed: BTreeSet<&str> = flaws.keys().copied().collect();
+    assert!(coded.len() > 60, "only {} flaws were found", coded.len());
+    assert_eq!(coded, listed, "what the code has, and scripts/mutants.txt");
+    let untrue = checks::untrue_rows(&tree::read("docs/MUTANTS.md"), &flaws);
+    assert!(untrue.is_empty(), "docs/MUTANTS.md: {untrue:?}");
+}

@@ -150,7 +150,7 @@ impl ServerClock {
 
 /// How long a lease may be relied on, when `left_us` of it were left at the store.
 fn reliable_us(left_us: u64) -> u64 {
-    left_us.saturating_sub(margin_us(left_us))
+    if is_on(Mutant::P12NoMargin) { left_us } else { left_us.saturating_sub(margin_us(left_us)) }
 }
 
 /// What is never relied on, of a lease of which `left_us` are left: 1 % and 2 ms, for clocks that run at different rates

@@ -206,6 +206,9 @@ impl State {
             hears: Hears::Listens,
             order: attempt.terms.order,
         };
+        if is_on(Mutant::P3NewIdOnRetry) && !attempt.tries.is_settled() {
+            attempt.id.nonce = attempt.id.nonce.wrapping_add(1);
+        }
         let acquire = Acquire {
             id: attempt.id,
             lease_ms: attempt.terms.lease_ms,

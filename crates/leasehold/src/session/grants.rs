@@ -160,7 +160,10 @@ impl State {
             Err(_) if !is_of_this_grant => {}
             // Unknown is not lost: it is asked again until the validity ends.
             Err(_) => {
-                let pause_us = attempt.terms.answer_within_us() / 2;
+                let pause_us = match is_on(Mutant::P13RenewsOnce) {
+                    true => attempt.terms.lease_us(),
+                    false => attempt.terms.answer_within_us() / 2,
+                };
                 self.set_next(counter, heard_us + pause_us);
             }
         }

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::Token;
+use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::attempt::{Asked, Attempt, Phase, same};
 use super::clock::ServerClock;
@@ -55,7 +56,9 @@ impl State {
         }
         self.home = Some(link);
         self.trouble = None;
-        self.look_at_everything(now_us);
+        if !is_on(Mutant::P15NoResync) {
+            self.look_at_everything(now_us);
+        }
     }
 
     /// What an answer is worth that came by this link.

@@ -33,6 +33,7 @@ use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
@@ -171,7 +172,7 @@ impl Session {
 
     /// Gives a lease back in the background: what dropping a guard does, with a runtime or without.
     pub(crate) fn drop_hold(&self, hold: &Hold) {
-        if !self.is_ours() {
+        if !self.is_ours() || is_on(Mutant::P16RenewsDropped) {
             return; // The lease is the parent's.
         }
         self.with(|state| {

@@ -142,6 +142,13 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             let released = guards.remove(name).unwrap().release().await;
             say(&format!("released {released:?}"));
         }
+        // Asks for something, whatever comes of it: whoever has to attach again finds out so.
+        ["attached"] => {
+            let _asked = client.mutex("attached").inspect().await;
+            say("attached");
+        }
+        // By the clock of leases.
+        ["now"] => say(&format!("now {}", leasehold::seam::Real::world().now_us())),
         // Starts a command that has our life, and nothing else of ours, and says its pid. It outlives us.
         ["command"] => {
             let life = client.life().expect("it has one");

@@ -187,3 +187,15 @@ async fn p27_leases_count_on_the_boot_clock() {
     assert!(since.cast_unsigned().abs_diff(now_us) < 60_000_000, "{since} is no time since boot: it is {now_us}");
     drop(guard);
 }
+
+/// A machine that sleeps moves one clock on, and not the other. So does a time namespace.
+#[tokio::test]
+async fn p12_the_clock_of_leases_runs_while_the_machine_sleeps() {
+    let store = Store::new();
+    let slept = ["unshare", "--time", "--boottime", "5000", "--monotonic", "0", "--fork", "--kill-child"];
+    let mut child = Child::start_by(&store.url(), &slept);
+    child.hears("ready");
+    let ours = leasehold::seam::Real::world().now_us();
+    let theirs: u64 = child.ask("now", "now").parse().unwrap();
+    assert!(theirs >= ours + 5_000_000_000, "{theirs} in there, and {ours} here");
+}

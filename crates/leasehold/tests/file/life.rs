@@ -1,8 +1,12 @@
 //! P26: the dead are seen at once.
 
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Released;
+use leasehold::seam::{self, Link, Real, choose};
+use leasehold_spec::{Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Child;
@@ -54,6 +58,21 @@ async fn p26_the_next_holder_is_watched_as_well() {
     second.kill();
     let guard = within(AT_ONCE, "its turn", waiting).await.unwrap().unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// Without a bell it would be heard by a look, in four to six seconds.
+#[tokio::test]
+async fn p27_a_bell_is_heard_at_once() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let mut waiter = Child::start(&store.url());
+    waiter.tell(&format!("lock x {LEASE_S}"));
+    eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let asked = Instant::now();
+    waiter.hears("locked");
+    assert!(asked.elapsed() < AT_ONCE);
 }
 
 #[tokio::test]
@@ -163,4 +182,81 @@ async fn p26_no_sockets_pile_up() {
     assert_eq!(sockets(), 6, "they could not");
     let _client = store.client().await;
     assert_eq!(sockets(), 2, "whoever comes next buries them");
+}
+
+/// Others come and go meanwhile, and sweep. The name of who is dead and holds is needed until somebody has followed it.
+#[tokio::test]
+async fn p26_a_dead_holder_is_told_by_the_name_that_it_left() {
+    let store = Store::new();
+    let mut holders: Vec<_> = (0..3).map(|_| Child::start(&store.url())).collect();
+    for (at, holder) in holders.iter_mut().enumerate() {
+        holder.ask(&format!("lock x{at} {LEASE_S}"), "locked");
+    }
+    holders.iter_mut().for_each(Child::kill);
+    for _ in 0..3 {
+        store.client().await.close().await;
+    }
+    let client = store.client().await;
+    for at in 0..3 {
+        assert!(client.mutex(format!("x{at}")).try_lock().await.unwrap().is_some(), "at once, and not in {LEASE_S} s");
+    }
+    client.close().await;
+    store.client().await.close().await;
+    let sockets = || std::fs::read_dir(store.path().join("live")).unwrap().count();
+    eventually("and then they are buried", async || sockets() == 0).await;
+}
+
+/// A session that the test plays, which asks for "x" once. It ends with what is answered beside the answer.
+async fn played(store: &Store, patience: Patience) -> (Outcome, (Arc<dyn Link>, Arc<dyn seam::Store>)) {
+    let desk = choose(&store.url(), None, &Real::world()).unwrap();
+    let link = desk.open().await.unwrap();
+    let session = PLAYED;
+    link.attach(session, Arc::new(drop)).await.unwrap();
+    let acquire = Acquire {
+        id: GrantId { session, counter: 1, nonce: 1 },
+        lease_ms: LEASE_S * 1000,
+        not_after_us: u64::MAX,
+        patience,
+        label: String::new(),
+    };
+    let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Contention::None).await.unwrap();
+    (asked.outcome, (link, desk))
+}
+
+const PLAYED: SessionId = SessionId(4711);
+
+/// Its thread ends soon, and its life with that.
+async fn is_dead(store: &Store) {
+    let life = store.path().join(format!("live/{PLAYED}.life"));
+    eventually("its life is over", async || UnixStream::connect(&life).is_err()).await;
+}
+
+/// A client that ends and has not given back (a session does, unless it panics) leaves what others tell its death by.
+#[tokio::test]
+async fn p26_who_ends_unheard_is_followed_at_once() {
+    let store = Store::new();
+    let (outcome, client) = played(&store, Patience::Try).await;
+    assert!(matches!(outcome, Outcome::Granted { .. }), "{outcome:?}");
+    drop(client);
+    is_dead(&store).await;
+    assert!(store.client().await.mutex("x").try_lock().await.unwrap().is_some(), "at once, and not in {LEASE_S} s");
+}
+
+/// Who polls is not asked whether it listens, and can be granted the lease when it is dead: it needs its name, too.
+#[tokio::test]
+async fn p26_a_dead_poller_that_is_granted_the_lease_is_followed_at_once() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let (hears, order) = (Hears::Polls, Order::Relaxed);
+    let place = Place { claim_ms: LEASE_S * 1000, limit_ms: None, ticket: None, hears, order };
+    let (outcome, poller) = played(&store, Patience::Queue(place)).await;
+    assert!(matches!(outcome, Outcome::Queued { .. }), "{outcome:?}");
+    drop(poller);
+    is_dead(&store).await;
+    for _ in 0..3 {
+        store.client().await.close().await;
+    }
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert!(client.mutex("x").try_lock().await.unwrap().is_some(), "at once, and not in {LEASE_S} s");
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold::Leasehold;
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Child;
 use crate::{LONG, Store, within};
@@ -37,6 +38,53 @@ async fn p26_a_holder_that_has_lost_the_path_lives() {
     let released = within(LONG, "its release", guard.release()).await.unwrap();
     assert_eq!(released, leasehold::Released::Released);
     assert!(within(LONG, "the other's turn", other.mutex("x").lock()).await.unwrap().is_valid());
+}
+
+/// Whoever cleans up in `live/` ends nobody's lease: a name that is missing is no death.
+#[tokio::test]
+async fn p26_a_holder_whose_socket_was_removed_lives() {
+    let store = Store::new();
+    let holder = store.client().await;
+    let guard = holder.mutex("x").lease(LEASE).lock().await.unwrap();
+    let early = store.client().await;
+    for name in std::fs::read_dir(store.path().join("live")).unwrap() {
+        std::fs::remove_file(name.unwrap().path()).unwrap();
+    }
+    let late = store.client().await;
+    for other in [&early, &late] {
+        assert!(other.mutex("x").try_lock().await.unwrap().is_none(), "the other one's guard: {guard:?}");
+        assert!(other.mutex("x").inspect().await.unwrap().holder.is_some());
+    }
+    assert!(guard.is_valid());
+    // Nobody is rung by a name that is missing: it looks.
+    let waits = early.mutex("x");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    crate::eventually("it waits", async || late.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    assert_eq!(guard.release().await.unwrap(), leasehold::Released::Released);
+    assert!(within(LONG, "its turn", waiting).await.unwrap().unwrap().is_valid());
+}
+
+/// What the command has is the life that there was when it began. Another one would end with the client.
+#[tokio::test]
+async fn p26_a_command_keeps_the_lock_over_a_removed_name_and_a_new_link() {
+    let store = Store::new();
+    let mut holder = Child::start(&store.url());
+    holder.ask(&format!("lock x {}", LEASE.as_secs()), "locked");
+    let command = Pid::from_raw(holder.ask("command", "command").parse().unwrap()).unwrap();
+    std::fs::remove_dir_all(store.path().join("live")).unwrap();
+    // The holder notices, opens the store anew, and attaches.
+    std::fs::remove_file(store.path().join("lock")).unwrap();
+    crate::eventually("it has attached again", async || {
+        holder.ask("attached", "attached");
+        std::fs::read_dir(store.path().join("live")).is_ok_and(|names| names.count() > 0)
+    })
+    .await;
+    holder.kill();
+    let other = store.client().await;
+    for _ in 0..10 {
+        assert!(other.mutex("x").try_lock().await.unwrap().is_none(), "the command lives");
+    }
+    kill_process(command, Signal::KILL).unwrap();
 }
 
 /// Containers of systemd-nspawn and LXC are told another boot id than their host. That is no new boot: whoever holds lives.

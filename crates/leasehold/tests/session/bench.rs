@@ -97,8 +97,13 @@ impl Bench {
         }
     }
 
+    /// What is asked already.
+    pub(crate) fn waiting(&mut self) -> Option<Asked> {
+        self.requests.try_recv().ok()
+    }
+
     pub(crate) fn nothing(&mut self) {
-        if let Ok(asked) = self.requests.try_recv() {
+        if let Some(asked) = self.waiting() {
             panic!("nothing was expected: {:?}", asked.op);
         }
     }

@@ -187,6 +187,20 @@ async fn p16_a_dropped_future_leaves_the_queue() {
 }
 
 #[tokio::test]
+async fn p16_a_dropped_guard_gives_back_and_renews_no_more() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(600, 7).await;
+    drop(guard);
+    let release = bench.next().await;
+    assert!(matches!(release.op, Op::Release { .. }), "{:?}", release.op);
+    // Unanswered, it is repeated; the lease would have been renewed twice by now.
+    pause(500).await;
+    while let Some(asked) = bench.waiting() {
+        assert!(matches!(asked.op, Op::Release { .. }), "{:?}", asked.op);
+    }
+}
+
+#[tokio::test]
 async fn p16_a_grant_that_nobody_takes_is_given_back() {
     let mut bench = Bench::new().await;
     let mutex = bench.leasehold.mutex("name");

@@ -112,7 +112,9 @@ impl Supervisor<'_> {
             self.rest = Rest::Unknown;
         }
         self.minder = started;
-        self.tell_of_command();
+        if !is_on(Mutant::P29TellsNoNewMinder) {
+            self.tell_of_command();
+        }
         match &self.minder {
             Some(minder) if !self.deadline.is_open() => {
                 let _it_ends_the_command_by_itself = minder.tell(Order::End { kill_us: self.deadline.kill_at_us() });

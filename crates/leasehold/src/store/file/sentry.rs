@@ -96,6 +96,7 @@ pub(super) struct Life {
     session: SessionId,
     life: OwnedFd,
     key: FileKey,
+    run: String,
     _accepts: Task,
 }
 
@@ -103,7 +104,13 @@ pub(super) struct Life {
 const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
 
 impl Life {
-    pub(super) fn new(live: &Arc<Live>, session: SessionId, life: OwnedFd, key: FileKey) -> io::Result<Self> {
+    pub(super) fn new(
+        live: &Arc<Live>,
+        session: SessionId,
+        life: OwnedFd,
+        key: FileKey,
+        run: &str,
+    ) -> io::Result<Self> {
         let listener = UnixListener::from_std(life.try_clone()?.into())?;
         let accepts = async move {
             let mut held = tokio::task::JoinSet::new();
@@ -116,7 +123,8 @@ impl Life {
                 while held.try_join_next().is_some() {}
             }
         };
-        Ok(Self { live: Arc::clone(live), session, life, key, _accepts: Task(tokio::spawn(accepts)) })
+        let (live, run) = (Arc::clone(live), run.to_owned());
+        Ok(Self { live, session, life, key, run, _accepts: Task(tokio::spawn(accepts)) })
     }
 
     pub(super) fn session(&self) -> SessionId {
@@ -125,6 +133,11 @@ impl Life {
 
     pub(super) fn key(&self) -> FileKey {
         self.key
+    }
+
+    /// Which database's records say that its session lives, since which boot.
+    pub(super) fn run(&self) -> &str {
+        &self.run
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
@@ -172,7 +185,7 @@ const NAMES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watched {
     Yes,
-    /// It lives, and takes no more connections. The next look tries again.
+    /// It lives, and takes no more connections; or it is not known whether it lives. The next look tries again.
     NotNow,
     Dead,
 }
@@ -208,7 +221,7 @@ impl Watches {
         }
         let life = match live.pulse(holder) {
             Pulse::Dead => return Watched::Dead,
-            Pulse::Lives => return Watched::NotNow,
+            Pulse::Lives | Pulse::Unknown => return Watched::NotNow,
             Pulse::Connected(life) => life,
         };
         let Ok(life) = UnixStream::from_std(life.into()) else { return Watched::NotNow };

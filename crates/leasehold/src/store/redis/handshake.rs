@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use redis::{AsyncConnectionConfig, Pipeline, PushInfo, Value};
 
 use super::dial::{dial, drive};
@@ -116,6 +117,7 @@ fn role(role: &Value, at: &str) -> Result<(), Error> {
     };
     match name {
         Some(Value::BulkString(name)) if name == b"master" => Ok(()),
+        Some(Value::BulkString(name)) if name == b"slave" && is_on(Mutant::P11AsksReplica) => Ok(()),
         Some(Value::BulkString(name)) if name == b"slave" => Err(fault::replica(at)),
         Some(Value::BulkString(name)) if name == b"sentinel" => {
             Err(Error::new(ErrorKind::Unsupported, format!("{at} is a Sentinel; give the primary's address")))

@@ -13,6 +13,7 @@
 
 use std::sync::Arc;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Name, SessionId};
 
 /// The layout of records. Another one is refused, never touched.
@@ -38,7 +39,7 @@ impl Keys {
         let mut key = String::with_capacity(self.prefix.len() + RECORD.len() + text.len() + 1);
         key.push_str(&self.prefix);
         key.push_str(RECORD);
-        if text.contains(['{', '}', '%']) {
+        if text.contains(['{', '}', '%']) && !is_on(Mutant::P8WrongHashTag) {
             for c in text.chars() {
                 match c {
                     '{' => key.push_str("%7B"),

@@ -5,17 +5,62 @@ use leasehold_spec::mutant::named;
 
 /// The name of the flaw, the file that it is in, what is replaced, and by what.
 pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
+    ("lua-p1-unbounded", "release", "if looked_at == SETTLE_STEPS then", "if false then"),
     ("lua-p1-barging", "acquire", "state == 'F' and counts == 0", "state == 'F'"),
     ("lua-p2-repeat-extends", "acquire", "id == asked then\n  word", "id == asked then\n  since = now\n  word"),
     ("lua-p3-release-once", "release", "(state == 'F' and id or sub(rear, 1, 64)) == who", "false"),
+    (
+        "lua-p3-release-by-anyone",
+        "release",
+        "if state ~= 'F' and id == who and token == sub(ARGV[1], 5, 20)",
+        "if state ~= 'F'",
+    ),
+    (
+        "lua-p3-renew-recreates",
+        "renew",
+        "local word = 'RENEWED'",
+        "local word = 'RENEWED'\nif state == 'F' then state, token, id = 'H', sub(want, 1, 16), sub(want, 17, 80) end",
+    ),
+    ("lua-p3-tokens-only-count", "acquire", "if now > token then token = now else", "do"),
     ("lua-p3-renew-by-anyone", "renew", "token .. id ~= sub(want, 1, 80)", "sub(id, 1, 32) ~= sub(want, 17, 48)"),
     ("lua-p4-runs-late", "acquire", "now > ARGV[4]", "false"),
     ("lua-p5-wakes-only", "release", "while state == 'F' and counts > 0 do", "while false do"),
+    (
+        "lua-p5-tells-first",
+        "release",
+        "local ttl_ms\n",
+        "for at = 1, #(told or {}), 2 do redis.pcall('PUBLISH', told[at], told[at + 1]) end\nlocal ttl_ms\n",
+    ),
+    (
+        "lua-p6-counts-receivers",
+        "release",
+        "redis.call('PUBSUB', 'NUMSUB', channel)[2]",
+        "redis.pcall('PUBLISH', channel, '')",
+    ),
     ("lua-p6-grants-detached", "release", "redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0", "true"),
     ("lua-p6-loses-place", "acquire", "if ticket and ticket < sub(entry, 33, 48) then", "if false then"),
     ("lua-p7-no-claim", "release", "if lease_ms < claim_ms then claim_ms = lease_ms end", "claim_ms = lease_ms"),
     ("lua-p7-forgets-lapses", "settle", "if state == 'P' then", "if false then"),
     ("lua-p8-no-memory", "release", "#!lua flags=allow-oom", "#!lua"),
+    ("lua-p8-no-end", "acquire", "'PX', ARGV[5])", "'KEEPTTL')"),
+    (
+        "lua-p8-ends-at-once",
+        "acquire",
+        "if ttl_ms then redis.call('PEXPIRE', name, ttl_ms) end",
+        "if ttl_ms then redis.call('PEXPIRE', name, 0) end",
+    ),
+    (
+        "lua-p8-joins-a-number",
+        "acquire",
+        "limit = string.format('%016.0f', now_us + patience * 1000)",
+        "limit = '' .. now_us + patience * 1000",
+    ),
+    (
+        "lua-p8-time-twice",
+        "acquire",
+        "is_late, limit, ticket = ARGV[6] and ARGV[6] ~= '', now > ARGV[4],",
+        "is_late, limit, ticket = ARGV[6] and ARGV[6] ~= '', redis.call('TIME')[1] .. '000000' > ARGV[4],",
+    ),
     ("lua-p9-says-nobody", "renew", "counts > 0 and ' O '", "false and ' O '"),
 ];
 

@@ -121,6 +121,21 @@ mod tests {
         }
     }
 
+    /// An error before it leaves nobody told of what was not stored (P5).
+    #[test]
+    fn a_message_is_the_last_thing_that_a_script_does() {
+        const WRITES: [&str; 7] = ["'SET'", "'SETRANGE'", "'DEL'", "'HSET'", "'HDEL'", "'PEXPIRE'", "call(unpack("];
+        for script in Scripts::get().each() {
+            for (at, _) in script.source.match_indices("'PUBLISH'") {
+                let behind = &script.source[at..];
+                let behind = &behind[..behind.find("\nreturn ").unwrap_or(behind.len())];
+                let behind = &behind[..behind.find(" return ").unwrap_or(behind.len())];
+                let written = WRITES.iter().find(|write| behind.contains(**write));
+                assert_eq!(written, None, "{} writes after it has told", script.name);
+            }
+        }
+    }
+
     #[test]
     fn only_what_gives_back_or_hands_on_runs_with_a_full_memory() {
         for script in Scripts::get().each() {
