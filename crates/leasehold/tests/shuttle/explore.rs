@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use leasehold::seam::{Real, World};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedule, Scheduler, Task, TaskId};
-use shuttle::{Config, MaxSteps, Runner};
+use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
 /// Schedules of each kind, for each scene.
 const SCHEDULES: usize = 150;
@@ -25,9 +25,9 @@ pub(crate) fn explore(scene: fn()) {
     config.max_steps = MaxSteps::FailAfter(STEPS);
     config.silence_warnings = true;
     config.ungraceful_shutdown_config.immediately_return_on_panic = true;
-    if let Ok(schedule) = env::var("LEASEHOLD_SCHEDULE") {
-        let mut replay = ReplayScheduler::new_from_encoded(schedule.trim());
-        replay.set_allow_incomplete();
+    config.failure_persistence = FailurePersistence::File(Some(env!("CARGO_TARGET_TMPDIR").into()));
+    if let Ok(path) = env::var("LEASEHOLD_SCHEDULE") {
+        let replay = ReplayScheduler::new_from_file(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         Runner::new(replay, config).run(scene);
         return;
     }
@@ -57,8 +57,8 @@ impl Drop for Replay {
         if std::thread::panicking() {
             let name = std::thread::current().name().unwrap_or("").to_owned();
             let command = format!("cargo test -p leasehold --features shuttle --test shuttle {name}");
-            eprintln!("all the schedules again: LEASEHOLD_SEED={} {command}", self.seed);
-            eprintln!("only the failing one, with the text above: LEASEHOLD_SCHEDULE=… {command}");
+            eprintln!("the failing schedule again, from the file that is named above: LEASEHOLD_SCHEDULE=… {command}");
+            eprintln!("and all of them: LEASEHOLD_SEED={} {command}", self.seed);
         }
     }
 }
