@@ -83,6 +83,12 @@ pub enum Mutant {
     P26NeverDead,
     /// P26: after a hand-over nobody watches the new holder.
     P26NextIsBlind,
+    /// P26: a life whose name is missing is dead.
+    P26MissingIsDead,
+    /// P26: the names of the dead are swept although they hold.
+    P26SweepsHolders,
+    /// P26: who ends takes its name along, given back or not.
+    P26LeavesNameless,
     /// P26: who has lost the path to the store closes its life.
     P26DiesWithPath,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.

@@ -32,7 +32,7 @@ pub(crate) fn explore(scene: fn()) {
         return;
     }
     let schedules = asked("LEASEHOLD_SCHEDULES").unwrap_or(SCHEDULES);
-    let seed = asked("LEASEHOLD_SEED").unwrap_or_else(|| {
+    let seed = asked("LEASEHOLD_FIRST_SEED").unwrap_or_else(|| {
         let mut bytes = [0; 8];
         Real.random(&mut bytes);
         u64::from_ne_bytes(bytes)
@@ -58,7 +58,7 @@ impl Drop for Replay {
             let name = std::thread::current().name().unwrap_or("").to_owned();
             let command = format!("cargo test -p leasehold --features shuttle --test shuttle {name}");
             eprintln!("the failing schedule again, from the file that is named above: LEASEHOLD_SCHEDULE=… {command}");
-            eprintln!("and all of them: LEASEHOLD_SEED={} {command}", self.seed);
+            eprintln!("and all of them: LEASEHOLD_FIRST_SEED={} {command}", self.seed);
         }
     }
 }
