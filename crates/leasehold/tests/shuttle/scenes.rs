@@ -166,18 +166,20 @@ fn the_loss_of_a_lease_is_heard_by_everybody_who_waits_for_it() {
     explore(|| {
         let stage = Stage::new();
         let client = stage.client();
-        let guard = block_on(client.mutex(NAME).lock()).unwrap();
-        let mut works: Vec<Work> = Vec::new();
-        for _ in 0..2 {
-            let lost = guard.lost();
-            works.push(work(async move { assert_eq!(lost.await, Lost::Released) }));
+        for _ in 0..6 {
+            let guard = block_on(client.mutex(NAME).lock()).unwrap();
+            let mut works: Vec<Work> = Vec::new();
+            for _ in 0..3 {
+                let lost = guard.lost();
+                works.push(work(async move { assert_eq!(lost.await, Lost::Released) }));
+            }
             let lost = guard.lost();
             works.push(work(async move {
                 impatient(lost).await;
             }));
+            works.push(work(async move { assert_eq!(guard.release().await.unwrap(), Released::Released) }));
+            together(works);
         }
-        works.push(work(async move { assert_eq!(guard.release().await.unwrap(), Released::Released) }));
-        together(works);
         drop(client);
         stage.end(AT_ONCE);
     });
