@@ -93,6 +93,12 @@ pub enum Mutant {
     P16NoTurns,
     /// P16: the first guard of an owner to be released gives the lease back.
     P16InnerReleases,
+    /// P16: an owner's gate that goes takes along the one that stands in its place.
+    P16DropsAnothersGate,
+    /// P17: the thread says when it will look only after it has let the lock go.
+    P17LostWake,
+    /// P18: who begins to wait for a loss does not look once more behind the lock.
+    P18LostSignal,
     /// P22: only writes raise the mark.
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.
