@@ -1,0 +1,146 @@
+//! What a fault breaks by its nature, and until when. Everything else that breaks is a violation.
+//!
+//! | fault | what it breaks | for how long |
+//! |---|---|---|
+//! | the server's clock is set forward | exclusion | until the leases that were granted before would have ended |
+//! | restart, flush or failover that loses writes | exclusion | the same |
+//! | the same, while the clock is behind what it once was | the order of tokens | until it has caught up |
+//! | revocation (one name alone) | exclusion | until the lease would have ended: the client says so itself |
+//! | a client that is stopped, slow or killed between its look and the end of a write | writes without a fence | that write alone: the client says so itself |
+//!
+//! Nothing else has an excuse: no cut, no pause, no late or lost message, no crash of a server that flushes before it
+//! answers, no dead client. And no fault at all excuses the fenced register.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use leasehold_testkit::boottime_us;
+use leasehold_testkit::history::{Event, Promise};
+
+use super::names::Class;
+
+/// A declared time in which a promise does not hold, for every name.
+#[derive(Clone, Copy, Debug)]
+struct Excuse {
+    breaks: Promise,
+    from_us: u64,
+    to_us: u64,
+    tail: Tail,
+    why: &'static str,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Tail {
+    /// And for the longest lease of the name.
+    Lease,
+    None,
+}
+
+/// What was declared. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Excuses(Arc<Mutex<Vec<Excuse>>>);
+
+impl Excuses {
+    /// At some time between these, leases were lost or shortened that were granted before.
+    pub(crate) fn leases(&self, from_us: u64, to_us: u64, why: &'static str) {
+        self.add(Excuse { breaks: Promise::Exclusion, from_us, to_us, tail: Tail::Lease, why });
+    }
+
+    /// Records were lost, and the clock needs so long until it shows what it has shown before.
+    pub(crate) fn tokens(&self, from_us: u64, behind: Duration) {
+        let to_us = boottime_us() + u64::try_from(behind.as_micros()).expect("less than an age");
+        let why = "records were lost while the clock was behind";
+        self.add(Excuse { breaks: Promise::Tokens, from_us, to_us, tail: Tail::None, why });
+    }
+
+    /// As the checker wants them, for these names.
+    pub(crate) fn events<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Vec<Event> {
+        let excuses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let of = |name: &'a String| {
+            let lease = Class::of(name).longest_lease();
+            excuses.iter().map(move |excuse| excuse.event(name, lease)).collect::<Vec<_>>()
+        };
+        names.into_iter().flat_map(of).collect()
+    }
+
+    fn add(&self, excuse: Excuse) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(excuse);
+    }
+}
+
+impl Excuse {
+    fn event(&self, name: &str, lease: Duration) -> Event {
+        let tail_us = match self.tail {
+            Tail::Lease => u64::try_from(lease.as_micros()).expect("seconds"),
+            Tail::None => 0,
+        };
+        let (name, why) = (name.into(), self.why.into());
+        Event::Fault { name, breaks: self.breaks, from_us: self.from_us, to_us: self.to_us + tail_us, why }
+    }
+}
+
+/// What a server's clock has shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClockLog {
+    shift_us: i64,
+    peak_us: i64,
+}
+
+impl ClockLog {
+    pub(crate) fn new() -> Self {
+        Self { shift_us: 0, peak_us: i64::MIN }
+    }
+
+    /// How far it is ahead of the machine's.
+    pub(crate) fn shift_us(&self) -> i64 {
+        self.shift_us
+    }
+
+    /// It is about to be set.
+    pub(crate) fn set(&mut self, shift_us: i64) {
+        self.peak_us = self.peak_us.max(wall_us() + self.shift_us);
+        self.shift_us = shift_us;
+    }
+
+    /// For how long it shows what it has shown before.
+    pub(crate) fn behind(&self) -> Duration {
+        let behind_us = self.peak_us.saturating_sub(wall_us() + self.shift_us).max(0);
+        Duration::from_micros(behind_us.unsigned_abs())
+    }
+}
+
+fn wall_us() -> i64 {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970");
+    i64::try_from(wall.as_micros()).expect("a clock before the year 292,000")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_is_behind_for_as_long_as_it_was_set_back() {
+        let mut clock = ClockLog::new();
+        assert_eq!(clock.behind(), Duration::ZERO);
+        clock.set(20_000_000);
+        assert_eq!(clock.behind(), Duration::ZERO);
+        clock.set(17_000_000);
+        assert!((2..=3).contains(&clock.behind().as_secs()), "{:?}", clock.behind());
+        clock.set(40_000_000);
+        assert_eq!(clock.behind(), Duration::ZERO);
+        clock.set(30_000_000);
+        assert!((9..=10).contains(&clock.behind().as_secs()), "{:?}", clock.behind());
+    }
+
+    #[test]
+    fn leases_are_excused_for_as_long_as_those_of_the_name_are() {
+        let excuses = Excuses::default();
+        excuses.leases(100, 200, "flushed");
+        let events = excuses.events(&["r1.warm2".to_owned(), "r1.cold2".to_owned()]);
+        let until = |event: &Event| match event {
+            Event::Fault { to_us, .. } => *to_us,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(events.iter().map(until).collect::<Vec<_>>(), [400_200, 3_000_200]);
+    }
+}

@@ -1,0 +1,53 @@
+//! What struck, and when. Clones share it: some faults strike on threads of their own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_testkit::boottime_us;
+
+use super::kind::Kind;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    struck: BTreeMap<Kind, u64>,
+    /// Of this round.
+    log: Vec<String>,
+    begun_us: u64,
+}
+
+impl Ledger {
+    /// A round begins.
+    pub(crate) fn begin(&self) {
+        let mut inner = self.inner();
+        inner.log.clear();
+        inner.begun_us = boottime_us();
+    }
+
+    /// A fault was seen to strike.
+    pub(crate) fn struck(&self, kind: Kind) {
+        *self.inner().struck.entry(kind).or_default() += 1;
+    }
+
+    /// Says what is done; the times are those of the histories.
+    pub(crate) fn note(&self, kind: Kind, what: &str) {
+        let mut inner = self.inner();
+        let at_us = boottime_us();
+        let into_s = at_us.saturating_sub(inner.begun_us) as f64 / 1e6;
+        inner.log.push(format!("{into_s:>7.3} s  {at_us} µs  {kind:?}: {what}"));
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<Kind, u64> {
+        self.inner().struck.clone()
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.inner().log.clone()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,108 @@
+//! Faults of the network, for the clients behind the faulty proxy.
+
+use std::time::Duration;
+
+use leasehold::seam::Scripts;
+use leasehold_testkit::proxy::{Fault, Injected, Latency, Requests, Seen};
+
+use super::super::kind::Kind;
+use super::super::ledger::Ledger;
+use super::super::plan::Strike;
+use super::super::random::Random;
+use super::super::stage::Stage;
+use super::{End, Nemesis};
+
+impl Nemesis<'_> {
+    pub(super) fn network(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
+        let (kind, stage, ledger) = (strike.kind, &mut *self.stage, self.ledger);
+        ledger.note(kind, &format!("for {} ms", strike.for_ms));
+        let seen = stage.faulty.seen();
+        match kind {
+            Kind::Cut => {
+                if stage.faulty.cut_all() > 0 {
+                    ledger.struck(kind);
+                }
+                None
+            }
+            Kind::Refuse => {
+                stage.faulty.refuse_connections();
+                stage.faulty.cut_all();
+                Some(counted(kind, seen, |seen| seen.refused, |stage| stage.faulty.accept_connections()))
+            }
+            Kind::StallRequests | Kind::StallReplies | Kind::StallBoth => Some(stall(kind, stage, seen)),
+            Kind::Latency => {
+                let (fixed, jitter) = (dice.within((1, 60)), dice.within((0, 120)));
+                let (fixed, jitter) = (Duration::from_millis(fixed), Duration::from_millis(jitter));
+                stage.faulty.set_latency(Some(Latency { fixed, jitter, seed: dice.number() }));
+                Some(counted(kind, seen, |seen| seen.delayed, |stage| stage.faulty.set_latency(None)))
+            }
+            _ => Some(armed(kind, stage.faulty.inject(fault(kind, &seen, dice)))),
+        }
+    }
+}
+
+fn fault(kind: Kind, seen: &Seen, dice: &mut Random) -> Fault {
+    let scripts = Scripts::get();
+    let script = dice.weighted(&[
+        (40, &scripts.acquire.sha),
+        (30, &scripts.release.sha),
+        (20, &scripts.renew.sha),
+        (10, &scripts.leave.sha),
+    ]);
+    let (some, times) = (Requests::script(script), dice.within((1, 6)));
+    match kind {
+        Kind::LoseReply => Fault::drop_reply(some).times(times),
+        Kind::CutAtReply => Fault::cut_at_reply(some).times(times.min(3)),
+        Kind::LateRequest => Fault::delay(some, Duration::from_millis(dice.within((200, 2_500)))).times(times.min(3)),
+        Kind::LosePush => Fault::drop_push().times(3 * times),
+        Kind::Garble => Fault::garble_reply(some).times(times.min(2)),
+        Kind::HalfOpen => {
+            let last = seen.accepted + seen.refused + seen.unreachable;
+            Fault::hold(Requests::matching(move |command| command.connection <= last))
+        }
+        _ => unreachable!("{kind:?} is no fault of single requests"),
+    }
+}
+
+/// Strikes until it is lifted.
+fn armed(kind: Kind, injected: Injected) -> End {
+    Box::new(move |_, ledger| {
+        injected.lift();
+        ledger.note(kind, &format!("struck {} times", injected.hits()));
+        if injected.hits() > 0 {
+            ledger.struck(kind);
+        }
+    })
+}
+
+/// Strikes while it lasts, as the proxy has counted.
+fn counted(
+    kind: Kind,
+    before: Seen,
+    count: impl Fn(&Seen) -> u64 + 'static,
+    end: impl FnOnce(&mut Stage) + 'static,
+) -> End {
+    Box::new(move |stage: &mut Stage, ledger: &Ledger| {
+        end(stage);
+        if count(&stage.faulty.seen()) > count(&before) {
+            ledger.struck(kind);
+        }
+    })
+}
+
+fn stall(kind: Kind, stage: &mut Stage, seen: Seen) -> End {
+    let (requests, replies) = match kind {
+        Kind::StallRequests => (1, 0),
+        Kind::StallReplies => (0, 1),
+        _ => (1, 1),
+    };
+    stage.stalls.requests += requests;
+    stage.stalls.replies += replies;
+    stage.apply_stalls();
+    let end = move |stage: &mut Stage| {
+        stage.stalls.requests -= requests;
+        stage.stalls.replies -= replies;
+        stage.apply_stalls();
+    };
+    counted(kind, seen, |seen| seen.stalled_requests + seen.stalled_replies, end)
+}

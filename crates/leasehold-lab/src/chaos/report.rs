@@ -1,0 +1,92 @@
+//! What a run says at its end, to people and to programs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::judge::Score;
+use super::kind::Kind;
+use super::plan::ROUNDS_OF_ALL;
+
+/// The figures of a run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) seed: u64,
+    pub(crate) seconds: u64,
+    pub(crate) rounds: u64,
+    pub(crate) grants: u64,
+    pub(crate) fenced_writes: u64,
+    pub(crate) refused_by_the_fence: u64,
+    pub(crate) unfenced_lost_updates: u64,
+    pub(crate) calm_grants_per_s_least: u64,
+    pub(crate) calm_grants_per_s_mean: u64,
+    pub(crate) faults: BTreeMap<String, u64>,
+    pub(crate) faults_in_all: u64,
+    pub(crate) excused: BTreeMap<String, u64>,
+    pub(crate) clients: BTreeMap<String, u64>,
+    pub(crate) violations: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        (seed, time, rounds): (u64, Duration, u64),
+        score: Score,
+        struck: &BTreeMap<Kind, u64>,
+        clients: BTreeMap<String, u64>,
+        mut violations: Vec<String>,
+    ) -> Self {
+        if violations.is_empty() && rounds >= ROUNDS_OF_ALL {
+            let never = Kind::ALL.iter().filter(|kind| !struck.contains_key(kind));
+            violations.extend(never.map(|kind| format!("{kind:?} never struck in {rounds} rounds")));
+        }
+        let calm = &score.calm_grants_per_s;
+        Self {
+            seed,
+            seconds: time.as_secs(),
+            rounds,
+            grants: score.grants,
+            fenced_writes: score.writes,
+            refused_by_the_fence: score.refused,
+            unfenced_lost_updates: score.lost_updates,
+            calm_grants_per_s_least: calm.iter().min().copied().unwrap_or(0),
+            calm_grants_per_s_mean: calm.iter().sum::<u64>() / (calm.len() as u64).max(1),
+            faults: struck.iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect(),
+            faults_in_all: struck.values().sum(),
+            excused: score.excused,
+            clients,
+            violations,
+        }
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data")
+    }
+
+    pub(crate) fn print(&self) {
+        println!(
+            "\nchaos, seed {}: {} rounds in {} s, {} grants, {} faults",
+            self.seed, self.rounds, self.seconds, self.grants, self.faults_in_all
+        );
+        println!(
+            "  before faults: {} grants per second, at least {}",
+            self.calm_grants_per_s_mean, self.calm_grants_per_s_least
+        );
+        println!(
+            "  the fenced register: {} writes, {} refused; the unfenced one lost {} updates",
+            self.fenced_writes, self.refused_by_the_fence, self.unfenced_lost_updates
+        );
+        for (title, counts) in [("faults", &self.faults), ("excused", &self.excused), ("clients", &self.clients)] {
+            let counts: Vec<String> = counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
+            println!("  {title}: {}", counts.join(", "));
+        }
+        match self.violations.len() {
+            0 => println!("  no violation"),
+            n => println!("  {n} VIOLATIONS, see above"),
+        }
+    }
+}
