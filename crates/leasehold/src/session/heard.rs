@@ -148,6 +148,9 @@ impl State {
                 self.watch(name, answer.highest, heard_us, left_us, Then::Look);
             }
             Outcome::Late => self.set_next(counter, heard_us), // Definite, and the clock is anchored anew: ask again.
+            // A look behind a grant that was pushed meanwhile. We have not given it back: somebody revoked it, without
+            // grace, and the word of that has not come.
+            Outcome::Gone if attempt.is_held() => self.end(counter, Lost::Revoked, heard_us),
             Outcome::Busy { .. } => self.finish(counter, Verdict::Busy),
             Outcome::Gone => self.finish(counter, Verdict::Again),
             Outcome::Full => self.finish(counter, Verdict::Failed(full(name))),
