@@ -19,6 +19,18 @@ pub(crate) const PROXIED: usize = 5;
 pub(crate) const DIRECT: usize = 2;
 pub(crate) const CLIENTS: usize = PROXIED + DIRECT;
 
+/// Whether the client in this place is never killed: one behind the faulty proxy, and one that is not. What such a client
+/// has it gives back, so that its locks are free soon after a healing, however long their leases are.
+pub(crate) fn is_keeper(slot: usize) -> bool {
+    slot == 0 || slot == PROXIED
+}
+
+/// Whether a client that calls itself so is one.
+pub(crate) fn is_keepers_label(label: &str) -> bool {
+    let slot = label.strip_prefix('c').and_then(|label| label.split('.').next()?.parse().ok());
+    slot.is_some_and(is_keeper)
+}
+
 /// All clients.
 #[derive(Debug)]
 pub(crate) struct Fleet {

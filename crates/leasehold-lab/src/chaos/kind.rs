@@ -63,7 +63,7 @@ pub(crate) enum Kind {
     HalfOpen,
     /// Everything takes longer.
     Latency,
-    /// A script is carried out, and its answer is lost.
+    /// A script is carried out, and from its answer on its connection is mute.
     LoseReply,
     /// A script is carried out, and its connection breaks in place of the answer.
     CutAtReply,
@@ -155,6 +155,11 @@ impl Kind {
             Self::Failover => epoch.reach == Reach::Led,
             _ => true,
         }
+    }
+
+    /// Whether there are epochs in which it cannot come.
+    pub(crate) fn is_rare(self) -> bool {
+        matches!(self, Self::CrashKeeping | Self::CrashLosingTail | Self::SlowDisk | Self::Failover)
     }
 
     /// How long it lasts, in milliseconds, from and to. Leases are 400 ms to 3 s.

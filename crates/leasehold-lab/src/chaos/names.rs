@@ -18,12 +18,16 @@ pub(crate) enum Class {
     Cold,
     /// Holders are revoked. This one alone: a revocation excuses what happens to its name.
     Open,
+    /// For clients that are not killed; its leases are so long that none may end by itself: whatever is not given back,
+    /// of an attempt given up or of a release unheard, is still there when the round is over.
+    Far,
     /// Over all rounds of an epoch; fenced effects only.
     Long,
 }
 
 const WARM: u64 = 4;
 const COLD: u64 = 24;
+const FAR: u64 = 2;
 
 impl Class {
     pub(crate) fn of(name: &str) -> Self {
@@ -32,6 +36,7 @@ impl Class {
             "warm" => Self::Warm,
             "cold" => Self::Cold,
             "open" => Self::Open,
+            "far" => Self::Far,
             _ => Self::Long,
         }
     }
@@ -43,9 +48,17 @@ impl Class {
             Self::Warm => 400,
             Self::Cold => 3_000,
             Self::Open => 1_500,
+            Self::Far => 60_000,
             Self::Long => 2_000,
         })
     }
+}
+
+/// Whether a client may be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Mortal,
+    Keeper,
 }
 
 /// The names of a round.
@@ -68,15 +81,23 @@ impl Names {
     pub(crate) fn all(self) -> Vec<String> {
         let numbered = |class: &'static str, count| (0..count).map(move |i| format!("r{}.{class}{i}", self.round));
         let single = [self.hot(), format!("r{}.open", self.round), self.long()];
-        single.into_iter().chain(numbered("warm", WARM)).chain(numbered("cold", COLD)).collect()
+        single
+            .into_iter()
+            .chain(numbered("warm", WARM))
+            .chain(numbered("cold", COLD))
+            .chain(numbered("far", FAR))
+            .collect()
     }
 
-    pub(crate) fn pick(self, random: &mut Random) -> String {
+    /// What one client wants next.
+    pub(crate) fn pick(self, random: &mut Random, who: Who) -> String {
+        let far = if who == Who::Keeper { 25 } else { 0 };
         let class = random.weighted(&[
             (40, Class::Hot),
             (30, Class::Warm),
             (15, Class::Cold),
             (8, Class::Open),
+            (far, Class::Far),
             (7, Class::Long),
         ]);
         match class {
@@ -84,6 +105,7 @@ impl Names {
             Class::Warm => format!("r{}.warm{}", self.round, random.below(WARM)),
             Class::Cold => format!("r{}.cold{}", self.round, random.below(COLD)),
             Class::Open => format!("r{}.open", self.round),
+            Class::Far => format!("r{}.far{}", self.round, random.below(FAR)),
             Class::Long => self.long(),
         }
     }
@@ -102,9 +124,11 @@ mod tests {
         let names = Names { round: 12, epoch: 3 };
         let mut random = Random::new(1);
         let all = names.all();
-        assert!((0..200).all(|_| all.contains(&names.pick(&mut random))));
+        assert!((0..200).all(|_| all.contains(&names.pick(&mut random, Who::Keeper))));
+        assert!((0..200).all(|_| Class::of(&names.pick(&mut random, Who::Mortal)) != Class::Far));
         let count = |class| all.iter().filter(|name| Class::of(name) == class).count() as u64;
-        assert_eq!([Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Long].map(count), [1, WARM, COLD, 1, 1]);
+        let classes = [Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Far, Class::Long];
+        assert_eq!(classes.map(count), [1, WARM, COLD, 1, FAR, 1]);
         assert!(Names::is_of_epoch("e3.long") && !Names::is_of_epoch("r12.hot"));
     }
 }

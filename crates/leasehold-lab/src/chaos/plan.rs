@@ -75,9 +75,11 @@ pub(crate) const CALM_MS: u64 = 1_000;
 const FAULTS_MS: (u64, u64) = (5_000, 7_500);
 /// How many each round deals from the deck, and how many more it has at most.
 const DEALT: usize = 5;
+/// How many of these are done to the server's process: more find no room beside each other.
+const SERVER_DEALT: usize = 2;
 const MORE: u64 = 5;
 /// How often a place is sought for a fault that must not meet another.
-const TRIES: usize = 30;
+const TRIES: usize = 100;
 /// The first epochs, one for each disk, which deal out the whole deck.
 const EPOCH_ROUNDS: u64 = 3;
 /// After how many rounds every kind was planned.
@@ -128,7 +130,10 @@ impl Planner {
 
     fn strikes(&mut self, faults_ms: u64) -> Vec<Strike> {
         let mut strikes = Vec::new();
-        for kind in self.deal() {
+        let mut dealt = self.deal();
+        // Those that need most room first.
+        dealt.sort_by_key(|kind| std::cmp::Reverse(kind.lasts_ms().1));
+        for kind in dealt {
             match self.place(kind, faults_ms, &strikes) {
                 Some(strike) => strikes.push(strike),
                 // No room in this round: first of the next.
@@ -147,17 +152,23 @@ impl Planner {
         strikes
     }
 
-    /// The next kinds of the deck that this disk allows.
+    /// The next kinds of the deck that this epoch allows: first those that another may not. Where it has none left a new
+    /// one is put under what remains, so that what could not be dealt for long comes first when it can.
     fn deal(&mut self) -> Vec<Kind> {
-        let mut dealt = Vec::new();
-        if self.deck.is_empty() {
-            self.deck = Kind::ALL.to_vec();
-            self.random.shuffle(&mut self.deck);
-        }
-        while dealt.len() < DEALT
-            && let Some(at) = self.deck.iter().rposition(|kind| kind.strikes(self.epoch))
-        {
-            dealt.push(self.deck.remove(at));
+        let mut dealt: Vec<Kind> = Vec::new();
+        while dealt.len() < DEALT {
+            let is_server = |kind: &Kind| kind.target() == Target::ServerProcess;
+            let is_crowded = dealt.iter().filter(|kind| is_server(kind)).count() == SERVER_DEALT;
+            let fits = |kind: &Kind| kind.strikes(self.epoch) && !(is_crowded && is_server(kind));
+            let rare = self.deck.iter().rposition(|kind| fits(kind) && kind.is_rare());
+            match rare.or_else(|| self.deck.iter().rposition(fits)) {
+                Some(at) => dealt.push(self.deck.remove(at)),
+                None => {
+                    let mut fresh = Kind::ALL.to_vec();
+                    self.random.shuffle(&mut fresh);
+                    self.deck.splice(..0, fresh);
+                }
+            }
         }
         dealt
     }

@@ -10,7 +10,7 @@ use super::fleet::CLIENTS;
 use super::names::{Class, Names};
 use super::stage::Stage;
 
-/// The longest lease, two looks, and what a busy machine needs.
+/// The longest lease that somebody can have died with, two looks, and what a busy machine needs.
 pub(crate) const BOUND: Duration = Duration::from_secs(12);
 /// How long a record outlives its last grant.
 const RETENTION: Duration = Duration::from_secs(60);
@@ -88,7 +88,7 @@ fn inboxes(stage: &Stage, bound: Duration) -> Option<String> {
 
 /// Keys that would stay for ever, or for much longer than the retention.
 fn endless(stage: &Stage) -> Vec<String> {
-    let longest = 2 * Class::Cold.longest_lease() + RETENTION + stage.set_back + Duration::from_secs(5);
+    let longest = 2 * Class::Far.longest_lease() + RETENTION + stage.set_back + Duration::from_secs(5);
     let longest_ms = i64::try_from(longest.as_millis()).expect("a minute or so");
     let Value::Array(keys) = stage.server.command(&["KEYS", "lh1:*"]) else {
         return vec!["KEYS answers no list".into()];

@@ -40,7 +40,8 @@ impl Section<'_> {
             Class::Hot => [(930, Length::Short), (60, Length::Middle), (8, Length::Long), (2, Length::BeyondLease)],
             _ => [(780, Length::Short), (150, Length::Middle), (50, Length::Long), (20, Length::BeyondLease)],
         };
-        let lease_us = u64::try_from(self.lease.as_micros()).expect("seconds");
+        // No section of a keeper's is as long as its leases are.
+        let lease_us = u64::try_from(self.lease.as_micros().min(2_000_000)).expect("seconds");
         let length_us = match self.random.weighted(&length) {
             Length::Short => self.random.below(3_000),
             Length::Middle => self.random.within((5_000, 40_000)),
@@ -55,7 +56,7 @@ impl Section<'_> {
             if !self.effect(&guard) {
                 break;
             }
-            self.shift.rest(Duration::from_micros(length_us / effects)).await;
+            self.stay(&guard, length_us / effects).await;
             guards.pop();
         }
         drop(guards);
@@ -93,6 +94,18 @@ impl Section<'_> {
         is_inside
     }
 
+    /// Holds on for some time, and looks at the guard again and again: whoever believes too long is to be seen doing so.
+    async fn stay(&self, guard: &Guard, for_us: u64) {
+        const LOOK_US: u64 = 10_000;
+        for _ in 0..for_us / LOOK_US {
+            self.shift.rest(Duration::from_micros(LOOK_US)).await;
+            if self.shift.over() || !self.held.claims(|| guard.check().is_ok()) {
+                return;
+            }
+        }
+        self.shift.rest(Duration::from_micros(for_us % LOOK_US)).await;
+    }
+
     async fn end(self, guard: Guard) {
         if let Err(lost) = guard.check() {
             self.held.ended(Ended::Lost(format!("{lost:?}")));
@@ -101,7 +114,7 @@ impl Section<'_> {
                 // Nobody released it but this guard can, and it has not.
                 println!("{} lost token {} of {}: {lost:?}", self.me, guard.token(), self.name);
             }
-        } else if self.random.chance(2) {
+        } else if self.random.chance(3) {
             self.wait_lost(&guard).await;
         } else {
             self.held.ended(Ended::Released);
@@ -127,11 +140,13 @@ impl Section<'_> {
     /// Holds until the lease is lost, or for a while.
     async fn wait_lost(&self, guard: &Guard) {
         self.shift.doing(self.me, "waiting for a loss", self.name);
+        let signal = guard.lost();
+        let most_us = u64::try_from(self.lease.as_micros().min(2_000_000)).expect("seconds") * 5 / 4;
         let lost = tokio::select! {
-            lost = guard.lost() => Some(lost),
-            () = self.shift.rest(self.lease) => None,
+            biased;
+            () = self.stay(guard, most_us) => guard.check().err(),
+            lost = signal => Some(lost),
         };
-        self.held.claims(|| guard.check().is_ok());
         self.held.ended(lost.map_or(Ended::Released, |lost| Ended::Lost(format!("{lost:?}"))));
     }
 }

@@ -9,7 +9,8 @@ use leasehold_testkit::history::{Event, Promise};
 use leasehold_testkit::{Recorder, Registers, boottime_us};
 use tokio::sync::watch;
 
-use super::super::names::{Class, Names};
+use super::super::fleet::is_keepers_label;
+use super::super::names::{Class, Names, Who};
 use super::super::notes::Notes;
 use super::super::random::Random;
 use super::section::Section;
@@ -91,8 +92,9 @@ impl Shift {
         let mut registers = Registers::at(registers);
         // Some are in a hurry and some are not, in each round others.
         let pause_ms = random.pick(&[1, 5, 10, 40]);
+        let who = if is_keepers_label(me) { Who::Keeper } else { Who::Mortal };
         while !self.over() {
-            let name = self.names.pick(&mut random);
+            let name = self.names.pick(&mut random, who);
             if Class::of(&name) == Class::Open && random.chance(25) {
                 self.revoke(client, me, &name, &mut random).await;
             } else {
@@ -112,9 +114,8 @@ impl Shift {
     ) {
         let longest_ms = u64::try_from(Class::of(name).longest_lease().as_millis()).expect("seconds");
         let lease = Duration::from_millis(random.within((longest_ms / 2, longest_ms)));
-        let is_fixed = random.chance(8);
         let mutex = client.mutex(name);
-        let mutex = if is_fixed { mutex.fixed_lease(lease) } else { mutex.lease(lease) };
+        let mutex = if random.chance(10) { mutex.fixed_lease(lease) } else { mutex.lease(lease) };
         let mutex = if random.chance(5) { mutex.full_lease() } else { mutex };
         let way =
             random.weighted(&[(50, Way::Lock), (10, Way::Try), (15, Way::TryFor), (15, Way::Cancel), (10, Way::Owner)]);

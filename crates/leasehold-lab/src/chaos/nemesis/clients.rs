@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use super::super::fleet::{CLIENTS, Who};
+use super::super::fleet::{CLIENTS, Who, is_keeper};
 use super::super::kind::Kind;
 use super::super::plan::Strike;
 use super::super::process::BURN;
@@ -11,6 +11,9 @@ use super::{End, Nemesis};
 
 /// Twice the processors of a small machine.
 const BURNERS: usize = 4;
+
+/// How often the hottest lock is looked at, until somebody holds it.
+const GLANCES: usize = 8;
 
 impl Nemesis<'_> {
     pub(super) fn clients(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
@@ -35,13 +38,16 @@ impl Nemesis<'_> {
         }
     }
 
-    /// Whoever holds the hottest lock, or anybody.
+    /// Whoever holds the hottest lock, or anybody. Keepers are not killed.
     fn victim(&mut self, kind: Kind, dice: &mut Random) -> Option<Who> {
+        let may_be = |slot: usize| matches!(kind, Kind::StopClient | Kind::StopHolder) || !is_keeper(slot);
         if matches!(kind, Kind::KillHolder | Kind::StopHolder) {
-            return self.stage.fleet.labelled(&self.stage.holder(&self.hot)?);
+            let holder = || self.stage.fleet.labelled(&self.stage.holder(&self.hot)?);
+            return (0..GLANCES).find_map(|_| holder().filter(|who| may_be(who.slot)));
         }
         let first = dice.index(CLIENTS);
-        (first..first + CLIENTS).find_map(|slot| self.stage.fleet.running(slot % CLIENTS))
+        let mut slots = (first..first + CLIENTS).map(|slot| slot % CLIENTS).filter(|slot| may_be(*slot));
+        slots.find_map(|slot| self.stage.fleet.running(slot))
     }
 
     fn starve(&mut self, strike: &Strike) -> End {

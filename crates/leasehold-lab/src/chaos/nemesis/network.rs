@@ -51,7 +51,7 @@ fn fault(kind: Kind, seen: &Seen, dice: &mut Random) -> Fault {
     ]);
     let (some, times) = (Requests::script(script), dice.within((1, 6)));
     match kind {
-        Kind::LoseReply => Fault::drop_reply(some).times(times),
+        Kind::LoseReply => Fault::mute_at_reply(some).times(times),
         Kind::CutAtReply => Fault::cut_at_reply(some).times(times.min(3)),
         Kind::LateRequest => Fault::delay(some, Duration::from_millis(dice.within((200, 2_500)))).times(times.min(3)),
         Kind::LosePush => Fault::drop_push().times(3 * times),
