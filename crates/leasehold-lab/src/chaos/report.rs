@@ -9,6 +9,9 @@ use super::judge::Score;
 use super::kind::Kind;
 use super::plan::ROUNDS_OF_ALL;
 
+/// Fewer grants in the calm seconds, on the average, prove nothing.
+const MEAN_MIN: u64 = 25;
+
 /// The figures of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -41,6 +44,10 @@ impl Report {
             violations.extend(never.map(|kind| format!("{kind:?} never struck in {rounds} rounds")));
         }
         let calm = &score.calm_grants_per_s;
+        let mean = calm.iter().sum::<u64>() / (calm.len() as u64).max(1);
+        if violations.is_empty() && mean < MEAN_MIN {
+            violations.push(format!("only {mean} grants in a calm second, on the average, at least {MEAN_MIN} wanted"));
+        }
         Self {
             seed,
             seconds: time.as_secs(),
@@ -50,7 +57,7 @@ impl Report {
             refused_by_the_fence: score.refused,
             unfenced_lost_updates: score.lost_updates,
             calm_grants_per_s_least: calm.iter().min().copied().unwrap_or(0),
-            calm_grants_per_s_mean: calm.iter().sum::<u64>() / (calm.len() as u64).max(1),
+            calm_grants_per_s_mean: mean,
             faults: struck.iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect(),
             faults_in_all: struck.values().sum(),
             excused: score.excused,

@@ -64,7 +64,7 @@ async fn obey(settings: Settings) {
         std::process::exit(0);
     });
     let settings = Arc::new(settings);
-    let (keep, mut client) = watch::channel(None);
+    let (keep, client) = watch::channel(None);
     let mut work: Option<Work> = None;
     while let Some(line) = orders.recv().await {
         let words: Vec<&str> = line.split(' ').collect();
@@ -80,7 +80,6 @@ async fn obey(settings: Settings) {
                 if let Some(work) = work.take() {
                     work.drain(within).await;
                 }
-                client.mark_unchanged();
             }
             _ => panic!("no order: {line}"),
         }
@@ -92,6 +91,8 @@ struct Work {
     shift: Arc<Shift>,
     tasks: JoinSet<()>,
     end: watch::Sender<bool>,
+    label: String,
+    is_connected: watch::Receiver<Client>,
 }
 
 type Client = Option<Leasehold>;
@@ -106,10 +107,10 @@ impl Work {
         let recorder = Recorder::append_to(file).expect("the lab's directory can be written");
         let notes = Notes::append_to(file).expect("the lab's directory can be written");
         let (end, is_over) = watch::channel(false);
-        let shift = Arc::new(Shift::new(names, recorder, notes, is_over.clone()));
+        let shift = Arc::new(Shift::new(names, recorder, notes, is_over));
         let mut tasks = JoinSet::new();
         if client.borrow().is_none() {
-            tasks.spawn(connect(Arc::clone(settings), keep, is_over));
+            tasks.spawn(connect(Arc::clone(settings), keep));
         }
         let mut random = Random::new(seed);
         for task in 1..=TASKS {
@@ -127,13 +128,16 @@ impl Work {
                 }
             });
         }
-        Self { shift, tasks, end }
+        Self { shift, tasks, end, label: settings.label.clone(), is_connected: client }
     }
 
     async fn drain(mut self, within: Duration) {
         self.end.send_replace(true);
         let all = async { while self.tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(within, all).await.is_err() {
+            if self.is_connected.borrow().is_none() {
+                println!("stuck {}: it cannot connect", self.label);
+            }
             for Doing { client, what, name, since_us } in self.shift.doings() {
                 println!("stuck {client} {what} {name} {since_us}");
             }
@@ -143,9 +147,9 @@ impl Work {
     }
 }
 
-/// Connects, however long that takes: `connect` itself fails fast.
-async fn connect(settings: Arc<Settings>, keep: watch::Sender<Client>, is_over: watch::Receiver<bool>) {
-    while !*is_over.borrow() {
+/// Connects, however long that takes: `connect` itself fails fast. A round's end waits for it.
+async fn connect(settings: Arc<Settings>, keep: watch::Sender<Client>) {
+    loop {
         match Leasehold::builder(&settings.url).holder(&settings.label).connect().await {
             Ok(client) => {
                 keep.send_replace(Some(client));
