@@ -21,6 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use leasehold_spec::Name;
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::sync::{Mutex as Turns, MutexGuard as Turn};
 
@@ -78,6 +79,7 @@ pub(crate) async fn enter(
     };
     // Whoever had the turn before may hold by now.
     if let Some(share) = gate.re_enter(terms)? {
+        hit(Mark::TurnFoundHold);
         return Ok(Some(share));
     }
     let hold = client.session().acquire(name, terms, wait).await?;
@@ -105,9 +107,11 @@ impl Gate {
         match share.hold.check() {
             Err(lost) if !is_on(Mutant::P16ReentersLost) => {
                 self.client.session().check_open()?;
+                hit(Mark::ReEntryRefused);
                 Err(lost_before(lost))
             }
             _ => {
+                hit(Mark::ReEntered);
                 share.lengthen(terms.lease_ms);
                 Ok(Some(share))
             }

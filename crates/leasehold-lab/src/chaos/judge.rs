@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold_testkit::boottime_us;
 use leasehold_testkit::checker::{self, Rules, Violation};
@@ -49,6 +50,8 @@ pub(crate) struct Evidence<'a> {
     pub(crate) ours: Vec<Event>,
     pub(crate) begun_us: u64,
     pub(crate) calm_us: u64,
+    /// After the healing.
+    pub(crate) served_within: Duration,
 }
 
 impl Judge {
@@ -64,14 +67,15 @@ impl Judge {
         let grants = count(&events, |event| matches!(event, Event::Granted { .. }));
 
         // Excuses and final numbers of a long name hold for this judgement; its events for the next ones, too.
-        let (long, round): (Vec<Event>, Vec<Event>) = events.drain(..).partition(|e| Names::is_of_epoch(e.name()));
+        let (long, round): (Vec<Event>, Vec<Event>) =
+            events.drain(..).partition(|event| event.name().is_some_and(Names::is_of_epoch));
         self.long.extend(long);
         events.extend(round);
         events.extend(self.long.iter().cloned());
         events.extend(evidence.ours);
         let history = History { events };
         history.write(evidence.dir.join("merged.jsonl"))?;
-        let report = checker::check(&history, &Rules::mutex());
+        let report = checker::check(&history, &Rules::mutex().served_within(evidence.served_within));
         score.refused += report.refused;
         score.lost_updates += report.lost_updates;
         for excused in &report.excused {
@@ -107,7 +111,7 @@ fn count(events: &[Event], wanted: impl Fn(&Event) -> bool) -> u64 {
 fn reasons(history: &History, excused: &Violation) -> Vec<String> {
     let (kind, name, span) = match excused {
         Violation::Overlap { name, from_us, to_us, .. } => ("overlap", name, (*from_us, *to_us)),
-        Violation::LostUpdates { name, .. } => ("lost update", name, (0, u64::MAX)),
+        Violation::LostUpdate { name, from_us, to_us, .. } => ("lost update", name, (*from_us, *to_us)),
         Violation::TokenFell { name, .. } => ("token fell", name, (0, u64::MAX)),
         _ => return vec!["other".into()],
     };

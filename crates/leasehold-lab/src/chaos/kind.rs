@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     StallReplies,
     /// Neither arrives.
     StallBoth,
-    /// The connections that there are lead nowhere, unheard by both sides; new ones work. What was sent arrives later.
+    /// What clients send by the connections that there are does not arrive; new ones work. It arrives later, or never.
     HalfOpen,
     /// Everything takes longer.
     Latency,

@@ -3,27 +3,39 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_testkit::boottime_us;
+use leasehold_testkit::{Recorder, boottime_us};
 
 use super::kind::Kind;
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger(Arc<Mutex<Inner>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     struck: BTreeMap<Kind, u64>,
     /// Of this round.
     log: Vec<String>,
     begun_us: u64,
+    recorder: Recorder,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        Self { struck: BTreeMap::new(), log: Vec::new(), begun_us: boottime_us(), recorder: Recorder::in_memory() }
+    }
 }
 
 impl Ledger {
     /// A round begins.
     pub(crate) fn begin(&self) {
         let mut inner = self.inner();
-        inner.log.clear();
-        inner.begun_us = boottime_us();
+        let struck = std::mem::take(&mut inner.struck);
+        *inner = Inner { struck, ..Inner::default() };
+    }
+
+    /// The lab's own part of the round's history.
+    pub(crate) fn recorder(&self) -> Recorder {
+        self.inner().recorder.clone()
     }
 
     /// A fault was seen to strike.

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Leasehold, Result};
+use leasehold_testkit::history::{Ended, GaveUp};
 use leasehold_testkit::{Recorder, Value};
 
 use super::fleet::CLIENTS;
@@ -46,10 +47,13 @@ async fn free(eye: &Leasehold, name: &str, recorder: &Recorder, bound: Duration)
             Some(guard) => {
                 let held = attempt.granted(guard.token().get());
                 held.claims(|| guard.check().is_ok());
-                held.ended(leasehold_testkit::history::Ended::Released);
+                held.ended(Ended::Released);
                 guard.release().await.map(Some)
             }
-            None => Ok(None),
+            None => {
+                attempt.gave_up(GaveUp::TimedOut);
+                Ok(None)
+            }
         }
     };
     let taken: Result<_> = taken.await;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use leasehold_testkit::{Recorder, RedisServer, Registers, boottime_us};
+use leasehold_testkit::{RedisServer, Registers, boottime_us};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -125,7 +125,7 @@ impl Run<'_> {
         let drained = stage.fleet.drain(residue::BOUND + stage.set_back);
         let took = healed.elapsed();
         self.stop.check()?;
-        let recorder = Recorder::in_memory();
+        let recorder = self.ledger.recorder();
         let mut found: Vec<String> = drained.stuck.iter().map(|who| format!("stuck: {who}")).collect();
         // A client that hangs holds what it has: one violation is enough to read.
         if found.is_empty() {
@@ -140,7 +140,8 @@ impl Run<'_> {
         all.iter().for_each(|name| registers.record_final(name, &recorder));
         let mut ours = recorder.history().events;
         ours.extend(stage.excuses.events(&all));
-        let evidence = Evidence { dir: &dir, ours, begun_us, calm_us };
+        let served_within = residue::BOUND + stage.set_back;
+        let evidence = Evidence { dir: &dir, ours, begun_us, calm_us, served_within };
         match self.judge.round(evidence, &mut self.score) {
             Ok(verdict) => self.conclude(round, verdict, found, took),
             Err(error) => self.violations.push(format!("the histories cannot be read: {error}")),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::{Op, SessionId};
 use tokio::sync::oneshot;
 
@@ -192,6 +193,7 @@ fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
         let within_us = session_.with(|state| state.usual_us());
         let proof = race(&*session_.world, within_us, ask_time(&session_, &link)).await;
         if !matches!(proof, Some(Ok(()))) {
+            hit(Mark::LinkReplaced);
             link.close();
             session_.with(|state| state.wake = Wake::Now);
         }

@@ -30,6 +30,11 @@ use shift::{Doing, Shift};
 /// How many tasks a client has.
 const TASKS: u64 = 6;
 
+/// What the tasks of a client call themselves in histories.
+pub(crate) fn tasks_of(label: &str) -> impl Iterator<Item = String> {
+    (1..=TASKS).map(move |task| format!("{label}/t{task}"))
+}
+
 /// What a client is started with.
 #[derive(Debug)]
 struct Settings {
@@ -113,7 +118,7 @@ impl Work {
             tasks.spawn(connect(Arc::clone(settings), keep));
         }
         let mut random = Random::new(seed);
-        for task in 1..=TASKS {
+        for me in tasks_of(&settings.label) {
             let (shift, settings, mut client) = (Arc::clone(&shift), Arc::clone(settings), client.clone());
             let seed = random.number();
             tasks.spawn(async move {
@@ -124,7 +129,7 @@ impl Work {
                     _ = is_over.wait_for(|over| *over) => None,
                 };
                 if let Some(client) = connected {
-                    shift.work(&client, (&format!("{}/t{task}", settings.label), settings.registers), seed).await;
+                    shift.work(&client, (&me, settings.registers), seed).await;
                 }
             });
         }

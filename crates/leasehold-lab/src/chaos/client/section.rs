@@ -75,6 +75,7 @@ impl Section<'_> {
         if Names::is_of_epoch(self.name) {
             return true;
         }
+        let counting = self.held.counting();
         let Some(read) = block_in_place(|| self.registers.read(self.name)) else { return true };
         let from_us = boottime_us();
         if !self.held.claims(check) {
@@ -82,7 +83,7 @@ impl Section<'_> {
         }
         self.shift.notes.counting(self.name, self.me);
         let answer = block_in_place(|| self.registers.write(self.name, read + 1));
-        self.held.counted(read, answer);
+        counting.wrote(read, answer);
         let is_inside = self.held.claims(check);
         if !is_inside || answer == Answered::Unknown {
             // Stopped, or slow, between the look and the end of the write: this one has no fence, and no lock can help.

@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::{Guard, Leasehold, Owner, Result};
-use leasehold_testkit::history::{Event, Promise};
+use leasehold_testkit::history::{Event, GaveUp, Promise};
 use leasehold_testkit::{Recorder, Registers, boottime_us};
 use tokio::sync::watch;
 
@@ -151,8 +151,16 @@ impl Shift {
                 let section = Section { shift: self, me, name, held, lease, registers, random };
                 section.run(guards).await;
             }
-            Ok(None) => self.count("gave up"),
+            Ok(None) => {
+                attempt.gave_up(match way {
+                    Way::Try => GaveUp::Busy,
+                    Way::TryFor => GaveUp::TimedOut,
+                    Way::Lock | Way::Owner | Way::Cancel => GaveUp::Cancelled,
+                });
+                self.count("gave up");
+            }
             Err(error) => {
+                attempt.gave_up(GaveUp::Failed(error.to_string()));
                 self.count(&format!("error: {:?}", error.kind()));
                 self.rest(Duration::from_millis(20)).await;
             }

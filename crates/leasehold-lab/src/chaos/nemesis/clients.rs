@@ -22,7 +22,9 @@ impl Nemesis<'_> {
             Kind::Starve => Some(self.starve(strike)),
             Kind::KillClient | Kind::KillHolder => {
                 let who = self.victim(kind, dice)?;
-                self.stage.fleet.kill(who);
+                let dead = self.stage.fleet.kill(who);
+                let recorder = self.ledger.recorder();
+                dead.iter().for_each(|client| recorder.died(client));
                 self.ledger.note(kind, &format!("client {} for {} ms", who.slot, strike.for_ms));
                 self.ledger.struck(kind);
                 Some(Box::new(move |stage, _| stage.fleet.revive(who.slot)))

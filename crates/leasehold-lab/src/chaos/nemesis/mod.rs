@@ -66,6 +66,7 @@ impl<'a> Nemesis<'a> {
 
     fn begin(&mut self, strike: &Strike) -> Option<End> {
         let mut dice = Random::new(strike.dice);
+        self.ledger.recorder().injected(&format!("{:?}", strike.kind));
         match strike.kind.target() {
             Target::Clients => self.clients(strike, &mut dice),
             Target::ServerProcess => self.server_process(strike, &mut dice),
@@ -89,5 +90,6 @@ impl<'a> Nemesis<'a> {
             resp.try_command(&["CONFIG", "SET", "maxmemory", "0"])
         });
         healed.expect("a healed server obeys");
+        self.ledger.recorder().healed();
     }
 }

@@ -29,12 +29,22 @@ impl Nemesis<'_> {
                 stage.faulty.cut_all();
                 Some(counted(kind, seen, |seen| seen.refused, |stage| stage.faulty.accept_connections()))
             }
-            Kind::StallRequests | Kind::StallReplies | Kind::StallBoth => Some(stall(kind, stage, seen)),
+            Kind::StallRequests | Kind::StallReplies | Kind::StallBoth => Some(stall(kind, dice, stage, seen)),
             Kind::Latency => {
                 let (fixed, jitter) = (dice.within((1, 60)), dice.within((0, 120)));
                 let (fixed, jitter) = (Duration::from_millis(fixed), Duration::from_millis(jitter));
                 stage.faulty.set_latency(Some(Latency { fixed, jitter, seed: dice.number() }));
                 Some(counted(kind, seen, |seen| seen.delayed, |stage| stage.faulty.set_latency(None)))
+            }
+            Kind::HalfOpen => {
+                let struck = armed(kind, stage.faulty.inject(fault(kind, &seen, dice)));
+                let is_cut = dice.chance(50);
+                Some(Box::new(move |stage, ledger| {
+                    if is_cut {
+                        stage.faulty.cut_all();
+                    }
+                    struck(stage, ledger);
+                }))
             }
             _ => Some(armed(kind, stage.faulty.inject(fault(kind, &seen, dice)))),
         }
@@ -90,7 +100,9 @@ fn counted(
     })
 }
 
-fn stall(kind: Kind, stage: &mut Stage, seen: Seen) -> End {
+/// A short one loses nothing; where it was longer than the patience of the network what was held up is lost with the
+/// connections.
+fn stall(kind: Kind, dice: &mut Random, stage: &mut Stage, seen: Seen) -> End {
     let (requests, replies) = match kind {
         Kind::StallRequests => (1, 0),
         Kind::StallReplies => (0, 1),
@@ -99,7 +111,11 @@ fn stall(kind: Kind, stage: &mut Stage, seen: Seen) -> End {
     stage.stalls.requests += requests;
     stage.stalls.replies += replies;
     stage.apply_stalls();
+    let is_cut = dice.chance(50);
     let end = move |stage: &mut Stage| {
+        if is_cut {
+            stage.faulty.cut_all();
+        }
         stage.stalls.requests -= requests;
         stage.stalls.replies -= replies;
         stage.apply_stalls();
