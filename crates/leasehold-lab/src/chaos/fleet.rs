@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::client::tasks_of;
 use super::names::Names;
 use super::process::CLIENT;
 use super::random::Random;
@@ -117,12 +116,11 @@ impl Fleet {
         self.running(slot)
     }
 
-    /// Kills it, and returns when it is gone: with those that its histories call so.
-    pub(crate) fn kill(&mut self, who: Who) -> Vec<String> {
-        let Some(slot) = self.of(who) else { return Vec::new() };
-        let Some(mut process) = slot.process.take() else { return Vec::new() };
-        process.end();
-        tasks_of(&slot.label()).collect()
+    /// Kills it, and returns when it is gone: with what it called itself.
+    pub(crate) fn kill(&mut self, who: Who) -> Option<String> {
+        let slot = self.of(who)?;
+        slot.process.take()?.end();
+        Some(slot.label())
     }
 
     /// Starts another process in this place, unless there is one.

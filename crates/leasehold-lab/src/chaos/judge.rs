@@ -46,6 +46,8 @@ pub(crate) struct Judge {
 #[derive(Debug)]
 pub(crate) struct Evidence<'a> {
     pub(crate) dir: &'a Path,
+    /// Who was killed, and when.
+    pub(crate) deaths: BTreeMap<String, u64>,
     /// What the lab itself did: its looks, its excuses, and what the registers have at the end.
     pub(crate) ours: Vec<Event>,
     pub(crate) begun_us: u64,
@@ -57,7 +59,7 @@ pub(crate) struct Evidence<'a> {
 impl Judge {
     /// Judges a round, and adds it to the score. What it judged is in `merged.jsonl` then.
     pub(crate) fn round(&mut self, evidence: Evidence<'_>, score: &mut Score) -> io::Result<Verdict> {
-        let mut events = read_all(evidence.dir)?;
+        let mut events = read_all(&evidence)?;
         let (begun_us, calm_us) = (evidence.begun_us, evidence.calm_us);
         let is_calm = |event: &&Event| matches!(event, Event::Granted { granted_us, .. } if *granted_us < calm_us);
         let calm = events.iter().filter(is_calm).count() as u64;
@@ -94,11 +96,21 @@ impl Judge {
     }
 }
 
-fn read_all(dir: &Path) -> io::Result<Vec<Event>> {
+fn read_all(evidence: &Evidence<'_>) -> io::Result<Vec<Event>> {
     let now_us = boottime_us();
     let mut events = Vec::new();
-    for entry in fs::read_dir(dir)? {
-        events.extend(notes::read(&entry?.path(), now_us)?);
+    for entry in fs::read_dir(evidence.dir)? {
+        let path = entry?.path();
+        let of_process = notes::read(&path, now_us)?;
+        let death_us = path.file_stem().and_then(|label| evidence.deaths.get(label.to_str()?));
+        if let Some(&at_us) = death_us {
+            // Whatever it had asked for, nobody asks for any more.
+            events.extend(of_process.iter().filter_map(|event| match event {
+                Event::Asked { client, .. } => Some(Event::Died { client: client.clone(), at_us }),
+                _ => None,
+            }));
+        }
+        events.extend(of_process);
     }
     Ok(events)
 }
@@ -113,11 +125,13 @@ fn reasons(history: &History, excused: &Violation) -> Vec<String> {
         Violation::Overlap { name, from_us, to_us, .. } => ("overlap", name, (*from_us, *to_us)),
         Violation::LostUpdate { name, from_us, to_us, .. } => ("lost update", name, (*from_us, *to_us)),
         Violation::TokenFell { name, .. } => ("token fell", name, (0, u64::MAX)),
+        Violation::SameToken { name, .. } => ("same token", name, (0, u64::MAX)),
         _ => return vec!["other".into()],
     };
     let of = |promise: &Promise| match kind {
         "overlap" => *promise == Promise::Exclusion,
         "token fell" => *promise != Promise::UnfencedWrites,
+        "same token" => *promise == Promise::Tokens,
         _ => *promise != Promise::Tokens,
     };
     let mut reasons: Vec<String> = history

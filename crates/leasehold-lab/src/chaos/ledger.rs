@@ -17,11 +17,14 @@ struct Inner {
     log: Vec<String>,
     begun_us: u64,
     recorder: Recorder,
+    /// When a client, by its label, was surely dead.
+    deaths: BTreeMap<String, u64>,
 }
 
 impl Default for Inner {
     fn default() -> Self {
-        Self { struck: BTreeMap::new(), log: Vec::new(), begun_us: boottime_us(), recorder: Recorder::in_memory() }
+        let (recorder, begun_us) = (Recorder::in_memory(), boottime_us());
+        Self { struck: BTreeMap::new(), log: Vec::new(), begun_us, recorder, deaths: BTreeMap::new() }
     }
 }
 
@@ -49,6 +52,16 @@ impl Ledger {
         let at_us = boottime_us();
         let into_s = at_us.saturating_sub(inner.begun_us) as f64 / 1e6;
         inner.log.push(format!("{into_s:>7.3} s  {at_us} µs  {kind:?}: {what}"));
+    }
+
+    /// A client was killed.
+    pub(crate) fn died(&self, label: String) {
+        self.inner().deaths.insert(label, boottime_us());
+    }
+
+    /// Who was killed in this round, and when.
+    pub(crate) fn deaths(&self) -> BTreeMap<String, u64> {
+        self.inner().deaths.clone()
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<Kind, u64> {

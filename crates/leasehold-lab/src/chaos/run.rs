@@ -141,7 +141,7 @@ impl Run<'_> {
         let mut ours = recorder.history().events;
         ours.extend(stage.excuses.events(&all));
         let served_within = residue::BOUND + stage.set_back;
-        let evidence = Evidence { dir: &dir, ours, begun_us, calm_us, served_within };
+        let evidence = Evidence { dir: &dir, deaths: self.ledger.deaths(), ours, begun_us, calm_us, served_within };
         match self.judge.round(evidence, &mut self.score) {
             Ok(verdict) => self.conclude(round, verdict, found, took),
             Err(error) => self.violations.push(format!("the histories cannot be read: {error}")),

@@ -30,11 +30,6 @@ use shift::{Doing, Shift};
 /// How many tasks a client has.
 const TASKS: u64 = 6;
 
-/// What the tasks of a client call themselves in histories.
-pub(crate) fn tasks_of(label: &str) -> impl Iterator<Item = String> {
-    (1..=TASKS).map(move |task| format!("{label}/t{task}"))
-}
-
 /// What a client is started with.
 #[derive(Debug)]
 struct Settings {
@@ -118,7 +113,8 @@ impl Work {
             tasks.spawn(connect(Arc::clone(settings), keep));
         }
         let mut random = Random::new(seed);
-        for me in tasks_of(&settings.label) {
+        for task in 1..=TASKS {
+            let me = format!("{}/t{task}", settings.label);
             let (shift, settings, mut client) = (Arc::clone(&shift), Arc::clone(settings), client.clone());
             let seed = random.number();
             tasks.spawn(async move {

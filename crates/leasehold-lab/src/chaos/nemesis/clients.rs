@@ -22,9 +22,8 @@ impl Nemesis<'_> {
             Kind::Starve => Some(self.starve(strike)),
             Kind::KillClient | Kind::KillHolder => {
                 let who = self.victim(kind, dice)?;
-                let dead = self.stage.fleet.kill(who);
-                let recorder = self.ledger.recorder();
-                dead.iter().for_each(|client| recorder.died(client));
+                let dead = self.stage.fleet.kill(who)?;
+                self.ledger.died(dead);
                 self.ledger.note(kind, &format!("client {} for {} ms", who.slot, strike.for_ms));
                 self.ledger.struck(kind);
                 Some(Box::new(move |stage, _| stage.fleet.revive(who.slot)))

@@ -122,9 +122,12 @@ impl Nemesis<'_> {
         self.ledger.note(Kind::Failover, "the replica misses what comes now");
         let skew_us = dice.pick(&[0, 0, 500_000, -300_000]);
         Box::new(move |stage, ledger| {
-            kill_and_lose(stage, "a replica took over that missed the last writes");
+            let from_us = boottime_us();
+            stage.server.kill();
             stage.replace_server(replica);
+            // The clock that counts is the new one's.
             stage.shift_clock(skew_us);
+            lost(&stage.excuses, from_us, stage.clock.behind(), "a replica took over that missed the last writes");
             ledger.note(Kind::Failover, &format!("it is the primary, its clock {skew_us} µs from the old one's"));
             ledger.struck(Kind::Failover);
         })
