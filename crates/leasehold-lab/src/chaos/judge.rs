@@ -72,6 +72,7 @@ impl Judge {
         let (long, round): (Vec<Event>, Vec<Event>) =
             events.drain(..).partition(|event| event.name().is_some_and(Names::is_of_epoch));
         self.long.extend(long);
+        self.long.extend(round.iter().filter(|event| matches!(event, Event::Died { .. })).cloned());
         events.extend(round);
         events.extend(self.long.iter().cloned());
         events.extend(evidence.ours);

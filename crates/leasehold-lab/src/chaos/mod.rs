@@ -8,7 +8,7 @@
 //! | file | |
 //! |---|---|
 //! | `plan.rs`, `kind.rs` | which faults when: from the seed alone |
-//! | `stage.rs`, `fleet.rs` | the server, the proxies, the client processes |
+//! | `stage.rs`, `redis.rs`, `fleet.rs` | the store, the ways to it, the client processes |
 //! | `nemesis/` | carries a plan out, and heals |
 //! | `client/` | what a client process does |
 //! | `excuse.rs` | what each fault breaks by its nature, and for how long |
@@ -33,6 +33,7 @@ mod options;
 mod plan;
 mod process;
 mod random;
+mod redis;
 mod report;
 mod residue;
 mod run;

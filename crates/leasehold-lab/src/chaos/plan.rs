@@ -8,6 +8,7 @@
 //! Rounds of one *epoch* share a server and its clients, who remember the faults of the rounds before.
 
 use super::kind::{Kind, Target};
+use super::options::Store;
 use super::random::Random;
 
 /// What the server does with what it is told.
@@ -88,6 +89,7 @@ pub(crate) const ROUNDS_OF_ALL: u64 = 3 * EPOCH_ROUNDS;
 /// Plans one round after the other.
 #[derive(Debug)]
 pub(crate) struct Planner {
+    store: Store,
     random: Random,
     number: u64,
     epoch: Epoch,
@@ -98,10 +100,10 @@ pub(crate) struct Planner {
 }
 
 impl Planner {
-    pub(crate) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64, store: Store) -> Self {
         let random = Random::new(seed);
         let epoch = Epoch { number: 0, disk: Disk::None, reach: Reach::Direct };
-        Self { random, number: 0, epoch, rounds_left: 0, disks: vec![], deck: vec![] }
+        Self { store, random, number: 0, epoch, rounds_left: 0, disks: vec![], deck: vec![] }
     }
 
     pub(crate) fn next_round(&mut self) -> Round {
@@ -141,7 +143,8 @@ impl Planner {
             }
         }
         // The swarm: half of the kinds may come in this round.
-        let mut swarm: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kind.strikes(self.epoch)).collect();
+        let mut swarm: Vec<Kind> = kinds(self.store);
+        swarm.retain(|kind| kind.strikes(self.epoch));
         self.random.shuffle(&mut swarm);
         swarm.truncate(swarm.len() / 2);
         for _ in 0..self.random.below(MORE + 1) {
@@ -164,7 +167,7 @@ impl Planner {
             match rare.or_else(|| self.deck.iter().rposition(fits)) {
                 Some(at) => dealt.push(self.deck.remove(at)),
                 None => {
-                    let mut fresh = Kind::ALL.to_vec();
+                    let mut fresh = kinds(self.store);
                     self.random.shuffle(&mut fresh);
                     self.deck.splice(..0, fresh);
                 }
@@ -187,6 +190,12 @@ impl Planner {
     }
 }
 
+/// What this store can suffer.
+pub(crate) fn kinds(store: Store) -> Vec<Kind> {
+    let of_store = |kind: &Kind| store == Store::Redis || kind.target() == Target::Clients;
+    Kind::ALL.into_iter().filter(of_store).collect()
+}
+
 /// Whether they are done to the same thing at the same time, so that the end of one would end the other.
 fn collide(one: &Strike, other: &Strike) -> bool {
     // A server takes some time to come back.
@@ -204,7 +213,7 @@ mod tests {
     use super::*;
 
     fn rounds(seed: u64, count: u64) -> Vec<Round> {
-        let mut planner = Planner::new(seed);
+        let mut planner = Planner::new(seed, Store::Redis);
         (0..count).map(|_| planner.next_round()).collect()
     }
 
@@ -235,6 +244,15 @@ mod tests {
             }
             assert!(round.strikes.len() >= 3, "{round:?}");
         }
+    }
+
+    #[test]
+    fn a_directory_suffers_what_its_programs_do() {
+        let mut planner = Planner::new(3, Store::File);
+        let rounds: Vec<Round> = (0..ROUNDS_OF_ALL).map(|_| planner.next_round()).collect();
+        let planned: BTreeSet<Kind> = rounds.iter().flat_map(|round| round.strikes.iter().map(|s| s.kind)).collect();
+        assert_eq!(planned, kinds(Store::File).into_iter().collect());
+        assert!(planned.iter().all(|kind| kind.target() == Target::Clients), "{planned:?}");
     }
 
     #[test]

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::judge::Score;
 use super::kind::Kind;
-use super::plan::ROUNDS_OF_ALL;
+use super::options::Options;
+use super::plan::{ROUNDS_OF_ALL, kinds};
 
 /// Fewer grants in the calm seconds, on the average, prove nothing.
 const MEAN_MIN: u64 = 25;
@@ -33,14 +34,14 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(
-        (seed, time, rounds): (u64, Duration, u64),
+        (options, time, rounds): (&Options, Duration, u64),
         score: Score,
         struck: &BTreeMap<Kind, u64>,
         clients: BTreeMap<String, u64>,
         mut violations: Vec<String>,
     ) -> Self {
         if violations.is_empty() && rounds >= ROUNDS_OF_ALL {
-            let never = Kind::ALL.iter().filter(|kind| !struck.contains_key(kind));
+            let never = kinds(options.store).into_iter().filter(|kind| !struck.contains_key(kind));
             violations.extend(never.map(|kind| format!("{kind:?} never struck in {rounds} rounds")));
         }
         let calm = &score.calm_grants_per_s;
@@ -49,7 +50,7 @@ impl Report {
             violations.push(format!("only {mean} grants in a calm second, on the average, at least {MEAN_MIN} wanted"));
         }
         Self {
-            seed,
+            seed: options.seed,
             seconds: time.as_secs(),
             rounds,
             grants: score.grants,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Leasehold, Result};
 use leasehold_testkit::history::{Ended, GaveUp};
-use leasehold_testkit::{Recorder, Value};
+use leasehold_testkit::{Recorder, RedisServer, Value};
 
 use super::fleet::CLIENTS;
 use super::names::{Class, Names};
@@ -32,8 +32,10 @@ pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Vec<S
         }
         complaints
     });
-    complaints.extend(inboxes(stage, bound));
-    complaints.extend(endless(stage));
+    if let Some(redis) = &stage.redis {
+        complaints.extend(inboxes(&redis.server, bound));
+        complaints.extend(endless(&redis.server, stage.set_back));
+    }
     complaints
 }
 
@@ -73,11 +75,11 @@ async fn free(eye: &Leasehold, name: &str, recorder: &Recorder, bound: Duration)
 }
 
 /// One inbox for each client, and the eye's.
-fn inboxes(stage: &Stage, bound: Duration) -> Option<String> {
+fn inboxes(server: &RedisServer, bound: Duration) -> Option<String> {
     let deadline = Instant::now() + bound;
     loop {
         let late = Instant::now() >= deadline;
-        let Value::Array(there) = stage.server.command(&["PUBSUB", "CHANNELS", "lh1:inbox:*"]) else {
+        let Value::Array(there) = server.command(&["PUBSUB", "CHANNELS", "lh1:inbox:*"]) else {
             return Some("PUBSUB CHANNELS answers no list".into());
         };
         if there.len() == CLIENTS + 1 {
@@ -91,16 +93,16 @@ fn inboxes(stage: &Stage, bound: Duration) -> Option<String> {
 }
 
 /// Keys that would stay for ever, or for much longer than the retention.
-fn endless(stage: &Stage) -> Vec<String> {
-    let longest = 2 * Class::Far.longest_lease() + RETENTION + stage.set_back + Duration::from_secs(5);
+fn endless(server: &RedisServer, set_back: Duration) -> Vec<String> {
+    let longest = 2 * Class::Far.longest_lease() + RETENTION + set_back + Duration::from_secs(5);
     let longest_ms = i64::try_from(longest.as_millis()).expect("a minute or so");
-    let Value::Array(keys) = stage.server.command(&["KEYS", "lh1:*"]) else {
+    let Value::Array(keys) = server.command(&["KEYS", "lh1:*"]) else {
         return vec!["KEYS answers no list".into()];
     };
     let mut complaints = Vec::new();
     for key in keys.iter().filter_map(Value::text) {
         // One that has ended meanwhile answers -2.
-        let left_ms = stage.server.command(&["PTTL", key]).int();
+        let left_ms = server.command(&["PTTL", key]).int();
         if !left_ms.is_some_and(|ms| ms == -2 || (0..=longest_ms).contains(&ms)) {
             complaints.push(format!("{key} ends in {left_ms:?} ms, and should within {longest_ms} ms"));
         }

@@ -69,7 +69,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 impl Run<'_> {
     fn to_its_end(mut self) -> ExitCode {
         let begun = Instant::now();
-        let mut planner = Planner::new(self.options.seed);
+        let mut planner = Planner::new(self.options.seed, self.options.store);
         let mut rounds = 0;
         let least = if self.options.time >= WHOLE { ROUNDS_OF_ALL } else { 1 };
         while self.violations.is_empty() && (begun.elapsed() < self.options.time || rounds < least) {
@@ -84,7 +84,7 @@ impl Run<'_> {
             }
         }
         let violated = self.violations.clone();
-        let run = (self.options.seed, begun.elapsed(), rounds);
+        let run = (self.options, begun.elapsed(), rounds);
         let report = Report::new(run, self.score, &self.ledger.counts(), self.clients, self.violations);
         match self.options.form {
             Form::Words => report.print(),
@@ -106,7 +106,8 @@ impl Run<'_> {
         if round.is_first_of_epoch {
             drop(self.stage.take());
             self.judge.clear();
-            self.stage = Some(Stage::set(round.epoch, self.registers.port(), self.runtime.handle().clone()));
+            let store = self.options.store;
+            self.stage = Some(Stage::set(store, round.epoch, self.registers.port(), self.runtime.handle().clone()));
         }
         let stage = self.stage.as_mut().expect("the first round of an epoch has set it");
         let names = Names { round: round.number, epoch: round.epoch.number };

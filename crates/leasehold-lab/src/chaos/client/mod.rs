@@ -114,7 +114,7 @@ impl Work {
         }
         let mut random = Random::new(seed);
         for task in 1..=TASKS {
-            let me = format!("{}/t{task}", settings.label);
+            let me = format!("{}/t{task}.{}", settings.label, names.round);
             let (shift, settings, mut client) = (Arc::clone(&shift), Arc::clone(settings), client.clone());
             let seed = random.number();
             tasks.spawn(async move {

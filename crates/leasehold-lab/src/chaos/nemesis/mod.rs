@@ -14,7 +14,7 @@ use super::kind::Target;
 use super::ledger::Ledger;
 use super::plan::{Round, Strike};
 use super::random::Random;
-use super::stage::{Stage, resp};
+use super::stage::Stage;
 use super::stop::{Interrupted, Stop};
 
 /// How a fault ends.
@@ -80,16 +80,9 @@ impl<'a> Nemesis<'a> {
         for command in self.commands {
             command.join().expect("a command's thread does not panic");
         }
-        self.stage.stalls = Default::default();
-        self.stage.faulty.resume();
-        self.stage.faulty.accept_connections();
-        self.stage.faulty.set_latency(None);
-        self.stage.server.set_slow_fsync(Duration::ZERO);
-        let healed = resp(&self.stage.server).and_then(|mut resp| {
-            resp.try_command(&["CLIENT", "UNPAUSE"])?;
-            resp.try_command(&["CONFIG", "SET", "maxmemory", "0"])
-        });
-        healed.expect("a healed server obeys");
+        if let Some(redis) = &mut self.stage.redis {
+            redis.heal();
+        }
         self.ledger.recorder().healed();
     }
 }

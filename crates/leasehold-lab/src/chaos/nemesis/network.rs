@@ -16,37 +16,37 @@ impl Nemesis<'_> {
     pub(super) fn network(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
         let (kind, stage, ledger) = (strike.kind, &mut *self.stage, self.ledger);
         ledger.note(kind, &format!("for {} ms", strike.for_ms));
-        let seen = stage.faulty.seen();
+        let seen = stage.redis().faulty.seen();
         match kind {
             Kind::Cut => {
-                if stage.faulty.cut_all() > 0 {
+                if stage.redis().faulty.cut_all() > 0 {
                     ledger.struck(kind);
                 }
                 None
             }
             Kind::Refuse => {
-                stage.faulty.refuse_connections();
-                stage.faulty.cut_all();
-                Some(counted(kind, seen, |seen| seen.refused, |stage| stage.faulty.accept_connections()))
+                stage.redis().faulty.refuse_connections();
+                stage.redis().faulty.cut_all();
+                Some(counted(kind, seen, |seen| seen.refused, |stage| stage.redis().faulty.accept_connections()))
             }
             Kind::StallRequests | Kind::StallReplies | Kind::StallBoth => Some(stall(kind, dice, stage, seen)),
             Kind::Latency => {
                 let (fixed, jitter) = (dice.within((1, 60)), dice.within((0, 120)));
                 let (fixed, jitter) = (Duration::from_millis(fixed), Duration::from_millis(jitter));
-                stage.faulty.set_latency(Some(Latency { fixed, jitter, seed: dice.number() }));
-                Some(counted(kind, seen, |seen| seen.delayed, |stage| stage.faulty.set_latency(None)))
+                stage.redis().faulty.set_latency(Some(Latency { fixed, jitter, seed: dice.number() }));
+                Some(counted(kind, seen, |seen| seen.delayed, |stage| stage.redis().faulty.set_latency(None)))
             }
             Kind::HalfOpen => {
-                let struck = armed(kind, stage.faulty.inject(fault(kind, &seen, dice)));
+                let struck = armed(kind, stage.redis().faulty.inject(fault(kind, &seen, dice)));
                 let is_cut = dice.chance(50);
                 Some(Box::new(move |stage, ledger| {
                     if is_cut {
-                        stage.faulty.cut_all();
+                        stage.redis().faulty.cut_all();
                     }
                     struck(stage, ledger);
                 }))
             }
-            _ => Some(armed(kind, stage.faulty.inject(fault(kind, &seen, dice)))),
+            _ => Some(armed(kind, stage.redis().faulty.inject(fault(kind, &seen, dice)))),
         }
     }
 }
@@ -94,7 +94,7 @@ fn counted(
 ) -> End {
     Box::new(move |stage: &mut Stage, ledger: &Ledger| {
         end(stage);
-        if count(&stage.faulty.seen()) > count(&before) {
+        if count(&stage.redis().faulty.seen()) > count(&before) {
             ledger.struck(kind);
         }
     })
@@ -108,17 +108,17 @@ fn stall(kind: Kind, dice: &mut Random, stage: &mut Stage, seen: Seen) -> End {
         Kind::StallReplies => (0, 1),
         _ => (1, 1),
     };
-    stage.stalls.requests += requests;
-    stage.stalls.replies += replies;
-    stage.apply_stalls();
+    stage.redis().stalls.requests += requests;
+    stage.redis().stalls.replies += replies;
+    stage.redis().apply_stalls();
     let is_cut = dice.chance(50);
     let end = move |stage: &mut Stage| {
         if is_cut {
-            stage.faulty.cut_all();
+            stage.redis().faulty.cut_all();
         }
-        stage.stalls.requests -= requests;
-        stage.stalls.replies -= replies;
-        stage.apply_stalls();
+        stage.redis().stalls.requests -= requests;
+        stage.redis().stalls.replies -= replies;
+        stage.redis().apply_stalls();
     };
     counted(kind, seen, |seen| seen.stalled_requests + seen.stalled_replies, end)
 }

@@ -11,7 +11,8 @@ use super::super::kind::Kind;
 use super::super::ledger::Ledger;
 use super::super::plan::Strike;
 use super::super::random::Random;
-use super::super::stage::{Stage, resp};
+use super::super::redis::resp;
+use super::super::stage::Stage;
 use super::{End, Nemesis};
 
 /// How far clocks are set, in microseconds.
@@ -29,29 +30,29 @@ impl Nemesis<'_> {
         ledger.note(kind, &format!("for {} ms", strike.for_ms));
         match kind {
             Kind::CrashKeeping => {
-                stage.server.kill();
+                stage.redis().server.kill();
                 ledger.struck(kind);
-                Some(Box::new(|stage, _| stage.server.restart()))
+                Some(Box::new(|stage, _| stage.redis().server.restart()))
             }
             Kind::CrashEmpty => {
                 kill_and_lose(stage, "the server came back empty");
                 ledger.struck(kind);
-                Some(Box::new(|stage, _| stage.server.restart_empty()))
+                Some(Box::new(|stage, _| stage.redis().server.restart_empty()))
             }
             Kind::CrashLosingTail => {
-                stage.server.set_slow_fsync(SLOW_FLUSH);
+                stage.redis().server.set_slow_fsync(SLOW_FLUSH);
                 Some(Box::new(|stage, ledger| {
                     kill_and_lose(stage, "the server lost what it had not written");
-                    stage.server.set_slow_fsync(Duration::ZERO);
-                    stage.server.restart();
+                    stage.redis().server.set_slow_fsync(Duration::ZERO);
+                    stage.redis().server.restart();
                     ledger.note(Kind::CrashLosingTail, "is back");
                     ledger.struck(Kind::CrashLosingTail);
                 }))
             }
             Kind::Freeze | Kind::FreezeLong => {
-                stage.server.stop();
+                stage.redis().server.stop();
                 ledger.struck(kind);
-                Some(Box::new(|stage, _| stage.server.cont()))
+                Some(Box::new(|stage, _| stage.redis().server.cont()))
             }
             Kind::Sleep => {
                 let seconds = format!("{:.3}", Duration::from_millis(strike.for_ms).as_secs_f64());
@@ -70,16 +71,16 @@ impl Nemesis<'_> {
             Kind::SlowDisk => {
                 let by = Duration::from_millis(dice.within((50, 400)));
                 self.ledger.note(kind, &format!("{by:?} for each flush, for {} ms", strike.for_ms));
-                self.stage.server.set_slow_fsync(by);
+                self.stage.redis().server.set_slow_fsync(by);
                 self.ledger.struck(kind);
-                return Some(Box::new(|stage, _| stage.server.set_slow_fsync(Duration::ZERO)));
+                return Some(Box::new(|stage, _| stage.redis().server.set_slow_fsync(Duration::ZERO)));
             }
             Kind::Full => {
                 self.command(kind, |resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "1"]));
                 return Some(Box::new(|stage, ledger| {
                     let empty = |resp: &mut Resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
                     // The healing does so as well, and waits for it.
-                    drop(tell(&stage.server, ledger, None, empty));
+                    drop(tell(&stage.redis().server, ledger, None, empty));
                 }));
             }
             Kind::KillInboxes => self.command(kind, |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "pubsub"])),
@@ -116,25 +117,26 @@ impl Nemesis<'_> {
     /// A replica that is in step parts from its primary; some time later, with what was written meanwhile lost, it is the
     /// primary. Its clock may differ.
     fn fail_over(&mut self, dice: &mut Random) -> End {
-        let replica = self.stage.replica();
+        let replica = self.stage.redis().replica();
         await_rewritten(&replica);
         replica.promote();
         self.ledger.note(Kind::Failover, "the replica misses what comes now");
         let skew_us = dice.pick(&[0, 0, 500_000, -300_000]);
         Box::new(move |stage, ledger| {
             let from_us = boottime_us();
-            stage.server.kill();
-            stage.replace_server(replica);
+            stage.redis().server.kill();
+            stage.redis().replace_server(replica);
             // The clock that counts is the new one's.
             stage.shift_clock(skew_us);
-            lost(&stage.excuses, from_us, stage.clock.behind(), "a replica took over that missed the last writes");
+            let behind = stage.redis().clock.behind();
+            lost(&stage.excuses, from_us, behind, "a replica took over that missed the last writes");
             ledger.note(Kind::Failover, &format!("it is the primary, its clock {skew_us} µs from the old one's"));
             ledger.struck(Kind::Failover);
         })
     }
 
     fn flush(&mut self) {
-        let (excuses, behind) = (self.stage.excuses.clone(), self.stage.clock.behind());
+        let (excuses, behind) = (self.stage.excuses.clone(), self.stage.redis().clock.behind());
         self.command(Kind::FlushAll, move |resp| {
             let from_us = boottime_us();
             let told = resp.try_command(&["FLUSHALL"]);
@@ -145,7 +147,7 @@ impl Nemesis<'_> {
 
     /// Gives the server a command, on a thread of its own.
     fn command(&mut self, kind: Kind, give: impl FnOnce(&mut Resp) -> Told + Send + 'static) {
-        self.commands.push(tell(&self.stage.server, self.ledger, Some(kind), give));
+        self.commands.push(tell(&self.stage.redis().server, self.ledger, Some(kind), give));
     }
 }
 
@@ -169,8 +171,9 @@ fn tell(
 
 fn kill_and_lose(stage: &mut Stage, why: &'static str) {
     let from_us = boottime_us();
-    stage.server.kill();
-    lost(&stage.excuses, from_us, stage.clock.behind(), why);
+    stage.redis().server.kill();
+    let behind = stage.redis().clock.behind();
+    lost(&stage.excuses, from_us, behind, why);
 }
 
 /// Grants were lost at some time since `from_us`.
