@@ -181,7 +181,7 @@ impl Kind {
             Self::ClientPause => (50, 1_500),
             Self::Refuse => (100, 2_500),
             Self::StallRequests | Self::StallReplies | Self::StallBoth => (100, 3_500),
-            Self::HalfOpen => (500, 4_000),
+            Self::HalfOpen => (500, 4_800),
             Self::Latency => (500, 3_000),
             // How long they are armed; each strikes a few times at most.
             Self::LoseReply | Self::CutAtReply | Self::LateRequest | Self::Garble => (2_000, 3_000),

@@ -116,13 +116,13 @@ mod tests {
         held.fenced(Fenced::Accepted(1));
         notes.counting("n", "c1.1/t1");
         held.counted(0, Answered::Acknowledged);
-        assert_eq!(read(&path, 1).expect("whole").len(), 3, "every write was answered");
+        assert_eq!(read(&path, 1).expect("whole").len(), 4, "every write was answered");
         notes.fencing("n", "c1.1/t1", 7);
         notes.counting("n", "c1.1/t2");
         notes.0.lock().expect("sound").write_all(b"{\"event\":").expect("appended");
         let events = read(&path, 1 << 50).expect("the last line is left out");
-        assert!(matches!(&events[3], Event::Fenced { answer: Fenced::Unknown, token: 7, .. }), "{events:?}");
-        assert!(matches!(&events[4], Event::Fault { breaks: Promise::UnfencedWrites, .. }), "{events:?}");
-        assert_eq!(events.len(), 5);
+        assert!(matches!(&events[4], Event::Fenced { answer: Fenced::Unknown, token: 7, .. }), "{events:?}");
+        assert!(matches!(&events[5], Event::Fault { breaks: Promise::UnfencedWrites, .. }), "{events:?}");
+        assert_eq!(events.len(), 6);
     }
 }

@@ -13,6 +13,9 @@ use super::plan::{ROUNDS_OF_ALL, kinds};
 /// Fewer grants in the calm seconds, on the average, prove nothing.
 const MEAN_MIN: u64 = 25;
 
+/// What the tally of a client calls a path with.
+pub(crate) const PATH: &str = "path: ";
+
 /// The figures of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
@@ -29,6 +32,9 @@ pub(crate) struct Report {
     pub(crate) faults_in_all: u64,
     pub(crate) excused: BTreeMap<String, u64>,
     pub(crate) clients: BTreeMap<String, u64>,
+    /// Labels of the library's rare paths, of processes that were not killed.
+    pub(crate) paths: BTreeMap<String, u64>,
+    pub(crate) paths_not_taken: Vec<String>,
     pub(crate) violations: Vec<String>,
 }
 
@@ -37,7 +43,7 @@ impl Report {
         (options, time, rounds): (&Options, Duration, u64),
         score: Score,
         struck: &BTreeMap<Kind, u64>,
-        clients: BTreeMap<String, u64>,
+        told: BTreeMap<String, u64>,
         mut violations: Vec<String>,
     ) -> Self {
         if violations.is_empty() && rounds >= ROUNDS_OF_ALL {
@@ -49,6 +55,10 @@ impl Report {
         if violations.is_empty() && mean < MEAN_MIN {
             violations.push(format!("only {mean} grants in a calm second, on the average, at least {MEAN_MIN} wanted"));
         }
+        let (paths, clients): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            told.into_iter().partition(|(what, _)| what.starts_with(PATH));
+        let paths = paths.into_iter().map(|(path, times)| (path[PATH.len()..].to_owned(), times));
+        let (paths, not_taken): (BTreeMap<_, _>, BTreeMap<_, _>) = paths.partition(|(_, times)| *times > 0);
         Self {
             seed: options.seed,
             seconds: time.as_secs(),
@@ -63,6 +73,8 @@ impl Report {
             faults_in_all: struck.values().sum(),
             excused: score.excused,
             clients,
+            paths,
+            paths_not_taken: not_taken.into_keys().collect(),
             violations,
         }
     }
@@ -92,6 +104,8 @@ impl Report {
             let counts: Vec<String> = counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
             println!("  {title}: {}", counts.join(", "));
         }
+        let (taken, left) = (self.paths.len(), self.paths_not_taken.join(", "));
+        println!("  {taken} rare paths of the library were taken; not taken: {left}");
         match self.violations.len() {
             0 => println!("  no violation"),
             n => println!("  {n} VIOLATIONS, see above"),

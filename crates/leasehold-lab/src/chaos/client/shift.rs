@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::{Guard, Leasehold, Owner, Result};
+use leasehold_spec::mark::{self, Mark};
 use leasehold_testkit::history::{Event, GaveUp, Promise};
 use leasehold_testkit::{Recorder, Registers, boottime_us};
 use tokio::sync::watch;
@@ -13,6 +14,7 @@ use super::super::fleet::is_keepers_label;
 use super::super::names::{Class, Names, Who};
 use super::super::notes::Notes;
 use super::super::random::Random;
+use super::super::report::PATH;
 use super::section::Section;
 
 /// A round as one process sees it.
@@ -23,6 +25,8 @@ pub(super) struct Shift {
     pub(super) is_over: watch::Receiver<bool>,
     doings: Mutex<BTreeMap<String, Doing>>,
     tally: Mutex<BTreeMap<String, u64>>,
+    /// The paths that this process had taken before the round.
+    marks_before: Vec<(Mark, u64)>,
 }
 
 /// What a task is doing.
@@ -46,7 +50,8 @@ enum Way {
 
 impl Shift {
     pub(super) fn new(names: Names, recorder: Recorder, notes: Notes, is_over: watch::Receiver<bool>) -> Self {
-        Self { names, recorder, notes, is_over, doings: Mutex::default(), tally: Mutex::default() }
+        let (doings, tally, marks_before) = (Mutex::default(), Mutex::default(), mark::everywhere());
+        Self { names, recorder, notes, is_over, doings, tally, marks_before }
     }
 
     pub(super) fn over(&self) -> bool {
@@ -67,10 +72,13 @@ impl Shift {
         self.doings.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// How often what happened, as JSON.
+    /// How often what happened, and which paths the library took, as JSON.
     pub(super) fn tally(&self) -> String {
-        let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
-        serde_json::to_string(&*tally).expect("plain numbers")
+        let mut tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for ((mark, times), (_, before)) in mark::everywhere().into_iter().zip(&self.marks_before) {
+            tally.insert(format!("{PATH}{}", mark.name()), times - before);
+        }
+        serde_json::to_string(&tally).expect("plain numbers")
     }
 
     pub(super) fn count(&self, what: &str) {

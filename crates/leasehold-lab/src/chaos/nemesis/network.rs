@@ -38,7 +38,7 @@ impl Nemesis<'_> {
             }
             Kind::HalfOpen => {
                 let struck = armed(kind, stage.redis().faulty.inject(fault(kind, &seen, dice)));
-                let is_cut = dice.chance(50);
+                let is_cut = dice.chance(30);
                 Some(Box::new(move |stage, ledger| {
                     if is_cut {
                         stage.redis().faulty.cut_all();
