@@ -2,8 +2,8 @@
 //!
 //! | fault | what it breaks | for how long |
 //! |---|---|---|
-//! | the server's clock is set forward | exclusion | until the leases that were granted before would have ended |
-//! | restart, flush or failover that loses writes | exclusion | the same |
+//! | restart, flush or failover that loses writes | exclusion | until the leases that were granted before would have ended |
+//! | the server's clock is set forward | exclusion | the same, and for as long as the word of it can be held up on its way: a grant that is pushed meanwhile is placed in time by the old clock |
 //! | the same, while the clock is behind what it once was | the order of tokens | until it has caught up |
 //! | revocation (one name alone) | exclusion | until the lease would have ended: the client says so itself |
 //! | a client that is stopped, slow or killed between its look and the end of a write | writes without a fence | that write alone: the client says so itself |
@@ -36,6 +36,9 @@ enum Tail {
     None,
 }
 
+/// The longest stall, and some latency.
+const HELD_UP_US: u64 = 4_000_000;
+
 /// What was declared. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Excuses(Arc<Mutex<Vec<Excuse>>>);
@@ -43,6 +46,13 @@ pub(crate) struct Excuses(Arc<Mutex<Vec<Excuse>>>);
 impl Excuses {
     /// At some time between these, leases were lost or shortened that were granted before.
     pub(crate) fn leases(&self, from_us: u64, to_us: u64, why: &'static str) {
+        self.add(Excuse { breaks: Promise::Exclusion, from_us, to_us, tail: Tail::Lease, why });
+    }
+
+    /// At this time the clock was set forward.
+    pub(crate) fn clock(&self, from_us: u64) {
+        let to_us = boottime_us() + HELD_UP_US;
+        let why = "the server's clock was set forward";
         self.add(Excuse { breaks: Promise::Exclusion, from_us, to_us, tail: Tail::Lease, why });
     }
 

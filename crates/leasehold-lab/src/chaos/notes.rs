@@ -66,9 +66,11 @@ pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<Vec<Event>> {
     for line in whole.lines() {
         match serde_json::from_str(line)? {
             Line::Note(Note::Fencing { name, client, token, at_us }) => {
-                drop(fencing.insert(client, (name, token, at_us)))
+                fencing.insert(client, (name, token, at_us));
             }
-            Line::Note(Note::Counting { name, client, at_us }) => drop(counting.insert(client, (name, at_us))),
+            Line::Note(Note::Counting { name, client, at_us }) => {
+                counting.insert(client, (name, at_us));
+            }
             Line::Event(event) => {
                 match &event {
                     Event::Fenced { client, .. } => drop(fencing.remove(client)),

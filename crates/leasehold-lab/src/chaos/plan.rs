@@ -125,7 +125,7 @@ impl Planner {
             self.random.shuffle(&mut self.disks);
         }
         let number = self.epoch.number + 1;
-        let reach = if number % 2 == 0 { Reach::Direct } else { Reach::Led };
+        let reach = if number.is_multiple_of(2) { Reach::Direct } else { Reach::Led };
         self.epoch = Epoch { number, disk: self.disks.pop().expect("three disks"), reach };
         self.rounds_left = EPOCH_ROUNDS;
     }

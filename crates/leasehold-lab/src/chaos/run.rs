@@ -63,11 +63,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         dir,
         runtime,
     };
-    run.to_its_end()
+    run.play()
 }
 
 impl Run<'_> {
-    fn to_its_end(mut self) -> ExitCode {
+    fn play(mut self) -> ExitCode {
         let begun = Instant::now();
         let mut planner = Planner::new(self.options.seed, self.options.store);
         let mut rounds = 0;
@@ -159,8 +159,8 @@ impl Run<'_> {
         }
         let Round { number, epoch, strikes, .. } = round;
         eprintln!(
-            "round {number}, epoch {} ({:?}, {:?}): {} faults planned, {} grants ({} in the calm second), {} excused, at \
-             rest after {took:.1?}, {}",
+            "round {number}, epoch {} ({:?}, {:?}): {} faults planned, {} grants ({} in the calm second), {} excused, \
+             at rest after {took:.1?}, {}",
             epoch.number,
             epoch.disk,
             epoch.reach,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::{Guard, Leasehold, Owner, Result};
 use leasehold_spec::mark::{self, Mark};
-use leasehold_testkit::history::{Event, GaveUp, Promise};
+use leasehold_testkit::history::{GaveUp, Promise};
 use leasehold_testkit::{Recorder, Registers, boottime_us};
 use tokio::sync::watch;
 
@@ -202,14 +202,17 @@ impl Shift {
         let Ok(seen) = mutex.inspect().await else { return self.count("inspect failed") };
         let Some(holder) = seen.holder else { return };
         let grace = Duration::from_millis(random.pick(&[0, 200, 1_000]));
-        let from_us = boottime_us();
+        // Said before: whoever is killed meanwhile cannot say it any more. An answer is awaited for two seconds.
+        self.excuse_revoked(name, grace + Duration::from_secs(2));
         let answer = mutex.revoke(&holder, grace).await;
-        // It may also be carried out later than its answer was awaited.
-        let late = Duration::from_millis(if answer.is_ok() { 0 } else { 5_000 });
-        let believed = grace + Class::of(name).longest_lease() + late;
-        let to_us = boottime_us() + u64::try_from(believed.as_micros()).expect("seconds");
-        let (name, why) = (name.to_owned(), "revoked".to_owned());
-        self.recorder.record(Event::Fault { name, breaks: Promise::Exclusion, from_us, to_us, why });
+        if answer.is_err() {
+            // It may yet be carried out.
+            self.excuse_revoked(name, grace + Duration::from_secs(5));
+        }
         self.count(if answer.is_ok() { "revoked" } else { "revoke failed" });
+    }
+    /// Within this time the lease ends at the store, and its holder may believe in it for as long as it was.
+    fn excuse_revoked(&self, name: &str, within: Duration) {
+        self.recorder.excuse(name, Promise::Exclusion, within + Class::of(name).longest_lease(), "revoked");
     }
 }
