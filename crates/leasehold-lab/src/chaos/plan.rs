@@ -84,7 +84,8 @@ const TRIES: usize = 100;
 /// The first epochs, one for each disk, which deal out the whole deck.
 const EPOCH_ROUNDS: u64 = 3;
 /// After how many rounds every kind was planned.
-pub(crate) const ROUNDS_OF_ALL: u64 = 3 * EPOCH_ROUNDS;
+#[cfg(test)]
+const ROUNDS_OF_ALL: u64 = 3 * EPOCH_ROUNDS;
 
 /// Plans one round after the other.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::judge::Score;
 use super::kind::Kind;
 use super::options::Options;
-use super::plan::{ROUNDS_OF_ALL, kinds};
+use super::plan::kinds;
+use super::run::WHOLE;
 
 /// Fewer grants in the calm seconds, on the average, prove nothing.
 const MEAN_MIN: u64 = 25;
@@ -46,7 +47,7 @@ impl Report {
         told: BTreeMap<String, u64>,
         mut violations: Vec<String>,
     ) -> Self {
-        if violations.is_empty() && rounds >= ROUNDS_OF_ALL {
+        if violations.is_empty() && options.time >= WHOLE {
             let never = kinds(options.store).into_iter().filter(|kind| !struck.contains_key(kind));
             violations.extend(never.map(|kind| format!("{kind:?} never struck in {rounds} rounds")));
         }

@@ -16,7 +16,7 @@ use super::ledger::Ledger;
 use super::names::Names;
 use super::nemesis::Nemesis;
 use super::options::{Form, Options};
-use super::plan::{CALM_MS, Planner, ROUNDS_OF_ALL, Round};
+use super::plan::{CALM_MS, Planner, Round, kinds};
 use super::report::Report;
 use super::residue::{self, residue};
 use super::stage::Stage;
@@ -24,8 +24,9 @@ use super::stop::{Interrupted, Stop};
 
 /// Fewer grants in a second without faults prove nothing. Two processors that have nothing else to do make some hundreds.
 const CALM_GRANTS_MIN: u64 = 5;
-/// From this time on a run has to meet every kind of fault.
-const WHOLE: Duration = Duration::from_secs(120);
+/// From this time on a run has to meet every kind of fault, and is given so much more for that.
+pub(crate) const WHOLE: Duration = Duration::from_secs(120);
+const OVERTIME: Duration = Duration::from_secs(60);
 /// How many violations are shown; all of them are in the kept files.
 const SHOWN: usize = 20;
 
@@ -71,8 +72,7 @@ impl Run<'_> {
         let begun = Instant::now();
         let mut planner = Planner::new(self.options.seed, self.options.store);
         let mut rounds = 0;
-        let least = if self.options.time >= WHOLE { ROUNDS_OF_ALL } else { 1 };
-        while self.violations.is_empty() && (begun.elapsed() < self.options.time || rounds < least) {
+        while self.violations.is_empty() && self.goes_on(begun, rounds) {
             let round = planner.next_round();
             match self.round(&round) {
                 Ok(()) => rounds += 1,
@@ -99,6 +99,17 @@ impl Run<'_> {
         }
         eprintln!("chaos: to repeat the schedule: {}", self.options.replay());
         ExitCode::FAILURE
+    }
+
+    /// Until its time is over. A run that is to meet every kind of fault goes on for those that were planned and found
+    /// nobody to strike.
+    fn goes_on(&self, begun: Instant, rounds: u64) -> bool {
+        let time = self.options.time;
+        let is_over = begun.elapsed() >= time;
+        let is_whole = time >= WHOLE;
+        let counts = self.ledger.counts();
+        let misses = || kinds(self.options.store).iter().any(|kind| !counts.contains_key(kind));
+        !is_over || (is_whole && misses() && begun.elapsed() < time + OVERTIME) || rounds == 0
     }
 
     fn round(&mut self, round: &Round) -> Result<(), Interrupted> {

@@ -1,6 +1,8 @@
 //! Faults of clients: they die, stand still and starve.
 
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::super::fleet::{CLIENTS, Who, is_keeper};
 use super::super::kind::Kind;
@@ -12,8 +14,8 @@ use super::{End, Nemesis};
 /// Twice the processors of a small machine.
 const BURNERS: usize = 4;
 
-/// How often the hottest lock is looked at, until somebody holds it.
-const GLANCES: usize = 8;
+/// For how long somebody is looked for who holds the hottest lock.
+const LOOKED_FOR: Duration = Duration::from_millis(500);
 
 impl Nemesis<'_> {
     pub(super) fn clients(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
@@ -43,8 +45,15 @@ impl Nemesis<'_> {
     fn victim(&mut self, kind: Kind, dice: &mut Random) -> Option<Who> {
         let may_be = |slot: usize| matches!(kind, Kind::StopClient | Kind::StopHolder) || !is_keeper(slot);
         if matches!(kind, Kind::KillHolder | Kind::StopHolder) {
-            let holder = || self.stage.fleet.labelled(&self.stage.holder(&self.hot)?);
-            return (0..GLANCES).find_map(|_| holder().filter(|who| may_be(who.slot)));
+            let holder = || self.stage.fleet.labelled(&self.stage.holder(&self.hot)?).filter(|who| may_be(who.slot));
+            let deadline = Instant::now() + LOOKED_FOR;
+            loop {
+                let (found, is_late) = (holder(), Instant::now() >= deadline);
+                if found.is_some() || is_late {
+                    return found;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
         }
         let first = dice.index(CLIENTS);
         let mut slots = (first..first + CLIENTS).map(|slot| slot % CLIENTS).filter(|slot| may_be(*slot));

@@ -1,6 +1,6 @@
 //! Faults of the network, for the clients behind the faulty proxy.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::seam::Scripts;
 use leasehold_testkit::proxy::{Fault, Injected, Latency, Requests, Seen};
@@ -59,7 +59,13 @@ fn fault(kind: Kind, seen: &Seen, dice: &mut Random) -> Fault {
         (20, &scripts.renew.sha),
         (10, &scripts.leave.sha),
     ]);
-    let (some, times) = (Requests::script(script), dice.within((1, 6)));
+    // Of the one script; and when that does not come for a second, of any.
+    let (script, armed) = (script.clone(), Instant::now());
+    let some = Requests::matching(move |command| {
+        let is_script = command.name.starts_with("EVALSHA");
+        is_script && (command.argument(0) == Some(&script) || armed.elapsed() > Duration::from_secs(1))
+    });
+    let times = dice.within((1, 6));
     match kind {
         Kind::LoseReply => Fault::mute_at_reply(some).times(times),
         Kind::CutAtReply => Fault::cut_at_reply(some).times(times.min(3)),
