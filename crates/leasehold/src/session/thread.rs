@@ -9,6 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Op, SessionId};
 use tokio::sync::oneshot;
 
@@ -222,9 +223,14 @@ async fn rest(session: &Arc<Session>, at_most_us: u64) {
     let now_us = session.world.now_us();
     let for_us = session.with(|state| {
         let for_us = state.next_due_us().saturating_sub(now_us).clamp(PAUSE_US, at_most_us);
-        state.planned_us = now_us + for_us;
+        if !is_on(Mutant::P17LostWake) {
+            state.planned_us = now_us + for_us;
+        }
         for_us
     });
+    if is_on(Mutant::P17LostWake) {
+        session.with(|state| state.planned_us = now_us + for_us);
+    }
     let mut woken = pin!(session.wake.notified());
     let mut slept = session.world.sleep(Duration::from_micros(for_us));
     poll_fn(|context| match woken.as_mut().poll(context) {
