@@ -189,7 +189,12 @@ impl Shift {
                 Ok(Some(other))
             }
             // Two grants, one after the other: the later one counts, the earlier is of nobody.
-            (Ok(one), Ok(other)) => Ok(Some(if one.token() > other.token() { one } else { other })),
+            (Ok(one), Ok(other)) => {
+                if one.is_valid() && other.is_valid() {
+                    println!("an owner holds {} with tokens {} and {}", one.name(), one.token(), other.token());
+                }
+                Ok(Some(if one.token() > other.token() { one } else { other }))
+            }
             (Ok(guard), Err(_)) | (Err(_), Ok(guard)) => Ok(Some(guard)),
             (Err(error), Err(_)) => Err(error),
         }
