@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | restart, flush or failover that loses writes | exclusion | until the leases that were granted before would have ended |
 //! | the server's clock is set forward | exclusion | the same, and for as long as the word of it can be held up on its way: a grant that is pushed meanwhile is placed in time by the old clock |
-//! | the same, while the clock is behind what it once was | the order of tokens | until it has caught up |
+//! | lost records, and a clock that is behind what it showed when they were lost | the order of tokens | until it has caught up |
 //! | revocation (one name alone) | exclusion | until the lease would have ended: the client says so itself |
 //! | a client that is stopped, slow or killed between its look and the end of a write | writes without a fence | that write alone: the client says so itself |
 //!
 //! Nothing else has an excuse: no cut, no pause, no late or lost message, no crash of a server that flushes before it
 //! answers, no dead client. And no fault at all excuses the fenced register.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_testkit::boottime_us;
@@ -56,8 +56,12 @@ impl Excuses {
         self.add(Excuse { breaks: Promise::Exclusion, from_us, to_us, tail: Tail::Lease, why });
     }
 
-    /// Records were lost, and the clock needs so long until it shows what it has shown before.
-    pub(crate) fn tokens(&self, from_us: u64, behind: Duration) {
+    /// Records were lost, or the clock was set back after that: what it shows until it has caught up gives no order.
+    pub(crate) fn tokens(&self, from_us: u64, clock: &ClockLog) {
+        let behind = clock.behind();
+        if behind.is_zero() {
+            return;
+        }
         let to_us = boottime_us() + u64::try_from(behind.as_micros()).expect("less than an age");
         let why = "records were lost while the clock was behind";
         self.add(Excuse { breaks: Promise::Tokens, from_us, to_us, tail: Tail::None, why });
@@ -89,33 +93,53 @@ impl Excuse {
     }
 }
 
-/// What a server's clock has shown.
+/// What a server's clock has shown, and what was lost of it. Clones share it.
+///
+/// Tokens are made from the clock and the last one that is remembered. Where a record was lost while the clock showed T,
+/// and the clock shows less than T, now or after it was set back later, there is nothing left to make them rise.
+#[derive(Clone, Debug)]
+pub(crate) struct ClockLog(Arc<Mutex<Shown>>);
+
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ClockLog {
+struct Shown {
     shift_us: i64,
     peak_us: i64,
+    /// The latest that it had shown when records were lost.
+    lost_us: i64,
 }
 
 impl ClockLog {
     pub(crate) fn new() -> Self {
-        Self { shift_us: 0, peak_us: i64::MIN }
+        Self(Arc::new(Mutex::new(Shown { shift_us: 0, peak_us: i64::MIN, lost_us: i64::MIN })))
     }
 
     /// How far it is ahead of the machine's.
     pub(crate) fn shift_us(&self) -> i64 {
-        self.shift_us
+        self.shown().shift_us
     }
 
     /// It is about to be set.
-    pub(crate) fn set(&mut self, shift_us: i64) {
-        self.peak_us = self.peak_us.max(wall_us() + self.shift_us);
-        self.shift_us = shift_us;
+    pub(crate) fn set(&self, shift_us: i64) {
+        let mut shown = self.shown();
+        shown.peak_us = shown.peak_us.max(wall_us() + shown.shift_us);
+        shown.shift_us = shift_us;
     }
 
-    /// For how long it shows what it has shown before.
+    /// Records were lost until now.
+    pub(crate) fn lose(&self) {
+        let mut shown = self.shown();
+        shown.lost_us = shown.peak_us.max(wall_us() + shown.shift_us);
+    }
+
+    /// For how long it shows what it had shown when records were lost.
     pub(crate) fn behind(&self) -> Duration {
-        let behind_us = self.peak_us.saturating_sub(wall_us() + self.shift_us).max(0);
+        let shown = self.shown();
+        let behind_us = shown.lost_us.saturating_sub(wall_us() + shown.shift_us).max(0);
         Duration::from_micros(behind_us.unsigned_abs())
+    }
+
+    fn shown(&self) -> MutexGuard<'_, Shown> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -129,17 +153,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_is_behind_for_as_long_as_it_was_set_back() {
-        let mut clock = ClockLog::new();
-        assert_eq!(clock.behind(), Duration::ZERO);
+    fn a_clock_is_behind_what_it_showed_when_records_were_lost() {
+        let clock = ClockLog::new();
+        let behind_s = || clock.behind().as_secs_f64().round();
         clock.set(20_000_000);
-        assert_eq!(clock.behind(), Duration::ZERO);
         clock.set(17_000_000);
-        assert!((2..=3).contains(&clock.behind().as_secs()), "{:?}", clock.behind());
+        assert_eq!(behind_s(), 0.0, "nothing was lost");
+        clock.lose();
+        assert_eq!(behind_s(), 3.0, "the latest, not the last");
         clock.set(40_000_000);
-        assert_eq!(clock.behind(), Duration::ZERO);
-        clock.set(30_000_000);
-        assert!((9..=10).contains(&clock.behind().as_secs()), "{:?}", clock.behind());
+        assert_eq!(behind_s(), 0.0);
+        clock.set(10_000_000);
+        assert_eq!(behind_s(), 10.0, "set back after the loss");
+        clock.lose();
+        assert_eq!(behind_s(), 30.0);
     }
 
     #[test]

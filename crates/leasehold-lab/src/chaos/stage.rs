@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold::Leasehold;
+use leasehold_testkit::boottime_us;
 use tempfile::TempDir;
 use tokio::runtime::Handle;
 
@@ -69,7 +70,11 @@ impl Stage {
 
     /// Sets the server's clock to so much more, or less, than it shows.
     pub(crate) fn shift_clock(&mut self, by_us: i64) {
-        self.redis().shift_clock(by_us);
+        let from_us = boottime_us();
+        let redis = self.redis();
+        redis.shift_clock(by_us);
+        let clock = redis.clock.clone();
+        self.excuses.tokens(from_us, &clock);
         if by_us < 0 {
             self.set_back += Duration::from_micros(by_us.unsigned_abs());
         }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::{RedisServer, Resp, Value, boottime_us};
 
-use super::super::excuse::Excuses;
+use super::super::excuse::{ClockLog, Excuses};
 use super::super::kind::Kind;
 use super::super::ledger::Ledger;
 use super::super::plan::Strike;
@@ -128,19 +128,19 @@ impl Nemesis<'_> {
             stage.redis().replace_server(replica);
             // The clock that counts is the new one's.
             stage.shift_clock(skew_us);
-            let behind = stage.redis().clock.behind();
-            lost(&stage.excuses, from_us, behind, "a replica took over that missed the last writes");
+            let clock = stage.redis().clock.clone();
+            lost(&stage.excuses, from_us, &clock, "a replica took over that missed the last writes");
             ledger.note(Kind::Failover, &format!("it is the primary, its clock {skew_us} µs from the old one's"));
             ledger.struck(Kind::Failover);
         })
     }
 
     fn flush(&mut self) {
-        let (excuses, behind) = (self.stage.excuses.clone(), self.stage.redis().clock.behind());
+        let (excuses, clock) = (self.stage.excuses.clone(), self.stage.redis().clock.clone());
         self.command(Kind::FlushAll, move |resp| {
             let from_us = boottime_us();
             let told = resp.try_command(&["FLUSHALL"]);
-            lost(&excuses, from_us, behind, "the server was flushed");
+            lost(&excuses, from_us, &clock, "the server was flushed");
             told
         });
     }
@@ -172,16 +172,15 @@ fn tell(
 fn kill_and_lose(stage: &mut Stage, why: &'static str) {
     let from_us = boottime_us();
     stage.redis().server.kill();
-    let behind = stage.redis().clock.behind();
-    lost(&stage.excuses, from_us, behind, why);
+    let clock = stage.redis().clock.clone();
+    lost(&stage.excuses, from_us, &clock, why);
 }
 
 /// Grants were lost at some time since `from_us`.
-fn lost(excuses: &Excuses, from_us: u64, behind: Duration, why: &'static str) {
+fn lost(excuses: &Excuses, from_us: u64, clock: &ClockLog, why: &'static str) {
     excuses.leases(from_us, boottime_us(), why);
-    if behind > Duration::ZERO {
-        excuses.tokens(from_us, behind);
-    }
+    clock.lose();
+    excuses.tokens(from_us, clock);
 }
 
 fn kill_some(resp: &mut Resp, dice: &mut Random) -> Told {
