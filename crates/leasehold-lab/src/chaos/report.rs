@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use leasehold_spec::mark::Mark;
 use serde::Serialize;
 
 use super::judge::Score;
 use super::kind::Kind;
-use super::options::Options;
+use super::options::{Options, Store};
 use super::plan::kinds;
 use super::run::WHOLE;
 
@@ -58,8 +59,8 @@ impl Report {
         }
         let (paths, clients): (BTreeMap<_, _>, BTreeMap<_, _>) =
             told.into_iter().partition(|(what, _)| what.starts_with(PATH));
-        let paths = paths.into_iter().map(|(path, times)| (path[PATH.len()..].to_owned(), times));
-        let (paths, not_taken): (BTreeMap<_, _>, BTreeMap<_, _>) = paths.partition(|(_, times)| *times > 0);
+        let times = |mark: &Mark| paths.get(&format!("{PATH}{}", mark.name())).copied().unwrap_or(0);
+        let (taken, not_taken): (Vec<Mark>, Vec<Mark>) = marks(options.store).partition(|mark| times(mark) > 0);
         Self {
             seed: options.seed,
             seconds: time.as_secs(),
@@ -74,8 +75,8 @@ impl Report {
             faults_in_all: struck.values().sum(),
             excused: score.excused,
             clients,
-            paths,
-            paths_not_taken: not_taken.into_keys().collect(),
+            paths: taken.iter().map(|mark| (mark.name().to_owned(), times(mark))).collect(),
+            paths_not_taken: not_taken.iter().map(|mark| mark.name().to_owned()).collect(),
             violations,
         }
     }
@@ -112,4 +113,11 @@ impl Report {
             n => println!("  {n} VIOLATIONS, see above"),
         }
     }
+}
+
+/// The labels that a run on this store can come by: on a Redis it is a script that makes the step, which has none.
+fn marks(store: Store) -> impl Iterator<Item = Mark> {
+    const FIRST_OF_SESSION: Mark = Mark::OlderAnswer;
+    let is_there = move |mark: &Mark| store == Store::File || *mark as u8 >= FIRST_OF_SESSION as u8;
+    Mark::ALL.iter().copied().filter(is_there)
 }

@@ -53,7 +53,7 @@ impl Section<'_> {
         let last = self.random.index(guards.len());
         let guard = guards.swap_remove(last);
         for _ in 0..effects {
-            if !self.effect(&guard) {
+            if !self.effect(&guard).await {
                 break;
             }
             self.stay(&guard, length_us / effects).await;
@@ -65,7 +65,7 @@ impl Section<'_> {
 
     /// A write to each register under the lease, if there is one. The register without a fence is the reader's to
     /// protect: it looks at its guard before it writes.
-    fn effect(&mut self, guard: &Guard) -> bool {
+    async fn effect(&mut self, guard: &Guard) -> bool {
         let (token, check) = (guard.token().get(), || guard.check().is_ok());
         if !self.held.claims(check) {
             return false;
@@ -77,6 +77,10 @@ impl Section<'_> {
         }
         let counting = self.held.counting();
         let Some(read) = block_in_place(|| self.registers.read(self.name)) else { return true };
+        if self.random.chance(30) {
+            // It thinks about what it has read: in this time another may write, where the lock does not keep it out.
+            self.shift.rest(Duration::from_micros(self.random.below(10_000))).await;
+        }
         let from_us = boottime_us();
         if !self.held.claims(check) {
             return false;
