@@ -71,7 +71,8 @@ fn real_time<'g, 'a>(lock: &'g Lock<'a>) -> Vec<(Fall<'g, 'a>, Promises)> {
 /// client that is slow to look at its grant may look after its successor did.
 fn order_of_holding<'g, 'a>(lock: &'g Lock<'a>, rules: &Rules) -> Vec<(Fall<'g, 'a>, Promises)> {
     let mut claimed: Vec<&Grant<'_>> = lock.grants.iter().filter(|grant| grant.is_claimed()).collect();
-    claimed.sort_by_key(|grant| grant.granted_us);
+    // Of the same microsecond neither was first.
+    claimed.sort_by_key(|grant| (grant.granted_us, grant.token));
     let (mut largest, mut largest_exclusive, mut falls) = (None, None, Vec::new());
     for grant in claimed {
         let is_exclusive = grant.units == rules.limit;

@@ -9,8 +9,9 @@
 //!   (or the first way shows it).
 //!
 //! A writer's window is from its read to its answer; without an answer it has no end, as the write may be carried out at
-//! any time. Two windows that overlap are two sections at once, and the overlap is when. They need not: a third, late
-//! write can bring an old number back for somebody to read again. Then it came in the gap between the two.
+//! any time. Two windows that overlap are two sections at once, and the overlap is when. But the second of the pair may
+//! have read an old number that a third, late write had brought back. That one was in its section when the first wrote:
+//! somewhere in the first's own window.
 
 use super::{Lock, Report, Violation};
 use crate::history::{Answered, Event, Fenced, Promise};
@@ -90,11 +91,21 @@ fn unfenced(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
     // By what they read, and those of the same number in the order of their answers: each was lost to the next, or the
     // next to it.
     writes.sort_unstable();
+    let of_number = |read: u64| {
+        writes.partition_point(|write| write.read <= read) - writes.partition_point(|write| write.read < read)
+    };
     for pair in writes.windows(2) {
         let [first, second] = [pair[0], pair[1]];
-        if first.read == second.read && second.is_acknowledged() {
-            lost(lock, first, second, report);
+        if first.read != second.read || !second.is_acknowledged() {
+            continue;
         }
+        let is_at_once = first.read_us.max(second.read_us) <= first.answered_us;
+        let is_brought_back = first.read > 0 && of_number(first.read - 1) > 1;
+        let from_us = match is_at_once && !is_brought_back {
+            true => first.read_us.max(second.read_us),
+            false => first.read_us.min(second.read_us),
+        };
+        lost(lock, [first, second], (from_us, first.answered_us), report);
     }
     let Some(counted) = counted else { return };
     let missing = writes.partition_point(|write| write.read < counted);
@@ -104,17 +115,14 @@ fn unfenced(lock: &Lock<'_>, events: &[&Event], report: &mut Report) {
     let mut before = None;
     for write in writes[missing..].iter().filter(|write| write.is_acknowledged()) {
         if before.replace(write.read) != Some(write.read) {
-            // Nobody is known to have written it: a client that was killed before it could say so. It began at any time.
-            let nobody = Write { read: counted, answered_us: u64::MAX, read_us: write.read_us, client: "nobody" };
-            lost(lock, *write, *last.unwrap_or(&nobody), report);
+            // Nobody is known to have written it: a client that was killed before it could say so.
+            let nobody = Write { client: "nobody", ..*write };
+            lost(lock, [*write, *last.unwrap_or(&nobody)], (write.read_us, write.answered_us), report);
         }
     }
 }
 
-fn lost(lock: &Lock<'_>, earlier: Write<'_>, later: Write<'_>, report: &mut Report) {
-    let began_us = earlier.read_us.max(later.read_us);
-    let ended_us = earlier.answered_us.min(later.answered_us);
-    let (from_us, to_us) = (began_us.min(ended_us), began_us.max(ended_us));
+fn lost(lock: &Lock<'_>, [earlier, later]: [Write<'_>; 2], (from_us, to_us): (u64, u64), report: &mut Report) {
     let clients = [earlier.client.into(), later.client.into()];
     let violation = Violation::LostUpdate { name: lock.name.into(), read: earlier.read, clients, from_us, to_us };
     report.lost_updates += 1;

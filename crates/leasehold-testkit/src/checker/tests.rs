@@ -1,5 +1,6 @@
 //! Each promise with a history that keeps it and one that breaks it.
 
+mod naive;
 mod registers;
 mod served;
 mod story;
