@@ -1,4 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP end a run in order: what was started is ended, and nothing stays behind.
+//! SIGINT and SIGTERM end a run in order: what was started is ended, and nothing stays behind. (SIGHUP is left alone, so
+//! that nohup means what it says.)
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Instant;
@@ -18,7 +19,7 @@ impl Stop {
     pub(crate) fn listen(runtime: &Handle) -> std::io::Result<Self> {
         let stop = Self::default();
         let _inside = runtime.enter();
-        for kind in [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()] {
+        for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
             let (mut signals, stop) = (signal(kind)?, stop.clone());
             runtime.spawn(async move {
                 if signals.recv().await.is_some() {
