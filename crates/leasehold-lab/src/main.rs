@@ -1,24 +1,26 @@
 //! Leasehold's laboratory: where the protocol is taken apart.
 //!
 //! `leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]`
+//! `leasehold-lab chaos [--minutes 2] [--seed N] [--json]`
 
+mod chaos;
 mod models;
 
 use std::process::ExitCode;
 
 use models::{Form, Options, Size};
 
-const USAGE: &str = "usage: leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]";
+const USAGE: &str = "leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]";
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    match args.next().as_deref() {
-        Some("models") => match options(args) {
-            Some(options) => models::run(&options),
-            None => usage(),
-        },
-        _ => usage(),
-    }
+    let word = args.next().unwrap_or_default();
+    let done = match word.as_str() {
+        "models" => options(args).map(|options| models::run(&options)),
+        "chaos" => chaos::main(args),
+        word => chaos::hidden(word, args),
+    };
+    done.unwrap_or_else(usage)
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
@@ -37,6 +39,6 @@ fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("{USAGE}");
+    eprintln!("usage: {USAGE}\n       {}", chaos::USAGE);
     ExitCode::from(2)
 }

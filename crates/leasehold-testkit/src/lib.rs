@@ -34,7 +34,7 @@ pub mod proxy;
 pub mod registers;
 pub mod resp;
 pub mod server;
-mod skew;
+mod shim;
 
 pub use checker::{Report, Rules, Violation, check};
 pub use clock::{boottime_us, wait_until};

@@ -11,6 +11,7 @@
 //! that kills the server and removes its directory when the pipe breaks. The watchdog is a process group of its own, so
 //! that Ctrl-C does not end it before its work is done.
 
+mod ordeals;
 mod process;
 mod tls;
 
@@ -18,6 +19,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -27,7 +29,7 @@ use tempfile::TempDir;
 
 use crate::port::{Port, free_port};
 use crate::resp::{Resp, Value};
-use crate::skew::SkewClock;
+use crate::shim::{Kind, Shim};
 use process::Process;
 pub use tls::Clients;
 use tls::Tls;
@@ -44,7 +46,10 @@ pub struct RedisServer {
     port: Port,
     tls_port: Option<Port>,
     settings: Builder,
-    skew: Option<SkewClock>,
+    skew: Option<Shim>,
+    slow_fsync: Option<Shim>,
+    /// Whether it was a replica and is none any more.
+    is_promoted: AtomicBool,
     process: Mutex<Option<Process>>,
     // Last: the directory goes when the process is gone.
     dir: TempDir,
@@ -57,6 +62,7 @@ pub struct Builder {
     password: Option<String>,
     primary: Option<(u16, Option<String>)>,
     skew: bool,
+    slow_fsync: bool,
     tls: Option<Tls>,
 }
 
@@ -101,6 +107,13 @@ impl Builder {
         self
     }
 
+    /// With a disk that [`RedisServer::set_slow_fsync`] makes slow.
+    #[must_use]
+    pub fn slow_fsync(mut self) -> Self {
+        self.slow_fsync = true;
+        self
+    }
+
     /// Starts the server and waits until it answers.
     ///
     /// # Panics
@@ -109,10 +122,12 @@ impl Builder {
     #[track_caller]
     pub fn start(self) -> RedisServer {
         let dir = tempfile::Builder::new().prefix("leasehold-redis-").tempdir().expect("a temporary directory");
-        let skew = self.skew.then(|| SkewClock::new(dir.path()));
+        let skew = self.skew.then(|| Shim::new(Kind::SkewClock, dir.path()));
+        let slow_fsync = self.slow_fsync.then(|| Shim::new(Kind::SlowFsync, dir.path()));
         let tls_port = self.tls.as_ref().map(|tls| tls.prepare(dir.path()));
         let (port, process) = (free_port(), Mutex::new(None));
-        let mut server = RedisServer { port, tls_port, settings: self, skew, process, dir };
+        let is_promoted = AtomicBool::new(false);
+        let mut server = RedisServer { port, tls_port, settings: self, skew, slow_fsync, is_promoted, process, dir };
         for _ in 0..STARTS {
             match server.launch() {
                 Ok(()) => return server,
@@ -231,7 +246,7 @@ impl RedisServer {
     /// If it was started without [`Builder::skew`].
     #[track_caller]
     pub fn shift_clock(&self, micros: i64) {
-        self.skewed().set_skew_us(micros);
+        self.skewed().set_micros(micros);
     }
 
     /// How many microseconds its wall clock is ahead of the machine's.
@@ -241,7 +256,7 @@ impl RedisServer {
     #[must_use]
     #[track_caller]
     pub fn clock_shift(&self) -> i64 {
-        self.skewed().skew_us()
+        self.skewed().micros()
     }
 
     /// Its working directory, with its log and what it persists.
@@ -258,7 +273,7 @@ impl RedisServer {
     }
 
     #[track_caller]
-    fn skewed(&self) -> &SkewClock {
+    fn skewed(&self) -> &Shim {
         self.skew.as_ref().expect("a server whose clock moves is started with `RedisServer::builder().skew()`")
     }
 
@@ -305,7 +320,7 @@ impl RedisServer {
         if let Some(password) = &self.settings.password {
             set("requirepass", password);
         }
-        if let Some((port, password)) = &self.settings.primary {
+        if let Some((port, password)) = self.settings.primary.as_ref().filter(|_| self.follows()) {
             set("replicaof", &format!("127.0.0.1 {port}"));
             if let Some(password) = password {
                 set("masterauth", password);
@@ -317,7 +332,7 @@ impl RedisServer {
         for (directive, value) in &self.settings.config {
             set(directive, value);
         }
-        command.envs(self.skew.iter().flat_map(SkewClock::environment));
+        Shim::preload(self.shims(), &mut command);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command
     }
@@ -359,7 +374,7 @@ impl RedisServer {
         if matches!(resp.try_command(&["PING"])?, Value::Error(error) if error.starts_with("LOADING")) {
             return Ok(Look::Loading);
         }
-        if self.settings.primary.is_some() {
+        if self.follows() {
             let info = resp.try_command(&["INFO", "replication"])?;
             return Ok(match info.text().is_some_and(|text| text.contains("master_link_status:up")) {
                 true => Look::Ready,

@@ -96,6 +96,19 @@ fn the_nth_reply_is_lost_and_its_request_carried_out() {
 }
 
 #[test]
+fn from_a_reply_on_a_connection_is_mute() {
+    let bench = Bench::new();
+    let lost = bench.proxy.inject(Fault::mute_at_reply(Requests::named("INCR")).once());
+    let mut client = bench.client();
+    assert_eq!(client.command(&["PING"]), Value::Status("PONG".into()));
+    no_answer(&mut client, &["INCR", "n"]);
+    no_answer(&mut client, &["INCR", "n"]);
+    assert_eq!((lost.hits(), bench.proxy.seen().cut), (1, 0));
+    assert_eq!(bench.stored("n"), Value::from("2"), "what is sent is carried out");
+    assert_eq!(bench.client().command(&["INCR", "n"]), Value::Int(3), "others are whole");
+}
+
+#[test]
 fn a_reply_is_lost_with_its_connection() {
     let bench = Bench::new();
     let lost = bench.proxy.inject(Fault::cut_at_reply(Requests::named("INCR")).once());

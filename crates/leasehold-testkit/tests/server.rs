@@ -60,6 +60,64 @@ fn an_append_only_file_outlives_a_crash() {
 }
 
 #[test]
+fn a_lost_disk_is_empty() {
+    let server = RedisServer::builder().appendonly("always").start();
+    assert_eq!(server.command(&["SET", "k", "v"]), ok());
+    server.restart_empty();
+    assert_eq!(server.command(&["GET", "k"]), Value::Nil);
+    assert_eq!(server.command(&["SET", "k", "w"]), ok());
+    server.restart();
+    assert_eq!(server.command(&["GET", "k"]), Value::from("w"), "it persists as before");
+}
+
+#[test]
+fn a_slow_disk_is_slow_while_it_is_told_to_be() {
+    let server = RedisServer::builder().appendonly("always").slow_fsync().skew().start();
+    let took = |key: &str| {
+        let begun = std::time::Instant::now();
+        assert_eq!(server.command(&["SET", key, "v"]), ok());
+        begun.elapsed()
+    };
+    server.set_slow_fsync(Duration::from_millis(300));
+    assert!(took("a") >= Duration::from_millis(300), "the write is answered when it is flushed");
+    server.set_slow_fsync(Duration::ZERO);
+    // No assertion on a speed: that it answers within the patience of a connection is enough.
+    took("b");
+    server.shift_clock(40_000_000);
+    assert!(wall_us(&server) - machine_us() > 39_000_000, "both shims at once");
+}
+
+/// What `everysec` loses with the process alone: the writes that a slow flush has put off.
+#[test]
+fn a_slow_disk_loses_what_was_acknowledged() {
+    let server = RedisServer::builder().appendonly("everysec").slow_fsync().start();
+    server.set_slow_fsync(Duration::from_millis(1500));
+    let mut resp = server.resp();
+    let begun = std::time::Instant::now();
+    let mut acknowledged = 0;
+    // Over two flushes, so that one is under way at the end.
+    while begun.elapsed() < Duration::from_millis(2600) {
+        acknowledged += 1;
+        assert_eq!(resp.command(&["SET", "n", &acknowledged.to_string()]), ok());
+    }
+    server.set_slow_fsync(Duration::ZERO);
+    server.restart();
+    let kept = server.command(&["GET", "n"]).int().unwrap_or(0);
+    assert!(kept < acknowledged, "{kept} of {acknowledged}");
+}
+
+#[test]
+fn a_promoted_replica_stays_one() {
+    let primary = RedisServer::start();
+    let replica = RedisServer::builder().replica_of(&primary).start();
+    replica.promote();
+    assert_eq!(primary.command(&["SET", "k", "v"]), ok());
+    assert_eq!(replica.command(&["GET", "k"]), Value::Nil, "it misses what comes now");
+    replica.restart();
+    assert_eq!(replica.command(&["SET", "k", "w"]), ok(), "no replica takes a write");
+}
+
+#[test]
 fn a_frozen_server_answers_when_it_goes_on() {
     let server = RedisServer::start();
     let mut resp = server.resp();

@@ -2,6 +2,7 @@
 
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(super) struct Connection {
     to_server: Lane,
     to_client: Lane,
     replies: Mutex<Replies<Option<ReplyFault>>>,
+    /// Nothing more reaches the client.
+    is_mute: AtomicBool,
 }
 
 impl Connection {
@@ -47,6 +50,7 @@ impl Connection {
             to_server: Lane::new(Direction::ToServer),
             to_client: Lane::new(Direction::ToClient),
             replies: Mutex::new(Replies::new()),
+            is_mute: AtomicBool::new(false),
         });
         shared.change(|control| {
             control.seen.accepted += 1;
@@ -149,6 +153,9 @@ impl Connection {
     /// Something came from the server.
     fn arrival(&self, shared: &Shared, value: &Value, bytes: &[u8]) -> Result<(), Stop> {
         let mut replies = self.replies();
+        if self.is_mute.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let pass = |bytes: Vec<u8>| {
             let due = shared.change(|control| control.due());
             self.to_client.push(Parcel::new(bytes, due, None));
@@ -163,6 +170,10 @@ impl Connection {
             Arrived::Part(Some(ReplyFault::Cut)) | Arrived::Reply(Some(ReplyFault::Cut)) => {
                 self.cut(shared);
                 return Err(Stop::Cut);
+            }
+            Arrived::Part(Some(ReplyFault::Mute)) | Arrived::Reply(Some(ReplyFault::Mute)) => {
+                self.is_mute.store(true, Ordering::Relaxed);
+                return Ok(());
             }
             Arrived::Part(Some(_)) | Arrived::Reply(Some(ReplyFault::Drop)) => {}
             Arrived::Reply(Some(ReplyFault::Replace(with))) => pass(with),

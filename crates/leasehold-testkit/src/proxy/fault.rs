@@ -102,6 +102,7 @@ pub(super) enum RequestFault {
 #[derive(Clone, Debug)]
 pub(super) enum ReplyFault {
     Drop,
+    Mute,
     Cut,
     Replace(Vec<u8>),
 }
@@ -111,9 +112,17 @@ impl Fault {
         Self { at, skip: 0, left: u64::MAX }
     }
 
-    /// The server carries the request out, and the reply is swallowed; the connection stays open.
+    /// The server carries the request out, and the reply is swallowed; the connection stays open, and goes on. TCP loses
+    /// nothing out of the middle: a client with several requests under way takes the next reply for this one's. With such a
+    /// client use [`mute_at_reply`](Self::mute_at_reply).
     pub const fn drop_reply(to: Requests) -> Self {
         Self::new(At::Reply(to, ReplyFault::Drop))
+    }
+
+    /// The server carries the request out, and from its reply on nothing more arrives by this connection, messages
+    /// included; it stays open, and what the client sends is carried out. New connections are whole.
+    pub const fn mute_at_reply(to: Requests) -> Self {
+        Self::new(At::Reply(to, ReplyFault::Mute))
     }
 
     /// The server carries the request out, and the connection breaks in place of the reply.

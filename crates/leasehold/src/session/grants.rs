@@ -222,7 +222,7 @@ impl State {
     }
 
     /// The store ended a lease. Its guard may still be out: what is left goes back when that is dropped.
-    fn end(&mut self, counter: u64, why: Lost, until_us: u64) {
+    pub(super) fn end(&mut self, counter: u64, why: Lost, until_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let Phase::Held(holding) = &attempt.phase else { return };
         let token = holding.hold.token;

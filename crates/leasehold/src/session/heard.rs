@@ -161,6 +161,9 @@ impl State {
                 hit(Mark::ToldLate);
                 self.set_next(counter, heard_us); // Definite, and the clock is anchored anew: ask again.
             }
+            // A look behind a grant that was pushed meanwhile. We have not given it back: somebody revoked it, without
+            // grace, and the word of that has not come.
+            Outcome::Gone if attempt.is_held() => self.end(counter, Lost::Revoked, heard_us),
             Outcome::Busy { .. } => self.finish(counter, Verdict::Busy),
             Outcome::Gone => {
                 hit(Mark::ToldGone);

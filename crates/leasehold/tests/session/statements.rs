@@ -48,6 +48,23 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
 
+/// A look was under way when the push came, and the lease was revoked, without grace and unheard of, before the look was
+/// carried out: to that the grant is gone. Its guard is told why it lost, and not that it has given back itself.
+#[tokio::test]
+async fn p10_a_look_that_finds_its_grant_gone_tells_that_it_was_revoked() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 7);
+    let (look, _) = bench.next_acquire().await;
+    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+    let guard = locking.await.unwrap().unwrap();
+    bench.say(look, Outcome::Gone, 8);
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
+    assert_eq!(guard.check(), Err(Lost::Revoked));
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+}
+
 /// An old push is to be claimed first, behind a look that is still under way. The store was slow: the claim has lapsed, the
 /// look is granted anew, and only then the claim of the first grant finds nothing.
 #[tokio::test]

@@ -1,0 +1,157 @@
+//! What is done while a lock is held, and how it is given back.
+
+use std::time::Duration;
+
+use leasehold::{Guard, Lost, Released};
+use leasehold_testkit::history::{Answered, Ended, Event, Held, Promise};
+use leasehold_testkit::{Registers, boottime_us};
+use tokio::task::block_in_place;
+
+use super::super::names::{Class, Names};
+use super::super::random::Random;
+use super::shift::Shift;
+
+/// A critical section.
+pub(super) struct Section<'a> {
+    pub(super) shift: &'a Shift,
+    pub(super) me: &'a str,
+    pub(super) name: &'a str,
+    pub(super) held: Held,
+    pub(super) lease: Duration,
+    pub(super) registers: &'a mut Registers,
+    pub(super) random: &'a mut Random,
+}
+
+/// How long a section is.
+#[derive(Clone, Copy)]
+enum Length {
+    Short,
+    Middle,
+    Long,
+    /// Longer than the lease, which is renewed meanwhile.
+    BeyondLease,
+}
+
+impl Section<'_> {
+    /// Guards are of one lease.
+    pub(super) async fn run(mut self, mut guards: Vec<Guard>) {
+        self.shift.doing(self.me, "section", self.name);
+        let length = match Class::of(self.name) {
+            Class::Hot => [(930, Length::Short), (60, Length::Middle), (8, Length::Long), (2, Length::BeyondLease)],
+            _ => [(780, Length::Short), (150, Length::Middle), (50, Length::Long), (20, Length::BeyondLease)],
+        };
+        // No section of a keeper's is as long as its leases are.
+        let lease_us = u64::try_from(self.lease.as_micros().min(2_000_000)).expect("seconds");
+        let length_us = match self.random.weighted(&length) {
+            Length::Short => self.random.below(3_000),
+            Length::Middle => self.random.within((5_000, 40_000)),
+            Length::Long => self.random.within((50_000, lease_us)),
+            Length::BeyondLease => self.random.within((lease_us, 2 * lease_us)),
+        };
+        let effects = if length_us < 5_000 { self.random.within((0, 2)) } else { self.random.within((1, 5)) };
+        // The last guard to go is the one that gives back: any of them.
+        let last = self.random.index(guards.len());
+        let guard = guards.swap_remove(last);
+        for _ in 0..effects {
+            if !self.effect(&guard).await {
+                break;
+            }
+            self.stay(&guard, length_us / effects).await;
+            guards.pop();
+        }
+        drop(guards);
+        self.end(guard).await;
+    }
+
+    /// A write to each register under the lease, if there is one. The register without a fence is the reader's to
+    /// protect: it looks at its guard before it writes.
+    async fn effect(&mut self, guard: &Guard) -> bool {
+        let (token, check) = (guard.token().get(), || guard.check().is_ok());
+        if !self.held.claims(check) {
+            return false;
+        }
+        self.shift.notes.fencing(self.name, self.me, token);
+        self.held.fenced(block_in_place(|| self.registers.write_fenced(self.name, token)));
+        if Names::is_of_epoch(self.name) {
+            return true;
+        }
+        let counting = self.held.counting();
+        let Some(read) = block_in_place(|| self.registers.read(self.name)) else { return true };
+        if self.random.chance(30) {
+            // It thinks about what it has read: in this time another may write, where the lock does not keep it out.
+            self.shift.rest(Duration::from_micros(self.random.below(10_000))).await;
+        }
+        let from_us = boottime_us();
+        if !self.held.claims(check) {
+            return false;
+        }
+        self.shift.notes.counting(self.name, self.me);
+        let answer = block_in_place(|| self.registers.write(self.name, read + 1));
+        counting.wrote(read, answer);
+        let is_inside = self.held.claims(check);
+        if !is_inside || answer == Answered::Unknown {
+            // Stopped, or slow, between the look and the end of the write: this one has no fence, and no lock can help.
+            let (name, to_us) = (self.name.to_owned(), boottime_us());
+            let why = "the lease ended between a check and the end of its write".to_owned();
+            let excuse = Event::Fault { name, breaks: Promise::UnfencedWrites, from_us, to_us, why };
+            self.shift.recorder.record(excuse);
+        }
+        is_inside
+    }
+
+    /// Holds on for some time, and looks at the guard again and again: whoever believes too long is to be seen doing so.
+    async fn stay(&self, guard: &Guard, for_us: u64) {
+        const LOOK_US: u64 = 10_000;
+        for _ in 0..for_us / LOOK_US {
+            self.shift.rest(Duration::from_micros(LOOK_US)).await;
+            if self.shift.over() || !self.held.claims(|| guard.check().is_ok()) {
+                return;
+            }
+        }
+        self.shift.rest(Duration::from_micros(for_us % LOOK_US)).await;
+    }
+
+    async fn end(self, guard: Guard) {
+        if let Err(lost) = guard.check() {
+            self.held.ended(Ended::Lost(format!("{lost:?}")));
+            self.shift.count(&format!("lost: {lost:?}"));
+            if lost == Lost::Released {
+                // Nobody released it but this guard can, and it has not.
+                println!("{} lost token {} of {}: {lost:?}", self.me, guard.token(), self.name);
+            }
+        } else if self.random.chance(3) {
+            self.wait_lost(&guard).await;
+        } else {
+            self.held.ended(Ended::Released);
+        }
+        match self.random.below(100) {
+            0..65 => {
+                self.shift.doing(self.me, "release", self.name);
+                match guard.release().await {
+                    Ok(Released::Released) => self.shift.count("released"),
+                    Ok(Released::NotHeld) => self.shift.count("not held"),
+                    Err(error) => self.shift.count(&format!("release: {:?}", error.kind())),
+                }
+            }
+            65..75 => {
+                let patience = Duration::from_micros(self.random.below(3_000));
+                // The release goes on without its future.
+                let _dropped = tokio::time::timeout(patience, guard.release()).await;
+            }
+            _ => drop(guard),
+        }
+    }
+
+    /// Holds until the lease is lost, or for a while.
+    async fn wait_lost(&self, guard: &Guard) {
+        self.shift.doing(self.me, "waiting for a loss", self.name);
+        let signal = guard.lost();
+        let most_us = u64::try_from(self.lease.as_micros().min(2_000_000)).expect("seconds") * 5 / 4;
+        let lost = tokio::select! {
+            biased;
+            () = self.stay(guard, most_us) => guard.check().err(),
+            lost = signal => Some(lost),
+        };
+        self.held.ended(lost.map_or(Ended::Released, |lost| Ended::Lost(format!("{lost:?}"))));
+    }
+}

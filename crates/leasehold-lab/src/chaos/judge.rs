@@ -1,0 +1,153 @@
+//! Judges a round by the histories of its clients, and keeps the score.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use leasehold_testkit::boottime_us;
+use leasehold_testkit::checker::{self, Rules, Violation};
+use leasehold_testkit::history::{Event, History, Promise};
+
+use super::names::Names;
+use super::notes;
+
+/// What was seen in all rounds.
+#[derive(Debug, Default)]
+pub(crate) struct Score {
+    pub(crate) grants: u64,
+    pub(crate) writes: u64,
+    pub(crate) refused: u64,
+    pub(crate) lost_updates: u64,
+    /// Overlaps, and why they were to be expected.
+    pub(crate) excused: BTreeMap<String, u64>,
+    /// Of each round, before its faults.
+    pub(crate) calm_grants_per_s: Vec<u64>,
+}
+
+/// What one round came to.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) grants: u64,
+    pub(crate) calm_grants_per_s: u64,
+    pub(crate) excused: usize,
+    pub(crate) violations: Vec<String>,
+}
+
+/// Judges an epoch, round by round.
+#[derive(Debug, Default)]
+pub(crate) struct Judge {
+    /// Of names that outlive their round.
+    long: Vec<Event>,
+}
+
+/// What a round gives its judge.
+#[derive(Debug)]
+pub(crate) struct Evidence<'a> {
+    pub(crate) dir: &'a Path,
+    /// Who was killed, and when.
+    pub(crate) deaths: BTreeMap<String, u64>,
+    /// What the lab itself did: its looks, its excuses, and what the registers have at the end.
+    pub(crate) ours: Vec<Event>,
+    pub(crate) begun_us: u64,
+    pub(crate) calm_us: u64,
+    /// After the healing.
+    pub(crate) served_within: Duration,
+}
+
+impl Judge {
+    /// Judges a round, and adds it to the score. What it judged is in `merged.jsonl` then.
+    pub(crate) fn round(&mut self, evidence: Evidence<'_>, score: &mut Score) -> io::Result<Verdict> {
+        let mut events = read_all(&evidence)?;
+        let (begun_us, calm_us) = (evidence.begun_us, evidence.calm_us);
+        let is_calm = |event: &&Event| matches!(event, Event::Granted { granted_us, .. } if *granted_us < calm_us);
+        let calm = events.iter().filter(is_calm).count() as u64;
+        let calm_grants_per_s = calm * 1_000_000 / (calm_us - begun_us).max(1);
+        score.grants += count(&events, |event| matches!(event, Event::Granted { .. }));
+        score.writes += count(&events, |event| matches!(event, Event::Fenced { .. }));
+        let grants = count(&events, |event| matches!(event, Event::Granted { .. }));
+
+        // Excuses and final numbers of a long name hold for this judgement; its events for the next ones, too.
+        let (long, round): (Vec<Event>, Vec<Event>) =
+            events.drain(..).partition(|event| event.name().is_some_and(Names::is_of_epoch));
+        self.long.extend(long);
+        self.long.extend(round.iter().filter(|event| matches!(event, Event::Died { .. })).cloned());
+        events.extend(round);
+        events.extend(self.long.iter().cloned());
+        events.extend(evidence.ours);
+        let history = History { events };
+        history.write(evidence.dir.join("merged.jsonl"))?;
+        let report = checker::check(&history, &Rules::mutex().served_within(evidence.served_within));
+        score.refused += report.refused;
+        score.lost_updates += report.lost_updates;
+        for excused in &report.excused {
+            for reason in reasons(&history, excused) {
+                *score.excused.entry(reason).or_default() += 1;
+            }
+        }
+        score.calm_grants_per_s.push(calm_grants_per_s);
+        let violations = report.violations.iter().map(ToString::to_string).collect();
+        Ok(Verdict { grants, calm_grants_per_s, excused: report.excused.len(), violations })
+    }
+
+    /// A new epoch has new names.
+    pub(crate) fn clear(&mut self) {
+        self.long.clear();
+    }
+}
+
+fn read_all(evidence: &Evidence<'_>) -> io::Result<Vec<Event>> {
+    let now_us = boottime_us();
+    let mut events = Vec::new();
+    for entry in fs::read_dir(evidence.dir)? {
+        let path = entry?.path();
+        let of_process = notes::read(&path, now_us)?;
+        let death_us = path.file_stem().and_then(|label| evidence.deaths.get(label.to_str()?));
+        if let Some(&at_us) = death_us {
+            // Whatever it had asked for, nobody asks for any more.
+            events.extend(of_process.iter().filter_map(|event| match event {
+                Event::Asked { client, .. } => Some(Event::Died { client: client.clone(), at_us }),
+                _ => None,
+            }));
+        }
+        events.extend(of_process);
+    }
+    Ok(events)
+}
+
+fn count(events: &[Event], wanted: impl Fn(&Event) -> bool) -> u64 {
+    events.iter().filter(|event| wanted(event)).count() as u64
+}
+
+/// Which declared faults excuse it.
+fn reasons(history: &History, excused: &Violation) -> Vec<String> {
+    let (kind, name, span) = match excused {
+        Violation::Overlap { name, from_us, to_us, .. } => ("overlap", name, (*from_us, *to_us)),
+        Violation::LostUpdate { name, from_us, to_us, .. } => ("lost update", name, (*from_us, *to_us)),
+        Violation::TokenFell { name, .. } => ("token fell", name, (0, u64::MAX)),
+        Violation::SameToken { name, .. } => ("same token", name, (0, u64::MAX)),
+        _ => return vec!["other".into()],
+    };
+    let of = |promise: &Promise| match kind {
+        "overlap" => *promise == Promise::Exclusion,
+        "token fell" => *promise != Promise::UnfencedWrites,
+        "same token" => *promise == Promise::Tokens,
+        _ => *promise != Promise::Tokens,
+    };
+    let mut reasons: Vec<String> = history
+        .events
+        .iter()
+        .filter_map(|event| match event {
+            Event::Fault { name: of_name, breaks, from_us, to_us, why }
+                if of_name == name && of(breaks) && *from_us <= span.1 && span.0 <= *to_us =>
+            {
+                Some(format!("{kind}: {why}"))
+            }
+            _ => None,
+        })
+        .collect();
+    reasons.sort_unstable();
+    reasons.dedup();
+    reasons
+}

@@ -1,0 +1,200 @@
+//! The kinds of faults, and what each is about.
+
+use super::plan::{Disk, Epoch, Reach};
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    /// kill -9 of a client, which is started again.
+    KillClient,
+    /// kill -9 of the client that holds the hottest lock.
+    KillHolder,
+    /// SIGSTOP of a client, for less than a lease or for more.
+    StopClient,
+    /// SIGSTOP of the client that holds the hottest lock, for longer than the lease.
+    StopHolder,
+    /// Four processes that compute, for as many as the machine has processors.
+    Starve,
+    /// kill -9 of a server that flushes before it answers: nothing is lost.
+    CrashKeeping,
+    /// kill -9 of a server that flushes every second, on a slow disk: what was acknowledged last is lost.
+    CrashLosingTail,
+    /// kill -9 of a server, and its disk is lost.
+    CrashEmpty,
+    /// SIGSTOP of the server, for less than a lease.
+    Freeze,
+    /// SIGSTOP of the server, for longer than every lease.
+    FreezeLong,
+    /// DEBUG SLEEP.
+    Sleep,
+    /// The server dies, and a replica that missed the last writes takes its place.
+    Failover,
+    /// The server's clock is set forward.
+    ClockForward,
+    /// The server's clock is set back.
+    ClockBack,
+    /// Every flush takes long.
+    SlowDisk,
+    /// maxmemory is reached.
+    Full,
+    /// CLIENT KILL TYPE pubsub: every inbox.
+    KillInboxes,
+    /// CLIENT KILL TYPE normal.
+    KillCallers,
+    /// CLIENT KILL ID, of a few.
+    KillConnection,
+    /// SCRIPT FLUSH.
+    ScriptFlush,
+    /// FLUSHALL.
+    FlushAll,
+    /// CLIENT PAUSE ALL, or WRITE.
+    ClientPause,
+    /// Every connection is reset.
+    Cut,
+    /// Every connection is reset, and new ones are refused for a while.
+    Refuse,
+    /// What clients send does not arrive.
+    StallRequests,
+    /// What the server sends does not arrive.
+    StallReplies,
+    /// Neither arrives.
+    StallBoth,
+    /// What clients send by the connections that there are does not arrive; new ones work. It arrives later, or never.
+    HalfOpen,
+    /// Everything takes longer.
+    Latency,
+    /// A script is carried out, and from its answer on its connection is mute.
+    LoseReply,
+    /// A script is carried out, and its connection breaks in place of the answer.
+    CutAtReply,
+    /// A script arrives up to 2.5 s late.
+    LateRequest,
+    /// Messages are lost.
+    LosePush,
+    /// What arrives is no answer.
+    Garble,
+}
+
+/// What a fault is done to: of two that are done to the same process one comes after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Target {
+    Clients,
+    ServerProcess,
+    ServerInside,
+    Network,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 34] = [
+        Self::KillClient,
+        Self::KillHolder,
+        Self::StopClient,
+        Self::StopHolder,
+        Self::Starve,
+        Self::CrashKeeping,
+        Self::CrashLosingTail,
+        Self::CrashEmpty,
+        Self::Freeze,
+        Self::FreezeLong,
+        Self::Sleep,
+        Self::Failover,
+        Self::ClockForward,
+        Self::ClockBack,
+        Self::SlowDisk,
+        Self::Full,
+        Self::KillInboxes,
+        Self::KillCallers,
+        Self::KillConnection,
+        Self::ScriptFlush,
+        Self::FlushAll,
+        Self::ClientPause,
+        Self::Cut,
+        Self::Refuse,
+        Self::StallRequests,
+        Self::StallReplies,
+        Self::StallBoth,
+        Self::HalfOpen,
+        Self::Latency,
+        Self::LoseReply,
+        Self::CutAtReply,
+        Self::LateRequest,
+        Self::LosePush,
+        Self::Garble,
+    ];
+
+    pub(crate) fn target(self) -> Target {
+        match self {
+            Self::KillClient | Self::KillHolder | Self::StopClient | Self::StopHolder | Self::Starve => Target::Clients,
+            Self::CrashKeeping
+            | Self::CrashLosingTail
+            | Self::CrashEmpty
+            | Self::Freeze
+            | Self::FreezeLong
+            | Self::Sleep
+            | Self::Failover => Target::ServerProcess,
+            Self::ClockForward
+            | Self::ClockBack
+            | Self::SlowDisk
+            | Self::Full
+            | Self::KillInboxes
+            | Self::KillCallers
+            | Self::KillConnection
+            | Self::ScriptFlush
+            | Self::FlushAll
+            | Self::ClientPause => Target::ServerInside,
+            _ => Target::Network,
+        }
+    }
+
+    /// Whether the server of such an epoch can suffer it.
+    pub(crate) fn strikes(self, epoch: Epoch) -> bool {
+        match self {
+            Self::CrashKeeping => epoch.disk == Disk::Always,
+            Self::CrashLosingTail => epoch.disk == Disk::EverySecond,
+            Self::SlowDisk => epoch.disk != Disk::None,
+            Self::Failover => epoch.reach == Reach::Led,
+            _ => true,
+        }
+    }
+
+    /// Whether there are epochs in which it cannot come.
+    pub(crate) fn is_rare(self) -> bool {
+        matches!(self, Self::CrashKeeping | Self::CrashLosingTail | Self::SlowDisk | Self::Failover)
+    }
+
+    /// How long it lasts, in milliseconds, from and to. Leases are 400 ms to 3 s.
+    pub(crate) fn lasts_ms(self) -> (u64, u64) {
+        match self {
+            Self::KillClient | Self::KillHolder => (0, 1_500),
+            Self::StopClient => (50, 4_000),
+            Self::StopHolder => (1_200, 4_000),
+            Self::Starve => (700, 1_500),
+            Self::CrashKeeping | Self::CrashEmpty => (0, 1_500),
+            // How long the disk is slow before: with flushes of 1.5 s, a write is put off at any time after the second.
+            Self::CrashLosingTail => (2_200, 3_500),
+            Self::Freeze => (30, 350),
+            Self::FreezeLong => (3_100, 4_000),
+            Self::Sleep => (100, 1_200),
+            Self::Failover => (100, 1_000),
+            Self::SlowDisk => (500, 2_500),
+            Self::Full => (300, 2_500),
+            Self::ClientPause => (50, 1_500),
+            Self::Refuse => (100, 2_500),
+            Self::StallRequests | Self::StallReplies | Self::StallBoth => (100, 3_500),
+            Self::HalfOpen => (500, 4_800),
+            Self::Latency => (500, 3_000),
+            // How long they are armed; each strikes a few times at most.
+            Self::LoseReply | Self::CutAtReply | Self::LateRequest | Self::Garble => (2_000, 3_000),
+            Self::LosePush => (500, 3_000),
+            // Done at once.
+            Self::ClockForward
+            | Self::ClockBack
+            | Self::KillInboxes
+            | Self::KillCallers
+            | Self::KillConnection
+            | Self::ScriptFlush
+            | Self::FlushAll
+            | Self::Cut => (0, 0),
+        }
+    }
+}

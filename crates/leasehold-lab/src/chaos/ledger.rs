@@ -1,0 +1,78 @@
+//! What struck, and when. Clones share it: some faults strike on threads of their own.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_testkit::{Recorder, boottime_us};
+
+use super::kind::Kind;
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ledger(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    struck: BTreeMap<Kind, u64>,
+    /// Of this round.
+    log: Vec<String>,
+    begun_us: u64,
+    recorder: Recorder,
+    /// When a client, by its label, was surely dead.
+    deaths: BTreeMap<String, u64>,
+}
+
+impl Default for Inner {
+    fn default() -> Self {
+        let (recorder, begun_us) = (Recorder::in_memory(), boottime_us());
+        Self { struck: BTreeMap::new(), log: Vec::new(), begun_us, recorder, deaths: BTreeMap::new() }
+    }
+}
+
+impl Ledger {
+    /// A round begins.
+    pub(crate) fn begin(&self) {
+        let mut inner = self.inner();
+        let struck = std::mem::take(&mut inner.struck);
+        *inner = Inner { struck, ..Inner::default() };
+    }
+
+    /// The lab's own part of the round's history.
+    pub(crate) fn recorder(&self) -> Recorder {
+        self.inner().recorder.clone()
+    }
+
+    /// A fault was seen to strike.
+    pub(crate) fn struck(&self, kind: Kind) {
+        *self.inner().struck.entry(kind).or_default() += 1;
+    }
+
+    /// Says what is done; the times are those of the histories.
+    pub(crate) fn note(&self, kind: Kind, what: &str) {
+        let mut inner = self.inner();
+        let at_us = boottime_us();
+        let into_s = at_us.saturating_sub(inner.begun_us) as f64 / 1e6;
+        inner.log.push(format!("{into_s:>7.3} s  {at_us} µs  {kind:?}: {what}"));
+    }
+
+    /// A client was killed.
+    pub(crate) fn died(&self, label: String) {
+        self.inner().deaths.insert(label, boottime_us());
+    }
+
+    /// Who was killed in this round, and when.
+    pub(crate) fn deaths(&self) -> BTreeMap<String, u64> {
+        self.inner().deaths.clone()
+    }
+
+    pub(crate) fn counts(&self) -> BTreeMap<Kind, u64> {
+        self.inner().struck.clone()
+    }
+
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.inner().log.clone()
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,134 @@
+//! What is locked, and for how long.
+//!
+//! A name belongs to its round, so that a round is judged by itself and an excuse of one blinds no other. One name lives
+//! for a whole epoch: its tokens have to rise over all that its server went through.
+
+use std::time::Duration;
+
+use super::random::Random;
+
+/// What is done with a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// Everybody wants it.
+    Hot,
+    /// A few want it; its leases are short.
+    Warm,
+    /// Seldom wanted; its leases are long.
+    Cold,
+    /// Holders are revoked. This one alone: a revocation excuses what happens to its name.
+    Open,
+    /// For clients that are not killed; its leases are so long that none may end by itself: whatever is not given back,
+    /// of an attempt given up or of a release unheard, is still there when the round is over.
+    Far,
+    /// Over all rounds of an epoch; fenced effects only.
+    Long,
+}
+
+const WARM: u64 = 4;
+const COLD: u64 = 24;
+const FAR: u64 = 2;
+
+impl Class {
+    pub(crate) fn of(name: &str) -> Self {
+        match name.split_once('.').map_or(name, |(_, class)| class).trim_end_matches(|c: char| c.is_ascii_digit()) {
+            "hot" => Self::Hot,
+            "warm" => Self::Warm,
+            "cold" => Self::Cold,
+            "open" => Self::Open,
+            "far" => Self::Far,
+            _ => Self::Long,
+        }
+    }
+
+    /// No lease of such a name is longer.
+    pub(crate) fn longest_lease(self) -> Duration {
+        Duration::from_millis(match self {
+            Self::Hot => 1_000,
+            Self::Warm => 400,
+            Self::Cold => 3_000,
+            Self::Open => 1_500,
+            Self::Far => 60_000,
+            Self::Long => 2_000,
+        })
+    }
+}
+
+/// Whether a client may be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Mortal,
+    Keeper,
+}
+
+/// The names of a round.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    pub(crate) round: u64,
+    pub(crate) epoch: u64,
+}
+
+impl Names {
+    pub(crate) fn hot(self) -> String {
+        format!("r{}.hot", self.round)
+    }
+
+    /// Whether the name outlives its round.
+    pub(crate) fn is_of_epoch(name: &str) -> bool {
+        Class::of(name) == Class::Long
+    }
+
+    pub(crate) fn all(self) -> Vec<String> {
+        let numbered = |class: &'static str, count| (0..count).map(move |i| format!("r{}.{class}{i}", self.round));
+        let single = [self.hot(), format!("r{}.open", self.round), self.long()];
+        single
+            .into_iter()
+            .chain(numbered("warm", WARM))
+            .chain(numbered("cold", COLD))
+            .chain(numbered("far", FAR))
+            .collect()
+    }
+
+    /// What one client wants next.
+    pub(crate) fn pick(self, random: &mut Random, who: Who) -> String {
+        let far = if who == Who::Keeper { 25 } else { 0 };
+        let class = random.weighted(&[
+            (40, Class::Hot),
+            (30, Class::Warm),
+            (15, Class::Cold),
+            (8, Class::Open),
+            (far, Class::Far),
+            (7, Class::Long),
+        ]);
+        match class {
+            Class::Hot => self.hot(),
+            Class::Warm => format!("r{}.warm{}", self.round, random.below(WARM)),
+            Class::Cold => format!("r{}.cold{}", self.round, random.below(COLD)),
+            Class::Open => format!("r{}.open", self.round),
+            Class::Far => format!("r{}.far{}", self.round, random.below(FAR)),
+            Class::Long => self.long(),
+        }
+    }
+
+    fn long(self) -> String {
+        format!("e{}.long", self.epoch)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_their_class() {
+        let names = Names { round: 12, epoch: 3 };
+        let mut random = Random::new(1);
+        let all = names.all();
+        assert!((0..200).all(|_| all.contains(&names.pick(&mut random, Who::Keeper))));
+        assert!((0..200).all(|_| Class::of(&names.pick(&mut random, Who::Mortal)) != Class::Far));
+        let count = |class| all.iter().filter(|name| Class::of(name) == class).count() as u64;
+        let classes = [Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Far, Class::Long];
+        assert_eq!(classes.map(count), [1, WARM, COLD, 1, FAR, 1]);
+        assert!(Names::is_of_epoch("e3.long") && !Names::is_of_epoch("r12.hot"));
+    }
+}

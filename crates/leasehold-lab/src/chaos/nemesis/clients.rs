@@ -1,0 +1,80 @@
+//! Faults of clients: they die, stand still and starve.
+
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::super::fleet::{CLIENTS, Who, is_keeper};
+use super::super::kind::Kind;
+use super::super::plan::Strike;
+use super::super::process::BURN;
+use super::super::random::Random;
+use super::{End, Nemesis};
+
+/// Twice the processors of a small machine.
+const BURNERS: usize = 4;
+
+/// For how long somebody is looked for who holds the hottest lock.
+const LOOKED_FOR: Duration = Duration::from_millis(500);
+
+impl Nemesis<'_> {
+    pub(super) fn clients(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
+        let kind = strike.kind;
+        match kind {
+            Kind::Starve => Some(self.starve(strike)),
+            Kind::KillClient | Kind::KillHolder => {
+                let who = self.victim(kind, dice)?;
+                let dead = self.stage.fleet.kill(who)?;
+                self.ledger.died(dead);
+                self.ledger.note(kind, &format!("client {} for {} ms", who.slot, strike.for_ms));
+                self.ledger.struck(kind);
+                Some(Box::new(move |stage, _| stage.fleet.revive(who.slot)))
+            }
+            Kind::StopClient | Kind::StopHolder => {
+                let who = self.victim(kind, dice)?;
+                self.stage.fleet.stop(who);
+                self.ledger.note(kind, &format!("client {} for {} ms", who.slot, strike.for_ms));
+                self.ledger.struck(kind);
+                Some(Box::new(move |stage, _| stage.fleet.cont(who)))
+            }
+            _ => unreachable!("{kind:?} is not done to clients"),
+        }
+    }
+
+    /// Whoever holds the hottest lock, or anybody. Keepers are not killed.
+    fn victim(&mut self, kind: Kind, dice: &mut Random) -> Option<Who> {
+        let may_be = |slot: usize| matches!(kind, Kind::StopClient | Kind::StopHolder) || !is_keeper(slot);
+        if matches!(kind, Kind::KillHolder | Kind::StopHolder) {
+            let holder = || self.stage.fleet.labelled(&self.stage.holder(&self.hot)?).filter(|who| may_be(who.slot));
+            let deadline = Instant::now() + LOOKED_FOR;
+            loop {
+                let (found, is_late) = (holder(), Instant::now() >= deadline);
+                if found.is_some() || is_late {
+                    return found;
+                }
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+        let first = dice.index(CLIENTS);
+        let mut slots = (first..first + CLIENTS).map(|slot| slot % CLIENTS).filter(|slot| may_be(*slot));
+        slots.find_map(|slot| self.stage.fleet.running(slot))
+    }
+
+    fn starve(&mut self, strike: &Strike) -> End {
+        let burner = || {
+            let us = std::env::current_exe().expect("the kernel knows what it runs");
+            let ms = strike.for_ms.to_string();
+            Command::new(us).args([BURN, &ms]).stdin(Stdio::null()).spawn().expect("the lab can start itself")
+        };
+        let burners: Vec<_> = (0..BURNERS).map(|_| burner()).collect();
+        self.ledger.note(strike.kind, &format!("for {} ms", strike.for_ms));
+        self.ledger.struck(strike.kind);
+        Box::new(move |_, _| {
+            for mut burner in burners {
+                // It ends by itself; whichever comes first.
+                let _ = burner.kill();
+                let _ = burner.wait();
+            }
+        })
+    }
+}

@@ -1,0 +1,88 @@
+//! Carries a round's plan out. Each fault begins, and most have an end; a healing is the end of all of them.
+//!
+//! A command for a server that may stand still is given on a thread of its own: the other faults are not to wait for it.
+//! Every fault is counted where it is seen to strike, not where it is begun.
+
+mod clients;
+mod network;
+mod server;
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::kind::Target;
+use super::ledger::Ledger;
+use super::plan::{Round, Strike};
+use super::random::Random;
+use super::stage::Stage;
+use super::stop::{Interrupted, Stop};
+
+/// How a fault ends.
+type End = Box<dyn FnOnce(&mut Stage, &Ledger)>;
+
+/// The faults of one round.
+pub(crate) struct Nemesis<'a> {
+    stage: &'a mut Stage,
+    ledger: &'a Ledger,
+    hot: String,
+    commands: Vec<JoinHandle<()>>,
+}
+
+impl<'a> Nemesis<'a> {
+    pub(crate) fn new(stage: &'a mut Stage, ledger: &'a Ledger, hot: String) -> Self {
+        Self { stage, ledger, hot, commands: Vec::new() }
+    }
+
+    /// Carries the plan out, and heals.
+    pub(crate) fn play(mut self, round: &Round, stop: &Stop) -> Result<(), Interrupted> {
+        let begun = Instant::now();
+        let mut begins = round.strikes.iter().peekable();
+        let mut ends: Vec<(u64, End)> = Vec::new();
+        let end_of_all = (round.faults_ms, None);
+        loop {
+            let begin_ms = begins.peek().map_or(u64::MAX, |strike| strike.at_ms);
+            let end = ends.iter().enumerate().min_by_key(|(_, (at_ms, _))| *at_ms).map(|(at, (ms, _))| (*ms, Some(at)));
+            let (at_ms, ending) = end.filter(|(ms, _)| *ms < begin_ms).unwrap_or((begin_ms, None)).min(end_of_all);
+            stop.sleep_until(begun + Duration::from_millis(at_ms))?;
+            match ending {
+                Some(at) => ends.remove(at).1(self.stage, self.ledger),
+                None => match begins.next_if(|strike| strike.at_ms <= at_ms) {
+                    Some(strike) => {
+                        let end = self.begin(strike);
+                        ends.extend(end.map(|end| (strike.ends_ms(), end)));
+                    }
+                    None if at_ms >= round.faults_ms => break,
+                    None => {}
+                },
+            }
+        }
+        ends.sort_by_key(|(at_ms, _)| *at_ms);
+        for (_, end) in ends {
+            end(self.stage, self.ledger);
+        }
+        self.heal();
+        Ok(())
+    }
+
+    fn begin(&mut self, strike: &Strike) -> Option<End> {
+        let mut dice = Random::new(strike.dice);
+        self.ledger.recorder().injected(&format!("{:?}", strike.kind));
+        match strike.kind.target() {
+            Target::Clients => self.clients(strike, &mut dice),
+            Target::ServerProcess => self.server_process(strike, &mut dice),
+            Target::ServerInside => self.server_inside(strike, &mut dice),
+            Target::Network => self.network(strike, &mut dice),
+        }
+    }
+
+    /// Whatever was left by an end that could not be made.
+    fn heal(self) {
+        for command in self.commands {
+            command.join().expect("a command's thread does not panic");
+        }
+        if let Some(redis) = &mut self.stage.redis {
+            redis.heal();
+        }
+        self.ledger.recorder().healed();
+    }
+}

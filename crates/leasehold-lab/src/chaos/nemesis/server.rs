@@ -1,0 +1,210 @@
+//! Faults of the server: its process, its clock, its disk, its memory, and what an operator can do to it.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold_testkit::{RedisServer, Resp, Value, boottime_us};
+
+use super::super::excuse::{ClockLog, Excuses};
+use super::super::kind::Kind;
+use super::super::ledger::Ledger;
+use super::super::plan::Strike;
+use super::super::random::Random;
+use super::super::redis::resp;
+use super::super::stage::Stage;
+use super::{End, Nemesis};
+
+/// How far clocks are set, in microseconds.
+const FORWARD_US: (u64, u64) = (200_000, 20_000_000);
+const BACK_US: (u64, u64) = (200_000, 4_000_000);
+/// Longer than a server that flushes each second puts a write off.
+const SLOW_FLUSH: Duration = Duration::from_millis(1_500);
+
+/// What a command came to.
+type Told = std::io::Result<Value>;
+
+impl Nemesis<'_> {
+    pub(super) fn server_process(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
+        let (kind, stage, ledger) = (strike.kind, &mut *self.stage, self.ledger);
+        ledger.note(kind, &format!("for {} ms", strike.for_ms));
+        match kind {
+            Kind::CrashKeeping => {
+                stage.redis().server.kill();
+                ledger.struck(kind);
+                Some(Box::new(|stage, _| stage.redis().server.restart()))
+            }
+            Kind::CrashEmpty => {
+                kill_and_lose(stage, "the server came back empty");
+                ledger.struck(kind);
+                Some(Box::new(|stage, _| stage.redis().server.restart_empty()))
+            }
+            Kind::CrashLosingTail => {
+                stage.redis().server.set_slow_fsync(SLOW_FLUSH);
+                Some(Box::new(|stage, ledger| {
+                    kill_and_lose(stage, "the server lost what it had not written");
+                    stage.redis().server.set_slow_fsync(Duration::ZERO);
+                    stage.redis().server.restart();
+                    ledger.note(Kind::CrashLosingTail, "is back");
+                    ledger.struck(Kind::CrashLosingTail);
+                }))
+            }
+            Kind::Freeze | Kind::FreezeLong => {
+                stage.redis().server.stop();
+                ledger.struck(kind);
+                Some(Box::new(|stage, _| stage.redis().server.cont()))
+            }
+            Kind::Sleep => {
+                let seconds = format!("{:.3}", Duration::from_millis(strike.for_ms).as_secs_f64());
+                self.command(kind, move |resp| resp.try_command(&["DEBUG", "SLEEP", &seconds]));
+                None
+            }
+            Kind::Failover => Some(self.fail_over(dice)),
+            _ => unreachable!("{kind:?} is not done to the server's process"),
+        }
+    }
+
+    pub(super) fn server_inside(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
+        let kind = strike.kind;
+        match kind {
+            Kind::ClockForward | Kind::ClockBack => self.set_clock(kind, dice),
+            Kind::SlowDisk => {
+                let by = Duration::from_millis(dice.within((50, 400)));
+                self.ledger.note(kind, &format!("{by:?} for each flush, for {} ms", strike.for_ms));
+                self.stage.redis().server.set_slow_fsync(by);
+                self.ledger.struck(kind);
+                return Some(Box::new(|stage, _| stage.redis().server.set_slow_fsync(Duration::ZERO)));
+            }
+            Kind::Full => {
+                self.command(kind, |resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "1"]));
+                return Some(Box::new(|stage, ledger| {
+                    let empty = |resp: &mut Resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
+                    // The healing does so as well, and waits for it.
+                    drop(tell(&stage.redis().server, ledger, None, empty));
+                }));
+            }
+            Kind::KillInboxes => self.command(kind, |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "pubsub"])),
+            Kind::KillCallers => self.command(kind, |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "normal"])),
+            Kind::KillConnection => {
+                let mut dice = dice.clone();
+                self.command(kind, move |resp| kill_some(resp, &mut dice));
+            }
+            Kind::ScriptFlush => self.command(kind, |resp| resp.try_command(&["SCRIPT", "FLUSH"])),
+            Kind::FlushAll => self.flush(),
+            Kind::ClientPause => {
+                let (ms, what) = (strike.for_ms.to_string(), dice.pick(&["ALL", "WRITE"]));
+                self.command(kind, move |resp| resp.try_command(&["CLIENT", "PAUSE", &ms, what]));
+            }
+            _ => unreachable!("{kind:?} is not done to what is inside the server"),
+        }
+        None
+    }
+
+    fn set_clock(&mut self, kind: Kind, dice: &mut Random) {
+        let by_us = match kind {
+            Kind::ClockForward => i64::try_from(dice.within(FORWARD_US)).expect("seconds"),
+            _ => -i64::try_from(dice.within(BACK_US)).expect("seconds"),
+        };
+        let from_us = boottime_us();
+        self.stage.shift_clock(by_us);
+        if by_us > 0 {
+            self.stage.excuses.clock(from_us);
+        }
+        self.ledger.note(kind, &format!("by {by_us} µs"));
+        self.ledger.struck(kind);
+    }
+
+    /// A replica that is in step parts from its primary; some time later, with what was written meanwhile lost, it is the
+    /// primary. Its clock may differ.
+    fn fail_over(&mut self, dice: &mut Random) -> End {
+        let replica = self.stage.redis().replica();
+        await_rewritten(&replica);
+        replica.promote();
+        self.ledger.note(Kind::Failover, "the replica misses what comes now");
+        let skew_us = dice.pick(&[0, 0, 500_000, -300_000]);
+        Box::new(move |stage, ledger| {
+            let from_us = boottime_us();
+            stage.redis().server.kill();
+            stage.redis().replace_server(replica);
+            // The clock that counts is the new one's.
+            stage.shift_clock(skew_us);
+            let clock = stage.redis().clock.clone();
+            lost(&stage.excuses, from_us, &clock, "a replica took over that missed the last writes");
+            ledger.note(Kind::Failover, &format!("it is the primary, its clock {skew_us} µs from the old one's"));
+            ledger.struck(Kind::Failover);
+        })
+    }
+
+    fn flush(&mut self) {
+        let (excuses, clock) = (self.stage.excuses.clone(), self.stage.redis().clock.clone());
+        self.command(Kind::FlushAll, move |resp| {
+            let from_us = boottime_us();
+            let told = resp.try_command(&["FLUSHALL"]);
+            lost(&excuses, from_us, &clock, "the server was flushed");
+            told
+        });
+    }
+
+    /// Gives the server a command, on a thread of its own.
+    fn command(&mut self, kind: Kind, give: impl FnOnce(&mut Resp) -> Told + Send + 'static) {
+        self.commands.push(tell(&self.stage.redis().server, self.ledger, Some(kind), give));
+    }
+}
+
+fn tell(
+    server: &Arc<RedisServer>,
+    ledger: &Ledger,
+    kind: Option<Kind>,
+    give: impl FnOnce(&mut Resp) -> Told + Send + 'static,
+) -> thread::JoinHandle<()> {
+    let (server, ledger) = (Arc::clone(server), ledger.clone());
+    thread::spawn(move || {
+        let told = resp(&server).and_then(|mut resp| give(&mut resp));
+        let Some(kind) = kind else { return };
+        // A server that is away has not suffered it.
+        ledger.note(kind, &format!("{told:?}"));
+        if matches!(&told, Ok(answer) if !matches!(answer, Value::Error(_))) {
+            ledger.struck(kind);
+        }
+    })
+}
+
+fn kill_and_lose(stage: &mut Stage, why: &'static str) {
+    let from_us = boottime_us();
+    stage.redis().server.kill();
+    let clock = stage.redis().clock.clone();
+    lost(&stage.excuses, from_us, &clock, why);
+}
+
+/// Grants were lost at some time since `from_us`.
+fn lost(excuses: &Excuses, from_us: u64, clock: &ClockLog, why: &'static str) {
+    excuses.leases(from_us, boottime_us(), why);
+    clock.lose();
+    excuses.tokens(from_us, clock);
+}
+
+fn kill_some(resp: &mut Resp, dice: &mut Random) -> Told {
+    let list = resp.try_command(&["CLIENT", "LIST"])?;
+    let text = list.text().unwrap_or_default();
+    let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()).collect();
+    let mut answer = Value::Nil;
+    for _ in 0..dice.within((1, 4)) {
+        if !ids.is_empty() {
+            answer = resp.try_command(&["CLIENT", "KILL", "ID", dice.pick(&ids), "SKIPME", "yes"])?;
+        }
+    }
+    Ok(answer)
+}
+
+/// A replica writes its append-only file anew when it is in step, and until then what it is told is not safe there.
+fn await_rewritten(replica: &RedisServer) {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while Instant::now() < deadline {
+        let info = replica.command(&["INFO", "persistence"]);
+        let is_busy = |what: &str| info.text().is_some_and(|text| text.contains(what));
+        if !is_busy("aof_rewrite_in_progress:1") && !is_busy("aof_rewrite_scheduled:1") {
+            return;
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+}

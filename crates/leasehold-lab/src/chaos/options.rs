@@ -1,0 +1,88 @@
+//! What the user said.
+
+use std::time::Duration;
+
+pub(crate) const USAGE: &str = "leasehold-lab chaos [--minutes 2] [--seed N] [--store redis|file] [--json]";
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) time: Duration,
+    pub(crate) seed: u64,
+    pub(crate) store: Store,
+    pub(crate) form: Form,
+}
+
+/// Which store is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Store {
+    Redis,
+    /// A directory of this host: its programs die, stand still and starve.
+    File,
+}
+
+/// How the figures are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Words,
+    Json,
+}
+
+impl Options {
+    /// `None` for what makes no sense.
+    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options =
+            Self { time: Duration::from_secs(120), seed: any_seed(), store: Store::Redis, form: Form::Words };
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--minutes" => {
+                    let minutes: f64 = args.next()?.parse().ok()?;
+                    options.time = Duration::try_from_secs_f64(minutes * 60.0).ok()?;
+                }
+                "--seed" => options.seed = args.next()?.parse().ok()?,
+                "--store" => {
+                    options.store = match args.next()?.as_str() {
+                        "redis" => Store::Redis,
+                        "file" => Store::File,
+                        _ => return None,
+                    }
+                }
+                "--json" => options.form = Form::Json,
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+
+    /// The command that repeats the schedule.
+    pub(crate) fn replay(&self) -> String {
+        let store = if self.store == Store::File { " --store file" } else { "" };
+        format!("leasehold-lab chaos --minutes {:.1} --seed {}{store}", self.time.as_secs_f64() / 60.0, self.seed)
+    }
+}
+
+fn any_seed() -> u64 {
+    use std::hash::BuildHasher;
+    std::collections::hash_map::RandomState::new().hash_one(0) % 1_000_000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Option<Options> {
+        Options::parse(line.split_whitespace().map(str::to_owned))
+    }
+
+    #[test]
+    fn options_are_read_and_nonsense_is_not() {
+        let options = parse("--minutes 0.5 --seed 7 --json").expect("sense");
+        assert_eq!(options, Options { time: Duration::from_secs(30), seed: 7, store: Store::Redis, form: Form::Json });
+        assert_eq!(options.replay(), "leasehold-lab chaos --minutes 0.5 --seed 7");
+        let file = parse("--store file --seed 3").expect("sense");
+        assert_eq!(file.replay(), "leasehold-lab chaos --minutes 2.0 --seed 3 --store file");
+        assert_eq!(parse("").expect("sense").time, Duration::from_secs(120));
+        for nonsense in ["--minutes", "--minutes -1", "--seed x", "--json x", "--store etcd", "seed"] {
+            assert!(parse(nonsense).is_none(), "{nonsense}");
+        }
+    }
+}

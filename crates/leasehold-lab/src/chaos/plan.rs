@@ -1,0 +1,276 @@
+//! Which faults strike when: a function of the seed, and of nothing else.
+//!
+//! Time is cut into *rounds*: a calm second, some seconds of faults, a healing. Each round has a mix of its own, a random
+//! subset of the kinds (a swarm: what is never mixed is never found, and what is always mixed hides what it would find).
+//! But chance alone leaves some kind out for minutes; so every round also deals five from a deck of all kinds, which is
+//! shuffled anew when it has been dealt out. That is why two minutes meet every kind, whatever the seed.
+//!
+//! Rounds of one *epoch* share a server and its clients, who remember the faults of the rounds before.
+
+use super::kind::{Kind, Target};
+use super::options::Store;
+use super::random::Random;
+
+/// What the server does with what it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disk {
+    /// It keeps nothing.
+    None,
+    /// An append-only file, flushed each second.
+    EverySecond,
+    /// An append-only file, flushed before each answer.
+    Always,
+}
+
+/// How clients that are not behind the faulty proxy reach the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// By its own port.
+    Direct,
+    /// By a proxy that does nothing but lead them to whatever server is the primary: there are failovers.
+    Led,
+}
+
+/// What rounds have in common that share a server and its clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Epoch {
+    /// Counted from 1.
+    pub(crate) number: u64,
+    pub(crate) disk: Disk,
+    pub(crate) reach: Reach,
+}
+
+/// One fault to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Strike {
+    pub(crate) kind: Kind,
+    /// Since the round's faults began.
+    pub(crate) at_ms: u64,
+    pub(crate) for_ms: u64,
+    /// Decides what the kind leaves open: whom, how far, how often.
+    pub(crate) dice: u64,
+}
+
+impl Strike {
+    pub(crate) fn ends_ms(&self) -> u64 {
+        self.at_ms + self.for_ms
+    }
+}
+
+/// A calm, faults, a healing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Round {
+    /// Counted from 1.
+    pub(crate) number: u64,
+    pub(crate) epoch: Epoch,
+    pub(crate) is_first_of_epoch: bool,
+    pub(crate) faults_ms: u64,
+    /// In the order of their beginnings.
+    pub(crate) strikes: Vec<Strike>,
+    /// For the clients' own choices.
+    pub(crate) seed: u64,
+}
+
+/// How long a round goes undisturbed first: what it does then shows that it works at all.
+pub(crate) const CALM_MS: u64 = 1_000;
+const FAULTS_MS: (u64, u64) = (5_000, 7_500);
+/// How many each round deals from the deck, and how many more it has at most.
+const DEALT: usize = 5;
+/// How many of these are done to the server's process: more find no room beside each other.
+const SERVER_DEALT: usize = 2;
+const MORE: u64 = 5;
+/// How often a place is sought for a fault that must not meet another.
+const TRIES: usize = 100;
+/// The first epochs, one for each disk, which deal out the whole deck.
+const EPOCH_ROUNDS: u64 = 3;
+/// After how many rounds every kind was planned.
+#[cfg(test)]
+const ROUNDS_OF_ALL: u64 = 3 * EPOCH_ROUNDS;
+
+/// Plans one round after the other.
+#[derive(Debug)]
+pub(crate) struct Planner {
+    store: Store,
+    random: Random,
+    number: u64,
+    epoch: Epoch,
+    /// Of this epoch.
+    rounds_left: u64,
+    disks: Vec<Disk>,
+    deck: Vec<Kind>,
+}
+
+impl Planner {
+    pub(crate) fn new(seed: u64, store: Store) -> Self {
+        let random = Random::new(seed);
+        let epoch = Epoch { number: 0, disk: Disk::None, reach: Reach::Direct };
+        Self { store, random, number: 0, epoch, rounds_left: 0, disks: vec![], deck: vec![] }
+    }
+
+    pub(crate) fn next_round(&mut self) -> Round {
+        let is_first_of_epoch = self.rounds_left == 0;
+        if is_first_of_epoch {
+            self.begin_epoch();
+        }
+        self.rounds_left -= 1;
+        self.number += 1;
+        let faults_ms = self.random.within(FAULTS_MS);
+        let strikes = self.strikes(faults_ms);
+        let seed = self.random.number();
+        Round { number: self.number, epoch: self.epoch, is_first_of_epoch, faults_ms, strikes, seed }
+    }
+
+    fn begin_epoch(&mut self) {
+        if self.disks.is_empty() {
+            self.disks = vec![Disk::None, Disk::EverySecond, Disk::Always];
+            self.random.shuffle(&mut self.disks);
+        }
+        let number = self.epoch.number + 1;
+        let reach = if number.is_multiple_of(2) { Reach::Direct } else { Reach::Led };
+        self.epoch = Epoch { number, disk: self.disks.pop().expect("three disks"), reach };
+        self.rounds_left = EPOCH_ROUNDS;
+    }
+
+    fn strikes(&mut self, faults_ms: u64) -> Vec<Strike> {
+        let mut strikes = Vec::new();
+        let mut dealt = self.deal();
+        // Those that need most room first.
+        dealt.sort_by_key(|kind| std::cmp::Reverse(kind.lasts_ms().1));
+        for kind in dealt {
+            match self.place(kind, faults_ms, &strikes) {
+                Some(strike) => strikes.push(strike),
+                // No room in this round: first of the next.
+                None => self.deck.push(kind),
+            }
+        }
+        // The swarm: half of the kinds may come in this round.
+        let mut swarm: Vec<Kind> = kinds(self.store);
+        swarm.retain(|kind| kind.strikes(self.epoch));
+        self.random.shuffle(&mut swarm);
+        swarm.truncate(swarm.len() / 2);
+        for _ in 0..self.random.below(MORE + 1) {
+            let kind = self.random.pick(&swarm);
+            strikes.extend(self.place(kind, faults_ms, &strikes));
+        }
+        strikes.sort_by_key(|strike| strike.at_ms);
+        strikes
+    }
+
+    /// The next kinds of the deck that this epoch allows: first those that another may not. Where it has none left a new
+    /// one is put under what remains, so that what could not be dealt for long comes first when it can.
+    fn deal(&mut self) -> Vec<Kind> {
+        let mut dealt: Vec<Kind> = Vec::new();
+        while dealt.len() < DEALT {
+            let is_server = |kind: &Kind| kind.target() == Target::ServerProcess;
+            let is_crowded = dealt.iter().filter(|kind| is_server(kind)).count() == SERVER_DEALT;
+            let fits = |kind: &Kind| kind.strikes(self.epoch) && !(is_crowded && is_server(kind));
+            let rare = self.deck.iter().rposition(|kind| fits(kind) && kind.is_rare());
+            match rare.or_else(|| self.deck.iter().rposition(fits)) {
+                Some(at) => dealt.push(self.deck.remove(at)),
+                None => {
+                    let mut fresh = kinds(self.store);
+                    self.random.shuffle(&mut fresh);
+                    self.deck.splice(..0, fresh);
+                }
+            }
+        }
+        dealt
+    }
+
+    /// Where the fault is to be in the round, beside those that have their places.
+    fn place(&mut self, kind: Kind, faults_ms: u64, others: &[Strike]) -> Option<Strike> {
+        for _ in 0..TRIES {
+            let for_ms = self.random.within(kind.lasts_ms());
+            let at_ms = self.random.below(faults_ms - for_ms.min(faults_ms - 1));
+            let strike = Strike { kind, at_ms, for_ms, dice: self.random.number() };
+            if !others.iter().any(|other| collide(&strike, other)) {
+                return Some(strike);
+            }
+        }
+        None
+    }
+}
+
+/// What this store can suffer.
+pub(crate) fn kinds(store: Store) -> Vec<Kind> {
+    let of_store = |kind: &Kind| store == Store::Redis || kind.target() == Target::Clients;
+    Kind::ALL.into_iter().filter(of_store).collect()
+}
+
+/// Whether they are done to the same thing at the same time, so that the end of one would end the other.
+fn collide(one: &Strike, other: &Strike) -> bool {
+    // A server takes some time to come back.
+    const APART_MS: u64 = 300;
+    let meet = one.at_ms <= other.ends_ms() + APART_MS && other.at_ms <= one.ends_ms() + APART_MS;
+    let is_server = |strike: &Strike| strike.kind.target() == Target::ServerProcess;
+    let is_client = |strike: &Strike| strike.kind.target() == Target::Clients;
+    meet && ((is_server(one) && is_server(other)) || (one.kind == other.kind && !is_client(one)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn rounds(seed: u64, count: u64) -> Vec<Round> {
+        let mut planner = Planner::new(seed, Store::Redis);
+        (0..count).map(|_| planner.next_round()).collect()
+    }
+
+    #[test]
+    fn a_seed_plans_the_same_again_and_another_plans_something_else() {
+        assert_eq!(rounds(7, 50), rounds(7, 50));
+        assert_ne!(rounds(7, 1)[0].strikes, rounds(8, 1)[0].strikes);
+    }
+
+    #[test]
+    fn every_kind_comes_within_two_minutes_whatever_the_seed() {
+        for seed in 0..2_000 {
+            let planned: BTreeSet<Kind> =
+                rounds(seed, ROUNDS_OF_ALL).iter().flat_map(|round| round.strikes.iter().map(|s| s.kind)).collect();
+            let missing: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| !planned.contains(kind)).collect();
+            assert!(missing.is_empty(), "seed {seed}: {missing:?}");
+            let planned_ms: u64 = rounds(seed, ROUNDS_OF_ALL).iter().map(|round| CALM_MS + round.faults_ms).sum();
+            assert!(planned_ms < 90_000, "seed {seed}: {planned_ms} ms, and each round heals");
+        }
+    }
+
+    #[test]
+    fn faults_of_one_server_do_not_meet_and_all_end_within_their_round() {
+        for round in (0..200).flat_map(|seed| rounds(seed, 12)) {
+            for (i, one) in round.strikes.iter().enumerate() {
+                assert!(one.ends_ms() < round.faults_ms && one.kind.strikes(round.epoch), "{one:?} in {round:?}");
+                assert!(round.strikes[..i].iter().all(|other| !collide(one, other)), "{round:?}");
+            }
+            assert!(round.strikes.len() >= 3, "{round:?}");
+        }
+    }
+
+    #[test]
+    fn a_directory_suffers_what_its_programs_do() {
+        let mut planner = Planner::new(3, Store::File);
+        let rounds: Vec<Round> = (0..ROUNDS_OF_ALL).map(|_| planner.next_round()).collect();
+        let planned: BTreeSet<Kind> = rounds.iter().flat_map(|round| round.strikes.iter().map(|s| s.kind)).collect();
+        assert_eq!(planned, kinds(Store::File).into_iter().collect());
+        assert!(planned.iter().all(|kind| kind.target() == Target::Clients), "{planned:?}");
+    }
+
+    #[test]
+    fn mixes_differ() {
+        let mixes: BTreeSet<Vec<Kind>> =
+            rounds(1, 100).iter().map(|round| round.strikes.iter().map(|strike| strike.kind).collect()).collect();
+        assert_eq!(mixes.len(), 100);
+        let overlaps = |round: &Round| {
+            round.strikes.windows(2).any(|pair| pair[0].ends_ms() > pair[1].at_ms && pair[0].kind != pair[1].kind)
+        };
+        assert!(rounds(1, 100).iter().filter(|round| overlaps(round)).count() > 50, "faults overlap");
+    }
+
+    #[test]
+    fn all_kinds_are_listed_once() {
+        assert_eq!(BTreeSet::from(Kind::ALL).len(), Kind::ALL.len());
+        assert_eq!(Kind::ALL.last(), Some(&Kind::Garble), "the last of the enum");
+        assert_eq!(Kind::ALL.len(), Kind::Garble as usize + 1);
+    }
+}

@@ -1,0 +1,123 @@
+//! What a run says at its end, to people and to programs.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use leasehold_spec::mark::Mark;
+use serde::Serialize;
+
+use super::judge::Score;
+use super::kind::Kind;
+use super::options::{Options, Store};
+use super::plan::kinds;
+use super::run::WHOLE;
+
+/// Fewer grants in the calm seconds, on the average, prove nothing.
+const MEAN_MIN: u64 = 25;
+
+/// What the tally of a client calls a path with.
+pub(crate) const PATH: &str = "path: ";
+
+/// The figures of a run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) seed: u64,
+    pub(crate) seconds: u64,
+    pub(crate) rounds: u64,
+    pub(crate) grants: u64,
+    pub(crate) fenced_writes: u64,
+    pub(crate) refused_by_the_fence: u64,
+    pub(crate) unfenced_lost_updates: u64,
+    pub(crate) calm_grants_per_s_least: u64,
+    pub(crate) calm_grants_per_s_mean: u64,
+    pub(crate) faults: BTreeMap<String, u64>,
+    pub(crate) faults_in_all: u64,
+    pub(crate) excused: BTreeMap<String, u64>,
+    pub(crate) clients: BTreeMap<String, u64>,
+    /// Labels of the library's rare paths, of processes that were not killed.
+    pub(crate) paths: BTreeMap<String, u64>,
+    pub(crate) paths_not_taken: Vec<String>,
+    pub(crate) violations: Vec<String>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        (options, time, rounds): (&Options, Duration, u64),
+        score: Score,
+        struck: &BTreeMap<Kind, u64>,
+        told: BTreeMap<String, u64>,
+        mut violations: Vec<String>,
+    ) -> Self {
+        if violations.is_empty() && options.time >= WHOLE {
+            let never = kinds(options.store).into_iter().filter(|kind| !struck.contains_key(kind));
+            violations.extend(never.map(|kind| format!("{kind:?} never struck in {rounds} rounds")));
+        }
+        let calm = &score.calm_grants_per_s;
+        let mean = calm.iter().sum::<u64>() / (calm.len() as u64).max(1);
+        if violations.is_empty() && mean < MEAN_MIN {
+            violations.push(format!("only {mean} grants in a calm second, on the average, at least {MEAN_MIN} wanted"));
+        }
+        let (paths, clients): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            told.into_iter().partition(|(what, _)| what.starts_with(PATH));
+        let times = |mark: &Mark| paths.get(&format!("{PATH}{}", mark.name())).copied().unwrap_or(0);
+        let (taken, not_taken): (Vec<Mark>, Vec<Mark>) = marks(options.store).partition(|mark| times(mark) > 0);
+        Self {
+            seed: options.seed,
+            seconds: time.as_secs(),
+            rounds,
+            grants: score.grants,
+            fenced_writes: score.writes,
+            refused_by_the_fence: score.refused,
+            unfenced_lost_updates: score.lost_updates,
+            calm_grants_per_s_least: calm.iter().min().copied().unwrap_or(0),
+            calm_grants_per_s_mean: mean,
+            faults: struck.iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect(),
+            faults_in_all: struck.values().sum(),
+            excused: score.excused,
+            clients,
+            paths: taken.iter().map(|mark| (mark.name().to_owned(), times(mark))).collect(),
+            paths_not_taken: not_taken.iter().map(|mark| mark.name().to_owned()).collect(),
+            violations,
+        }
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        self.violations.is_empty()
+    }
+
+    pub(crate) fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data")
+    }
+
+    pub(crate) fn print(&self) {
+        println!(
+            "\nchaos, seed {}: {} rounds in {} s, {} grants, {} faults",
+            self.seed, self.rounds, self.seconds, self.grants, self.faults_in_all
+        );
+        println!(
+            "  before faults: {} grants per second, at least {}",
+            self.calm_grants_per_s_mean, self.calm_grants_per_s_least
+        );
+        println!(
+            "  the fenced register: {} writes, {} refused; the unfenced one lost {} updates",
+            self.fenced_writes, self.refused_by_the_fence, self.unfenced_lost_updates
+        );
+        for (title, counts) in [("faults", &self.faults), ("excused", &self.excused), ("clients", &self.clients)] {
+            let counts: Vec<String> = counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
+            println!("  {title}: {}", counts.join(", "));
+        }
+        let (taken, left) = (self.paths.len(), self.paths_not_taken.join(", "));
+        println!("  {taken} rare paths of the library were taken; not taken: {left}");
+        match self.violations.len() {
+            0 => println!("  no violation"),
+            n => println!("  {n} VIOLATIONS, see above"),
+        }
+    }
+}
+
+/// The labels that a run on this store can come by: on a Redis it is a script that makes the step, which has none.
+fn marks(store: Store) -> impl Iterator<Item = Mark> {
+    const FIRST_OF_SESSION: Mark = Mark::OlderAnswer;
+    let is_there = move |mark: &Mark| store == Store::File || *mark as u8 >= FIRST_OF_SESSION as u8;
+    Mark::ALL.iter().copied().filter(is_there)
+}

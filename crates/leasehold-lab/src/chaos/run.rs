@@ -1,0 +1,199 @@
+//! A run: round after round until its time is over, somebody interrupts it, or something is wrong.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use leasehold_testkit::{RedisServer, Registers, boottime_us};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::judge::{Evidence, Judge, Score, Verdict};
+use super::ledger::Ledger;
+use super::names::Names;
+use super::nemesis::Nemesis;
+use super::options::{Form, Options};
+use super::plan::{CALM_MS, Planner, Round, kinds};
+use super::report::Report;
+use super::residue::{self, residue};
+use super::stage::Stage;
+use super::stop::{Interrupted, Stop};
+
+/// Fewer grants in a second without faults prove nothing. Two processors that have nothing else to do make some hundreds.
+const CALM_GRANTS_MIN: u64 = 5;
+/// From this time on a run has to meet every kind of fault, and is given so much more for that.
+pub(crate) const WHOLE: Duration = Duration::from_secs(120);
+const OVERTIME: Duration = Duration::from_secs(60);
+/// How many violations are shown; all of them are in the kept files.
+const SHOWN: usize = 20;
+
+/// What a run consists of. Fields are dropped in this order.
+struct Run<'a> {
+    options: &'a Options,
+    stop: Stop,
+    stage: Option<Stage>,
+    registers: RedisServer,
+    judge: Judge,
+    score: Score,
+    ledger: Ledger,
+    clients: BTreeMap<String, u64>,
+    violations: Vec<String>,
+    dir: TempDir,
+    runtime: Runtime,
+}
+
+pub(crate) fn run(options: &Options) -> ExitCode {
+    eprintln!("chaos: seed {}; to repeat its schedule: {}", options.seed, options.replay());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    let runtime = runtime.expect("a runtime can be started");
+    let stop = Stop::listen(runtime.handle()).expect("signals can be listened to");
+    let dir = tempfile::Builder::new().prefix("leasehold-chaos-").tempdir().expect("a temporary directory");
+    let run = Run {
+        options,
+        stop,
+        stage: None,
+        registers: RedisServer::start(),
+        judge: Judge::default(),
+        score: Score::default(),
+        ledger: Ledger::default(),
+        clients: BTreeMap::new(),
+        violations: Vec::new(),
+        dir,
+        runtime,
+    };
+    run.play()
+}
+
+impl Run<'_> {
+    fn play(mut self) -> ExitCode {
+        let begun = Instant::now();
+        let mut planner = Planner::new(self.options.seed, self.options.store);
+        let mut rounds = 0;
+        while self.violations.is_empty() && self.goes_on(begun, rounds) {
+            let round = planner.next_round();
+            match self.round(&round) {
+                Ok(()) => rounds += 1,
+                Err(Interrupted(signal)) => {
+                    eprintln!("chaos: interrupted by signal {signal} after {rounds} rounds");
+                    let code = u8::try_from(128 + signal).unwrap_or(1);
+                    return ExitCode::from(code);
+                }
+            }
+        }
+        let violated = self.violations.clone();
+        let run = (self.options, begun.elapsed(), rounds);
+        let report = Report::new(run, self.score, &self.ledger.counts(), self.clients, self.violations);
+        match self.options.form {
+            Form::Words => report.print(),
+            Form::Json => println!("{}", report.json()),
+        }
+        if report.is_clean() {
+            return ExitCode::SUCCESS;
+        }
+        report.violations.iter().filter(|v| !violated.contains(v)).for_each(|v| eprintln!("chaos: {v}"));
+        if !violated.is_empty() {
+            eprintln!("chaos: the histories are kept in {}", self.dir.keep().display());
+        }
+        eprintln!("chaos: to repeat the schedule: {}", self.options.replay());
+        ExitCode::FAILURE
+    }
+
+    /// Until its time is over. A run that is to meet every kind of fault goes on for those that were planned and found
+    /// nobody to strike.
+    fn goes_on(&self, begun: Instant, rounds: u64) -> bool {
+        let time = self.options.time;
+        let is_over = begun.elapsed() >= time;
+        let is_whole = time >= WHOLE;
+        let counts = self.ledger.counts();
+        let misses = || kinds(self.options.store).iter().any(|kind| !counts.contains_key(kind));
+        !is_over || (is_whole && misses() && begun.elapsed() < time + OVERTIME) || rounds == 0
+    }
+
+    fn round(&mut self, round: &Round) -> Result<(), Interrupted> {
+        self.stop.check()?;
+        if round.is_first_of_epoch {
+            drop(self.stage.take());
+            self.judge.clear();
+            let store = self.options.store;
+            self.stage = Some(Stage::set(store, round.epoch, self.registers.port(), self.runtime.handle().clone()));
+        }
+        let stage = self.stage.as_mut().expect("the first round of an epoch has set it");
+        let names = Names { round: round.number, epoch: round.epoch.number };
+        let dir = self.dir.path().join(format!("round-{}", round.number));
+        fs::create_dir(&dir).expect("a directory of ours can be written");
+
+        let (begun, begun_us) = (Instant::now(), boottime_us());
+        self.ledger.begin();
+        stage.set_back = Duration::ZERO;
+        stage.fleet.begin(names, round.seed, &dir);
+        self.stop.sleep_until(begun + Duration::from_millis(CALM_MS))?;
+        let calm_us = boottime_us();
+        Nemesis::new(stage, &self.ledger, names.hot()).play(round, &self.stop)?;
+
+        let healed = Instant::now();
+        let drained = stage.fleet.drain(residue::BOUND + stage.set_back);
+        let took = healed.elapsed();
+        self.stop.check()?;
+        let recorder = self.ledger.recorder();
+        let mut found: Vec<String> = drained.stuck.iter().map(|who| format!("stuck: {who}")).collect();
+        // A client that hangs holds what it has: one violation is enough to read.
+        if found.is_empty() {
+            found = residue(stage, names, &recorder);
+        }
+        found.extend(drained.odd);
+        for (what, count) in drained.tallies {
+            *self.clients.entry(what).or_default() += count;
+        }
+        let all = names.all();
+        let mut registers = Registers::at(self.registers.port());
+        all.iter().for_each(|name| registers.record_final(name, &recorder));
+        let mut ours = recorder.history().events;
+        ours.extend(stage.excuses.events(&all));
+        let served_within = residue::BOUND + stage.set_back;
+        let evidence = Evidence { dir: &dir, deaths: self.ledger.deaths(), ours, begun_us, calm_us, served_within };
+        match self.judge.round(evidence, &mut self.score) {
+            Ok(verdict) => self.conclude(round, verdict, found, took),
+            Err(error) => self.violations.push(format!("the histories cannot be read: {error}")),
+        }
+        self.keep_or_remove(round, &dir).expect("a directory of ours can be written");
+        Ok(())
+    }
+
+    fn conclude(&mut self, round: &Round, verdict: Verdict, mut found: Vec<String>, took: Duration) {
+        found.extend(verdict.violations);
+        if verdict.calm_grants_per_s < CALM_GRANTS_MIN {
+            let had = verdict.calm_grants_per_s;
+            found.push(format!("only {had} grants in the calm second, at least {CALM_GRANTS_MIN} wanted"));
+        }
+        let Round { number, epoch, strikes, .. } = round;
+        eprintln!(
+            "round {number}, epoch {} ({:?}, {:?}): {} faults planned, {} grants ({} in the calm second), {} excused, \
+             at rest after {took:.1?}, {}",
+            epoch.number,
+            epoch.disk,
+            epoch.reach,
+            strikes.len(),
+            verdict.grants,
+            verdict.calm_grants_per_s,
+            verdict.excused,
+            if found.is_empty() { "clean".to_owned() } else { format!("{} VIOLATIONS", found.len()) }
+        );
+        self.violations = found;
+    }
+
+    /// A clean round's files are of no use; those of another one are all there is.
+    fn keep_or_remove(&self, round: &Round, dir: &Path) -> io::Result<()> {
+        if self.violations.is_empty() {
+            return fs::remove_dir_all(dir);
+        }
+        let head = format!("seed {}, round {}: {:?}", self.options.seed, round.number, round.epoch);
+        let faults = self.ledger.log().join("\n");
+        let violations = self.violations.join("\n");
+        eprintln!("\nchaos: {head}\nfaults:\n{faults}\nviolations:");
+        self.violations.iter().take(SHOWN).for_each(|violation| eprintln!("  {violation}"));
+        fs::write(dir.join("verdict.txt"), format!("{head}\n\n{faults}\n\n{violations}\n"))
+    }
+}

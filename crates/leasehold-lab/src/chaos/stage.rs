@@ -1,0 +1,89 @@
+//! Where it happens: a store, the clients, and an eye that looks without being looked at.
+
+use std::time::Duration;
+
+use leasehold::Leasehold;
+use leasehold_testkit::boottime_us;
+use tempfile::TempDir;
+use tokio::runtime::Handle;
+
+use super::excuse::Excuses;
+use super::fleet::{CLIENTS, Fleet};
+use super::options::Store;
+use super::plan::Epoch;
+use super::redis::Redis;
+
+/// What rounds of one epoch share. Fields are dropped in this order.
+pub(crate) struct Stage {
+    eye: Option<Leasehold>,
+    pub(crate) fleet: Fleet,
+    /// `None` where the store is a directory.
+    pub(crate) redis: Option<Redis>,
+    _directory: Option<TempDir>,
+    pub(crate) excuses: Excuses,
+    /// By how much the clock was set back in this round: leases of the dead last for so much longer.
+    pub(crate) set_back: Duration,
+    runtime: Handle,
+}
+
+/// How long a look for a fault's sake may take.
+const GLANCE: Duration = Duration::from_millis(300);
+
+impl Stage {
+    pub(crate) fn set(store: Store, epoch: Epoch, registers: u16, runtime: Handle) -> Self {
+        let redis = (store == Store::Redis).then(|| Redis::start(epoch));
+        let directory = (store == Store::File).then(|| {
+            tempfile::Builder::new().prefix("leasehold-chaos-store-").tempdir().expect("a temporary directory")
+        });
+        let in_directory = |directory: &TempDir| format!("file:{}", directory.path().join("locks").display());
+        let (urls, eye) = match (&redis, &directory) {
+            (Some(redis), _) => (redis.urls(), redis.calm_url()),
+            (None, Some(directory)) => (vec![in_directory(directory); CLIENTS], in_directory(directory)),
+            (None, None) => unreachable!("a store is one of two"),
+        };
+        let fleet = Fleet::start(urls, registers);
+        let eye = Leasehold::builder(&eye).holder("eye").connect();
+        let eye = Some(runtime.block_on(eye).expect("the store is whole"));
+        let (excuses, set_back) = (Excuses::default(), Duration::ZERO);
+        Self { eye, fleet, redis, _directory: directory, excuses, set_back, runtime }
+    }
+
+    /// What the holder of this name calls itself.
+    pub(crate) fn holder(&self, name: &str) -> Option<String> {
+        let mutex = self.eye.as_ref()?.mutex(name);
+        let seen = self.runtime.block_on(async { tokio::time::timeout(GLANCE, mutex.inspect()).await });
+        Some(seen.ok()?.ok()?.holder?.label)
+    }
+
+    pub(crate) fn eye(&self) -> &Leasehold {
+        self.eye.as_ref().expect("open until the stage is dropped")
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// For faults of a Redis, which are planned for nothing else.
+    pub(crate) fn redis(&mut self) -> &mut Redis {
+        self.redis.as_mut().expect("faults of a server are planned where there is one")
+    }
+
+    /// Sets the server's clock to so much more, or less, than it shows.
+    pub(crate) fn shift_clock(&mut self, by_us: i64) {
+        let from_us = boottime_us();
+        let redis = self.redis();
+        redis.shift_clock(by_us);
+        let clock = redis.clock.clone();
+        self.excuses.tokens(from_us, &clock);
+        if by_us < 0 {
+            self.set_back += Duration::from_micros(by_us.unsigned_abs());
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let _inside = self.runtime.enter();
+        drop(self.eye.take());
+    }
+}

@@ -1,0 +1,59 @@
+//! What a server goes through beside being killed and frozen: a disk that is slow, one that is gone, and promotion.
+
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::RedisServer;
+use crate::resp::Value;
+use crate::shim::Shim;
+
+impl RedisServer {
+    /// Makes every flush to its disk take so much longer from now on.
+    ///
+    /// # Panics
+    /// If it was started without [`Builder::slow_fsync`](super::Builder::slow_fsync).
+    #[track_caller]
+    pub fn set_slow_fsync(&self, by: Duration) {
+        let micros = i64::try_from(by.as_micros()).expect("less than an age");
+        self.slow_fsync.as_ref().expect("a server started with `slow_fsync()`").set_micros(micros);
+    }
+
+    /// Kills it if it runs, and starts it again without what it persisted: its disk was lost.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[track_caller]
+    pub fn restart_empty(&self) {
+        self.kill();
+        for name in ["appendonlydir", "dump.rdb"] {
+            let path = self.dir().join(name);
+            let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+            match removed {
+                Ok(()) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                Err(error) => panic!("{} cannot be removed: {error}", path.display()),
+            }
+        }
+        self.restart();
+    }
+
+    /// Makes a replica a primary of its own, which it stays over a restart. What its primary does from now on it misses.
+    ///
+    /// # Panics
+    /// When it does not obey.
+    #[track_caller]
+    pub fn promote(&self) {
+        self.is_promoted.store(true, Ordering::Relaxed);
+        assert_eq!(self.command(&["REPLICAOF", "NO", "ONE"]), Value::Status("OK".into()));
+    }
+
+    /// Whether it still follows a primary.
+    pub(super) fn follows(&self) -> bool {
+        self.settings.primary.is_some() && !self.is_promoted.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn shims(&self) -> impl Iterator<Item = &Shim> {
+        self.skew.iter().chain(&self.slow_fsync)
+    }
+}
