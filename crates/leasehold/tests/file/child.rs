@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{Guard, Leasehold};
 use rustix::process::{Pid, Signal, kill_process};
@@ -64,7 +64,12 @@ impl Child {
     /// What it says next, which begins with this word.
     #[track_caller]
     pub(crate) fn hears(&self, word: &str) -> String {
-        match self.lines.recv_timeout(LONG) {
+        self.hears_within(LONG, word)
+    }
+
+    #[track_caller]
+    pub(crate) fn hears_within(&self, limit: Duration, word: &str) -> String {
+        match self.lines.recv_timeout(limit) {
             Ok(line) if line.starts_with(word) => line[word.len()..].trim().to_owned(),
             other => panic!("the child was to say {word:?}, and said {other:?}"),
         }
@@ -158,17 +163,15 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             let child = command.spawn().unwrap();
             say(&format!("command {}", child.id()));
         }
-        // Locks and releases so often, and says how long it waited: longest and all together, in microseconds.
+        // Locks and releases so often, and says with which tokens.
         ["turns", name, count] => {
-            let (mut longest, mut all) = (0, 0);
+            let mut tokens = Vec::new();
             for _ in 0..count.parse().unwrap() {
-                let asked = Instant::now();
                 let guard = client.mutex(name).lock().await.unwrap();
-                let waited = asked.elapsed().as_micros();
-                (longest, all) = (longest.max(waited), all + waited);
+                tokens.push(guard.token().to_string());
                 let _ = guard.release().await.unwrap();
             }
-            say(&format!("turns {longest} {all}"));
+            say(&format!("turns {}", tokens.join(" ")));
         }
         // Adds one to what a file says, so often, and tells of each when it is done.
         ["count", name, file, count] => {

@@ -1,5 +1,8 @@
 //! Many processes, one name.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
 use tempfile::TempDir;
 
 use crate::Store;
@@ -7,6 +10,8 @@ use crate::child::Child;
 
 const PROCESSES: usize = 64;
 const TURNS: usize = 30;
+/// Seconds, on a machine that has nothing else to do.
+const MINUTES: Duration = Duration::from_secs(300);
 
 const COUNTERS: usize = 6;
 const KILLED: usize = 5;
@@ -46,20 +51,23 @@ fn p27_nothing_that_was_counted_under_the_lock_is_lost() {
     assert!((counted..=counted + KILLED as u64).contains(&number), "{counted} told of, {number} counted");
 }
 
-/// First come, first served: with 64 in line a turn is 64 hand-overs away, and never many times as far.
+/// First come, first served: with 64 in line a turn is 63 others' away, and never many times as many. By tokens, and not by
+/// a clock: a machine that is busy with something else makes nobody wait for more of the others.
 #[test]
 fn p27_nobody_starves_among_64_processes() {
     let store = Store::new();
     let mut crowd: Vec<_> = (0..PROCESSES).map(|_| Child::start(&store.url())).collect();
     crowd.iter_mut().for_each(|child| child.tell(&format!("turns x {TURNS}")));
-    let mut told = Vec::new();
-    for child in &crowd {
-        let said = child.hears("turns");
-        let (longest, all) = said.split_once(' ').unwrap();
-        told.push((longest.parse::<u64>().unwrap(), all.parse::<u64>().unwrap()));
+    let mut turns: Vec<(u64, usize)> = Vec::new();
+    for (who, child) in crowd.iter().enumerate() {
+        let tokens = child.hears_within(MINUTES, "turns");
+        turns.extend(tokens.split(' ').map(|token| (token.parse::<u64>().unwrap(), who)));
     }
-    let mean = told.iter().map(|(_, all)| all).sum::<u64>() / (PROCESSES * TURNS) as u64;
-    let longest = told.iter().map(|(longest, _)| *longest).max().unwrap();
-    println!("{PROCESSES} processes, {TURNS} turns each: mean wait {mean} us, longest {longest} us");
-    assert!(longest <= 5 * mean, "the longest wait was {longest} us, and the mean one {mean} us");
+    assert_eq!(turns.len(), PROCESSES * TURNS);
+    turns.sort_unstable();
+    let mut last = HashMap::new();
+    let since = turns.iter().enumerate().filter_map(|(at, (_, who))| Some(at - last.insert(*who, at)?));
+    let longest = since.max().unwrap();
+    println!("{PROCESSES} processes, {TURNS} turns each: somebody waited for {longest} turns");
+    assert!(longest <= 5 * PROCESSES, "somebody waited for {longest} turns of {PROCESSES} processes");
 }
