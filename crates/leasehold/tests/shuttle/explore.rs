@@ -38,7 +38,9 @@ pub(crate) fn explore(scene: fn()) {
     config.ungraceful_shutdown_config.immediately_return_on_panic = true;
     config.failure_persistence = FailurePersistence::File(Some(env!("CARGO_TARGET_TMPDIR").into()));
     if let Ok(path) = env::var("LEASEHOLD_SCHEDULE") {
-        let replay = ReplayScheduler::new_from_file(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut replay = ReplayScheduler::new_from_file(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        // It ends where it failed: code that has been mended goes on from there.
+        replay.set_allow_incomplete();
         Runner::new(replay, config).run(scene);
         return;
     }
