@@ -1,6 +1,7 @@
 //! How schedules are chosen: at random, and by priorities that change a few times (PCT), which finds what needs one thread
 //! to stand still for long.
 
+use std::cell::Cell;
 use std::env;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -18,6 +19,16 @@ const STEPS: usize = 200_000;
 /// Our futures are larger than those of shuttle's examples.
 const STACK_BYTES: usize = 256 * 1024;
 
+thread_local! {
+    static RUNS_LEFT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// From now on time goes on whenever it likes, and threads stand still for as long as leases last. Before, and after some
+/// hundred timers, it waits for everybody: a thread of the lowest priority must come to its turn at some time.
+pub(crate) fn let_time_run() {
+    RUNS_LEFT.set(RUNS);
+}
+
 /// Plays a scene in many schedules; in one, if the environment names it.
 pub(crate) fn explore(scene: fn()) {
     let mut config = Config::new();
@@ -27,7 +38,9 @@ pub(crate) fn explore(scene: fn()) {
     config.ungraceful_shutdown_config.immediately_return_on_panic = true;
     config.failure_persistence = FailurePersistence::File(Some(env!("CARGO_TARGET_TMPDIR").into()));
     if let Ok(path) = env::var("LEASEHOLD_SCHEDULE") {
-        let replay = ReplayScheduler::new_from_file(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let mut replay = ReplayScheduler::new_from_file(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        // It ends where it failed: code that has been mended goes on from there.
+        replay.set_allow_incomplete();
         Runner::new(replay, config).run(scene);
         return;
     }
@@ -38,8 +51,10 @@ pub(crate) fn explore(scene: fn()) {
         u64::from_ne_bytes(bytes)
     });
     let _how = Replay { seed };
-    Runner::new(Patient(RandomScheduler::new_from_seed(seed, schedules)), config.clone()).run(scene);
-    Runner::new(Patient(PctScheduler::new_from_seed(seed, DEPTH, schedules)), config).run(scene);
+    let random = RandomScheduler::new_from_seed(seed, schedules);
+    Runner::new(Timed { inner: random, turns: seed }, config.clone()).run(scene);
+    let priorities = PctScheduler::new_from_seed(seed, DEPTH, schedules);
+    Runner::new(Timed { inner: priorities, turns: seed }, config).run(scene);
 }
 
 fn asked<T: FromStr<Err: Display>>(variable: &str) -> Option<T> {
@@ -63,24 +78,44 @@ impl Drop for Replay {
     }
 }
 
-/// Lets time go on only when nobody else can.
-struct Patient<S>(S);
+/// Lets time go on when it may, and leaves the threads to another.
+struct Timed<S> {
+    inner: S,
+    turns: u64,
+}
 
 /// The first thread that a scene starts.
 const CLOCK: usize = 1;
+/// Where time runs it goes on at every so many-th step.
+const RUNS_EVERY: u64 = 24;
+/// And so many times in a schedule.
+const RUNS: u32 = 100;
 
-impl<S: Scheduler> Scheduler for Patient<S> {
+impl<S> Timed<S> {
+    fn goes_on(&mut self) -> bool {
+        self.turns = self.turns.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let (left, may_run) = (RUNS_LEFT.get(), (self.turns >> 33).is_multiple_of(RUNS_EVERY));
+        RUNS_LEFT.set(left.saturating_sub(u32::from(may_run)));
+        left > 0 && may_run
+    }
+}
+
+impl<S: Scheduler> Scheduler for Timed<S> {
     fn new_execution(&mut self) -> Option<Schedule> {
-        self.0.new_execution()
+        RUNS_LEFT.set(0);
+        self.inner.new_execution()
     }
 
     fn next_task(&mut self, runnable: &[&Task], current: Option<TaskId>, is_yielding: bool) -> Option<TaskId> {
-        let others: Vec<&Task> = runnable.iter().copied().filter(|task| task.id() != TaskId::from(CLOCK)).collect();
-        let may_go = if others.is_empty() { runnable } else { &others };
-        self.0.next_task(may_go, current, is_yielding)
+        let clock = TaskId::from(CLOCK);
+        let others: Vec<&Task> = runnable.iter().copied().filter(|task| task.id() != clock).collect();
+        if others.is_empty() || (others.len() < runnable.len() && self.goes_on()) {
+            return Some(clock);
+        }
+        self.inner.next_task(&others, current, is_yielding)
     }
 
     fn next_u64(&mut self) -> u64 {
-        self.0.next_u64()
+        self.inner.next_u64()
     }
 }

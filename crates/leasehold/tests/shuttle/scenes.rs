@@ -1,20 +1,27 @@
 //! The scenes: what threads do at the same time, and what must hold whoever goes first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::fence::{Access, Fenced};
 use leasehold::{ErrorKind, Leasehold, Lost, Owner, Released, Token};
-use shuttle::future::block_on;
+use leasehold_testkit::checker::{Rules, check};
+use leasehold_testkit::history::Ended;
+use shuttle::future::{block_on, yield_now};
 use shuttle::sync::{Barrier, Mutex};
 
-use crate::explore::explore;
+use crate::explore::{explore, let_time_run};
 use crate::stage::{NAME, Section, Stage, Work, impatient, together, work};
 
-/// Nobody has to wait for a timer.
-const AT_ONCE: Duration = Duration::ZERO;
+/// Nobody has to wait for a timer but that of 1 ms which the session's thread keeps between two turns: what falls due while
+/// it is at one waits for the next. A wake-up that is lost costs 250 ms.
+const AT_ONCE: Duration = Duration::from_millis(10);
 /// What was given up with a request unanswered is closed once that would be late, and no sooner.
 const LATE: Duration = Duration::from_millis(2_500);
+
+/// Nothing is said about time.
+const FOR_LONG: Duration = Duration::from_secs(3_600);
 
 /// In the section, so many times, by releases that are awaited.
 fn in_turns(client: &Leasehold, section: &Arc<Section>, times: usize) -> Work {
@@ -296,4 +303,43 @@ fn fenced_data_is_written_in_the_order_of_tokens() {
         let log = log.lock().unwrap();
         assert!(log.is_sorted() && log.last() == Some(&3), "{log:?}");
     });
+}
+
+/// Threads, answers and pushes stand still for as long as leases last, and the session tells the truth all the same.
+#[test]
+fn a_lease_is_lost_to_its_holder_before_another_has_it() {
+    static LOST: AtomicUsize = AtomicUsize::new(0);
+    explore(|| {
+        let stage = Stage::new();
+        let recorder = stage.recorder();
+        let (clients, fenced) = ([stage.client(), stage.client()], Arc::new(Fenced::new(0)));
+        let_time_run();
+        together((0..3).map(|number: usize| {
+            let mutex = clients[number % 2].mutex(NAME).lease(Duration::from_millis(100));
+            let (recorder, fenced) = (recorder.clone(), Arc::clone(&fenced));
+            work(async move {
+                for _ in 0..2 {
+                    let attempt = recorder.attempt(NAME, &format!("client {number}"));
+                    let guard = mutex.lock().await.unwrap();
+                    let held = attempt.granted(guard.token().get());
+                    for _ in 0..3 {
+                        if held.claims(|| guard.is_valid()) {
+                            // It may have been lost since: then the data refuses it.
+                            let _refused_or_not = fenced.write(guard.token()).map(|mut writes| *writes += 1);
+                        } else {
+                            LOST.fetch_add(1, Ordering::Relaxed);
+                        }
+                        yield_now().await;
+                    }
+                    held.ended(Ended::Released);
+                    drop(guard);
+                }
+            })
+        }));
+        drop(clients);
+        stage.end(FOR_LONG);
+        let report = check(&recorder.history(), &Rules::mutex().at_least(6));
+        report.assert_clean();
+    });
+    assert!(LOST.load(Ordering::Relaxed) > 0, "no lease was ever lost: nothing was shown");
 }

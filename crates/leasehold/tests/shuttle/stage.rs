@@ -10,6 +10,7 @@ use std::time::Duration;
 use leasehold::fence::Fenced;
 use leasehold::seam::World;
 use leasehold::{Builder, Guard, Leasehold, Result};
+use leasehold_testkit::history::Recorder;
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
@@ -36,6 +37,12 @@ impl Stage {
 
     pub(crate) fn connect(&self, builder: Builder) -> impl Future<Output = Result<Leasehold>> + use<> {
         builder.connect_to(Arc::new(self.shop.clone()), Arc::new(self.world.clone()))
+    }
+
+    /// Takes a history down, by the clock of this world.
+    pub(crate) fn recorder(&self) -> Recorder {
+        let world = self.world.clone();
+        Recorder::in_memory().on_clock(move || world.now_us())
     }
 
     pub(crate) fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<> {

@@ -55,7 +55,10 @@ impl Shop {
     /// What is left: names that are held or waited for, and inboxes.
     pub(crate) fn residue(&self) -> Vec<String> {
         let shelf = self.shelf();
-        let names = shelf.resources.iter().filter(|(_, r)| r.grant.is_some() || !r.queue.is_empty());
+        let now_us = self.0.world.now_us() + AHEAD_US;
+        // What has run out stays until somebody comes: expiry is passive.
+        let is_held = |resource: &Resource| resource.grant.as_ref().is_some_and(|grant| grant.end_us() > now_us);
+        let names = shelf.resources.iter().filter(|(_, r)| is_held(r) || !r.queue.is_empty());
         let names = names.map(|(name, resource)| format!("{name}: {resource:?}"));
         names.chain(shelf.inboxes.keys().map(|session| format!("inbox of {session:?}"))).collect()
     }

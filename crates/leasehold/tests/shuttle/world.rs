@@ -20,7 +20,7 @@ use shuttle::{future, thread};
 
 const BEGIN_US: u64 = 1_000_000_000;
 /// Nobody need wait for so long: whoever still does waits for ever, and only the ticks of a session go on.
-const END_US: u64 = BEGIN_US + 100_000_000;
+const END_US: u64 = BEGIN_US + 1_000_000_000;
 
 /// The world as the threads of one schedule share it.
 #[derive(Clone)]
