@@ -163,7 +163,10 @@ impl State {
             }
             // A look behind a grant that was pushed meanwhile. We have not given it back: somebody revoked it, without
             // grace, and the word of that has not come.
-            Outcome::Gone if attempt.is_held() => self.end(counter, Lost::Revoked, heard_us),
+            Outcome::Gone if attempt.is_held() => {
+                hit(Mark::ToldGone);
+                self.end(counter, Lost::Revoked, heard_us);
+            }
             Outcome::Busy { .. } => self.finish(counter, Verdict::Busy),
             Outcome::Gone => {
                 hit(Mark::ToldGone);
