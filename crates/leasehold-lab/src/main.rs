@@ -1,7 +1,9 @@
 //! Leasehold's laboratory: where the protocol is taken apart.
 //!
 //! `leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]`
+//! `leasehold-lab bytes [--seeds N] [--seed S] [-v]`
 
+mod bytes;
 mod models;
 
 use std::process::ExitCode;
@@ -15,6 +17,10 @@ fn main() -> ExitCode {
     match args.next().as_deref() {
         Some("models") => match options(args) {
             Some(options) => models::run(&options),
+            None => usage(),
+        },
+        Some("bytes") => match bytes::Options::of(args) {
+            Some(options) => bytes::run(&options),
             None => usage(),
         },
         _ => usage(),
@@ -37,6 +43,6 @@ fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("{USAGE}");
+    eprintln!("{USAGE}\n       {}", bytes::USAGE);
     ExitCode::from(2)
 }

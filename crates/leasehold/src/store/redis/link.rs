@@ -70,8 +70,9 @@ impl Line {
     pub(super) async fn drive(self: Arc<Self>, driver: impl Future<Output = ()>) {
         let line = Ending(self);
         tokio::select! {
-            () = driver => {}
+            biased;
             () = line.0.hang_up.notified() => {}
+            () = driver => {}
         }
     }
 
