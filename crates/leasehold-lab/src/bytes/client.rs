@@ -26,6 +26,8 @@ const SLACK_US: u64 = 50_000;
 pub(super) struct Habits {
     /// The leases that they ask for.
     pub(super) lease_ms: (u64, u64),
+    /// How often in a hundred a lease is never renewed.
+    pub(super) fixed_percent: u64,
     /// The longest section.
     pub(super) work_ms: u64,
     /// How often in a hundred a future is dropped.
@@ -106,7 +108,8 @@ pub(super) async fn run(yard: Rc<Yard>, host: String) -> turmoil::Result {
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
             let (yard, client) = (Rc::clone(&yard), client.clone());
-            let program = Program { random: yard.fork(), owner: Owner::new(), me: format!("{me}/{task}"), yard, client };
+            let program =
+                Program { random: yard.fork(), owner: Owner::new(), me: format!("{me}/{task}"), yard, client };
             tokio::task::spawn_local(program.run())
         })
         .collect();
@@ -172,7 +175,7 @@ impl Program {
         let name = *self.random.pick(&NAMES);
         let lease = Duration::from_millis(self.random.within(habits.lease_ms.0, habits.lease_ms.1));
         let mut mutex = self.client.mutex(name);
-        mutex = if self.random.chance(10) { mutex.fixed_lease(lease) } else { mutex.lease(lease) };
+        mutex = if self.random.chance(habits.fixed_percent) { mutex.fixed_lease(lease) } else { mutex.lease(lease) };
         if self.random.chance(10) {
             mutex = mutex.fair();
         }

@@ -38,7 +38,7 @@ use world::Clock;
 
 /// Programs, each on a machine of its own.
 const CLIENTS: usize = 3;
-const TICK_US: u64 = 1_000;
+const TICK_US: u64 = 5_000;
 /// How long there are faults.
 const FAULTS_US: u64 = 10_000_000;
 /// How long it may take, from then on, until everybody was served and has closed: a request that is not answered (2 s), the

@@ -79,6 +79,7 @@ impl Plan {
         }
         let habits = Habits {
             lease_ms: if is_long { (60_000, 90_000) } else { (300, 2_000) },
+            fixed_percent: if is_long { 0 } else { *random.pick(&[10, 10, 90]) },
             work_ms: *random.pick(&[50, 400, 3_000]),
             drop_percent: *random.pick(&[0, 10, 50]),
             owner_percent: *random.pick(&[0, 20]),
@@ -166,7 +167,8 @@ impl Nemesis {
             }
             FlushScripts => self.server.front.borrow_mut().flush_scripts(),
             Freeze => self.server.frozen_until_us.set(until_us),
-            Stall if !self.server.stall_one(for_ms * 1000) => return,
+            // Up to long after everybody has given up what is in it.
+            Stall if !self.server.stall_one(for_ms * 2_000) => return,
             Stall => {}
             // Counted where they happen.
             Cut => return self.server.cuts.set(self.random.within(1, 3)),
