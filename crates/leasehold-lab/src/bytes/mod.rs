@@ -96,6 +96,7 @@ pub(crate) fn play(seed: u64, form: Form) -> Outcome {
         sim.host(host.as_str(), move || client::run(Rc::clone(&yard), me.clone()));
     }
     let mut nemesis = Nemesis::new(plan, Random::new(random.number()), &yard, &server, &clients);
+    clients.iter().for_each(|client| nemesis.settle_link(&sim, client));
     let step = |sim: &mut turmoil::Sim<'_>| {
         clock.set(clock.now_us() + TICK_US);
         if let Err(error) = sim.step() {

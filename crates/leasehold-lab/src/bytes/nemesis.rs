@@ -63,6 +63,8 @@ pub(super) const FAULTS: [(Fault, &str); 17] = [
 pub(super) struct Plan {
     pub(super) habits: Habits,
     pub(super) latency_ms: u64,
+    /// How far away the first client is, where it is not as near as the others: what it hears is old.
+    far_ms: Option<u64>,
     faults: Vec<(Fault, &'static str)>,
     /// The mean time between two faults.
     pace_ms: u64,
@@ -84,7 +86,8 @@ impl Plan {
             drop_percent: *random.pick(&[0, 10, 50]),
             owner_percent: *random.pick(&[0, 20]),
         };
-        Self { habits, latency_ms: *random.pick(&[2, 10, 40]), faults, pace_ms: *random.pick(&[100, 300, 900]) }
+        let far_ms = *random.pick(&[None, None, Some(60), Some(200)]);
+        Self { habits, latency_ms: *random.pick(&[2, 10, 40]), far_ms, faults, pace_ms: *random.pick(&[100, 300, 900]) }
     }
 }
 
@@ -134,7 +137,7 @@ impl Nemesis {
         for client in &self.clients {
             sim.release(client.as_str(), HOST);
             sim.repair(client.as_str(), HOST);
-            sim.set_link_max_message_latency(client.as_str(), HOST, milliseconds(self.plan.latency_ms));
+            self.settle_link(sim, client);
         }
         self.server.set_mood(Mood::Primary);
         self.server.frozen_until_us.set(0);
@@ -155,6 +158,8 @@ impl Nemesis {
             OneWay if self.random.chance(50) => sim.partition_oneway(client.as_str(), HOST),
             OneWay => sim.partition_oneway(HOST, client.as_str()),
             Hold => sim.hold(client.as_str(), HOST),
+            // Far away already: less than that cannot be said to turmoil.
+            Latency if self.plan.far_ms.is_some() && client == self.clients[0] => return,
             Latency => sim.set_link_max_message_latency(client.as_str(), HOST, milliseconds(for_ms.min(300))),
             CrashClient => {
                 self.yard.running.borrow_mut().remove(&client);
@@ -194,6 +199,14 @@ impl Nemesis {
         self.mends.extend(mend.map(|mend| (until_us, mend)));
     }
 
+    /// The usual latency.
+    pub(super) fn settle_link(&self, sim: &Sim<'_>, client: &str) {
+        match self.plan.far_ms.filter(|_| client == self.clients[0]) {
+            Some(far_ms) => sim.set_link_latency(client, HOST, milliseconds(far_ms)),
+            None => sim.set_link_max_message_latency(client, HOST, milliseconds(self.plan.latency_ms)),
+        }
+    }
+
     /// The server forgets whom it granted what: for as long as anybody may believe in that, nothing keeps them apart.
     fn lose_data(&self) {
         self.server.front.borrow_mut().flush_records();
@@ -211,7 +224,7 @@ impl Nemesis {
             Mend::Link(client) => {
                 sim.release(client.as_str(), HOST);
                 sim.repair(client.as_str(), HOST);
-                sim.set_link_max_message_latency(client.as_str(), HOST, milliseconds(self.plan.latency_ms));
+                self.settle_link(sim, client);
             }
             // Crashed twice, it is mended once.
             Mend::Bounce(host) if !sim.is_host_running(host.as_str()) => sim.bounce(host.as_str()),

@@ -60,7 +60,6 @@ pub struct Front {
     known: BTreeSet<&'static str>,
     clients: BTreeMap<Client, Seat>,
     clients_ever: u64,
-    scripts_run: u64,
 }
 
 /// What the server knows of a connection.
@@ -101,7 +100,6 @@ impl Front {
             known: BTreeSet::new(),
             clients: BTreeMap::new(),
             clients_ever: 0,
-            scripts_run: 0,
         }
     }
 
@@ -135,10 +133,10 @@ impl Front {
         self.known.clear();
     }
 
-    /// How many scripts it has run.
+    /// The channels that anybody listens to.
     #[must_use]
-    pub fn scripts_run(&self) -> u64 {
-        self.scripts_run
+    pub fn channels(&self) -> Vec<String> {
+        self.clients.values().flat_map(|seat| seat.channels.iter().cloned()).collect()
     }
 
     /// Carries out a request of a connection at a time of the server's clock: what is to be written to whom, in order.
@@ -261,7 +259,6 @@ impl Front {
             }
             _ => {}
         }
-        self.scripts_run += 1;
         if sha == scripts.rights.sha {
             return array(&[]);
         }
