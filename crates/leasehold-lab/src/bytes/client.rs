@@ -215,7 +215,8 @@ impl Program {
                 let within = (lease / 6).clamp(Duration::from_millis(50), Duration::from_secs(2));
                 ("try_lock", mutex.try_lock().await, Some(within))
             }
-            _ => ("try_lock_for", mutex.try_lock_for(patience).await, Some(patience + Duration::from_millis(500))),
+            // Half a second, or four round trips: a reply that was held up made those long.
+            _ => ("try_lock_for", mutex.try_lock_for(patience).await, Some(patience + Duration::from_secs(2))),
         };
         let took_us = self.yard.clock.now_us() - asked_us;
         if within.is_some_and(|within| u128::from(took_us) > within.as_micros() + u128::from(SLACK_US)) {
