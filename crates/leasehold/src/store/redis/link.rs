@@ -14,6 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use leasehold_spec::limits::RENEW_BATCH;
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
@@ -141,7 +142,8 @@ impl Wire {
     /// Runs a script, about one name or about many.
     async fn run(&mut self, call: &Call, about: Option<&Name>) -> Result<String, Fault> {
         let mut answer = self.ask(call.by_digest()).await;
-        if answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT")) {
+        let is_forgotten = answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"));
+        if is_forgotten && !is_on(Mutant::P8ForgetsScripts) {
             // Definite: nothing ran. Sent by its source it is known again from now on.
             answer = self.ask(&call.by_source()).await;
         }
