@@ -74,20 +74,41 @@ impl Plan {
     pub(super) fn new(random: &mut Random) -> Self {
         let share = *random.pick(&[15, 30, 60]);
         let mut faults: Vec<_> = FAULTS.iter().copied().filter(|_| random.chance(share)).collect();
-        // A lease that outlives the whole run: what is not given back shows. Who dies cannot give back.
-        let is_long = random.chance(30);
-        if is_long {
-            faults.retain(|(fault, _)| *fault != CrashClient);
-        }
         let habits = Habits {
-            lease_ms: if is_long { (60_000, 90_000) } else { (300, 2_000) },
-            fixed_percent: if is_long { 0 } else { *random.pick(&[10, 10, 90]) },
+            lease_ms: (300, 2_000),
+            fixed_percent: 10,
             work_ms: *random.pick(&[50, 400, 3_000]),
             drop_percent: *random.pick(&[0, 10, 50]),
             owner_percent: *random.pick(&[0, 20]),
         };
         let far_ms = *random.pick(&[None, None, Some(60), Some(200)]);
-        Self { habits, latency_ms: *random.pick(&[2, 10, 40]), far_ms, faults, pace_ms: *random.pick(&[100, 300, 900]) }
+        let mut plan = Self {
+            habits,
+            latency_ms: *random.pick(&[2, 10, 40]),
+            far_ms,
+            faults: Vec::new(),
+            pace_ms: *random.pick(&[100, 300, 900]),
+        };
+        match random.below(10) {
+            // Leases that outlive the whole run: what is not given back shows. Who dies cannot give back.
+            0..3 => {
+                faults.retain(|(fault, _)| *fault != CrashClient);
+                plan.habits.lease_ms = (60_000, 90_000);
+                plan.habits.fixed_percent = 0;
+            }
+            // Leases that are worked under until they end, by one who hears late of all: a validity that is counted from
+            // the wrong moment shows.
+            3..6 => {
+                plan.habits.lease_ms = (300, 700);
+                plan.habits.fixed_percent = 80;
+                plan.habits.work_ms = 3_000;
+                plan.habits.drop_percent = 0;
+                (plan.far_ms, plan.latency_ms) = (Some(*random.pick(&[80, 150])), 2);
+            }
+            _ => {}
+        }
+        plan.faults = faults;
+        plan
     }
 }
 
