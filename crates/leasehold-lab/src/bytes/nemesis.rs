@@ -81,7 +81,7 @@ impl Plan {
             drop_percent: *random.pick(&[0, 10, 50]),
             owner_percent: *random.pick(&[0, 20]),
         };
-        let far_ms = *random.pick(&[None, None, Some(60), Some(200)]);
+        let far_ms = *random.pick(&[None, None, Some(30), Some(60)]);
         let mut plan = Self {
             habits,
             latency_ms: *random.pick(&[2, 10, 40]),
@@ -99,11 +99,12 @@ impl Plan {
             // Leases that are worked under until they end, by one who hears late of all: a validity that is counted from
             // the wrong moment shows.
             3..6 => {
-                plan.habits.lease_ms = (300, 700);
+                // Several round trips long: nobody ever holds a lease that ends on its way.
+                plan.habits.lease_ms = (600, 1_000);
                 plan.habits.fixed_percent = 80;
                 plan.habits.work_ms = 3_000;
                 plan.habits.drop_percent = 0;
-                (plan.far_ms, plan.latency_ms) = (Some(*random.pick(&[80, 150])), 2);
+                (plan.far_ms, plan.latency_ms) = (Some(*random.pick(&[60, 100])), 2);
             }
             _ => {}
         }
