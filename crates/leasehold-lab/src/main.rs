@@ -1,8 +1,10 @@
 //! Leasehold's laboratory: where the protocol is taken apart.
 //!
 //! `leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]`
+//! `leasehold-lab bytes [--seeds N] [--seed S] [-v]`
 //! `leasehold-lab chaos [--minutes 2] [--seed N] [--json]`
 
+mod bytes;
 mod chaos;
 mod models;
 
@@ -17,6 +19,7 @@ fn main() -> ExitCode {
     let word = args.next().unwrap_or_default();
     let done = match word.as_str() {
         "models" => options(args).map(|options| models::run(&options)),
+        "bytes" => bytes::Options::of(args).map(|options| bytes::run(&options)),
         "chaos" => chaos::main(args),
         word => chaos::hidden(word, args),
     };
@@ -39,6 +42,6 @@ fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: {USAGE}\n       {}", chaos::USAGE);
+    eprintln!("usage: {USAGE}\n       {}\n       {}", bytes::USAGE, chaos::USAGE);
     ExitCode::from(2)
 }

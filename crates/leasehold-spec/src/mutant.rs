@@ -43,10 +43,10 @@ pub enum Mutant {
     P7NoClaim,
     /// P7: a lapsed claim is not remembered.
     P7ForgetsLapse,
+    /// P8: a script that the server has forgotten is not sent again.
+    P8ForgetsScripts,
     /// P9: answers do not say that others wait.
     P9Silent,
-    /// P8: a script that the server has forgotten is not sent again.
-    NoscriptNotRetried,
     /// P8: a name's braces stay in its key, and end the hash tag early.
     P8WrongHashTag,
     /// P10: a revoked lease ends at once.

@@ -1,12 +1,14 @@
 //! Real servers, faults and checks for Leasehold's tests.
 //!
-//! Nothing here knows the crate under test, but for the conformance suite. A tour:
+//! Nothing here knows the crate under test, but for the conformance suite and the front. A tour:
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
 //! - [`certificates`] makes authorities, servers and clients for TLS, and ones that nobody should believe.
 //! - [`FaultProxy`] stands in front of a server and loses, delays, holds, refuses and garbles: this reply, that script,
 //!   the next three messages. Every fault is counted, so that a test can assert that it happened.
+//! - [`Front`](front::Front) is a server of our own that says to the byte what Redis says: for simulated networks, and for
+//!   servers that lie from their fifth answer on.
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
 //! - [`Recorder`] takes down what clients did and were told, [`check`] judges it: tokens, exclusion, order, registers.
 //! - [`Coverage`] adds up over many runs what happened in them, and names what never did.
@@ -28,9 +30,11 @@ pub mod checker;
 pub mod clock;
 pub mod conformance;
 pub mod coverage;
+pub mod front;
 pub mod history;
 pub mod port;
 pub mod proxy;
+pub mod random;
 pub mod registers;
 pub mod resp;
 pub mod server;
@@ -42,6 +46,7 @@ pub use coverage::Coverage;
 pub use history::{History, Recorder};
 pub use port::{Port, free_port};
 pub use proxy::FaultProxy;
+pub use random::Random;
 pub use registers::Registers;
 pub use resp::{Resp, Value};
 pub use server::RedisServer;

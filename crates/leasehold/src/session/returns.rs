@@ -33,8 +33,9 @@ pub(crate) struct GivenUp {
 
 /// How many releases a session remembers.
 const RELEASES: usize = 1024;
-/// How many attempts a session may have for it to still chase ghosts: a rogue publisher must not fill the memory.
-const GHOSTS: usize = 1_000_000;
+/// How many attempts a session may have for it to still chase ghosts: a rogue publisher must not fill the memory. It is as
+/// many as may wait for one name; each is half a kilobyte.
+const GHOSTS: usize = leasehold_spec::limits::QUEUE_MAX;
 
 impl State {
     /// Ends an attempt that neither waits nor holds.

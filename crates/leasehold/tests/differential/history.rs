@@ -6,7 +6,8 @@ use leasehold_spec::{
     Acquire, Contention, From, GrantId, GrantState, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Token,
 };
 
-use crate::random::Random;
+use leasehold_testkit::Random;
+
 use crate::rig::{Lock, Rig};
 
 /// An acquisition that was asked for once. It may be asked for again, whatever became of it.

@@ -8,7 +8,6 @@
 
 mod decode;
 mod history;
-mod random;
 mod rig;
 
 use std::collections::BTreeMap;

@@ -37,6 +37,7 @@ pub(crate) async fn dial(
             () = world.sleep(patience) => return Err(fault::no_handshake(&at)),
         };
     }
+    let socket = asker.sieve.before(socket);
     // Bounds of the client crate's own would count on another clock than the world's.
     let config = config.set_response_timeout(None).set_connection_timeout(None);
     let dialled = MultiplexedConnection::new_with_config(&identity(target, &credentials), socket, config).await;

@@ -9,6 +9,7 @@
 use redis::RedisError;
 
 use super::rights::Rights;
+use super::sieve::Sieve;
 use crate::error::{Error, ErrorKind};
 use crate::store::Fault;
 
@@ -32,14 +33,18 @@ pub(crate) struct Asker {
     pub(crate) rights: &'static Rights,
     /// What it does when the server is not the one to ask now.
     pub(crate) goes_on: &'static str,
+    /// How much it may be answered.
+    pub(crate) sieve: Sieve,
 }
 
 impl Asker {
     pub(crate) const LOCKS: Self = Self {
         rights: &Rights::LOCKS,
         goes_on: "nothing was done; the client goes on asking until it is answered or closed, and lock() waits",
+        sieve: Sieve::LOCKS,
     };
-    pub(crate) const FENCE: Self = Self { rights: &Rights::FENCE, goes_on: "nothing was done: call again" };
+    pub(crate) const FENCE: Self =
+        Self { rights: &Rights::FENCE, goes_on: "nothing was done: call again", sieve: Sieve::FENCE };
 
     /// The same, while it makes its connection.
     pub(crate) const fn connecting(self) -> Self {

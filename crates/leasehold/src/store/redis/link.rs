@@ -71,8 +71,9 @@ impl Line {
     pub(super) async fn drive(self: Arc<Self>, driver: impl Future<Output = ()>) {
         let line = Ending(self);
         tokio::select! {
-            () = driver => {}
+            biased;
             () = line.0.hang_up.notified() => {}
+            () = driver => {}
         }
     }
 
@@ -142,7 +143,7 @@ impl Wire {
     async fn run(&mut self, call: &Call, about: Option<&Name>) -> Result<String, Fault> {
         let mut answer = self.ask(call.by_digest()).await;
         let is_forgotten = answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"));
-        if is_forgotten && !is_on(Mutant::NoscriptNotRetried) {
+        if is_forgotten && !is_on(Mutant::P8ForgetsScripts) {
             // Definite: nothing ran. Sent by its source it is known again from now on.
             answer = self.ask(&call.by_source()).await;
         }

@@ -1,0 +1,228 @@
+//! The simulated server: the front of the test kit behind a listener of turmoil's, and what goes wrong with its bytes.
+//!
+//! Whoever makes the faults stands outside of the simulation and changes [`Server`] between two ticks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use leasehold_testkit::Random;
+use leasehold_testkit::front::{Client, Front, Mood, request};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use turmoil::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use turmoil::net::{TcpListener, TcpStream};
+
+use super::trace::Trace;
+use super::world::{Clock, wall_us};
+
+pub(super) const HOST: &str = "redis";
+pub(super) const PORT: u16 = 6379;
+
+/// The server, as those see it who make its faults.
+pub(super) struct Server {
+    pub(super) front: RefCell<Front>,
+    pub(super) trace: Trace,
+    clock: Clock,
+    random: RefCell<Random>,
+    lines: RefCell<BTreeMap<Client, Line>>,
+    /// Until then nothing is read.
+    pub(super) frozen_until_us: Cell<u64>,
+    /// How many of a hundred replies come in pieces.
+    pub(super) split_percent: Cell<u64>,
+    /// How many connections are to break within their next reply.
+    pub(super) cuts: Cell<u64>,
+    /// How many of the next messages to inboxes are lost.
+    pub(super) lost_pushes: Cell<u64>,
+}
+
+/// A connection.
+struct Line {
+    out: UnboundedSender<Out>,
+    /// Until then nothing of it is read.
+    stalled_until_us: u64,
+}
+
+enum Out {
+    Bytes(Vec<u8>),
+    /// So many bytes of it, and then the connection ends.
+    Cut(Vec<u8>),
+    Close,
+}
+
+impl Server {
+    pub(super) fn new(clock: &Clock, trace: &Trace, mut random: Random) -> Rc<Self> {
+        let front = Front::new(u128::from(random.number()));
+        Rc::new(Self {
+            front: RefCell::new(front),
+            trace: trace.clone(),
+            clock: clock.clone(),
+            random: RefCell::new(random),
+            lines: RefCell::default(),
+            frozen_until_us: Cell::new(0),
+            split_percent: Cell::new(0),
+            cuts: Cell::new(0),
+            lost_pushes: Cell::new(0),
+        })
+    }
+
+    /// The program on its host. It begins anew when the host does.
+    pub(super) async fn run(self: Rc<Self>) -> turmoil::Result {
+        self.lines.borrow_mut().clear();
+        let run = u128::from(self.random.borrow_mut().number());
+        self.front.borrow_mut().restart(run);
+        let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+        loop {
+            let (stream, _) = listener.accept().await?;
+            self.serve(stream);
+        }
+    }
+
+    /// `CLIENT KILL` for one of them. Whether there was any.
+    pub(super) fn kill_one(&self) -> bool {
+        self.with_one(|line| drop(line.out.send(Out::Close)))
+    }
+
+    /// Nothing is read of one of them for so long, with all that is in its buffers.
+    pub(super) fn stall_one(&self, for_us: u64) -> bool {
+        let until_us = self.clock.now_us() + for_us;
+        self.with_one(|line| line.stalled_until_us = until_us)
+    }
+
+    fn with_one(&self, change: impl FnOnce(&mut Line)) -> bool {
+        let mut lines = self.lines.borrow_mut();
+        if lines.is_empty() {
+            return false;
+        }
+        let at = self.random.borrow_mut().index(lines.len());
+        lines.values_mut().nth(at).map(change).is_some()
+    }
+
+    fn serve(self: &Rc<Self>, stream: TcpStream) {
+        let client = self.front.borrow_mut().connect();
+        let (out, outgoing) = unbounded_channel();
+        self.lines.borrow_mut().insert(client, Line { out, stalled_until_us: 0 });
+        let (read, write) = stream.into_split();
+        let reading = Rc::clone(self);
+        let reader = tokio::task::spawn_local(async move {
+            reading.read(client, read).await;
+            reading.forget(client);
+        });
+        let writing = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            writing.write(write, outgoing).await;
+            // The other half of a broken connection is of no use to anybody.
+            reader.abort();
+            writing.forget(client);
+        });
+    }
+
+    fn forget(&self, client: Client) {
+        self.front.borrow_mut().hang_up(client);
+        self.lines.borrow_mut().remove(&client);
+    }
+
+    async fn read(&self, client: Client, mut stream: OwnedReadHalf) {
+        let mut unread = Vec::new();
+        let mut chunk = vec![0; 16 * 1024];
+        loop {
+            while let Ok(Some((words, len))) = request(&unread) {
+                unread.drain(..len);
+                self.thaw(client).await;
+                self.answer(client, &words);
+            }
+            match stream.read(&mut chunk).await {
+                Ok(len) if len > 0 => unread.extend_from_slice(&chunk[..len]),
+                _ => return,
+            }
+        }
+    }
+
+    /// Waits until the server, and this connection, go on.
+    async fn thaw(&self, client: Client) {
+        loop {
+            let stalled_until_us = self.lines.borrow().get(&client).map_or(0, |line| line.stalled_until_us);
+            let until_us = stalled_until_us.max(self.frozen_until_us.get());
+            let left_us = until_us.saturating_sub(self.clock.now_us());
+            if left_us == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_micros(left_us)).await;
+        }
+    }
+
+    fn answer(&self, client: Client, words: &[Vec<u8>]) {
+        for word in words {
+            // A script is 20 kB, and known by how it begins and how long it is.
+            self.trace.bytes("in", &word[..word.len().min(200)]);
+            self.trace.bytes("of", &word.len().to_le_bytes());
+        }
+        let sent = self.front.borrow_mut().answer(client, wall_us(&self.clock), words);
+        let lines = self.lines.borrow();
+        for sent in sent {
+            self.trace.bytes("out", &sent.bytes);
+            // A probe of an inbox is answered, or there is no connection.
+            let is_push = sent.bytes.starts_with(b">") && !contains(&sent.bytes, b"probe");
+            if is_push && contains(&sent.bytes, b"message") && take_one(&self.lost_pushes) {
+                self.trace.say("lose push", &String::from_utf8_lossy(&sent.bytes[..1]));
+                continue;
+            }
+            let Some(line) = lines.get(&sent.to) else { continue };
+            let is_cut = take_one(&self.cuts);
+            // The writer has gone with its connection.
+            let _ = line.out.send(if is_cut { Out::Cut(sent.bytes) } else { Out::Bytes(sent.bytes) });
+        }
+    }
+
+    async fn write(&self, mut stream: OwnedWriteHalf, mut outgoing: UnboundedReceiver<Out>) {
+        while let Some(out) = outgoing.recv().await {
+            let (bytes, is_last) = match out {
+                Out::Bytes(bytes) => (bytes, false),
+                Out::Cut(mut bytes) => {
+                    let keep = self.random.borrow_mut().index(bytes.len());
+                    bytes.truncate(keep);
+                    self.trace.say("cut reply", &keep.to_string());
+                    (bytes, true)
+                }
+                Out::Close => (Vec::new(), true),
+            };
+            if self.in_pieces(&mut stream, &bytes).await.is_err() || is_last {
+                return;
+            }
+        }
+    }
+
+    /// Writes, with a pause at any byte now and then.
+    async fn in_pieces(&self, stream: &mut OwnedWriteHalf, mut bytes: &[u8]) -> std::io::Result<()> {
+        while !bytes.is_empty() {
+            let (mut len, mut pause_ms) = (bytes.len(), 0);
+            if self.random.borrow_mut().chance(self.split_percent.get()) {
+                len = 1 + self.random.borrow_mut().index(bytes.len());
+                pause_ms = self.random.borrow_mut().within(1, 20);
+                self.trace.say("split reply", &len.to_string());
+            }
+            stream.write_all(&bytes[..len]).await?;
+            if pause_ms > 0 {
+                tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            }
+            bytes = &bytes[len..];
+        }
+        Ok(())
+    }
+
+    /// What a server in trouble says that is none.
+    pub(super) fn set_mood(&self, mood: Mood) {
+        self.front.borrow_mut().mood = mood;
+    }
+}
+
+fn take_one(left: &Cell<u64>) -> bool {
+    let before = left.get();
+    left.set(before.saturating_sub(1));
+    before > 0
+}
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|window| window == word)
+}

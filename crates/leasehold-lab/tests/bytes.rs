@@ -1,0 +1,34 @@
+//! `leasehold-lab bytes`, as CI plays it.
+
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+use std::process::Command;
+
+/// Plays so many seeds; answers what it printed.
+fn play(seeds: &str) -> String {
+    let played = Command::new(env!("CARGO_BIN_EXE_leasehold-lab")).args(["bytes", "--seeds", seeds]).output().unwrap();
+    let said = String::from_utf8_lossy(&played.stdout).into_owned();
+    let cries = String::from_utf8_lossy(&played.stderr).into_owned();
+    assert!(played.status.success(), "{said}{cries}");
+    said
+}
+
+/// As many as LEASEHOLD_SEEDS says.
+#[test]
+fn every_seed_is_clean() {
+    println!("{}", play(&std::env::var("LEASEHOLD_SEEDS").unwrap_or_else(|_| "300".into())));
+}
+
+#[test]
+fn a_seed_is_played_again_to_the_same_trace() {
+    let trace = |said: &str| said.lines().find(|line| line.starts_with("trace ")).unwrap().to_owned();
+    let (first, second) = (trace(&play("6")), trace(&play("6")));
+    println!("{first}\n{second}");
+    assert_eq!(first, second);
+}
+
+/// Enough for what `scripts/mutants` breaks.
+#[test]
+fn a_few_seeds_are_clean() {
+    play("40");
+}

@@ -1,0 +1,112 @@
+//! What the scripts are asked: the arguments of each as an [`Op`], with other eyes than those of `wire.rs`.
+
+use leasehold_spec::{Acquire, From, GrantId, Hears, Op, Order, Patience, Place, PublicId, Renew, Token};
+
+/// The arguments of `acquire.lua`, behind the key.
+pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
+    let [id, lease, label, not_after, _ttl, optional @ ..] = argv else { return None };
+    let (label_len, label) = label.split_at_checked(3)?;
+    if label_len.parse() != Ok(label.len()) || optional.len() > 3 {
+        return None;
+    }
+    let patience = match optional {
+        [] | ["", ..] => Patience::Try,
+        [place, bounds @ ..] => Patience::Queue(self::place(place, bounds.first().copied().unwrap_or_default())?),
+    };
+    Some(Op::Acquire(Acquire {
+        id: id.parse().ok()?,
+        lease_ms: number(lease, 8)?,
+        not_after_us: number(not_after, 16)?,
+        patience,
+        label: label.to_owned(),
+    }))
+}
+
+fn place(place: &str, bounds: &str) -> Option<Place> {
+    let mut fields = Fields(place);
+    let claim_ms = fields.number(8)?;
+    let hears = match fields.take(1)? {
+        "L" => Hears::Listens,
+        "P" => Hears::Polls,
+        _ => return None,
+    };
+    let order = match fields.take(1)? {
+        "s" => Order::Strict,
+        "r" => Order::Relaxed,
+        _ => return None,
+    };
+    fields.end()?;
+    let (limit_ms, ticket) = match bounds {
+        "" => (None, None),
+        _ => {
+            let (patience, ticket) = bounds.split_at_checked(16)?;
+            (number(patience, 16), number(ticket, 16))
+        }
+    };
+    Some(Place { claim_ms, limit_ms, ticket, hears, order })
+}
+
+/// One argument of `renew.lua`; its time to live comes behind it.
+pub(super) fn renew(want: &str) -> Option<Renew> {
+    let mut fields = Fields(want);
+    let token = fields.token()?;
+    let id = fields.id()?;
+    let (lease_ms, not_after_us) = (fields.number(8)?, fields.number(16)?);
+    let from = match fields.take(1)? {
+        "N" => From::Now,
+        "G" => From::Grant,
+        _ => return None,
+    };
+    fields.end()?;
+    Some(Renew { id, token, from, lease_ms, not_after_us })
+}
+
+/// The first argument of `release.lua`.
+pub(super) fn release(held: &str) -> Option<Op> {
+    let mut fields = Fields(held.strip_prefix("lh1H")?);
+    let (token, id) = (fields.token()?, fields.id()?);
+    fields.end()?;
+    Some(Op::Release { id, token })
+}
+
+/// The arguments of `revoke.lua`.
+pub(super) fn revoke(seen: &str, grace_ms: &str) -> Option<Op> {
+    let mut fields = Fields(seen);
+    let token = fields.token()?;
+    let holder: PublicId = fields.take(48)?.parse().ok()?;
+    fields.end()?;
+    Some(Op::Revoke { holder, token, grace_ms: grace_ms.parse().ok()? })
+}
+
+/// Fields of fixed width, taken from the beginning.
+struct Fields<'a>(&'a str);
+
+impl<'a> Fields<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a str> {
+        let (field, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(field)
+    }
+
+    fn number(&mut self, len: usize) -> Option<u64> {
+        number(self.take(len)?, len)
+    }
+
+    fn token(&mut self) -> Option<Token> {
+        Token::new(self.number(16)?)
+    }
+
+    fn id(&mut self) -> Option<GrantId> {
+        self.take(64)?.parse().ok()
+    }
+
+    fn end(&self) -> Option<()> {
+        self.0.is_empty().then_some(())
+    }
+}
+
+/// So many digits and nothing else.
+fn number(digits: &str, len: usize) -> Option<u64> {
+    let is_number = digits.len() == len && digits.bytes().all(|b| b.is_ascii_digit());
+    is_number.then(|| digits.parse().ok())?
+}

@@ -1,0 +1,274 @@
+//! A Redis that has nothing but Leasehold's scripts, and those as [`step`](leasehold_spec::step): what a client sees of
+//! it is bytes, as from the real one.
+//!
+//! It does no I/O and has no clock. Whoever has a request of a connection hands it over with the time, and gets what is to
+//! be written, and to whom, in order. So the same front stands behind a simulated network, where a seed decides when each
+//! byte moves, and behind a real listener that a test makes misbehave after the fifth answer.
+//!
+//! It says what Redis says, to the byte: `tests/front.rs` plays the same requests to both. That reaches into what `step`
+//! knows nothing of, such as whether a record is a string or a hash, since the scripts answer in fewer words to the first.
+//! It knows what the client sends (`handshake.rs`, `link.rs` and `wire.rs` of the library), and is no Redis beyond that.
+//!
+//! A flaw that is switched on in `step` is one of this server, too.
+
+mod decode;
+mod reply;
+mod run;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold::seam::Scripts;
+
+use self::reply::{array, bulk, error, int, map, push, status};
+use self::run::Record;
+use crate::resp::{Garbled, Value};
+
+/// One connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Client(u64);
+
+/// Bytes for a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// Whose.
+    pub to: Client,
+    /// A whole reply, or a whole message.
+    pub bytes: Vec<u8>,
+}
+
+/// What the server is just now, beside a primary that answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mood {
+    /// A primary.
+    #[default]
+    Primary,
+    /// A replica, which writes nothing.
+    Replica,
+    /// Reading its data, and running no script.
+    Loading,
+    /// Its memory is full.
+    Full,
+}
+
+/// The server.
+#[derive(Debug)]
+pub struct Front {
+    /// What it is just now.
+    pub mood: Mood,
+    run: String,
+    records: BTreeMap<String, Record>,
+    known: BTreeSet<&'static str>,
+    clients: BTreeMap<Client, Seat>,
+    clients_ever: u64,
+}
+
+/// What the server knows of a connection.
+#[derive(Debug, Default)]
+struct Seat {
+    protocol: Protocol,
+    channels: BTreeSet<String>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Protocol {
+    #[default]
+    Two,
+    Three,
+}
+
+/// A command and its arguments.
+pub type Words = Vec<Vec<u8>>;
+
+/// The request that `bytes` begin with, and its length; `None` when its end has not arrived.
+pub fn request(bytes: &[u8]) -> Result<Option<(Words, usize)>, Garbled> {
+    let Some((value, len)) = Value::parse(bytes)? else { return Ok(None) };
+    let word = |value: &Value| match value {
+        Value::Bulk(word) => word.clone(),
+        _ => Vec::new(),
+    };
+    Ok(Some((value.items().unwrap_or_default().iter().map(word).collect(), len)))
+}
+
+impl Front {
+    /// A server with nothing in it. Its run id is 40 hexadecimal digits.
+    #[must_use]
+    pub fn new(run: u128) -> Self {
+        Self {
+            mood: Mood::Primary,
+            run: format!("{run:040x}"),
+            records: BTreeMap::new(),
+            known: BTreeSet::new(),
+            clients: BTreeMap::new(),
+            clients_ever: 0,
+        }
+    }
+
+    /// Somebody connects.
+    pub fn connect(&mut self) -> Client {
+        self.clients_ever += 1;
+        let client = Client(self.clients_ever);
+        self.clients.insert(client, Seat::default());
+        client
+    }
+
+    /// A connection has gone.
+    pub fn hang_up(&mut self, client: Client) {
+        self.clients.remove(&client);
+    }
+
+    /// `SCRIPT FLUSH`.
+    pub fn flush_scripts(&mut self) {
+        self.known.clear();
+    }
+
+    /// `FLUSHALL`, or a restart of a server that keeps nothing.
+    pub fn flush_records(&mut self) {
+        self.records.clear();
+    }
+
+    /// The process ends, and another begins with its data. Nobody is connected, and no script is known.
+    pub fn restart(&mut self, run: u128) {
+        self.run = format!("{run:040x}");
+        self.clients.clear();
+        self.known.clear();
+    }
+
+    /// The channels that anybody listens to.
+    #[must_use]
+    pub fn channels(&self) -> Vec<String> {
+        self.clients.values().flat_map(|seat| seat.channels.iter().cloned()).collect()
+    }
+
+    /// Carries out a request of a connection at a time of the server's clock: what is to be written to whom, in order.
+    pub fn answer(&mut self, client: Client, now_us: u64, request: &[Vec<u8>]) -> Vec<Sent> {
+        let mut sent = Vec::new();
+        if !self.clients.contains_key(&client) {
+            return sent; // It was killed while its request was read.
+        }
+        let bytes = self.carry_out(client, now_us, request, &mut sent);
+        sent.push(Sent { to: client, bytes });
+        sent
+    }
+
+    fn carry_out(&mut self, client: Client, now_us: u64, request: &[Vec<u8>], sent: &mut Vec<Sent>) -> Vec<u8> {
+        let words: Vec<&str> = request.iter().map(|word| str::from_utf8(word).unwrap_or_default()).collect();
+        let Some((name, rest)) = words.split_first() else { return error("ERR an empty request") };
+        match (name.to_ascii_uppercase().as_str(), rest) {
+            ("HELLO", ["3", ..]) => self.hello(client),
+            ("SELECT", ["0"]) | ("AUTH", [..]) => status("OK"),
+            ("PING", []) => status("PONG"),
+            ("CLIENT", ["SETINFO" | "SETNAME", ..]) => status("OK"),
+            ("ROLE", []) => self.role(),
+            ("INFO", ["server"]) => self.info(),
+            ("TIME", []) => array(&[bulk(&(now_us / 1_000_000).to_string()), bulk(&(now_us % 1_000_000).to_string())]),
+            ("SUBSCRIBE", [channel]) => self.subscribe(client, channel),
+            ("PUBLISH", [channel, text]) => {
+                let heard = self.publish(channel, text, sent);
+                int(heard)
+            }
+            ("SCAN", ["0", ..]) => {
+                let keys: Vec<Vec<u8>> = self.records.keys().map(|key| bulk(key)).collect();
+                array(&[bulk("0"), array(&keys)])
+            }
+            ("SCRIPT", ["FLUSH"]) => {
+                self.flush_scripts();
+                status("OK")
+            }
+            ("SCRIPT", ["LOAD", source]) => match self.load(source) {
+                Some(sha) => bulk(sha),
+                None => error(NOT_OURS),
+            },
+            ("EVALSHA", [sha, rest @ ..]) => match self.known.get(*sha).copied() {
+                Some(sha) => self.eval(sha, now_us, rest, sent),
+                None => error("NOSCRIPT No matching script. Please use EVAL."),
+            },
+            ("EVAL", [source, rest @ ..]) => match self.load(source) {
+                Some(sha) => self.eval(sha, now_us, rest, sent),
+                None => error(NOT_OURS),
+            },
+            _ => error(&format!("ERR unknown command '{name}'")),
+        }
+    }
+
+    fn hello(&mut self, client: Client) -> Vec<u8> {
+        self.clients.entry(client).or_default().protocol = Protocol::Three;
+        map(&[
+            ("server", bulk("redis")),
+            ("version", bulk(VERSION)),
+            ("proto", int(3)),
+            ("id", int(client.0)),
+            ("mode", bulk("standalone")),
+            ("role", bulk(if self.mood == Mood::Replica { "replica" } else { "master" })),
+            ("modules", array(&[])),
+        ])
+    }
+
+    fn role(&self) -> Vec<u8> {
+        match self.mood {
+            Mood::Replica => array(&[bulk("slave"), bulk("primary"), int(6379), bulk("connected"), int(0)]),
+            _ => array(&[bulk("master"), int(0), array(&[])]),
+        }
+    }
+
+    /// RESP3 has a type for text with its format.
+    fn info(&self) -> Vec<u8> {
+        let text =
+            format!("txt:# Server\r\nredis_version:{VERSION}\r\nredis_mode:standalone\r\nrun_id:{}\r\n", self.run);
+        format!("={}\r\n{text}\r\n", text.len()).into_bytes()
+    }
+
+    fn subscribe(&mut self, client: Client, channel: &str) -> Vec<u8> {
+        let seat = self.clients.entry(client).or_default();
+        seat.channels.insert(channel.to_owned());
+        let told = [bulk("subscribe"), bulk(channel), int(seat.channels.len() as u64)];
+        if seat.protocol == Protocol::Three { push(&told) } else { array(&told) }
+    }
+
+    /// Tells whoever listens, and how many that were.
+    fn publish(&self, channel: &str, text: &str, sent: &mut Vec<Sent>) -> u64 {
+        let told = [bulk("message"), bulk(channel), bulk(text)];
+        let before = sent.len();
+        for (&to, seat) in self.clients.iter().filter(|(_, seat)| seat.channels.contains(channel)) {
+            let bytes = if seat.protocol == Protocol::Three { push(&told) } else { array(&told) };
+            sent.push(Sent { to, bytes });
+        }
+        (sent.len() - before) as u64
+    }
+
+    fn is_listened_to(&self, channel: &str) -> bool {
+        self.clients.values().any(|seat| seat.channels.contains(channel))
+    }
+
+    fn load(&mut self, source: &str) -> Option<&'static str> {
+        let scripts = Scripts::get();
+        let script = scripts.each().into_iter().chain([&scripts.rights]).find(|script| script.source == source)?;
+        self.known.insert(&script.sha);
+        Some(&script.sha)
+    }
+
+    fn eval(&mut self, sha: &'static str, now_us: u64, rest: &[&str], sent: &mut Vec<Sent>) -> Vec<u8> {
+        let scripts = Scripts::get();
+        let is_allowed_full = sha != scripts.acquire.sha;
+        match self.mood {
+            Mood::Loading => return error("LOADING Redis is loading the dataset in memory"),
+            Mood::Replica if sha != scripts.inspect.sha && sha != scripts.rights.sha => {
+                return error("READONLY You can't write against a read only replica.");
+            }
+            Mood::Full if !is_allowed_full => {
+                return error("OOM command not allowed when used memory > 'maxmemory'.");
+            }
+            _ => {}
+        }
+        if sha == scripts.rights.sha {
+            return array(&[]);
+        }
+        match self.run_script(sha, now_us, rest, sent) {
+            Some(text) => bulk(&text),
+            None => error("ERR these are no arguments of this script"),
+        }
+    }
+}
+
+const NOT_OURS: &str = "ERR Error compiling script: it is none of Leasehold's";
+/// What it says it is.
+const VERSION: &str = "7.0.15";

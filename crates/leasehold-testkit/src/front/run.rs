@@ -1,0 +1,201 @@
+//! The scripts: [`step`] on a record, and its answer in the words of the Lua.
+
+use leasehold::seam::Scripts;
+use leasehold_spec::{
+    Answer, Contention, Delivery, Env, Event, Grant, GrantState, Inspection, Joined, LostHow, Op, Outcome, Resource,
+    Rest, SessionId, Was, step,
+};
+
+use super::{Front, Sent, decode};
+
+/// A name's record.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    resource: Resource,
+    shape: Shape,
+}
+
+/// What it is stored as: with a queue it is a hash, and stays one until it is free. The scripts have fewer words for a
+/// string.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Shape {
+    #[default]
+    Text,
+    Hash,
+}
+
+/// What a caller's guess makes a script look for first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Guess {
+    Text,
+    Hash,
+}
+
+impl Front {
+    /// Runs a script by its digest, with the number of keys, the keys and the arguments. `None`: these are none of its.
+    pub(super) fn run_script(&mut self, sha: &str, now_us: u64, rest: &[&str], sent: &mut Vec<Sent>) -> Option<String> {
+        let (count, rest) = rest.split_first()?;
+        let (keys, argv) = rest.split_at_checked(count.parse().ok()?)?;
+        let scripts = Scripts::get();
+        if sha == scripts.renew.sha {
+            let wants = argv.chunks(2).map(|want| decode::renew(want[0]).map(Op::Renew));
+            let each = keys.iter().zip(wants).map(|(key, op)| Some(self.apply(key, now_us, &op?, Guess::Text, sent)));
+            return Some(each.collect::<Option<Vec<_>>>()?.join("\n"));
+        }
+        let [key] = keys else { return None };
+        let (op, guess) = match argv {
+            _ if sha == scripts.acquire.sha => {
+                let guess = if argv.get(7).is_some() { Guess::Hash } else { Guess::Text };
+                (decode::acquire(argv)?, guess)
+            }
+            [held] if sha == scripts.release.sha => (decode::release(held)?, Guess::Text),
+            [held, _] if sha == scripts.release.sha => (decode::release(held)?, Guess::Hash),
+            [id] if sha == scripts.leave.sha => (Op::Leave { id: id.parse().ok()? }, Guess::Text),
+            [seen, grace] if sha == scripts.revoke.sha => (decode::revoke(seen, grace)?, Guess::Text),
+            [] if sha == scripts.settle.sha => (Op::Settle, Guess::Text),
+            [] if sha == scripts.inspect.sha => (Op::Inspect, Guess::Text),
+            _ => return None,
+        };
+        Some(self.apply(key, now_us, &op, guess, sent))
+    }
+
+    fn apply(&mut self, key: &str, now_us: u64, op: &Op, guess: Guess, sent: &mut Vec<Sent>) -> String {
+        let known = self.records.remove(key).filter(|record| !record.resource.is_forgotten(now_us, now_us));
+        let mut record = known.unwrap_or_default();
+        if record.resource == Resource::default() && guess == Guess::Hash {
+            // Looked for as a hash, nothing is an empty one.
+            record.shape = Shape::Hash;
+        }
+        // As in `part/open.lua`: what goes before a session's id in the name of its channel.
+        let inboxes = format!("{}inbox:", key.split('{').next().unwrap_or_default());
+        let attached = |session: SessionId| self.is_listened_to(&format!("{inboxes}{session}"));
+        let env = Env { wall_us: now_us, lease_us: now_us, attached: &attached };
+        let is_short = is_short(&record, now_us, op, guess);
+        let before = record.resource.clone();
+        let (answer, deliveries) = step(&mut record.resource, &env, op);
+        let text = match (&answer.outcome, is_short) {
+            (Outcome::Granted { token, .. }, true) => format!("{:016}", token.get()),
+            (Outcome::Released, true) => "RELEASED".to_owned(),
+            _ => sentence(op, &answer, &before, &record.resource),
+        };
+        if !matches!(op, Op::Inspect) {
+            let is_hash = record.shape == Shape::Hash && record.resource.grant.is_some();
+            record.shape = if is_hash || !record.resource.queue.is_empty() { Shape::Hash } else { Shape::Text };
+        }
+        if record.resource != Resource::default() {
+            self.records.insert(key.to_owned(), record);
+        }
+        for delivery in deliveries {
+            self.publish(&format!("{inboxes}{}", delivery.to), &message(key, &delivery), sent);
+        }
+        text
+    }
+}
+
+/// Whether the script's first lines answer this, for which one word is enough.
+fn is_short(record: &Record, now_us: u64, op: &Op, guess: Guess) -> bool {
+    let resource = &record.resource;
+    match op {
+        _ if guess == Guess::Hash => false,
+        Op::Acquire(acquire) if now_us <= acquire.not_after_us => {
+            let is_new = *resource == Resource::default();
+            let is_free = record.shape == Shape::Text && resource.grant.is_none() && resource.last.get() < now_us;
+            is_new || is_free && resource.released != Some(acquire.id)
+        }
+        Op::Release { id, token } => resource.grant.as_ref().is_some_and(|grant| {
+            record.shape == Shape::Text
+                && grant.state == GrantState::Held
+                && (grant.id, grant.token) == (*id, *token)
+                && grant.length_ms <= leasehold_spec::limits::RETENTION_MS
+        }),
+        _ => false,
+    }
+}
+
+fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> String {
+    let Answer { now_us, highest, contention, rest, handed_claim_ms, outcome } = answer;
+    let claim = handed_claim_ms.map_or("-".to_owned(), |claim_ms| format!("{claim_ms:08}"));
+    let said = format!("{now_us:016} {:016} {} {} {claim}", highest.get(), who_waits(*contention), is_done(*rest));
+    let lease = || lease(after.grant.as_ref());
+    match outcome {
+        Outcome::Granted { token, .. } => format!("GRANTED {said} {:016} {}", token.get(), lease()),
+        Outcome::Queued { ticket, joined, .. } => {
+            let joined = match joined {
+                Joined::Now => "now",
+                Joined::Before => "before",
+            };
+            format!("QUEUED {said} {ticket:016} {} {joined}", lease())
+        }
+        Outcome::Busy { .. } => format!("BUSY {said} {}", lease()),
+        Outcome::Gone => format!("GONE {said}"),
+        Outcome::Late => format!("LATE {said}"),
+        Outcome::Full => format!("FULL {said}"),
+        Outcome::Renewed { .. } => format!("RENEWED {said} {}", lease()),
+        Outcome::Lost { how: LostHow::Revoked } => format!("LOST {said} revoked"),
+        Outcome::Lost { how: LostHow::NotHeld } => format!("LOST {said} notheld"),
+        Outcome::Released => format!("RELEASED {said}"),
+        Outcome::NotHeld => format!("NOTHELD {said}"),
+        Outcome::Left { was: Was::Queued } => format!("LEFT {said} queued"),
+        Outcome::Left { was: Was::Granted } => format!("LEFT {said} granted"),
+        Outcome::Left { was: Was::Absent } => format!("LEFT {said} absent"),
+        Outcome::Revoking { left_us } => format!("REVOKING {said} {}", marked(op, *now_us, *left_us, before, after)),
+        Outcome::Settled => format!("SETTLED {said}"),
+        Outcome::Inspected(inspection) => format!("INSPECTED {said} {}", inspected(inspection, after)),
+    }
+}
+
+/// Since when a lease lasts and for how long.
+fn lease(grant: Option<&Grant>) -> String {
+    grant.map_or("0 0".to_owned(), |grant| format!("{:016} {:08}", grant.since_us, grant.length_ms))
+}
+
+/// The same of one that was just marked, and may have another holder by now. It was made by this step's own settling, if it
+/// is not the one before; then it is still there, or its claim began now.
+fn marked(op: &Op, now_us: u64, left_us: u64, before: &Resource, after: &Resource) -> String {
+    let Op::Revoke { token, grace_ms, .. } = op else { return String::new() };
+    if let Some(grant) = after.grant.as_ref().filter(|grant| grant.token == *token) {
+        return lease(Some(grant));
+    }
+    let ours = before.grant.as_ref().filter(|grant| grant.token == *token);
+    let since_us = ours.map_or(now_us, |grant| grant.since_us.min(now_us));
+    let end_us = ours.map_or(now_us + left_us, |grant| grant.end_us().min(now_us + grace_ms * 1000));
+    format!("{since_us:016} {:08}", end_us.saturating_sub(since_us) / 1000)
+}
+
+fn inspected(inspection: &Inspection, after: &Resource) -> String {
+    let Inspection { holder, waiters } = inspection;
+    let Some((holder, grant)) = holder.as_ref().zip(after.grant.as_ref()) else { return waiters.to_string() };
+    let state = match holder.state {
+        GrantState::Held => "H",
+        GrantState::Pushed => "P",
+        GrantState::Revoked => "R",
+    };
+    format!("{waiters} {} {state} {} {}", lease(Some(grant)), holder.id.wire(), holder.label)
+}
+
+/// What a session's inbox is told.
+fn message(key: &str, delivery: &Delivery) -> String {
+    let Delivery { now_us, contention, rest, id, token, left_us, event, .. } = delivery;
+    let (word, left) = match event {
+        // A claim's own eight digits, and the zeros that make µs of it.
+        Event::Granted => ("G", format!("{left_us:011}")),
+        Event::Revoked => ("R", left_us.to_string()),
+    };
+    let (id, token) = (id.wire(), token.get());
+    format!("lh1 {word} {id} {token:016} {left} {now_us:016} {} {} {key}", who_waits(*contention), is_done(*rest))
+}
+
+fn who_waits(contention: Contention) -> &'static str {
+    match contention {
+        Contention::None => "N",
+        Contention::Others => "O",
+        Contention::Strict => "S",
+    }
+}
+
+fn is_done(rest: Rest) -> &'static str {
+    match rest {
+        Rest::Done => "D",
+        Rest::More => "M",
+    }
+}

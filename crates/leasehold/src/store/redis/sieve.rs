@@ -1,0 +1,269 @@
+//! What a server may say at all: a socket that breaks where an answer is longer, wider or deeper than any of ours.
+//!
+//! The client crate believes lengths. Of `$999999999999` it keeps what comes until all of it has come, and of `*2147483647` it
+//! keeps an item for each three bytes: whoever answers as the store fills our memory as fast as the network is, until the
+//! session's own bounds end the connection (two seconds, and a gigabyte). So lengths are read here first, and the connection
+//! ends at one that no answer of ours has.
+//!
+//! RESP is simple enough for that: every value begins with a line, of which some say how many bytes or values follow. Those
+//! bytes are skipped, and nothing is kept but how much is still to come.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::world::Socket;
+
+/// How long, wide and deep a whole answer may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sieve {
+    bytes: u64,
+    items: u64,
+    depth: usize,
+}
+
+impl Sieve {
+    /// For locks: the longest answer is a page of names, of 1,000 keys or little more, each of 1 kB at most.
+    pub(crate) const LOCKS: Self = Self { bytes: 4 << 20, items: 1 << 16, depth: 8 };
+    /// For fences: a value is the caller's, and as long as it made it.
+    pub(crate) const FENCE: Self = Self { bytes: u64::MAX, items: 1 << 16, depth: 8 };
+
+    /// Whether these pieces get through.
+    #[cfg(test)]
+    pub(super) fn passes(self, pieces: &[&[u8]]) -> bool {
+        let mut scan = Scan::new(self);
+        pieces.iter().all(|piece| scan.see(piece).is_ok())
+    }
+
+    /// The socket, behind it.
+    pub(crate) fn before(self, socket: Box<dyn Socket>) -> Box<dyn Socket> {
+        Box::new(Sieved { socket, scan: Scan::new(self) })
+    }
+}
+
+struct Sieved {
+    socket: Box<dyn Socket>,
+    scan: Scan,
+}
+
+impl AsyncRead for Sieved {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = into.filled().len();
+        ready!(Pin::new(&mut *self.socket).poll_read(context, into))?;
+        let seen = self.scan.see(&into.filled()[before..]);
+        Poll::Ready(seen.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)))
+    }
+}
+
+impl AsyncWrite for Sieved {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.socket).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut *self.socket).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut *self.socket).poll_shutdown(context)
+    }
+}
+
+/// Where in an answer we are.
+#[derive(Clone, Debug)]
+struct Scan {
+    most: Sieve,
+    /// Bytes and values of this answer so far.
+    bytes: u64,
+    items: u64,
+    /// Bytes to be skipped, with the end of their line.
+    skip: u64,
+    /// How many values are still to come, at each depth.
+    open: Vec<u64>,
+    line: Line,
+}
+
+/// The line that a value begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Line {
+    /// Nothing of it has come.
+    None,
+    /// Its kind, and the number so far: `None` where it has another sign than digits.
+    Some { kind: u8, number: Option<u64> },
+}
+
+const TOO_LONG: &str = "an answer that is longer than any of ours";
+
+impl Scan {
+    fn new(most: Sieve) -> Self {
+        Self { most, bytes: 0, items: 0, skip: 0, open: Vec::new(), line: Line::None }
+    }
+
+    fn see(&mut self, mut bytes: &[u8]) -> Result<(), &'static str> {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            if self.skip > 0 {
+                let skipped = self.skip.min(bytes.len() as u64);
+                self.skip -= skipped;
+                self.count(skipped)?;
+                // No longer than the slice, so it fits.
+                bytes = bytes.get(usize::try_from(skipped).unwrap_or(usize::MAX)..).unwrap_or_default();
+                if self.skip == 0 {
+                    self.end_value();
+                }
+                continue;
+            }
+            self.count(1)?;
+            bytes = rest;
+            self.line = match (self.line, byte) {
+                (Line::None, kind) => Line::Some { kind, number: Some(0) },
+                (Line::Some { kind, number }, b'\n') => {
+                    self.end_line(kind, number)?;
+                    Line::None
+                }
+                (Line::Some { kind, number }, b'\r') => Line::Some { kind, number },
+                (Line::Some { kind, number }, b'0'..=b'9') if is_length(kind) => {
+                    let longer = |number: u64| number.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
+                    let number = number.map(|number| longer(number).ok_or(TOO_LONG)).transpose()?;
+                    Line::Some { kind, number }
+                }
+                (Line::Some { kind, .. }, _) => Line::Some { kind, number: None },
+            };
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, more: u64) -> Result<(), &'static str> {
+        self.bytes = self.bytes.saturating_add(more);
+        if self.bytes > self.most.bytes { Err(TOO_LONG) } else { Ok(()) }
+    }
+
+    /// A line has ended: what it says of what follows. Where that is no number, what follows is nothing: a `-1`, or nonsense
+    /// that the client crate will refuse.
+    fn end_line(&mut self, kind: u8, number: Option<u64>) -> Result<(), &'static str> {
+        match (kind, number) {
+            (b'$' | b'=' | b'!', Some(bytes)) => {
+                if bytes > self.most.bytes {
+                    return Err(TOO_LONG);
+                }
+                self.skip = bytes + 2;
+            }
+            (b'*' | b'~' | b'>', Some(items)) => self.begin(items)?,
+            (b'%', Some(pairs)) => self.begin(pairs.checked_mul(2).ok_or(TOO_LONG)?)?,
+            // An attribute comes before the value that it is about, and is none itself.
+            (b'|', Some(pairs)) => {
+                self.begin(pairs.checked_mul(2).and_then(|items| items.checked_add(1)).ok_or(TOO_LONG)?)?;
+            }
+            _ => self.end_value(),
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, items: u64) -> Result<(), &'static str> {
+        self.items = self.items.saturating_add(items);
+        if self.items > self.most.items {
+            return Err("an answer with more parts than any of ours");
+        }
+        if items == 0 {
+            self.end_value();
+        } else if self.open.len() < self.most.depth {
+            self.open.push(items);
+        } else {
+            return Err("an answer that is nested deeper than any of ours");
+        }
+        Ok(())
+    }
+
+    /// A value has ended, and with it those whose last part it was.
+    fn end_value(&mut self) {
+        while let Some(left) = self.open.last_mut() {
+            *left -= 1;
+            if *left > 0 {
+                return;
+            }
+            self.open.pop();
+        }
+        (self.bytes, self.items) = (0, 0);
+    }
+}
+
+fn is_length(kind: u8) -> bool {
+    matches!(kind, b'$' | b'=' | b'!' | b'*' | b'~' | b'>' | b'%' | b'|')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SMALL: Sieve = Sieve { bytes: 100, items: 10, depth: 3 };
+
+    fn see(bytes: &[u8]) -> Result<Scan, &'static str> {
+        let mut scan = Scan::new(SMALL);
+        // Whatever the network makes of it.
+        bytes.chunks(3).try_for_each(|piece| scan.see(piece))?;
+        Ok(scan)
+    }
+
+    #[test]
+    fn what_ends_leaves_nothing_behind() {
+        for whole in [
+            "+OK\r\n",
+            "-ERR x\r\n",
+            ":1\r\n",
+            "_\r\n",
+            "#t\r\n",
+            ",1.5\r\n",
+            "$-1\r\n",
+            "*-1\r\n",
+            "$0\r\n\r\n",
+            "*0\r\n",
+            "$3\r\na\r\n\r\n",
+            "=5\r\ntxt:a\r\n",
+            "*2\r\n*1\r\n:1\r\n$1\r\na\r\n",
+            ">2\r\n+a\r\n+b\r\n",
+            "%1\r\n+a\r\n*0\r\n",
+            "|1\r\n+a\r\n+b\r\n:7\r\n",
+        ] {
+            let scan = see(whole.repeat(50).as_bytes()).unwrap_or_else(|why| panic!("{whole:?}: {why}"));
+            assert_eq!(
+                (scan.bytes, scan.items, scan.skip, scan.open.len(), scan.line),
+                (0, 0, 0, 0, Line::None),
+                "{whole:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_is_refused_at_its_length() {
+        for lie in [
+            "$101\r\n",
+            "$999999999999\r\n",
+            "$99999999999999999999999\r\n",
+            "*11\r\n",
+            "*2147483647\r\n",
+            "%6\r\n",
+            ">11\r\n",
+            "%9223372036854775807\r\n",
+            "|9223372036854775807\r\n",
+            "*1\r\n*1\r\n*1\r\n*1\r\n",
+            "*6\r\n*6\r\n",
+        ] {
+            assert!(see(lie.as_bytes()).is_err(), "{lie:?}");
+        }
+        assert!(see(&[&b"+"[..], &[b'x'; 100]].concat()).is_err(), "a line without an end");
+        assert!(see(b"*1\r\n*1\r\n*1\r\n:1\r\n").is_ok());
+    }
+}

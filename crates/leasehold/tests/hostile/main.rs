@@ -1,0 +1,228 @@
+//! Servers that lie: garbage, halves of replies, wrong types and numbers, lengths that nobody has, pushes without an end. At
+//! each stage of a client's life every call ends within the bound of its docs, nothing panics, nobody believes in a lease for
+//! longer than it lasts, and when the server comes to reason the client goes on.
+
+#![cfg(feature = "redis")]
+#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
+
+#[expect(dead_code, reason = "its memory is measured elsewhere")]
+mod liar;
+
+use std::time::{Duration, Instant};
+
+use leasehold::{ErrorKind, Guard, Leasehold};
+use liar::{Liar, Lie, Says};
+
+/// What a busy machine adds to a bound.
+const SLACK: Duration = Duration::from_secs(5);
+/// A client that has lost its server is back by then: what is unanswered (2 s), a new connection (5 s), a look (1 s).
+const BACK: Duration = Duration::from_secs(15);
+const LEASE: Duration = Duration::from_millis(1_500);
+
+/// What every stage is told, in place of its reply or beside it.
+fn lies() -> Vec<Says> {
+    let bytes = |bytes: &[u8]| Says::Instead(bytes.to_vec());
+    vec![
+        bytes(b"\x00\xff\xfe not the protocol \r\n"),
+        bytes(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+        bytes(b"$4\r\n\xff\xfe\xfd\xfc\r\n"),
+        bytes(b":42\r\n"),
+        bytes(b"_\r\n"),
+        bytes(b"+OK\r\n"),
+        bytes(b"*0\r\n"),
+        bytes(b"*-5\r\n"),
+        bytes(b"$-7\r\n"),
+        bytes(b"%1\r\n+a\r\n+b\r\n"),
+        bytes(b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$1\r\nb\r\n"),
+        bytes(b"-ERR nothing that anybody knows\r\n"),
+        bytes(b"$999999999999\r\nabc"),
+        bytes(b"*2147483647\r\n"),
+        bytes(b"*9223372036854775807\r\n"),
+        bytes(b"%9223372036854775807\r\n"),
+        bytes(b">9223372036854775807\r\n"),
+        bytes(&b"*1\r\n".repeat(10_000)),
+        // A token beyond what anybody hands out; one that nobody was granted; a time beyond all times.
+        bytes(b"$16\r\n9999999999999999\r\n"),
+        bytes(b"$16\r\n0000000000000000\r\n"),
+        bytes(b"$56\r\nGRANTED 18446744073709551615 18446744073709551615 N D - 1\r\n"),
+        bytes(b"$71\r\nRENEWED 1795276536086449 1795276536085874 N D - 18446744073709551615 10\r\n"),
+        Says::Before(b">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\nlh1\r\n".to_vec()),
+        Says::Before(b":1\r\n".to_vec()),
+        Says::Twice,
+        Says::HalfAndSilence,
+        Says::HalfAndEnd,
+        Says::Silence,
+        Says::Endless(Vec::new(), b">2\r\n$7\r\nnothing\r\n$1\r\na\r\n".repeat(100)),
+        Says::Endless(b"$536870912\r\n".to_vec(), vec![b'x'; 1 << 16]),
+        Says::Endless(b"+".to_vec(), vec![b'x'; 1 << 16]),
+    ]
+}
+
+/// Runs one test for each lie, all at once.
+async fn each<F: Future<Output = ()> + Send + 'static>(
+    test: impl Fn(Liar, Says, String) -> F,
+    stages: &[&'static str],
+) {
+    let mut running = Vec::new();
+    for &stage in stages {
+        for says in lies() {
+            let what = format!("{stage}: {says:?}").chars().take(100).collect::<String>();
+            let liar = Liar::start();
+            liar.lie((stage, says.clone()));
+            running.push((what.clone(), tokio::spawn(test(liar, says, what))));
+        }
+    }
+    let mut failed = Vec::new();
+    for (what, test) in running {
+        if let Err(error) = test.await {
+            failed.push(format!("{what}: {error}"));
+        }
+    }
+    assert!(failed.is_empty(), "{} lies were too much:\n{}", failed.len(), failed.join("\n"));
+}
+
+async fn within<T>(bound: Duration, what: &str, work: impl Future<Output = T>) -> T {
+    let began = Instant::now();
+    let done = tokio::time::timeout(bound + SLACK, work).await;
+    done.unwrap_or_else(|_| panic!("{what}: nothing after {:?}", began.elapsed()))
+}
+
+/// The server has come to reason: somebody connects, and everybody is served.
+async fn recovers(liar: &Liar, client: &Leasehold, what: &str) {
+    liar.come_to_reason();
+    let guard = within(BACK, what, client.mutex("recovered").lease(LEASE).lock()).await;
+    drop(guard.unwrap_or_else(|error| panic!("{what}: afterwards: {error}")));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_is_greeted() {
+    let stages = ["HELLO", "ROLE", "INFO", "rights", "TIME", "SUBSCRIBE", "PUBLISH"];
+    each(
+        async |liar: Liar, _, what: String| {
+            // The bound of `connect`, and of the callers' lane behind it.
+            let connected = within(Duration::from_secs(6), &what, Leasehold::connect(&liar.url())).await;
+            let client = match connected {
+                // It was no lie to this stage.
+                Ok(client) => client,
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains("127.0.0.1") || text.contains("the store"), "{what}: {text}");
+                    liar.come_to_reason();
+                    within(Duration::from_secs(6), &what, Leasehold::connect(&liar.url())).await.unwrap()
+                }
+            };
+            assert!(liar.lies() > 0, "{what}: it never lied");
+            recovers(&liar, &client, &what).await;
+        },
+        &stages,
+    )
+    .await;
+}
+
+/// A client of a server that is true so far, with the lock of another name.
+async fn client_of(liar: &Liar, lie: Lie) -> (Leasehold, Guard) {
+    liar.come_to_reason();
+    let client = Leasehold::connect(&liar.url()).await.unwrap();
+    let other = client.mutex("other").fixed_lease(LEASE).lock().await.unwrap();
+    liar.lie(lie);
+    (client, other)
+}
+
+/// Whatever it is told, nobody believes in a lease that has ended.
+async fn ends_in_time(guard: Guard, what: &str) {
+    let began = Instant::now();
+    while guard.is_valid() {
+        assert!(began.elapsed() <= LEASE, "{what}: a fixed lease is believed for too long");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_is_asked_for_a_lock() {
+    each(
+        async |liar: Liar, says, what: String| {
+            let (client, other) = client_of(&liar, ("acquire", says)).await;
+            let mutex = client.mutex("n").lease(LEASE);
+            let tried = within(LEASE / 6, &what, mutex.try_lock()).await;
+            let tried = tried.map(|guard| guard.is_some()).map_err(|error| error.kind());
+            // Three lies are an answer of a kind; the rest is an error that says so.
+            let fine =
+                [Ok(true), Ok(false), Err(ErrorKind::Unreachable), Err(ErrorKind::Store), Err(ErrorKind::Foreign)];
+            assert!(fine.contains(&tried), "{what}: {tried:?}");
+            let waited =
+                within(Duration::from_millis(600), &what, mutex.try_lock_for(Duration::from_millis(100))).await;
+            assert!(waited.is_ok() || waited.is_err_and(|error| error.kind() != ErrorKind::Lost), "{what}");
+            assert!(liar.lies() > 0, "{what}: it never lied");
+            ends_in_time(other, &what).await;
+            recovers(&liar, &client, &what).await;
+        },
+        &["acquire"],
+    )
+    .await;
+}
+
+fn tells_the_truth_as_well(says: &Says) -> bool {
+    matches!(says, Says::Before(_) | Says::Twice)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_is_asked_to_renew() {
+    each(
+        async |liar: Liar, says, what: String| {
+            let (client, other) = client_of(&liar, ("renew", says.clone())).await;
+            let guard = client.mutex("n").lease(LEASE).lock().await.unwrap();
+            ends_in_time(other, &what).await;
+            // Two of the lies have the truth beside them, and one is a push, which concerns no renewal.
+            let is_kept = tokio::time::timeout(2 * LEASE, guard.lost()).await.is_err();
+            assert!(!is_kept || tells_the_truth_as_well(&says), "{what}: kept by a lie");
+            assert!(liar.lies() > 0, "{what}: it never lied");
+            recovers(&liar, &client, &what).await;
+        },
+        &["renew"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_is_given_something_back() {
+    each(
+        async |liar: Liar, says, what: String| {
+            let (client, other) = client_of(&liar, ("release", says)).await;
+            let guard = client.mutex("n").lease(LEASE).lock().await.unwrap();
+            let was_held = guard.is_valid();
+            let _any = within(LEASE + Duration::from_secs(2), &what, guard.release()).await;
+            assert!(liar.lies() > 0 || !was_held, "{what}: it never lied");
+            ends_in_time(other, &what).await;
+            recovers(&liar, &client, &what).await;
+        },
+        &["release"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_it_hands_on() {
+    each(
+        async |liar: Liar, says, what: String| {
+            let (client, other) = client_of(&liar, ("push", says)).await;
+            let holder = client.mutex("n").lease(LEASE).lock().await.unwrap();
+            let second = Leasehold::connect(&liar.url()).await.unwrap();
+            let waiter = second.mutex("n").lease(LEASE);
+            let waiting = tokio::spawn(async move { waiter.lock().await });
+            while second.mutex("n").inspect().await.unwrap().waiters == 0 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            drop(holder.release().await);
+            // By the push or by a look.
+            let granted = within(BACK, &what, waiting).await.unwrap();
+            assert!(granted.is_ok() && liar.lies() > 0, "{what}: {granted:?}");
+            drop(granted);
+            ends_in_time(other, &what).await;
+            recovers(&liar, &client, &what).await;
+            recovers(&liar, &second, &what).await;
+        },
+        &["push"],
+    )
+    .await;
+}
