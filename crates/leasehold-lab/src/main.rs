@@ -1,8 +1,10 @@
 //! Leasehold's laboratory: where the protocol is taken apart.
 //!
 //! `leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]`
+//! `leasehold-lab sim [--seeds N] [--from S] [--seed S] [--minutes M] [-v]`
 
 mod models;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -15,6 +17,10 @@ fn main() -> ExitCode {
     match args.next().as_deref() {
         Some("models") => match options(args) {
             Some(options) => models::run(&options),
+            None => usage(),
+        },
+        Some("sim") => match sim::Options::of(args) {
+            Some(options) => sim::run(&options),
             None => usage(),
         },
         _ => usage(),
@@ -37,6 +43,6 @@ fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("{USAGE}");
+    eprintln!("{USAGE}\n       {}", sim::USAGE);
     ExitCode::from(2)
 }

@@ -1,0 +1,422 @@
+//! What clients do: a task that asks for locks in every way there is, and does under them what a lock is for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::seam::World;
+use leasehold::{Error, ErrorKind, Guard, Leasehold, Lost, Mutex, Owner};
+use leasehold_testkit::history::Ended;
+use tokio::sync::Notify;
+
+use super::book::Grant;
+use super::exec::Pid;
+use super::registers;
+use super::rng::Rng;
+use super::sim::{Host, Sim};
+
+pub(super) struct Worker {
+    pub(super) sim: Arc<Sim>,
+    pub(super) host: Arc<Host>,
+    pub(super) pid: Pid,
+    pub(super) who: String,
+    pub(super) leasehold: Leasehold,
+    pub(super) storm: Arc<Notify>,
+    pub(super) rng: Rng,
+    /// When to begin nothing new.
+    pub(super) until_us: u64,
+}
+
+const MS: u64 = 1000;
+
+/// A call that began, to be held to its time.
+struct Call {
+    what: &'static str,
+    began_us: u64,
+    halted_us: u64,
+}
+
+impl Worker {
+    pub(super) async fn work(mut self) {
+        while self.sim.exec.now_us() < self.until_us {
+            let think_us = self.rng.scaled(1000, self.sim.plan.think_us);
+            self.sleep(think_us).await;
+            self.act().await;
+        }
+        // Whatever has happened, whoever asks now is served.
+        let name = self.sim.plan.names[0].clone();
+        let mutex = self.leasehold.mutex(&name).lease(self.lease());
+        self.lock(&mutex, &name).await;
+    }
+
+    async fn act(&mut self) {
+        let name = self.name();
+        let mutex = self.mutex(&name);
+        let roll = self.rng.below(100);
+        let (cancels, revokes) = (self.sim.plan.cancels, self.sim.plan.revokes);
+        if roll < cancels {
+            return self.give_up(&mutex, &name).await;
+        }
+        if roll < cancels + revokes {
+            return self.revoke(&mutex).await;
+        }
+        match self.rng.below(100) {
+            0..40 => self.lock(&mutex, &name).await,
+            40..55 => self.try_lock(&mutex, &name).await,
+            55..75 => self.try_lock_for(&mutex, &name).await,
+            75..83 => self.run(&mutex, &name).await,
+            83..90 => self.re_enter(&mutex, &name).await,
+            90..94 => self.two_of_one_owner(&mutex, &name).await,
+            94..96 => self.crowd(&mutex, &name).await,
+            _ => {
+                let call = self.call("inspect");
+                let inspected = mutex.inspect().await;
+                self.returned_within(&call, 2_000 * MS);
+                self.said("inspect", inspected.map(drop).err().as_ref());
+            }
+        }
+    }
+
+    async fn lock(&mut self, mutex: &Mutex, name: &str) {
+        let asked_us = self.sim.exec.now_us();
+        match mutex.lock().await {
+            Ok(guard) => self.section(guard, name, asked_us).await,
+            Err(error) => self.said("lock", Some(&error)),
+        }
+    }
+
+    async fn try_lock(&mut self, mutex: &Mutex, name: &str) {
+        let call = self.call("try_lock");
+        let tried = mutex.try_lock().await;
+        self.returned_within(&call, 2_000 * MS);
+        match tried {
+            Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
+            Ok(None) => self.said("try_lock", None),
+            Err(error) => self.said("try_lock", Some(&error)),
+        }
+    }
+
+    async fn try_lock_for(&mut self, mutex: &Mutex, name: &str) {
+        let wait_us = self.rng.scaled(MS, 10_000 * MS);
+        let call = self.call("try_lock_for");
+        let tried = mutex.try_lock_for(Duration::from_micros(wait_us)).await;
+        self.returned_within(&call, wait_us + 500 * MS);
+        match tried {
+            Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
+            Ok(None) => self.said("try_lock_for", None),
+            Err(error) => self.said("try_lock_for", Some(&error)),
+        }
+    }
+
+    /// Asks, and drops the future.
+    async fn give_up(&mut self, mutex: &Mutex, name: &str) {
+        let (asked_us, after_us) = (self.sim.exec.now_us(), self.rng.scaled(1, 4_000 * MS));
+        let storm = Arc::clone(&self.storm);
+        let locked = tokio::select! {
+            biased;
+            locked = mutex.lock() => Some(locked),
+            () = storm.notified() => None,
+            () = self.sleep(after_us) => None,
+        };
+        match locked {
+            Some(Ok(guard)) => self.section(guard, name, asked_us).await,
+            Some(Err(error)) => self.said("lock", Some(&error)),
+            None => self.sim.book.met("a dropped future"),
+        }
+    }
+
+    async fn run(&mut self, mutex: &Mutex, name: &str) {
+        let asked_us = self.sim.exec.now_us();
+        let ran = mutex.run(async |guard| {
+            let grant = self.entered(guard, name, asked_us);
+            self.effect(guard, &grant).await;
+            let us = self.rng.scaled(MS, self.sim.plan.section_us);
+            self.sleep(us).await;
+            self.effect(guard, &grant).await;
+            grant.ended(&self.sim.book, self.sim.exec.now_us(), Ended::Released);
+        });
+        let ran = ran.await;
+        self.said("run", ran.err().as_ref());
+    }
+
+    /// An owner that holds enters again, at once and with the same token.
+    async fn re_enter(&mut self, mutex: &Mutex, name: &str) {
+        let mutex = mutex.clone().owner(&Owner::new());
+        let asked_us = self.sim.exec.now_us();
+        let outer = match mutex.lock().await {
+            Ok(guard) => guard,
+            Err(error) => return self.said("lock", Some(&error)),
+        };
+        let grant = self.entered(&outer, name, asked_us);
+        let us = self.rng.scaled(1, self.sim.plan.section_us);
+        self.sleep(us).await;
+        match mutex.lock().await {
+            Ok(inner) => {
+                self.sim.book.met("a re-entry");
+                if inner.check().is_err() || inner.token() != outer.token() {
+                    self.wrong("a lost lease was entered again, or another with a token of its own");
+                }
+                self.effect(&inner, &grant).await;
+                let _ = inner.release().await;
+            }
+            Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.met("a re-entry is refused"),
+            Err(error) => self.said("lock", Some(&error)),
+        }
+        self.hold(outer, &grant, 1).await;
+    }
+
+    /// Two tasks of one owner share what the first of them gets.
+    async fn two_of_one_owner(&mut self, mutex: &Mutex, name: &str) {
+        let mutex = mutex.clone().owner(&Owner::new());
+        let asked_us = self.sim.exec.now_us();
+        let (one, other) = tokio::join!(biased; mutex.lock(), mutex.lock());
+        match (one, other) {
+            (Ok(one), Ok(other)) => {
+                let is_first = one.token() >= other.token();
+                let (first, second) = if is_first { (one, other) } else { (other, one) };
+                let grant = self.entered(&first, name, asked_us);
+                drop(second);
+                self.hold(first, &grant, 1).await;
+            }
+            (one, other) => {
+                self.said("lock", one.err().as_ref());
+                self.said("lock", other.err().as_ref());
+            }
+        }
+    }
+
+    /// So many ask for a moment that the store has more to settle than one step does.
+    async fn crowd(&mut self, mutex: &Mutex, name: &str) {
+        let wait = Duration::from_micros(self.rng.scaled(MS, 500 * MS));
+        let mut crowd: Vec<_> = (0..80).map(|_| Box::pin(mutex.try_lock_for(wait))).collect();
+        let asked_us = self.sim.exec.now_us();
+        let mut one = None;
+        for waiter in crowd.drain(..1) {
+            one = waiter.await.ok().flatten();
+        }
+        // Asked for, and some of them dropped before they were heard.
+        let polled = crowd.iter_mut().map(|waiter| {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            waiter.as_mut().poll(&mut context).is_ready()
+        });
+        let ready = polled.filter(|is_ready| *is_ready).count();
+        self.sim.note(ready as u64, || format!("{}: a crowd asks for {name}", self.who));
+        let us = self.rng.scaled(MS, 300 * MS);
+        self.sleep(us).await;
+        drop(crowd);
+        if let Some(guard) = one {
+            match guard.check() {
+                Ok(_) => self.section(guard, name, asked_us).await,
+                Err(_) => drop(guard),
+            }
+        }
+    }
+
+    async fn revoke(&mut self, mutex: &Mutex) {
+        let Ok(inspection) = mutex.inspect().await else { return };
+        let Some(holder) = inspection.holder else { return };
+        let grace = Duration::from_micros(*self.rng.pick(&[0, 50 * MS, 500 * MS, 5_000 * MS]));
+        let call = self.call("revoke");
+        let revoked = mutex.revoke(&holder, grace).await;
+        self.returned_within(&call, 2_000 * MS);
+        self.sim.book.met("an operator revokes");
+        self.said("revoke", revoked.map(drop).err().as_ref());
+    }
+
+    /// Under the lock.
+    async fn section(&mut self, guard: Guard, name: &str, asked_us: u64) {
+        let grant = self.entered(&guard, name, asked_us);
+        let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
+        let rounds = if is_over { 1 } else { self.rng.between(1, 4) };
+        self.hold(guard, &grant, rounds).await;
+    }
+
+    fn entered(&self, guard: &Guard, name: &str, asked_us: u64) -> Grant {
+        let token = guard.token().get();
+        let grant = Grant { name: name.into(), client: self.who.clone(), token };
+        let now_us = self.sim.exec.now_us();
+        grant.granted(&self.sim.book, asked_us, now_us);
+        self.sim.note(token, || format!("{} holds {name} with token {token}", self.who));
+        if guard.check().is_err() {
+            self.wrong("lock() gave a guard that was lost already");
+        }
+        grant
+    }
+
+    async fn hold(&mut self, guard: Guard, grant: &Grant, rounds: u64) {
+        for _ in 0..rounds {
+            if !self.effect(&guard, grant).await {
+                break;
+            }
+            let us = self.pause_us(&guard);
+            let lost = tokio::select! {
+                biased;
+                lost = guard.lost() => Some(lost),
+                () = self.sleep(us) => None,
+            };
+            if let Some(lost) = lost {
+                self.sim.note(1, || format!("{} hears that {} is lost: {lost}", self.who, grant.name));
+                if guard.check().is_ok() {
+                    self.wrong("a guard is valid whose loss was told");
+                }
+                break;
+            }
+        }
+        self.end(guard, grant).await;
+    }
+
+    /// How long to work on: usually for a while; sometimes to the last moment of what is left.
+    fn pause_us(&mut self, guard: &Guard) -> u64 {
+        let us = self.rng.scaled(100, self.sim.plan.section_us);
+        let left_us = u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX);
+        let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
+        if !is_over && left_us < 12_000 * MS && self.rng.percent(30) { left_us.saturating_sub(200) } else { us }
+    }
+
+    async fn end(&mut self, guard: Guard, grant: &Grant) {
+        let book = &self.sim.book;
+        self.claims(&guard, grant);
+        let how = match guard.check() {
+            Ok(_) => Ended::Released,
+            Err(lost) => Ended::Lost(format!("{lost:?}")),
+        };
+        grant.ended(book, self.sim.exec.now_us(), how);
+        if self.rng.percent(30) {
+            return drop(guard);
+        }
+        let is_patient = self.rng.percent(80);
+        let us = self.rng.scaled(1, 100 * MS);
+        let released = tokio::select! {
+            biased;
+            released = guard.release() => Some(released),
+            () = self.sleep(us), if !is_patient => None,
+        };
+        let what = match released {
+            None => "a dropped release",
+            Some(Ok(leasehold::Released::Released)) => "released",
+            Some(Ok(leasehold::Released::NotHeld)) => "released: not held",
+            Some(Err(_)) => "released: no answer",
+        };
+        book.met(what);
+    }
+
+    /// What a lock is for: a write under its token, and one without. False when the lease is lost.
+    async fn effect(&mut self, guard: &Guard, grant: &Grant) -> bool {
+        if !self.claims(guard, grant) {
+            return false;
+        }
+        let Some(read) = registers::read(&self.sim, &grant.name).await else { return false };
+        if self.rng.percent(50) {
+            let us = self.rng.scaled(1, 5 * MS);
+            self.sleep(us).await;
+        }
+        if !self.claims(guard, grant) {
+            return false;
+        }
+        let left_us = u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX);
+        let (sim, plain, fenced) = (Arc::clone(&self.sim), grant.clone(), grant.clone());
+        // Both at once; some writers do not wait for the answer.
+        let write = registers::write(&sim, &plain, read, left_us);
+        let write_fenced = registers::write_fenced(&sim, &fenced);
+        let written = tokio::join!(biased; write_fenced, write);
+        written.0.is_some()
+    }
+
+    /// Looks whether the lease is valid, and takes a yes down.
+    fn claims(&self, guard: &Guard, grant: &Grant) -> bool {
+        match guard.check() {
+            Ok(_) => {
+                grant.claimed(&self.sim.book, self.sim.exec.now_us());
+                true
+            }
+            Err(lost) => {
+                self.sim.book.met(lost_label(lost));
+                if lost == Lost::Released {
+                    self.wrong("a guard was given back that nobody has released");
+                }
+                false
+            }
+        }
+    }
+
+    fn call(&self, what: &'static str) -> Call {
+        let (began_us, halted_us) = (self.sim.exec.now_us(), self.sim.exec.halted_us(self.pid));
+        Call { what, began_us, halted_us }
+    }
+
+    /// A call that is promised to end within a time has done so, not counting what the process could not run.
+    fn returned_within(&self, call: &Call, within_us: u64) {
+        let took_us = self.sim.exec.now_us() - call.began_us;
+        let halted_us = self.sim.exec.halted_us(self.pid) - call.halted_us;
+        let late_us = took_us.saturating_sub(halted_us).saturating_sub(within_us);
+        if late_us > 300 * MS + 4 * self.sim.plan.trip_us() {
+            let what = format!("{} of {} took {took_us} µs, {within_us} were promised", call.what, self.who);
+            self.sim.book.wrong(self.sim.exec.now_us(), what);
+        }
+    }
+
+    fn said(&self, what: &'static str, error: Option<&Error>) {
+        let Some(error) = error else { return };
+        self.sim.note(2, || format!("{}: {what}: {error}", self.who));
+        self.sim.book.met(error_label(error.kind()));
+        let may = match error.kind() {
+            ErrorKind::Unreachable => what != "lock",
+            // A full memory, as this store says it.
+            ErrorKind::Store | ErrorKind::Lost => true,
+            _ => false,
+        };
+        if !may {
+            self.wrong(&format!("{what} failed: {error}"));
+        }
+    }
+
+    fn wrong(&self, what: &str) {
+        self.sim.book.wrong(self.sim.exec.now_us(), format!("{}: {what}", self.who));
+    }
+
+    fn name(&mut self) -> String {
+        let names = &self.sim.plan.names;
+        let is_hot = self.rng.below(10) < self.sim.plan.heat;
+        if is_hot { names[0].clone() } else { self.rng.pick(names).clone() }
+    }
+
+    fn lease(&mut self) -> Duration {
+        Duration::from_millis(*self.rng.pick(&self.sim.plan.leases_ms))
+    }
+
+    fn mutex(&mut self, name: &str) -> Mutex {
+        let lease = self.lease();
+        let mutex = self.leasehold.mutex(name);
+        match self.rng.below(20) {
+            0..4 => mutex.fixed_lease(lease),
+            4..6 => mutex.lease(lease).max_hold(lease * 2),
+            6..8 => mutex.lease(lease).full_lease(),
+            8..10 => mutex.lease(lease).fair(),
+            _ => mutex.lease(lease),
+        }
+    }
+
+    fn sleep(&self, us: u64) -> leasehold::seam::Pending<()> {
+        self.host.sleep(Duration::from_micros(us))
+    }
+}
+
+fn lost_label(lost: Lost) -> &'static str {
+    match lost {
+        Lost::Expired => "lost: expired",
+        Lost::Revoked => "lost: revoked",
+        Lost::Forgotten => "lost: forgotten",
+        Lost::Superseded => "lost: superseded",
+        Lost::Closed => "lost: closed",
+        _ => "lost: otherwise",
+    }
+}
+
+fn error_label(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unreachable => "error: unreachable",
+        ErrorKind::Store => "error: store",
+        ErrorKind::Lost => "error: lost",
+        ErrorKind::Closed => "error: closed",
+        _ => "error: otherwise",
+    }
+}
