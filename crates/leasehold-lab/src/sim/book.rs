@@ -25,6 +25,8 @@ struct Pages {
     overwritten: Vec<Overwritten>,
     /// When the attempt of a token was first known to stand in the queue.
     queued_us: BTreeMap<u64, u64>,
+    /// When the work under a token was dropped.
+    dropped_us: BTreeMap<u64, u64>,
 }
 
 /// A promise that does not hold for some time.
@@ -85,6 +87,15 @@ impl Book {
     /// The attempt that this token belongs to waited since then.
     pub(super) fn waited(&self, token: u64, since_us: u64) {
         lock(&self.0).queued_us.insert(token, since_us);
+    }
+
+    /// The work under this token was dropped, with whatever it had sent.
+    pub(super) fn work_dropped(&self, token: u64, at_us: u64) {
+        lock(&self.0).dropped_us.insert(token, at_us);
+    }
+
+    pub(super) fn dropped_us(&self, token: u64) -> Option<u64> {
+        lock(&self.0).dropped_us.get(&token).copied()
     }
 
     pub(super) fn queued_us(&self, token: u64) -> Option<u64> {

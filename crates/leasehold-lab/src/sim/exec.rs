@@ -184,10 +184,6 @@ impl Exec {
         core.processes.len() - 1
     }
 
-    pub(super) fn is_alive(&self, pid: Pid) -> bool {
-        !self.core().processes[pid].is_dead
-    }
-
     /// For how long a process could not run so far.
     pub(super) fn halted_us(&self, pid: Pid) -> u64 {
         let core = self.core();

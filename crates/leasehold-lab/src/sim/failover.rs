@@ -25,14 +25,14 @@ pub(super) fn restart(sim: &Arc<Sim>, kind: Kind, down_us: u64, rng: &mut Rng) {
         _ => net.nodes[old].promoted(run, clock, u64::MAX),
     };
     node.role = Role::Down;
-    let (now_us, highest) = (sim.exec.now_us(), net.nodes[old].highest());
+    let highest = net.nodes[old].highest();
     let new = net.nodes.len();
     net.nodes.push(node);
     net.primary = new;
     drop(net);
     if kind == Kind::Amnesia {
         exclusion(sim, down_us + sim.plan.lease_max_us(), "the server restarted without its data");
-        forgets(sim, clock, now_us, highest);
+        forgets(sim, highest);
     }
     let there = Arc::clone(sim);
     sim.exec.after(down_us, move || lock(&there.net).nodes[new].role = Role::Primary);
@@ -50,6 +50,7 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
     let skew_us = if rng.percent(50) { skew_us } else { -skew_us };
     let mut net = lock(&sim.net);
     let (old, new) = (net.primary, net.nodes.len());
+    let old_clock = net.nodes[old].clock;
     let clock = Clock { offset_us: net.nodes[old].clock.offset_us + skew_us, ..net.nodes[old].clock };
     let since_us = if tail_us == 0 { u64::MAX } else { now_us.saturating_sub(tail_us) };
     let mut node = net.nodes[old].promoted(format!("run {}", new + 1), clock, since_us);
@@ -74,7 +75,8 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
         let for_us = split_us + elect_us + skew_us.unsigned_abs();
         excuse(sim, Promise::Tokens, for_us, "two lineages, of which the clocks differ");
     }
-    forgets(sim, clock, now_us, highest + split_us);
+    // It may grant by its own clock until it is over.
+    forgets(sim, highest.max(old_clock.at_us(now_us)) + split_us);
     let there = Arc::clone(sim);
     sim.exec.after(elect_us, move || lock(&there.net).nodes[new].role = Role::Primary);
     if goes_on {
@@ -84,12 +86,19 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
     }
 }
 
-/// The highest token is forgotten. If it is ahead of the clock, which was set back before, tokens can fall until the clock
-/// has passed it.
-fn forgets(sim: &Sim, clock: Clock, now_us: u64, highest: u64) {
-    let ahead_us = highest.saturating_sub(clock.at_us(now_us));
+/// So high a token is forgotten. While that is ahead of the clock, which was set back before or is later, tokens can fall.
+fn forgets(sim: &Sim, highest: u64) {
+    let mut net = lock(&sim.net);
+    net.forgotten = net.forgotten.max(highest);
+    tokens_may_fall(sim, &net);
+}
+
+/// To be called when the clock was set, too.
+pub(super) fn tokens_may_fall(sim: &Sim, net: &Net) {
+    let clock_us = net.nodes[net.primary].clock.at_us(sim.exec.now_us());
+    let ahead_us = net.forgotten.saturating_sub(clock_us);
     if ahead_us > 0 {
-        excuse(sim, Promise::Tokens, ahead_us + ahead_us / 100, "a token was forgotten that was ahead of the clock");
+        excuse(sim, Promise::Tokens, ahead_us + ahead_us / 100, "a token was forgotten that is ahead of the clock");
     }
 }
 

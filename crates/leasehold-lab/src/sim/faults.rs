@@ -286,6 +286,7 @@ fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
             let is_forward = kind == Kind::JumpForward;
             net.nodes[at].clock.offset_us += if is_forward { by_us } else { -by_us };
             sim.note(by_us.unsigned_abs(), || format!("  by {} ms", by_us / 1000));
+            super::failover::tokens_may_fall(sim, &net);
             if is_forward {
                 exclusion(sim, sim.plan.lease_max_us(), "the server's clock was set forward");
             }

@@ -44,6 +44,8 @@ pub(super) struct Net {
     /// The tokens of revoked grants of which the holder has heard.
     pub(super) told: BTreeSet<u64>,
     pub(super) is_calm: bool,
+    /// The highest token of which a server may know nothing any more.
+    pub(super) forgotten: u64,
 }
 
 pub(super) struct Conn {
@@ -101,11 +103,8 @@ impl Net {
             queued_us: BTreeMap::new(),
             told: BTreeSet::new(),
             is_calm: false,
+            forgotten: 0,
         }
-    }
-
-    pub(super) fn primary(&mut self) -> &mut Node {
-        &mut self.nodes[self.primary]
     }
 
     pub(super) fn is_cut_off(&self, pid: Pid) -> bool {
@@ -332,7 +331,9 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     let mut net = lock(&sim.net);
     let us = net.delay_us();
     let Some(conn) = net.conns.get_mut(&id) else { return };
-    conn.is_left = true;
+    if std::mem::replace(&mut conn.is_left, true) {
+        return;
+    }
     conn.down.queue.clear();
     sim.note(id, || format!("connection {id} is closed by its client"));
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
@@ -344,6 +345,7 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
     let was_left = std::mem::replace(&mut conn.is_left, true);
     let under_way: Vec<_> = conn.up.queue.drain(..).map(|(_, message)| message).collect();
+    let under_way_count = under_way.len() as u64;
     conn.down.queue.clear();
     if !was_left {
         // Nor does that reach who is cut off.
@@ -357,8 +359,10 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
             sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.net), node, id, reply, ask));
         }
     }
+    // A server is done with a connection behind the last that it has read of it.
+    let read_us = if let Fate::Late(us) = fate { us + under_way_count + 1 } else { 0 };
     let there = Arc::clone(sim);
-    sim.exec.after(noticed_us, move || {
+    sim.exec.after(noticed_us.max(read_us), move || {
         let mut net = lock(&there.net);
         net.nodes[node].detach(id);
         net.conns.remove(&id);

@@ -86,6 +86,11 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
             sim.book.met("a write arrives behind its lease");
             sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us: checked_us, to_us: at_us, why });
         }
+        if let Some(from_us) = sim.book.dropped_us(grant.token).filter(|dropped_us| *dropped_us < at_us) {
+            let (breaks, why) = (Promise::UnfencedWrites, "a write was under way when its work was dropped");
+            sim.book.met("a write arrives behind its work");
+            sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us, to_us: at_us, why });
+        }
         let found = lock(&sim.registers).plain.insert(name.clone(), read + 1).unwrap_or(0);
         if found != read {
             sim.book.overwritten(Overwritten {

@@ -10,7 +10,7 @@ use leasehold_testkit::checker::{Report, Rules, check};
 use super::book::Book;
 use super::crew::{Crew, Fate};
 use super::exec::{NOBODY, Part, Pid, Stop, lock};
-use super::faults::go_wrong;
+use super::faults::{Kind, go_wrong};
 use super::node::Role;
 use super::plan::Plan;
 use super::registers;
@@ -73,7 +73,7 @@ fn go(sim: &Arc<Sim>) {
             Stop::Done => break,
             Stop::Time => match kept_by_the_dead(sim, &crew) {
                 0 => return unserved(sim, &crew),
-                left_us => until_us = sim.exec.now_us() + left_us + 5_000_000,
+                left_us => until_us = sim.exec.now_us() + left_us + SERVED_WITHIN_US,
             },
             stop => {
                 ran(sim, stop);
@@ -122,13 +122,15 @@ fn residue(sim: &Sim, crew: &Crew) {
     let now_us = sim.exec.now_us();
     let wrong = |what: String| sim.book.wrong(now_us, what);
     let fates = crew.fates();
+    // A request that may yet be carried out is in the way of a last word, and by a clock that was set back it may for long.
+    let was_set_back = sim.book.counts().contains_key(Kind::JumpBack.name());
     for (pid, fate) in &fates {
         let Fate::Closed { unconfirmed, at_us } = fate else { continue };
         let tasks = sim.exec.tasks_of(*pid);
-        if !tasks.is_empty() {
+        if !tasks.is_empty() && unconfirmed.is_empty() {
             wrong(format!("{} is closed, and still runs: {}", client(*pid), tasks.join(", ")));
         }
-        if *at_us > sim.plan.chaos_us + SERVED_WITHIN_US / 3 && !unconfirmed.is_empty() {
+        if *at_us > sim.plan.chaos_us + SERVED_WITHIN_US / 3 && !unconfirmed.is_empty() && !was_set_back {
             wrong(format!("{} has not given back {unconfirmed:?}, and nothing was in its way", client(*pid)));
         }
     }

@@ -35,6 +35,18 @@ struct Call {
     halted_us: u64,
 }
 
+/// Work that is dropped when its lease is lost, with a write under way perhaps.
+struct Work {
+    sim: Arc<Sim>,
+    token: u64,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.sim.book.work_dropped(self.token, self.sim.exec.now_us());
+    }
+}
+
 impl Worker {
     pub(super) async fn work(mut self) {
         while self.sim.exec.now_us() < self.until_us {
@@ -128,6 +140,7 @@ impl Worker {
         let asked_us = self.sim.exec.now_us();
         let ran = mutex.run(async |guard| {
             let grant = self.entered(guard, name, asked_us);
+            let _work = Work { sim: Arc::clone(&self.sim), token: grant.token };
             self.effect(guard, &grant).await;
             let us = self.rng.scaled(MS, self.sim.plan.section_us);
             self.sleep(us).await;
