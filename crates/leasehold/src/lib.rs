@@ -45,7 +45,7 @@
 //! |---|---|
 //! | `connect` | 5 s |
 //! | `try_lock`, `inspect`, `revoke` | 2 s at most |
-//! | `try_lock_for` | what it was told, and half a second |
+//! | `try_lock_for` | what it was told, and half a second, or four round trips (2 s at most) where the store is slow |
 //! | `lock` | never: it goes on when the store is back |
 //! | `release` | the lease and 2 s: it is repeated until then. Dropping its future leaves that to the client |
 //! | `run` | 5 s, once the work is done; the release goes on behind it |

@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use leasehold::seam::Pending;
 
+use super::plan::HICCUP_US;
 use super::rng::Rng;
 
 /// Which process.
@@ -346,7 +347,7 @@ impl Exec {
         }
         let hiccup_in = core.hiccup_in;
         if hiccup_in > 0 && pid != NOBODY && core.rng.below(hiccup_in) == 0 {
-            let at_us = core.now_us + core.rng.scaled(100, 20_000);
+            let at_us = core.now_us + core.rng.scaled(100, HICCUP_US);
             core.set(at_us, What::Wake(id));
             return;
         }

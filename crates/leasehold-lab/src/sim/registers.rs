@@ -18,6 +18,7 @@ pub(super) struct Registers {
     delay_us: (u64, u64),
     /// One write in so many is under way for seconds.
     late_in: u64,
+    heals_us: u64,
     fenced: BTreeMap<String, (u64, u64)>,
     plain: BTreeMap<String, u64>,
 }
@@ -25,12 +26,13 @@ pub(super) struct Registers {
 impl Registers {
     pub(super) fn new(mut rng: Rng, plan: &Plan) -> Self {
         let late_in = *rng.pick(&[0, 0, 30, 300]);
-        Self { rng, delay_us: plan.delay_us, late_in, fenced: BTreeMap::new(), plain: BTreeMap::new() }
+        let (delay_us, heals_us) = (plan.delay_us, plan.chaos_us);
+        Self { rng, delay_us, late_in, heals_us, fenced: BTreeMap::new(), plain: BTreeMap::new() }
     }
 
-    fn delay_us(&mut self) -> u64 {
+    fn delay_us(&mut self, now_us: u64) -> u64 {
         let us = self.rng.between(self.delay_us.0, self.delay_us.1);
-        let is_late = self.late_in > 0 && self.rng.below(self.late_in) == 0;
+        let is_late = self.late_in > 0 && now_us < self.heals_us && self.rng.below(self.late_in) == 0;
         if is_late { us + self.rng.scaled(100_000, 8_000_000) } else { us }
     }
 }
@@ -109,8 +111,8 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
 /// A request to the registers, which is under way whatever becomes of its sender.
 async fn ask<T: Send + 'static>(sim: &Arc<Sim>, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (there_us, back_us) = {
-        let mut registers = lock(&sim.registers);
-        (registers.delay_us(), registers.delay_us())
+        let (now_us, mut registers) = (sim.exec.now_us(), lock(&sim.registers));
+        (registers.delay_us(now_us), registers.delay_us(now_us))
     };
     let (tell, answer) = oneshot::channel();
     let exec = Arc::clone(&sim.exec);

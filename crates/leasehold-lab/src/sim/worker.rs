@@ -111,7 +111,8 @@ impl Worker {
         let wait_us = self.rng.scaled(MS, 10_000 * MS);
         let call = self.call("try_lock_for");
         let tried = mutex.try_lock_for(Duration::from_micros(wait_us)).await;
-        self.returned_within(&call, wait_us + 500 * MS);
+        // Half a second more, or four round trips where those take longer, and no more than 2 s.
+        self.returned_within(&call, wait_us + 2_000 * MS);
         match tried {
             Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
             Ok(None) => self.said("try_lock_for", None),
