@@ -25,6 +25,7 @@
 
 mod id;
 pub mod limits;
+pub mod mark;
 pub mod mutant;
 mod name;
 mod op;

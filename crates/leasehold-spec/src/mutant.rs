@@ -69,6 +69,12 @@ pub enum Mutant {
     P16NoTurns,
     /// P16: the first guard of an owner to be released gives the lease back.
     P16InnerReleases,
+    /// P16: an owner's gate that goes takes along the one that stands in its place.
+    P16DropsAnothersGate,
+    /// P17: the thread says when it will look only after it has let the lock go.
+    P17LostWake,
+    /// P18: who begins to wait for a loss does not look once more behind the lock.
+    P18LostSignal,
     /// P22: only writes raise the mark.
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.
@@ -77,6 +83,12 @@ pub enum Mutant {
     P26NeverDead,
     /// P26: after a hand-over nobody watches the new holder.
     P26NextIsBlind,
+    /// P26: a life whose name is missing is dead.
+    P26MissingIsDead,
+    /// P26: the names of the dead are swept although they hold.
+    P26SweepsHolders,
+    /// P26: who ends takes its name along, given back or not.
+    P26LeavesNameless,
     /// P26: who has lost the path to the store closes its life.
     P26DiesWithPath,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.

@@ -2,8 +2,8 @@
 //!
 //! Invariant: *after a step, a live waiter at the head never waits for a free lease, unless the answer said MORE.*
 
-use crate::id::SessionId;
 use crate::limits::{LAPSES, SETTLE_STEPS, look_floor_ms};
+use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Delivery, Event, GrantState, Hears, Rest};
 use crate::resource::{Entry, Grant, Lapse, Resource};
@@ -33,6 +33,7 @@ pub(crate) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
 
 fn end_expired(resource: &mut Resource, now_us: u64) {
     let Some(ended) = resource.grant.take_if(|g| g.end_us() <= now_us) else { return };
+    hit(Mark::LeaseExpired);
     if ended.state == GrantState::Pushed && !is_on(Mutant::P7ForgetsLapse) {
         note_lapse(resource, Lapse { session: ended.id.session, at_us: ended.end_us() });
     }
@@ -41,8 +42,10 @@ fn end_expired(resource: &mut Resource, now_us: u64) {
 /// A receiver that let a claim run out is frozen, dead, or did not get the push. Its other waiters would each cost a
 /// claim: they are passed over until their session is heard again.
 fn note_lapse(resource: &mut Resource, lapse: Lapse) {
+    hit(Mark::ClaimLapsed);
     resource.lapses.retain(|l| l.session != lapse.session);
     if resource.lapses.len() == LAPSES {
+        hit(Mark::LapsesFull);
         resource.lapses.remove(0);
     }
     resource.lapses.push(lapse);
@@ -52,12 +55,14 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
     let mut looked_at = 0;
     while let Some(head) = resource.queue.pop_front() {
         if looked_at == SETTLE_STEPS && !is_on(Mutant::P1Unbounded) {
+            hit(Mark::SettleMore);
             resource.queue.push_front(head);
             return Settled { rest: Rest::More, ..Settled::default() };
         }
         looked_at += 1;
-        if is_gone(resource, env, &head) {
+        if let Some(why) = gone(resource, env, &head) {
             // Only the entry goes: the waiter keeps its ticket, and a look brings it back to its place.
+            hit(why);
             continue;
         }
         return grant(resource, env, head);
@@ -65,16 +70,24 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
     Settled::default()
 }
 
-fn is_gone(resource: &Resource, env: &Env<'_>, entry: &Entry) -> bool {
-    let lapsed = |id: SessionId| resource.lapses.iter().any(|l| l.session == id && entry.seen_us < l.at_us);
-    let deaf = match entry.hears {
-        Hears::Listens => !(env.attached)(entry.id.session) && !is_on(Mutant::P6GrantsDetached),
-        Hears::Polls => entry.seen_us + 3 * look_floor_ms(entry.lease_ms) * 1000 <= env.lease_us,
-    };
-    entry.limit_us.is_some_and(|limit| limit <= env.lease_us) || lapsed(entry.id.session) || deaf
+/// Why an entry is not granted, if it is not.
+fn gone(resource: &Resource, env: &Env<'_>, entry: &Entry) -> Option<Mark> {
+    if entry.limit_us.is_some_and(|limit| limit <= env.lease_us) {
+        return Some(Mark::PassedOverdue);
+    }
+    if resource.lapses.iter().any(|lapse| lapse.session == entry.id.session && entry.seen_us < lapse.at_us) {
+        return Some(Mark::PassedLapsed);
+    }
+    let silent_us = 3 * look_floor_ms(entry.lease_ms) * 1000;
+    match entry.hears {
+        Hears::Listens if (env.attached)(entry.id.session) || is_on(Mutant::P6GrantsDetached) => None,
+        Hears::Listens => Some(Mark::PassedDetached),
+        Hears::Polls => (entry.seen_us + silent_us <= env.lease_us).then_some(Mark::PassedSilent),
+    }
 }
 
 fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
+    hit(Mark::HandedOver);
     let now_us = env.lease_us;
     let claim_ms = if is_on(Mutant::P7NoClaim) { entry.lease_ms } else { entry.claim_ms.min(entry.lease_ms) };
     resource.last = resource.last.next(env.wall_us);

@@ -2,6 +2,7 @@
 
 use crate::id::{GrantId, PublicId, SessionId, Token};
 use crate::limits::{QUEUE_MAX, RETENTION_MS, TICKET_STEPS};
+use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{
     Acquire, Answer, Contention, Delivery, Event, From, GrantState, Holder, Inspection, Joined, LostHow, Op, Outcome,
@@ -26,6 +27,9 @@ pub struct Env<'a> {
 /// Total: every state and every request has an answer. At most one grant is made, so at most one waiter is told.
 pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
     if resource.is_forgotten(env.wall_us, env.lease_us) {
+        if resource.last != Token::NONE {
+            hit(Mark::RecordForgotten);
+        }
         *resource = Resource::default();
     }
     let mut step = Step { resource, env, deliveries: Vec::new(), handed_claim_ms: None };
@@ -66,6 +70,7 @@ impl Step<'_, '_> {
 
     fn acquire(&mut self, acquire: &Acquire) -> (Outcome, Rest) {
         if self.is_late(acquire.not_after_us) {
+            hit(Mark::AcquireLate);
             return (Outcome::Late, self.settle());
         }
         // Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
@@ -79,9 +84,15 @@ impl Step<'_, '_> {
         if is_free && (self.resource.queue.is_empty() || is_on(Mutant::P1Barging)) {
             return (self.grant(acquire), rest);
         }
+        if is_free {
+            hit(Mark::NewcomerBehindMore);
+        }
         let place = match &acquire.patience {
             Patience::Try => return (Outcome::Busy { left_us: self.holder_left_us() }, rest),
-            Patience::Queue(_) if self.resource.queue.len() >= QUEUE_MAX => return (Outcome::Full, rest),
+            Patience::Queue(_) if self.resource.queue.len() >= QUEUE_MAX => {
+                hit(Mark::QueueFull);
+                return (Outcome::Full, rest);
+            }
             Patience::Queue(place) => place,
         };
         let ticket = self.enqueue(acquire, place);
@@ -92,6 +103,7 @@ impl Step<'_, '_> {
     fn standing(&mut self, acquire: &Acquire) -> Option<Outcome> {
         let now_us = self.env.lease_us;
         if let Some(grant) = self.resource.grant.as_mut().filter(|g| g.id == acquire.id) {
+            hit(Mark::AcquireRepeatedGranted);
             if is_on(Mutant::P2RepeatExtends) {
                 (grant.since_us, grant.length_ms) = (now_us, acquire.lease_ms);
             }
@@ -99,9 +111,11 @@ impl Step<'_, '_> {
             return Some(Outcome::Granted { token: grant.token, left_us });
         }
         if self.resource.released == Some(acquire.id) {
+            hit(Mark::AcquireGone);
             return Some(Outcome::Gone);
         }
         let entry = &self.resource.queue[self.resource.position(acquire.id)?];
+        hit(Mark::AcquireRepeatedQueued);
         Some(Outcome::Queued { ticket: entry.ticket, left_us: self.holder_left_us(), joined: Joined::Before })
     }
 
@@ -137,6 +151,11 @@ impl Step<'_, '_> {
             }
             _ => Some((ticket, queue.len())),
         });
+        match (kept, spot) {
+            (Some(_), Some(_)) => hit(Mark::TicketBack),
+            (Some(_), None) => hit(Mark::TicketTooFar),
+            (None, _) => {}
+        }
         // Too far from the head to be found by a bounded walk: a place at the tail, as for a newcomer.
         let (ticket, at) = spot.unwrap_or((fresh, queue.len()));
         queue.insert(
@@ -169,6 +188,7 @@ impl Step<'_, '_> {
         entry.limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
         // It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail.
         if let Some((ticket, spot)) = back {
+            hit(Mark::TicketMended);
             (entry.ticket, at) = (ticket, spot);
         }
         queue.insert(at, entry);
@@ -177,6 +197,7 @@ impl Step<'_, '_> {
     fn renew(&mut self, renew: &Renew) -> (Outcome, Rest) {
         let rest = self.settle();
         if self.is_late(renew.not_after_us) {
+            hit(Mark::RenewLate);
             return (Outcome::Late, rest);
         }
         let now_us = self.env.lease_us;
@@ -185,18 +206,23 @@ impl Step<'_, '_> {
             false => g.id == renew.id && g.token == renew.token,
         };
         let Some(grant) = self.resource.grant.as_mut().filter(known) else {
+            hit(Mark::RenewNotHeld);
             return (Outcome::Lost { how: LostHow::NotHeld }, rest);
         };
         if grant.state == GrantState::Revoked {
+            hit(Mark::RenewRevoked);
             return (Outcome::Lost { how: LostHow::Revoked }, rest);
         }
         match (renew.from, grant.state) {
             (From::Now, _) => (grant.since_us, grant.length_ms) = (now_us, renew.lease_ms),
             // Never a shorter one: a record that is to be kept until a moment that has passed is forgotten under its
             // holder.
-            (From::Grant, GrantState::Pushed) => grant.length_ms = grant.length_ms.max(renew.lease_ms),
+            (From::Grant, GrantState::Pushed) => {
+                hit(Mark::FixedClaimed);
+                grant.length_ms = grant.length_ms.max(renew.lease_ms);
+            }
             // Claimed before: the answer to that was lost. A fixed lease is never lengthened.
-            (From::Grant, _) => {}
+            (From::Grant, _) => hit(Mark::FixedClaimedAgain),
         }
         grant.state = GrantState::Held;
         self.resource.keep_until_us = Resource::keep_from(grant.end_us());
@@ -211,18 +237,22 @@ impl Step<'_, '_> {
             return (Outcome::Released, self.give_back());
         }
         let repeated = self.resource.released == Some(id) && !is_on(Mutant::P3ForgetsRelease);
+        hit(if repeated { Mark::ReleaseRepeated } else { Mark::ReleaseNotHeld });
         let outcome = if repeated { Outcome::Released } else { Outcome::NotHeld };
         (outcome, self.settle())
     }
 
     fn leave(&mut self, id: GrantId) -> (Outcome, Rest) {
         if let Some(at) = self.resource.position(id) {
+            hit(Mark::LeftQueue);
             self.resource.queue.remove(at);
             return (Outcome::Left { was: Was::Queued }, self.settle());
         }
         if self.resource.held_by(id).is_some() && !is_on(Mutant::P16LeaveKeeps) {
+            hit(Mark::LeftGranted);
             return (Outcome::Left { was: Was::Granted }, self.give_back());
         }
+        hit(Mark::LeftAbsent);
         (Outcome::Left { was: Was::Absent }, self.settle())
     }
 
@@ -244,7 +274,11 @@ impl Step<'_, '_> {
         let rest = self.settle();
         let now_us = self.env.lease_us;
         let seen = |g: &&mut Grant| g.id.public() == holder && g.token == token;
-        let Some(grant) = self.resource.grant.as_mut().filter(seen) else { return (Outcome::NotHeld, rest) };
+        let Some(grant) = self.resource.grant.as_mut().filter(seen) else {
+            hit(Mark::RevokeMissed);
+            return (Outcome::NotHeld, rest);
+        };
+        hit(Mark::GrantRevoked);
         let grace_ms = if is_on(Mutant::P10NoGrace) { 0 } else { grace_ms };
         let end_us = grant.end_us().min(now_us + grace_ms * 1000);
         // A grant from "the future" (the clock stepped back) is dated from now, so that the grace is the grace.

@@ -9,6 +9,7 @@
 //!   the next three messages. Every fault is counted, so that a test can assert that it happened.
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
 //! - [`Recorder`] takes down what clients did and were told, [`check`] judges it: tokens, exclusion, order, registers.
+//! - [`Coverage`] adds up over many runs what happened in them, and names what never did.
 //! - [`Registers`] are what a lock protects: one that refuses old tokens, and one that shows what it costs to have none.
 //! - [`conformance`] is the suite that every store passes: its cells come from enums, and are counted.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are what such tests otherwise write anew, and wrongly.
@@ -26,6 +27,7 @@ pub mod certificates;
 pub mod checker;
 pub mod clock;
 pub mod conformance;
+pub mod coverage;
 pub mod history;
 pub mod port;
 pub mod proxy;
@@ -36,6 +38,7 @@ mod skew;
 
 pub use checker::{Report, Rules, Violation, check};
 pub use clock::{boottime_us, wait_until};
+pub use coverage::Coverage;
 pub use history::{History, Recorder};
 pub use port::{Port, free_port};
 pub use proxy::FaultProxy;

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold_testkit::checker::{Report, Rules, Violation, check};
-use leasehold_testkit::history::{Ended, Held, Promise, Recorder};
+use leasehold_testkit::history::{Ended, GaveUp, Held, Promise, Recorder};
 use leasehold_testkit::proxy::{Fault, FaultProxy, Requests};
 use leasehold_testkit::{RedisServer, Registers, Resp, boottime_us};
 
@@ -59,11 +59,11 @@ impl<'a> Toy<'a> {
         let lease = self.lease_ms.to_string();
         let token = self.resp.command(&["EVAL", LOCK, "2", "lock", "tokens", self.client, &lease]).int();
         let token = token.and_then(|token| u64::try_from(token).ok()).expect("a token or 0");
-        (token != 0).then(|| Grant {
-            held: attempt.granted(token),
-            token,
-            valid_until_us: asked_us + self.lease_ms * 990,
-        })
+        if token == 0 {
+            attempt.gave_up(GaveUp::Busy);
+            return None;
+        }
+        Some(Grant { held: attempt.granted(token), token, valid_until_us: asked_us + self.lease_ms * 990 })
     }
 
     /// Polls, as toys do; bounded by the test's own patience with a connection.
@@ -95,8 +95,9 @@ impl<'a> Toy<'a> {
 fn work(grant: &Grant, registers: &mut Registers) {
     assert!(grant.claims(), "a lease of a minute is valid at once");
     grant.held.fenced(registers.write_fenced(NAME, grant.token));
+    let counting = grant.held.counting();
     let read = registers.read(NAME).expect("the registers answer");
-    grant.held.counted(read, registers.write(NAME, read + 1));
+    counting.wrote(read, registers.write(NAME, read + 1));
     grant.claims();
 }
 

@@ -81,6 +81,7 @@ mod real;
 mod reentry;
 mod session;
 mod store;
+mod sync;
 mod world;
 
 pub use client::{Builder, Closed, Leasehold};

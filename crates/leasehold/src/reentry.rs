@@ -17,10 +17,11 @@
 //! A gate lives as long as somebody is at it or holds by it: an owner that has gone leaves nothing.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, Weak};
 
 use leasehold_spec::Name;
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::sync::{Mutex as Turns, MutexGuard as Turn};
 
@@ -28,6 +29,7 @@ use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::owner::Owner;
 use crate::session::{Hold, Terms, Wait};
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 
 /// The gates of one client.
 #[derive(Default)]
@@ -78,6 +80,7 @@ pub(crate) async fn enter(
     };
     // Whoever had the turn before may hold by now.
     if let Some(share) = gate.re_enter(terms)? {
+        hit(Mark::TurnFoundHold);
         return Ok(Some(share));
     }
     let hold = client.session().acquire(name, terms, wait).await?;
@@ -105,9 +108,11 @@ impl Gate {
         match share.hold.check() {
             Err(lost) if !is_on(Mutant::P16ReentersLost) => {
                 self.client.session().check_open()?;
+                hit(Mark::ReEntryRefused);
                 Err(lost_before(lost))
             }
             _ => {
+                hit(Mark::ReEntered);
                 share.lengthen(terms.lease_ms);
                 Ok(Some(share))
             }
@@ -147,7 +152,8 @@ impl Drop for Gate {
         }
         let mut gates = self.client.gates().lock();
         // Another may stand in its place: whoever came after the last one had gone, and before this, has made it.
-        if gates.get(&self.key).is_some_and(|gate| gate.strong_count() == 0) {
+        let is_gone = |gate: &Weak<Self>| gate.strong_count() == 0 || is_on(Mutant::P16DropsAnothersGate);
+        if gates.get(&self.key).is_some_and(is_gone) {
             gates.remove(&self.key);
         }
     }

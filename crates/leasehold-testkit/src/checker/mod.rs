@@ -12,129 +12,31 @@
 //! | loss is final | nobody claims a grant whose end it has recorded |
 //! | the queue's order | how many overtook the waiter that was overtaken most |
 //! | the fenced register | its tokens never fall; it has counted what it acknowledged, and at most what was unanswered besides |
-//! | the other register | updates that were lost |
-//! | it is not vacuous | how many grants there were, and how many of them after waiting |
+//! | the other register | each update that was lost, and between which two sections |
+//! | liveness | from a healing to the next fault every attempt ends within a bound, and not in vain while nobody holds |
+//! | no residue | what the test has found left over; and that it has looked |
+//! | it is not vacuous | how many grants there were, how many of them after waiting, how many before the first fault |
 //!
 //! A test that injects what breaks a promise by nature (a clock's jump breaks exclusion) declares it with
 //! [`Recorder::excuse`](crate::history::Recorder::excuse). What then breaks is counted in the [`Report`]: the honest
 //! number for the documents. What breaks outside of the declared time is a violation all the same.
+//!
+//! That faults of every kind happened, and that every path was taken, is no matter of one history but of many: see
+//! [`coverage`](crate::coverage).
 
 mod claims;
 mod order;
 mod registers;
+mod rules;
+mod served;
+mod violation;
+mod whole;
 
 use std::collections::BTreeMap;
-use std::fmt;
 
+pub use self::rules::Rules;
+pub use self::violation::Violation;
 use crate::history::{Event, History, Promise};
-
-/// What a history is held to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rules {
-    limit: u32,
-    min_grants: u64,
-    min_queued: u64,
-    max_overtaken: Option<u64>,
-}
-
-impl Rules {
-    /// One holder at a time.
-    #[must_use]
-    pub const fn mutex() -> Self {
-        Self::limit(1)
-    }
-
-    /// So many units at a time: the permits of a semaphore, or what a writer takes.
-    #[must_use]
-    pub const fn limit(limit: u32) -> Self {
-        Self { limit, min_grants: 1, min_queued: 0, max_overtaken: None }
-    }
-
-    /// At least so many grants over all names: a test in which nobody ever got the lock has broken no promise either.
-    #[must_use]
-    pub const fn at_least(mut self, grants: u64) -> Self {
-        self.min_grants = grants;
-        self
-    }
-
-    /// At least so many grants to somebody who had waited.
-    #[must_use]
-    pub const fn at_least_queued(mut self, grants: u64) -> Self {
-        self.min_queued = grants;
-        self
-    }
-
-    /// Whoever is known to stand in the queue is overtaken at most so often by those who ask later.
-    #[must_use]
-    pub const fn overtaken_at_most(mut self, times: u64) -> Self {
-        self.max_overtaken = Some(times);
-        self
-    }
-}
-
-/// A broken promise.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the fields are what the text of each names")]
-pub enum Violation {
-    /// Two grants have the same token.
-    SameToken { name: String, token: u64, clients: [String; 2] },
-    /// A later grant has the smaller token.
-    TokenFell { name: String, earlier: u64, later: u64, clients: [String; 2] },
-    /// Two clients believed at the same time what only one may.
-    Overlap { name: String, tokens: [u64; 2], clients: [String; 2], from_us: u64, to_us: u64 },
-    /// A client believed in a grant after it had recorded its end.
-    ClaimedAfterEnd { name: String, client: String, token: u64, late_us: u64 },
-    /// A client speaks of a grant that it never recorded.
-    UnknownGrant { name: String, client: String, token: u64 },
-    /// A waiter was overtaken too often.
-    Overtaken { name: String, client: String, token: u64, times: u64 },
-    /// The fenced register let an older token pass.
-    FenceFell { name: String, write: u64, before: u64, token: u64 },
-    /// The fenced register's own numbers contradict each other.
-    FenceMiscounted { name: String, acknowledged: u64, unknown: u64, counted: u64 },
-    /// Updates of the other register were lost.
-    LostUpdates { name: String, lost: u64 },
-    /// There were too few grants to prove anything.
-    Vacuous { what: &'static str, there_were: u64, wanted: u64 },
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SameToken { name, token, clients: [a, b] } => {
-                write!(f, "{name}: {a} and {b} were both granted token {token}")
-            }
-            Self::TokenFell { name, earlier, later, clients: [a, b] } => {
-                write!(f, "{name}: {a} held with token {earlier} before {b} was granted {later}, which is not larger")
-            }
-            Self::Overlap { name, tokens: [t, u], clients: [a, b], from_us, to_us } => {
-                let us = to_us - from_us;
-                write!(f, "{name}: {a} (token {t}) and {b} (token {u}) both held for {us} µs from {from_us} on")
-            }
-            Self::ClaimedAfterEnd { name, client, token, late_us } => {
-                write!(f, "{name}: {client} claimed token {token} {late_us} µs after its end")
-            }
-            Self::UnknownGrant { name, client, token } => {
-                write!(f, "{name}: {client} speaks of token {token}, which it was never granted")
-            }
-            Self::Overtaken { name, client, token, times } => {
-                write!(f, "{name}: {client} (token {token}) was overtaken {times} times")
-            }
-            Self::FenceFell { name, write, before, token } => {
-                write!(f, "{name}: the fenced register's write {write} had token {token}, after {before}")
-            }
-            Self::FenceMiscounted { name, acknowledged, unknown, counted } => write!(
-                f,
-                "{name}: the fenced register counted {counted} writes, but acknowledged {acknowledged} and left \
-                 {unknown} unanswered"
-            ),
-            Self::LostUpdates { name, lost } => write!(f, "{name}: {lost} updates were lost"),
-            Self::Vacuous { what, there_were, wanted } => {
-                write!(f, "only {there_were} {what}, at least {wanted} wanted: this proves nothing")
-            }
-        }
-    }
-}
 
 /// What a history amounts to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -154,6 +56,10 @@ pub struct Report {
     pub unknown: u64,
     /// Updates that the unfenced registers lost, excused or not.
     pub lost_updates: u64,
+    /// For how long nothing was broken yet.
+    pub whole_us: u64,
+    /// How many grants there were in that time.
+    pub grants_while_whole: u64,
     /// Broken promises that were declared.
     pub excused: Vec<Violation>,
     /// Broken promises.
@@ -172,6 +78,12 @@ impl Report {
         assert!(count == 0, "the history has {count} violations in {} grants:\n{}", self.grants, shown.join("\n"));
     }
 
+    fn vacuous(&mut self, what: &'static str, there_were: u64, wanted: u64) {
+        if there_were < wanted {
+            self.violations.push(Violation::Vacuous { what, there_were, wanted });
+        }
+    }
+
     fn found(&mut self, violation: Violation, excuse: Excuse) {
         match excuse {
             Excuse::None => self.violations.push(violation),
@@ -186,21 +98,20 @@ pub fn check(history: &History, rules: &Rules) -> Report {
     let mut report = Report::default();
     let mut names: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in &history.events {
-        names.entry(event.name()).or_default().push(event);
-    }
-    for (name, events) in names {
-        let locks = Lock::new(name, &events, &mut report);
-        order::check(&locks, rules, &mut report);
-        claims::check(&locks, rules, &mut report);
-        registers::check(&locks, &events, &mut report);
-    }
-    for (what, there_were, wanted) in
-        [("grants", report.grants, rules.min_grants), ("grants after waiting", report.queued, rules.min_queued)]
-    {
-        if there_were < wanted {
-            report.violations.push(Violation::Vacuous { what, there_were, wanted });
+        if let Some(name) = event.name() {
+            names.entry(name).or_default().push(event);
         }
     }
+    let mut locks = Vec::new();
+    for (name, events) in names {
+        let lock = Lock::new(name, &events, &mut report);
+        order::check(&lock, rules, &mut report);
+        claims::check(&lock, rules, &mut report);
+        registers::check(&lock, &events, &mut report);
+        locks.push(lock);
+    }
+    served::check(history, &locks, rules, &mut report);
+    whole::check(history, rules, &mut report);
     report
 }
 
@@ -215,6 +126,8 @@ struct Grant<'a> {
     granted_us: u64,
     /// The last time at which it was claimed; that of the grant if it never was.
     claimed_us: u64,
+    /// When it ended, as far as its client has said.
+    ended_us: Option<u64>,
 }
 
 impl Grant<'_> {
@@ -254,6 +167,7 @@ impl<'a> Lock<'a> {
                         queued_us: *queued_us,
                         granted_us: *granted_us,
                         claimed_us: *granted_us,
+                        ended_us: None,
                     });
                 }
                 Event::Fault { breaks, from_us, to_us, .. } => lock.faults.push((*breaks, *from_us, *to_us)),
@@ -268,7 +182,6 @@ impl<'a> Lock<'a> {
     }
 
     fn add_claims(&mut self, events: &[&'a Event], known: &BTreeMap<(&str, u64), usize>, report: &mut Report) {
-        let mut ends: BTreeMap<usize, u64> = BTreeMap::new();
         for event in events {
             let (client, token) = match event {
                 Event::Claimed { client, token, .. }
@@ -287,15 +200,16 @@ impl<'a> Lock<'a> {
                     *claimed_us = (*claimed_us).max(*at_us);
                 }
                 Event::Ended { at_us, .. } => {
-                    ends.entry(index).and_modify(|end| *end = (*end).min(*at_us)).or_insert(*at_us);
+                    let ended_us = &mut self.grants[index].ended_us;
+                    *ended_us = Some(ended_us.map_or(*at_us, |earlier| earlier.min(*at_us)));
                 }
                 _ => {}
             }
         }
-        for (index, end_us) in ends {
-            let grant = &self.grants[index];
-            if grant.is_claimed() && grant.claimed_us > end_us {
-                let (name, client, late_us) = (self.name.into(), grant.client.into(), grant.claimed_us - end_us);
+        for grant in self.grants.iter().filter(|grant| grant.is_claimed()) {
+            let late_us = grant.ended_us.map_or(0, |ended_us| grant.claimed_us.saturating_sub(ended_us));
+            if late_us > 0 {
+                let (name, client) = (self.name.into(), grant.client.into());
                 report.violations.push(Violation::ClaimedAfterEnd { name, client, token: grant.token, late_us });
             }
         }

@@ -119,7 +119,8 @@ fn overtaking(lock: &Lock<'_>, rules: &Rules, report: &mut Report) {
         report.overtaken_most = report.overtaken_most.max(times);
         if rules.max_overtaken.is_some_and(|most| times > most) {
             let (name, client) = (lock.name.into(), waiter.client.into());
-            report.violations.push(Violation::Overtaken { name, client, token: waiter.token, times });
+            let excuse = lock.excuse(Promise::Order, queued_us, waiter.granted_us);
+            report.found(Violation::Overtaken { name, client, token: waiter.token, times }, excuse);
         }
     }
 }

@@ -1,92 +1,14 @@
 //! Each promise with a history that keeps it and one that breaks it.
 
+mod registers;
+mod served;
+mod story;
+mod whole;
+
 use std::time::Instant;
 
+use self::story::{NAME, Story, good, only};
 use super::*;
-use crate::history::{Answered, Ended, Fenced};
-
-const NAME: &str = "stock";
-
-/// A history in the making. Times are microseconds from nowhere.
-#[derive(Default)]
-struct Story(Vec<Event>);
-
-impl Story {
-    fn grant(self, client: &str, token: u64, asked_us: u64, granted_us: u64) -> Self {
-        self.waited(client, token, asked_us, None, granted_us)
-    }
-
-    fn waited(mut self, client: &str, token: u64, asked_us: u64, queued_us: Option<u64>, granted_us: u64) -> Self {
-        let (name, client) = (NAME.into(), client.into());
-        self.0.push(Event::Granted { name, client, token, units: 1, asked_us, queued_us, granted_us });
-        self
-    }
-
-    fn units(mut self, n: u32) -> Self {
-        match self.0.last_mut() {
-            Some(Event::Granted { units, .. }) => *units = n,
-            other => panic!("only a grant has units: {other:?}"),
-        }
-        self
-    }
-
-    /// The last grant is claimed until then.
-    fn until(mut self, at_us: u64) -> Self {
-        let Some(Event::Granted { client, token, .. }) = self.0.last() else { panic!("only a grant is claimed") };
-        let (name, client, token) = (NAME.into(), client.clone(), *token);
-        self.0.push(Event::Claimed { name, client, token, at_us });
-        self
-    }
-
-    fn ended(mut self, client: &str, token: u64, at_us: u64) -> Self {
-        self.0.push(Event::Ended { name: NAME.into(), client: client.into(), token, at_us, how: Ended::Released });
-        self
-    }
-
-    fn fenced(mut self, client: &str, token: u64, answer: Fenced) -> Self {
-        self.0.push(Event::Fenced { name: NAME.into(), client: client.into(), token, at_us: 0, answer });
-        self
-    }
-
-    fn counted(mut self, read: u64, at_us: u64, answer: Answered) -> Self {
-        self.0.push(Event::Counted { name: NAME.into(), client: "a".into(), at_us, read, answer });
-        self
-    }
-
-    fn last(mut self, event: fn(String, u64) -> Event, count: u64) -> Self {
-        self.0.push(event(NAME.into(), count));
-        self
-    }
-
-    fn fault(mut self, breaks: Promise, from_us: u64, to_us: u64) -> Self {
-        self.0.push(Event::Fault { name: NAME.into(), breaks, from_us, to_us, why: "the clock jumps".into() });
-        self
-    }
-
-    fn check(self, rules: &Rules) -> Report {
-        check(&History { events: self.0 }, rules)
-    }
-}
-
-fn final_fenced(name: String, count: u64) -> Event {
-    Event::FinalFenced { name, count }
-}
-
-fn final_counted(name: String, count: u64) -> Event {
-    Event::FinalCounted { name, count }
-}
-
-/// Two clients, one after the other.
-fn good() -> Story {
-    Story::default().grant("a", 10, 100, 110).until(200).waited("b", 11, 105, Some(115), 210).until(300)
-}
-
-#[track_caller]
-fn only(report: &Report) -> &Violation {
-    assert_eq!(report.violations.len(), 1, "{report:?}");
-    assert!(report.excused.is_empty(), "{report:?}");
-    &report.violations[0]
-}
 
 #[test]
 fn a_good_history_is_clean() {
@@ -235,83 +157,23 @@ fn overtaking_is_counted() {
     assert_eq!(report.overtaken_most, 3);
     let report = story().check(&Rules::mutex().overtaken_at_most(2));
     assert!(matches!(only(&report), Violation::Overtaken { token: 20, times: 3, .. }));
-}
-
-#[test]
-fn a_fence_that_falls_is_found() {
-    let writes = |second: u64| {
-        let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Accepted(second));
-        story.fenced("a", 10, Fenced::Refused)
-    };
-    let report = writes(2).check(&Rules::mutex());
+    // A store that forgot its queue while this one stood in it.
+    let report = story().fault(Promise::Order, 850, 860).check(&Rules::mutex().overtaken_at_most(2));
     report.assert_clean();
-    assert_eq!(report.refused, 1);
-    let report = writes(2).fenced("a", 10, Fenced::Accepted(3)).check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::FenceFell { write: 3, before: 11, token: 10, .. }));
-    let report = writes(1).check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "two first writes");
-    let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Accepted(1));
-    let report = story.fenced("b", 11, Fenced::Unknown).last(final_fenced, 2).check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "an unanswered one does not explain them");
-}
-
-#[test]
-fn a_fenced_register_has_what_it_acknowledged() {
-    let writes = || {
-        let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Unknown);
-        story.fenced("b", 11, Fenced::Accepted(3))
-    };
-    for (count, clean) in [(2, false), (3, true), (4, false)] {
-        let report = writes().last(final_fenced, count).check(&Rules::mutex());
-        assert_eq!(report.violations.is_empty(), clean, "{count}: {report:?}");
-        assert_eq!(report.unknown, 1);
+    assert_eq!(report.excused.len(), 1);
+    for (promise, from_us, to_us) in [(Promise::Order, 0, 104), (Promise::Order, 901, 999), (Promise::Tokens, 0, 999)] {
+        let report = story().fault(promise, from_us, to_us).check(&Rules::mutex().overtaken_at_most(2));
+        assert_eq!(report.violations.len(), 1);
     }
-    // The unanswered write may have been carried out last, and then it counts although nobody knows.
-    let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Unknown);
-    story.last(final_fenced, 2).check(&Rules::mutex()).assert_clean();
-}
-
-#[test]
-fn lost_updates_are_counted_and_excused_by_a_pause() {
-    use Answered::Acknowledged;
-    let good_writes = || good().counted(0, 150, Acknowledged).counted(1, 250, Acknowledged);
-    good_writes().last(final_counted, 2).check(&Rules::mutex()).assert_clean();
-    let unknown = good_writes().counted(2, 260, Answered::Unknown).last(final_counted, 3).check(&Rules::mutex());
-    unknown.assert_clean();
-    assert_eq!(unknown.unknown, 1);
-
-    let twice = || good_writes().counted(1, 260, Acknowledged).last(final_counted, 2);
-    let report = twice().check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::LostUpdates { lost: 1, .. }));
-    // An unanswered write has hidden the loss from the final number.
-    let hidden = good_writes().counted(1, 260, Acknowledged).counted(2, 270, Answered::Unknown);
-    let report = hidden.last(final_counted, 3).check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::LostUpdates { lost: 1, .. }));
-    // A late write of an old number takes back what others have counted since.
-    let report = good_writes().counted(2, 260, Acknowledged).last(final_counted, 1).check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::LostUpdates { lost: 2, .. }));
-
-    for promise in [Promise::UnfencedWrites, Promise::Exclusion] {
-        let report = twice().fault(promise, 200, 230).check(&Rules::mutex());
-        report.assert_clean();
-        assert_eq!((report.lost_updates, report.excused.len()), (1, 1));
-    }
-}
-
-#[test]
-fn too_little_proves_nothing() {
-    let report = Story::default().check(&Rules::mutex());
-    assert!(matches!(only(&report), Violation::Vacuous { there_were: 0, wanted: 1, .. }));
-    let report = good().check(&Rules::mutex().at_least(3).at_least_queued(2));
-    assert_eq!(report.violations.len(), 2);
 }
 
 #[test]
 fn names_are_judged_apart() {
     let mut events = good().0;
     for event in good().0 {
-        if let Event::Granted { client, token, units, asked_us, queued_us, granted_us, .. } = event {
-            events.push(Event::Granted { name: "other".into(), client, token, units, asked_us, queued_us, granted_us });
+        if let Event::Granted { client, attempt, token, units, asked_us, queued_us, granted_us, .. } = event {
+            let name = "other".into();
+            events.push(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });
         }
     }
     let report = check(&History { events }, &Rules::mutex().at_least(4));

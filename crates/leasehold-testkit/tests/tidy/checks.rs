@@ -140,6 +140,19 @@ fn rules_in(line: &str) -> Vec<u8> {
     rules
 }
 
+/// The labels of paths that `marks!` lists in `mark.rs`.
+pub(crate) fn marks_of(text: &str) -> BTreeSet<&str> {
+    let listed = text.split_once("\nmarks! {\n").and_then(|(_, rest)| rest.split_once("\n}\n"));
+    let lines = listed.map_or("", |(listed, _)| listed).lines();
+    lines.filter_map(|line| line.trim().strip_suffix(',').filter(|mark| !mark.contains(' '))).collect()
+}
+
+/// The labels that code names.
+pub(crate) fn marks_in(text: &str) -> BTreeSet<&str> {
+    let is_end = |c: char| !c.is_alphanumeric();
+    text.split("Mark::").skip(1).filter_map(|rest| rest.split(is_end).next()).collect()
+}
+
 /// Dependencies of the workspace, other than its own crates, that the table of reasons does not have.
 pub(crate) fn without_reason(manifest: &str, design: &str) -> Vec<String> {
     let mut names = Vec::new();
@@ -227,6 +240,13 @@ mod tests {
         assert_eq!(rules, BTreeSet::from([1, 22]));
         let text = format!("P1, (P22)\nP2-P4\nP12FromReceipt MAP1 P99 P_2 P0\n// see P{}", 30);
         assert_eq!(lines(&unknown_rules(&text, &rules)), [2, 4]);
+    }
+
+    #[test]
+    fn labels_of_paths() {
+        let text = "macro_rules! marks {}\nmarks! {\n    /// A, with a comma,\n    Late,\n    Gone,\n}\nmod x;\n";
+        assert_eq!(marks_of(text), BTreeSet::from(["Gone", "Late"]));
+        assert_eq!(marks_in("hit(Mark::Late); Mark::Gone}"), BTreeSet::from(["Gone", "Late"]));
     }
 
     #[test]

@@ -114,3 +114,20 @@ fn every_dependency_has_its_reason() {
     let without = checks::without_reason(&tree::read("Cargo.toml"), &tree::read("DESIGN.md"));
     assert!(without.is_empty(), "DESIGN.md does not say why these: {without:?}");
 }
+
+/// A label that nothing hits would be missing from every campaign, or, worse, be taken off its list.
+#[test]
+fn every_label_of_a_path_has_its_place() {
+    const MARKS: &str = "crates/leasehold-spec/src/mark.rs";
+    let text = tree::read(MARKS);
+    let listed = checks::marks_of(&text);
+    assert!(listed.len() > 30, "{MARKS} lists only {listed:?}");
+    let is_code = |file: &File| {
+        let of_product = ["crates/leasehold-spec/src/", "crates/leasehold/src/"];
+        file.kind == Kind::Rust && file.path != MARKS && of_product.iter().any(|folder| file.path.starts_with(folder))
+    };
+    let code: Vec<File> = files().into_iter().filter(is_code).collect();
+    let hit: BTreeSet<&str> = code.iter().flat_map(|file| checks::marks_in(&file.text)).collect();
+    let nowhere: Vec<_> = listed.difference(&hit).collect();
+    assert!(nowhere.is_empty(), "{MARKS} lists what no code hits: {nowhere:?}");
+}

@@ -1,10 +1,11 @@
 //! Data of this process behind a gate.
 
-use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::PoisonError;
 
 use leasehold_spec::Token;
 
 use super::{Access, Gate, Stale};
+use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Data that is reached through a token only.
 ///
@@ -21,9 +22,9 @@ use super::{Access, Gate, Stale};
 /// # }
 /// ```
 ///
-/// What is returned locks the data, as a [`RwLock`] does: those who read do so side by side, who writes is alone. It is
-/// for a few lines, not to be held while awaiting. A panic while it is held poisons nothing: the next holder finds the
-/// data as the panic left it.
+/// What is returned locks the data, as a [`RwLock`](std::sync::RwLock) does: those who read do so side by side, who writes
+/// is alone. It is for a few lines, not to be held while awaiting. A panic while it is held poisons nothing: the next
+/// holder finds the data as the panic left it.
 #[derive(Debug, Default)]
 pub struct Fenced<T> {
     // Locked after the data and never before it: nobody writes between a reader's check and its read.

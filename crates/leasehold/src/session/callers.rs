@@ -3,6 +3,7 @@
 use std::mem::take;
 use std::sync::Arc;
 
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Op, Token};
 use tokio::sync::oneshot;
@@ -67,6 +68,7 @@ impl State {
 
     /// Nobody waits for the attempt any more: it is given up, whatever became of it (P16).
     pub(crate) fn abandon(&mut self, counter: u64) {
+        hit(Mark::Abandoned);
         if is_on(Mutant::P16DropSilent) {
             self.remove(counter);
             return;
@@ -167,6 +169,9 @@ impl State {
         }
         self.stage = Stage::Closing;
         let all: Vec<u64> = self.attempts.keys().copied().collect();
+        if !all.is_empty() {
+            hit(Mark::ClosedInUse);
+        }
         for counter in all {
             let Some(attempt) = self.attempts.get_mut(&counter) else { continue };
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::limits::RENEW_BATCH;
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
 
@@ -57,6 +58,7 @@ impl State {
         let Some(home) = self.home().cloned() else { return errands };
         for (name, then) in self.ended_watches(now_us) {
             let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
+            hit(if look.is_some() { Mark::WatchLooked } else { Mark::WatchSettled });
             errands.push(look.unwrap_or_else(|| {
                 let asked = self.asked_within(Arc::clone(&home), ANSWER_MAX_US, now_us);
                 Errand::Settle { name, asked }
@@ -117,6 +119,7 @@ impl State {
             }
             Phase::Claiming { .. } => self.due_renewal(counter, now_us),
             Phase::Held(holding) if holding.hold.valid_until_us() <= now_us => {
+                hit(Mark::ValidityOver);
                 self.words.lost(&holding.hold, Lost::Expired);
                 self.give_back(counter, now_us);
                 self.due_return(counter, now_us)
@@ -144,6 +147,7 @@ impl State {
 
     fn give_up_waiting(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get(&counter) else { return };
+        hit(Mark::PatienceOver);
         // "Somebody else has it" only when the store's last word was that; otherwise nobody knows.
         let verdict = match attempt.phase {
             Phase::Asking { .. } => Verdict::Failed(self.away_for(attempt)),
@@ -158,6 +162,7 @@ impl State {
 
     /// A pushed grant ended before we could claim it: back to the place in the queue.
     fn lapse(&mut self, counter: u64, now_us: u64) {
+        hit(Mark::ClaimRanOut);
         if let Some(attempt) = self.attempts.get_mut(&counter) {
             attempt.asked = None;
             attempt.phase = Phase::Queued { next_us: now_us };
@@ -270,6 +275,7 @@ impl State {
         let attempt = self.attempts.get_mut(&counter)?;
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         if returning.until_us <= now_us {
+            hit(Mark::ReturnExpired);
             let caller = returning.caller.take();
             let error = self.silence().may_act();
             self.words.given_back(caller, || Err(error));

@@ -10,6 +10,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::limits::REVOKE_GRACE_MS;
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Rest, Token};
 
@@ -43,6 +44,7 @@ impl State {
         let Some(attempt) = known else {
             // A ghost: an attempt that is closed was granted all the same. It is never believed, and given back.
             if push.event == Event::Granted && push.id.session == self.session && !is_on(Mutant::P14IgnoresGhost) {
+                hit(Mark::GhostPush);
                 self.return_ghost(name, push.id, now_us, push.left_us);
             }
             return;
@@ -52,7 +54,7 @@ impl State {
                 self.pushed_grant(counter, now_us, push);
             }
             (Event::Granted, _) if attempt.holds_before(push.token) => self.superseded(counter, push.token, now_us),
-            (Event::Granted, _) => {}
+            (Event::Granted, _) => hit(Mark::OlderPush),
             (Event::Revoked, Phase::Held(holding))
                 if holding.hold.token == push.token && !is_on(Mutant::P10Unheard) =>
             {
@@ -68,6 +70,7 @@ impl State {
 
     /// Told in time: the store waits for our release until the grace is over, which began when the message was made.
     fn revoked(&mut self, counter: u64, now_us: u64, push: &Delivery) {
+        hit(Mark::PushRevoked);
         let made_us = self.clock.local_of(push.now_us, now_us).filter(|made_us| *made_us <= now_us);
         if let Some(Phase::Held(holding)) = self.attempts.get(&counter).map(|attempt| &attempt.phase) {
             holding.hold.keep_until(made_us.map_or(0, |made_us| Term::of(made_us, push.left_us).until_us));
@@ -86,10 +89,14 @@ impl State {
         };
         match made_us {
             Some(made_us) if now_us < made_us + left_us / 2 && attempt.may_enter_on_a_claim(left_us) => {
+                hit(Mark::PushEntered);
                 let (token, term, level) = (push.token, Term::of(made_us, left_us), push.contention);
                 self.enter(counter, now_us, Entering { token, term, claim: Claim::Due, level });
             }
-            _ => self.claim_first(counter, now_us, push.token, now_us + left_us),
+            _ => {
+                hit(Mark::PushClaimed);
+                self.claim_first(counter, now_us, push.token, now_us + left_us);
+            }
         }
     }
 
@@ -129,6 +136,7 @@ impl State {
     /// The grant that is held has ended, and a late look had the same attempt granted anew: somebody may have held in
     /// between, so the guard must not live on by it.
     fn superseded(&mut self, counter: u64, token: Token, now_us: u64) {
+        hit(Mark::Superseded);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if let Phase::Held(holding) = &attempt.phase {
             self.words.lost(&holding.hold, Lost::Superseded);
@@ -150,6 +158,9 @@ impl State {
         // A look behind the claim of a grant that had lapsed may have been granted anew: what became of the first says
         // nothing of the second.
         let is_of_this_grant = attempt.token() == Some(renew.token);
+        if !is_of_this_grant {
+            hit(Mark::RenewalOfAnother);
+        }
         match heard {
             Ok(answer) => {
                 let since_us = self.note(name, &answer, asked.sent_us, heard_us);
@@ -160,6 +171,7 @@ impl State {
             Err(_) if !is_of_this_grant => {}
             // Unknown is not lost: it is asked again until the validity ends.
             Err(_) => {
+                hit(Mark::RenewalUnanswered);
                 let pause_us = attempt.terms.answer_within_us() / 2;
                 self.set_next(counter, heard_us + pause_us);
             }
@@ -189,6 +201,7 @@ impl State {
                 self.enter(counter, heard_us, Entering { token, term, claim: Claim::Done, level: answer.contention });
             }
             (Phase::Held(holding), Outcome::Lost { how }) => {
+                hit(Mark::RenewalLost);
                 let why = why_lost(*how, holding.hold.token, answer.highest);
                 // Revoked: the store waits for our release until its grace is over. Otherwise nothing is left there.
                 let left_us = if why == Lost::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
@@ -196,6 +209,7 @@ impl State {
             }
             (Phase::Claiming { .. }, Outcome::Lost { how: LostHow::Revoked }) => self.finish(counter, Verdict::Again),
             (Phase::Claiming { .. }, Outcome::Lost { .. }) => {
+                hit(Mark::ClaimLost);
                 attempt.latest = attempt.latest.max(answer.highest);
                 attempt.phase = Phase::Queued { next_us: heard_us };
             }

@@ -6,6 +6,7 @@
 //! tie the grant is, because it is that token.
 
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, QUEUE_MAX};
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Joined, Name, Outcome, Rest};
 
@@ -48,6 +49,7 @@ impl State {
         let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
         self.rtt_us = if self.rtt_us == 0 { trip_us } else { (7 * self.rtt_us + trip_us) / 8 };
         let Some(jump_us) = self.clock.observe(sample) else { return };
+        hit(Mark::JumpTakenOff);
         // The server's clock went ahead: every lease on it ends that much earlier. What is left is shortened now, and
         // asked for at once.
         for attempt in self.attempts.values_mut() {
@@ -72,9 +74,11 @@ impl State {
             // and that can come behind the leave.
             match heard {
                 Ok(Answer { outcome: Outcome::Granted { left_us, .. }, .. }) => {
+                    hit(Mark::GhostAnswer);
                     self.return_ghost(name.clone(), id, heard_us, left_us);
                 }
                 Ok(Answer { outcome: Outcome::Queued { .. }, .. }) => {
+                    hit(Mark::GhostAnswer);
                     self.return_ghost(name.clone(), id, heard_us, self.claim_ms() * 1000);
                 }
                 _ => {}
@@ -102,6 +106,7 @@ impl State {
     fn acquire_says(&mut self, counter: u64, since_us: u64, heard_us: u64, name: &Name, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
+            hit(Mark::AnswerToReturning);
             return; // Given up meanwhile: whatever this grants, the leave behind it takes back.
         }
         match answer.outcome {
@@ -109,6 +114,9 @@ impl State {
                 if token < attempt.latest {
                     self.not_at_once(counter, heard_us);
                     return;
+                }
+                if matches!(attempt.phase, Phase::Queued { .. }) {
+                    hit(Mark::LookGranted);
                 }
                 let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
                 let left_us = left_us.min(attempt.terms.lease_us());
@@ -131,6 +139,7 @@ impl State {
                 attempt.ticket = Some(ticket);
                 let lease_ms = attempt.terms.lease_ms;
                 if let Phase::Held(holding) = &attempt.phase {
+                    hit(Mark::QueuedWhileHeld);
                     // The grant lapsed, and a late look of ours put the same id into the queue again.
                     self.words.lost(&holding.hold, Lost::Superseded);
                     attempt.phase = Phase::Queued { next_us: heard_us };
@@ -140,6 +149,7 @@ impl State {
                 let next_us = self.next_look_us(lease_ms, heard_us);
                 self.set_phase(counter, Phase::Queued { next_us });
                 if re_entered {
+                    hit(Mark::LookReentered);
                     self.look_at_once(name, counter, heard_us);
                 }
                 if let Some(slot) = self.slots.get_mut(name) {
@@ -147,9 +157,15 @@ impl State {
                 }
                 self.watch(name, answer.highest, heard_us, left_us, Then::Look);
             }
-            Outcome::Late => self.set_next(counter, heard_us), // Definite, and the clock is anchored anew: ask again.
+            Outcome::Late => {
+                hit(Mark::ToldLate);
+                self.set_next(counter, heard_us); // Definite, and the clock is anchored anew: ask again.
+            }
             Outcome::Busy { .. } => self.finish(counter, Verdict::Busy),
-            Outcome::Gone => self.finish(counter, Verdict::Again),
+            Outcome::Gone => {
+                hit(Mark::ToldGone);
+                self.finish(counter, Verdict::Again);
+            }
             Outcome::Full => self.finish(counter, Verdict::Failed(full(name))),
             _ => self.finish(counter, Verdict::Failed(nonsense("acquire"))),
         }
@@ -168,6 +184,7 @@ impl State {
                 None => self.fail(counter, error.may_act(), now_us),
             },
             (Fault::NoMemory(_), ..) if is_waiting => {
+                hit(Mark::MemoryFullSettle);
                 // New entries are refused then, hand-overs never: a settle makes the hand-over that this look wanted.
                 let (name, lease_ms) = (attempt.name.clone(), attempt.terms.lease_ms);
                 let token = attempt.latest;
@@ -175,7 +192,11 @@ impl State {
                 self.set_phase(counter, Phase::Queued { next_us });
                 self.watch(&name, token, now_us, 0, Then::Settle);
             }
-            (Fault::NoMemory(error) | Fault::Refused(error), ..) => self.fail(counter, error, now_us),
+            (Fault::NoMemory(error), ..) => {
+                hit(Mark::MemoryFullRefused);
+                self.fail(counter, error, now_us);
+            }
+            (Fault::Refused(error), ..) => self.fail(counter, error, now_us),
         }
     }
 
@@ -194,6 +215,7 @@ impl State {
             .filter(|(counter, a)| **counter != except && a.name == *name && matches!(a.phase, Phase::Queued { .. }))
             .map(|(counter, _)| *counter)
             .collect();
+        hit(Mark::Rallied);
         for counter in others {
             self.set_next(counter, now_us);
             self.arm(counter);
@@ -203,6 +225,7 @@ impl State {
     /// An answer that is not believed, being older than what was heard since, leaves its waiter where it was. Were that
     /// "due", as with a store whose tokens have fallen, it would ask again in the same breath, and again.
     fn not_at_once(&mut self, counter: u64, now_us: u64) {
+        hit(Mark::OlderAnswer);
         if let Some(Attempt { phase: Phase::Queued { next_us }, .. }) = self.attempts.get_mut(&counter) {
             *next_us = (*next_us).max(now_us + RETRY_US);
         }

@@ -1,13 +1,15 @@
 //! A held lease, as the guard, its signals and the session share it.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Token};
 
 use crate::error::Lost;
+use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::world::World;
 
 /// What a guard knows without asking anybody. It ends once, for one reason, and says so to whoever waits for that.
@@ -106,7 +108,7 @@ impl Hold {
         }
         let waker = context.waker().clone();
         let mut fate = self.fate();
-        if let Some(lost) = fate.lost {
+        if let Some(lost) = fate.lost.filter(|_| !is_on(Mutant::P18LostSignal)) {
             return Poll::Ready(lost);
         }
         let number = *seat.0.get_or_insert_with(|| {

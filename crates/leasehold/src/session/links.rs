@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::Token;
+use leasehold_spec::mark::{Mark, hit};
 
 use super::attempt::{Asked, Attempt, Phase, same};
 use super::clock::ServerClock;
@@ -29,6 +30,9 @@ impl State {
         }
         self.clock = ServerClock::default();
         self.met_anew = !self.run.is_empty();
+        if self.met_anew {
+            hit(Mark::MetAnotherRun);
+        }
         self.run = run.to_owned();
         for attempt in self.attempts.values_mut() {
             match attempt.phase {
@@ -68,7 +72,11 @@ impl State {
     /// what a store refuses of one name.
     pub(crate) fn hear(&mut self, asked: &Asked, heard: Heard) -> Heard {
         let is_of_this_run = asked.link.run() == self.run;
-        let heard = if is_of_this_run { heard } else { heard.and_then(|_| Err(Fault::Gone(silent()))) };
+        let of_another = |_| {
+            hit(Mark::AnswerOfAnotherRun);
+            Err(Fault::Gone(silent()))
+        };
+        let heard = if is_of_this_run { heard } else { heard.and_then(of_another) };
         match heard {
             // Of the record, as it looks. A ping shows whether the link can still be asked.
             Err(Fault::Damaged(error)) => {
@@ -85,6 +93,7 @@ impl State {
     fn give_up(&mut self, link: &Arc<dyn Link>, error: Error) -> Error {
         link.close();
         let Some((_, reason)) = self.ends.iter().find(|(known, _)| same(known, link)) else {
+            hit(Mark::LinkGivenUp);
             self.trouble = Some(error.share());
             if self.ends.len() >= ENDS {
                 self.ends.pop_front();
@@ -121,6 +130,7 @@ impl State {
     /// A request was left unanswered on this link: it answers a ping in time, or is replaced.
     pub(crate) fn doubt(&mut self, link: &Arc<dyn Link>) {
         if !self.doubted.iter().any(|known| same(known, link)) {
+            hit(Mark::LinkDoubted);
             self.doubted.push(Arc::clone(link));
             self.wake = Wake::Now;
         }

@@ -31,7 +31,7 @@ mod words;
 
 use std::collections::BTreeSet;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
@@ -46,6 +46,7 @@ pub(crate) use self::lane::Lanes;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Link, Store};
+use crate::sync::Mutex;
 use crate::world::{Pending, World};
 
 pub(crate) struct Session {

@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, LOOK_MAX_MS, NOT_AFTER_MAX_US};
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
 
@@ -82,7 +83,11 @@ impl State {
         // has heard of. A release of the old one would find nothing and close the attempt.
         let what = match token {
             Some(token) if attempt.tries.is_settled() => What::Release(token),
-            _ => What::Leave,
+            Some(_) => {
+                hit(Mark::LeaveForRelease);
+                What::Leave
+            }
+            None => What::Leave,
         };
         let nothing_is_there = what == What::Leave && attempt.ticket.is_none() && attempt.tries.is_settled();
         if nothing_is_there {
@@ -125,7 +130,10 @@ impl State {
         }
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let (told, pause_us) = match fault {
-            Fault::Gone(_) => (None, 0),
+            Fault::Gone(_) => {
+                hit(Mark::ReturnRepeated);
+                (None, 0)
+            }
             Fault::Damaged(error) => match attempt.damaged_again() {
                 Some(pause_us) => (None, pause_us),
                 // Damaged. It may yet be mended, or deleted: seldom, and without its caller.
@@ -156,6 +164,7 @@ impl State {
         let is_release = what != What::Leave || answer.outcome == Outcome::Left { was: Was::Granted };
         let released = is_release.then_some(GivenUp { name, id, what, until_us });
         if !closed {
+            hit(Mark::LeaveAgain);
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(NOT_AFTER_MAX_US);
             returning.what = What::Leave;
             returning.next_us = now_us + wait_us + 1_000;
@@ -187,6 +196,7 @@ impl State {
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).
     pub(crate) fn return_again(&mut self, old: GivenUp) {
+        hit(Mark::ReleaseSaidAgain);
         self.insert_return(old.name, old.id, old.what, old.until_us);
     }
 

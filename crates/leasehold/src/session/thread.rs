@@ -8,6 +8,8 @@ use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Op, SessionId};
 use tokio::sync::oneshot;
 
@@ -192,6 +194,7 @@ fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
         let within_us = session_.with(|state| state.usual_us());
         let proof = race(&*session_.world, within_us, ask_time(&session_, &link)).await;
         if !matches!(proof, Some(Ok(()))) {
+            hit(Mark::LinkReplaced);
             link.close();
             session_.with(|state| state.wake = Wake::Now);
         }
@@ -220,9 +223,14 @@ async fn rest(session: &Arc<Session>, at_most_us: u64) {
     let now_us = session.world.now_us();
     let for_us = session.with(|state| {
         let for_us = state.next_due_us().saturating_sub(now_us).clamp(PAUSE_US, at_most_us);
-        state.planned_us = now_us + for_us;
+        if !is_on(Mutant::P17LostWake) {
+            state.planned_us = now_us + for_us;
+        }
         for_us
     });
+    if is_on(Mutant::P17LostWake) {
+        session.with(|state| state.planned_us = now_us + for_us);
+    }
     let mut woken = pin!(session.wake.notified());
     let mut slept = session.world.sleep(Duration::from_micros(for_us));
     poll_fn(|context| match woken.as_mut().poll(context) {

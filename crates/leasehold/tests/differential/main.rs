@@ -2,7 +2,7 @@
 //! states and equal messages after each operation.
 //!
 //! `LEASEHOLD_SEED=… cargo test -p leasehold --test differential` repeats one history; `LEASEHOLD_HISTORIES=…` says how
-//! many there are.
+//! many there are, and `LEASEHOLD_FIRST_SEED=…` which is the first.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -46,7 +46,7 @@ fn random_histories() {
         return;
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let first = u64::from(now.subsec_nanos()) * 1_000;
+    let first = from_environment("LEASEHOLD_FIRST_SEED").unwrap_or(u64::from(now.subsec_nanos()) * 1_000);
     let histories = from_environment("LEASEHOLD_HISTORIES").unwrap_or(HISTORIES);
     let seen = std::thread::scope(|threads| {
         let hands: Vec<_> =

@@ -1,8 +1,11 @@
 //! P26: the dead are seen at once.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Released;
+use leasehold::seam::{Real, choose};
+use leasehold_spec::{Acquire, Contention, GrantId, Name, Op, Outcome, Patience, SessionId};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::Child;
@@ -54,6 +57,21 @@ async fn p26_the_next_holder_is_watched_as_well() {
     second.kill();
     let guard = within(AT_ONCE, "its turn", waiting).await.unwrap().unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// Without a bell it would be heard by a look, in four to six seconds.
+#[tokio::test]
+async fn p27_a_bell_is_heard_at_once() {
+    let store = Store::new();
+    let client = store.client().await;
+    let guard = client.mutex("x").lock().await.unwrap();
+    let mut waiter = Child::start(&store.url());
+    waiter.tell(&format!("lock x {LEASE_S}"));
+    eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let asked = Instant::now();
+    waiter.hears("locked");
+    assert!(asked.elapsed() < AT_ONCE);
 }
 
 #[tokio::test]
@@ -163,4 +181,51 @@ async fn p26_no_sockets_pile_up() {
     assert_eq!(sockets(), 6, "they could not");
     let _client = store.client().await;
     assert_eq!(sockets(), 2, "whoever comes next buries them");
+}
+
+/// Others come and go meanwhile, and sweep. The name of who is dead and holds is needed until somebody has followed it.
+#[tokio::test]
+async fn p26_a_dead_holder_is_told_by_the_name_that_it_left() {
+    let store = Store::new();
+    let mut holders: Vec<_> = (0..3).map(|_| Child::start(&store.url())).collect();
+    for (at, holder) in holders.iter_mut().enumerate() {
+        holder.ask(&format!("lock x{at} {LEASE_S}"), "locked");
+    }
+    holders.iter_mut().for_each(Child::kill);
+    for _ in 0..3 {
+        store.client().await.close().await;
+    }
+    let client = store.client().await;
+    for at in 0..3 {
+        assert!(client.mutex(format!("x{at}")).try_lock().await.unwrap().is_some(), "at once, and not in {LEASE_S} s");
+    }
+    client.close().await;
+    store.client().await.close().await;
+    let sockets = || std::fs::read_dir(store.path().join("live")).unwrap().count();
+    eventually("and then they are buried", async || sockets() == 0).await;
+}
+
+/// A client that ends and has not given back (a session does, unless it panics) leaves what others tell its death by.
+#[tokio::test]
+async fn p26_who_ends_unheard_is_followed_at_once() {
+    let store = Store::new();
+    let holder = choose(&store.url(), None, &Real::world()).unwrap();
+    let link = holder.open().await.unwrap();
+    let session = SessionId(4711);
+    link.attach(session, Arc::new(drop)).await.unwrap();
+    let acquire = Acquire {
+        id: GrantId { session, counter: 1, nonce: 1 },
+        lease_ms: LEASE_S * 1000,
+        not_after_us: u64::MAX,
+        patience: Patience::Try,
+        label: String::new(),
+    };
+    let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Contention::None).await.unwrap();
+    assert!(matches!(asked.outcome, Outcome::Granted { .. }), "{asked:?}");
+    drop(link);
+    drop(holder);
+    // Its thread ends soon, and its life with that.
+    let client = store.client().await;
+    let guard = within(2 * AT_ONCE, "its turn, and not the end of a lease", client.mutex("x").lock()).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
 }

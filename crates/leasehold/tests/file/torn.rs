@@ -39,6 +39,30 @@ async fn p26_a_holder_that_has_lost_the_path_lives() {
     assert!(within(LONG, "the other's turn", other.mutex("x").lock()).await.unwrap().is_valid());
 }
 
+/// Whoever cleans up in `live/` ends nobody's lease: a name that is missing is no death.
+#[tokio::test]
+async fn p26_a_holder_whose_socket_was_removed_lives() {
+    let store = Store::new();
+    let holder = store.client().await;
+    let guard = holder.mutex("x").lease(LEASE).lock().await.unwrap();
+    let early = store.client().await;
+    for name in std::fs::read_dir(store.path().join("live")).unwrap() {
+        std::fs::remove_file(name.unwrap().path()).unwrap();
+    }
+    let late = store.client().await;
+    for other in [&early, &late] {
+        assert!(other.mutex("x").try_lock().await.unwrap().is_none(), "the other one's guard: {guard:?}");
+        assert!(other.mutex("x").inspect().await.unwrap().holder.is_some());
+    }
+    assert!(guard.is_valid());
+    // Nobody is rung by a name that is missing: it looks.
+    let waits = early.mutex("x");
+    let waiting = tokio::spawn(async move { waits.lock().await });
+    crate::eventually("it waits", async || late.mutex("x").inspect().await.unwrap().waiters == 1).await;
+    assert_eq!(guard.release().await.unwrap(), leasehold::Released::Released);
+    assert!(within(LONG, "its turn", waiting).await.unwrap().unwrap().is_valid());
+}
+
 /// Containers of systemd-nspawn and LXC are told another boot id than their host. That is no new boot: whoever holds lives.
 #[tokio::test]
 async fn p27_another_boot_id_voids_nothing_of_the_living() {

@@ -47,6 +47,26 @@ async fn p27_who_stands_still_in_its_turn_is_named() {
     assert!(guard.is_valid());
 }
 
+/// While somebody else has it nothing is changed: neither by who is here, nor by who comes.
+#[tokio::test(flavor = "multi_thread")]
+async fn p27_nothing_changes_out_of_turn() {
+    let store = Store::new();
+    let client = store.client().await;
+    let held = client.mutex("y").lock().await.unwrap();
+    let contents = || ["leasehold.db", "leasehold.db-wal"].map(|file| std::fs::read(store.path().join(file)).unwrap());
+    let turn = File::open(store.path().join("lock")).unwrap();
+    flock(&turn, FlockOperation::LockExclusive).unwrap();
+    let before = contents();
+    let asked = within(LONG, "an answer", client.mutex("x").try_lock()).await;
+    assert_eq!(asked.unwrap_err().kind(), ErrorKind::Unreachable);
+    let came = within(LONG, "an answer", Leasehold::connect(&store.url())).await;
+    assert_eq!(came.unwrap_err().kind(), ErrorKind::Unreachable);
+    drop(held);
+    assert!(contents() == before, "somebody wrote");
+    flock(&turn, FlockOperation::Unlock).unwrap();
+    assert!(within(LONG, "the lock", client.mutex("x").lock()).await.unwrap().is_valid());
+}
+
 /// However often a client tries again while it has to wait, one thread waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn p27_reconnecting_leaves_no_threads() {
@@ -89,7 +109,8 @@ async fn p27_a_directory_that_is_removed_leaves_no_two_populations() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let lost = within(LONG, "its loss", held.lost()).await;
+    // Its lease is 2 s long.
+    let lost = within(Duration::from_secs(10), "its loss", held.lost()).await;
     assert!(matches!(lost, leasehold::Lost::Superseded | leasehold::Lost::Forgotten), "{lost:?}");
     assert!(guard.is_valid());
     drop(guard);

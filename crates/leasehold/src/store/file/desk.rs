@@ -9,11 +9,13 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Name, Op, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
 use super::directory::FileKey;
 use super::link::Tie;
+use super::presence::Presence;
 use super::sentry::Life;
 use super::turn::Waiting;
 use super::worker::Worker;
@@ -87,6 +89,7 @@ pub(super) struct Desk {
 pub(super) struct Shown {
     pub(super) waiting: Waiting,
     pub(super) lives: Mutex<Vec<Arc<Life>>>,
+    pub(super) presence: Presence,
 }
 
 impl Desk {
@@ -144,7 +147,9 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        if self.is_ours() {
+        // Who may still be in a record must not take away what its death is told by. (A session that is closed has given
+        // everything back by now. Not one whose thread has panicked.)
+        if self.is_ours() && (self.shown.presence.end() || is_on(Mutant::P26LeavesNameless)) {
             // Here, and not by the thread: a program that ends now leaves nothing behind.
             self.shown.lives.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|life| life.unbind());
         }

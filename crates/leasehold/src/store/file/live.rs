@@ -8,6 +8,9 @@
 //!
 //! A name here is at a socket that lives, or at one that is dead for good. So a newborn is bound to another name, listens,
 //! and is renamed; and names are given and taken back only by who has the turn (P27).
+//!
+//! A name that is missing says nothing: somebody may have cleaned up in here. So the name of a life is what its death is
+//! told by, and stays for as long as that matters: while the session holds anything. Whoever attaches buries the rest.
 
 use std::os::fd::OwnedFd;
 
@@ -41,6 +44,8 @@ pub(super) enum Pulse {
     /// And breaks when that ends.
     Connected(OwnedFd),
     Dead,
+    /// There is no such name: dead, and buried long ago; not born yet; or somebody has removed what is its.
+    Unknown,
 }
 
 /// Connections that nobody has taken yet. A session that is stopped takes none.
@@ -79,12 +84,12 @@ impl Live {
         let Ok(probe) = socket(SocketType::STREAM) else { return Pulse::Lives };
         match self.address(&name).and_then(|to| rustix::net::connect(&probe, &to)) {
             Ok(()) => Pulse::Connected(probe),
-            Err(Errno::CONNREFUSED) => {
-                self.bury(&name);
-                Pulse::Dead
-            }
+            Err(Errno::CONNREFUSED) => Pulse::Dead,
             // Of the name, and not of the way to it: a process in another mount namespace may have lost its /proc.
-            Err(Errno::NOENT) if self.is_missing(&name) => Pulse::Dead,
+            Err(Errno::NOENT) if self.is_missing(&name) => match is_on(Mutant::P26MissingIsDead) {
+                true => Pulse::Dead,
+                false => Pulse::Unknown,
+            },
             // Also EAGAIN: so many have connected that it takes no more.
             Err(_) => Pulse::Lives,
         }
@@ -92,12 +97,10 @@ impl Live {
 
     /// Whether anybody is left of those who were here before. Asks them all: for those who open a store after a boot.
     pub(super) fn is_inhabited(&self) -> bool {
-        let Ok(entries) = Dir::read_from(&self.dir) else { return true };
-        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned));
+        let Ok(mut names) = self.names() else { return true };
         names.any(|name| {
-            let Some((session, "life")) = name.split_once('.') else { return false };
-            let number = u128::from_str_radix(session, 16);
-            number.is_ok_and(|number| !matches!(self.pulse(SessionId(number)), Pulse::Dead))
+            let Some((session, "life")) = parts(&name) else { return false };
+            matches!(self.pulse(session), Pulse::Lives | Pulse::Connected(_))
         })
     }
 
@@ -148,6 +151,11 @@ impl Live {
         self.unbind(&life(session), key);
     }
 
+    /// Takes the name of one that is dead away, of which nobody asks any more whether it is.
+    pub(super) fn bury_life(&self, session: SessionId) {
+        self.bury(&life(session));
+    }
+
     fn unbind(&self, name: &str, key: FileKey) {
         if self.is_at(name, key) {
             self.bury(name);
@@ -167,29 +175,33 @@ impl Live {
         let _gone_before = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
     }
 
-    /// Buries some of those that died without a word, beginning anywhere: `start` is any number.
+    /// Looks for those that died without a word, some at a time, beginning anywhere: `start` is any number. Buries their
+    /// bells, and what nobody was born from; answers whose lives are over.
     ///
     /// Bells are asked first. A connection to a life wakes its owner, and is only made where no bell answers.
-    pub(super) fn sweep(&self, start: u64) {
-        let Ok(entries) = Dir::read_from(&self.dir) else { return };
-        let names: Vec<String> = entries
-            .filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned))
-            .filter(|name| !name.starts_with('.'))
-            .collect();
+    pub(super) fn sweep(&self, start: u64) -> Vec<SessionId> {
+        let Ok(names) = self.names() else { return Vec::new() };
+        let names: Vec<String> = names.collect();
         let begin = usize::try_from(start).unwrap_or_default().checked_rem(names.len()).unwrap_or_default();
+        let mut dead = Vec::new();
         for name in names.iter().cycle().skip(begin).take(SWEPT.min(names.len())) {
-            match name.split_once('.') {
-                Some((session, "bell" | "life")) => {
-                    let Ok(number) = u128::from_str_radix(session, 16) else { continue };
-                    if !self.is_attached(SessionId(number)) {
-                        let _buried_if_dead = self.pulse(SessionId(number));
-                    }
+            match parts(name) {
+                Some((session, "bell")) => drop(self.is_attached(session)),
+                Some((session, "life")) if !self.is_attached(session) && matches!(self.pulse(session), Pulse::Dead) => {
+                    dead.push(session);
                 }
                 // Nobody is being born now: we have the turn.
                 Some((_, "bell.new" | "life.new")) => self.bury(name),
                 _ => {}
             }
         }
+        dead
+    }
+
+    fn names(&self) -> Result<impl Iterator<Item = String>, Errno> {
+        let entries = Dir::read_from(&self.dir)?;
+        let names = entries.filter_map(|entry| entry.ok()?.file_name().to_str().ok().map(str::to_owned));
+        Ok(names.filter(|name| !name.starts_with('.')))
     }
 
     /// By the descriptor of the directory: the address of a socket has at most 108 bytes, and a path may have more.
@@ -205,6 +217,12 @@ fn bell(session: SessionId) -> String {
 
 fn life(session: SessionId) -> String {
     format!("{session}.life")
+}
+
+/// Whose name it is, and of what.
+fn parts(name: &str) -> Option<(SessionId, &str)> {
+    let (session, of) = name.split_once('.')?;
+    Some((SessionId(u128::from_str_radix(session, 16).ok()?), of))
 }
 
 fn socket(kind: SocketType) -> Result<OwnedFd, Errno> {

@@ -27,6 +27,7 @@ mod filesystems;
 mod link;
 mod live;
 mod ours;
+mod presence;
 mod record;
 mod rows;
 mod sentry;

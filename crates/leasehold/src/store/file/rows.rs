@@ -1,6 +1,6 @@
 //! Rows, read and written. What comes out of a database can be anything: nothing is believed that makes no sense.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use leasehold_spec::limits::{LABEL_MAX, LAPSES, LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
 use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token};
@@ -164,6 +164,16 @@ pub(super) fn holder(db: &Connection, name: &Name) -> Result<Option<SessionId>, 
     let mut statement = db.prepare_cached("SELECT session FROM names WHERE name = ?1")?;
     let session: Option<Option<[u8; 16]>> = statement.query_row([name.as_str()], |row| row.get(0)).optional()?;
     Ok(session.flatten().map(|bytes| SessionId(u128::from_be_bytes(bytes))))
+}
+
+/// Everybody who holds at this moment, or can be granted a lease unasked (P6: who polls is not asked whether it listens),
+/// alive or not. It reads every name: only for those who have found somebody dead.
+pub(super) fn holders(db: &Connection, lease_us: u64) -> Result<HashSet<SessionId>, Bad> {
+    let sql = "SELECT session FROM names WHERE session IS NOT NULL AND since_us + length_ms * 1000 > ?1 \
+               UNION SELECT session FROM waiters WHERE hears = 1";
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map([lease_us.cast_signed()], |row| row.get::<_, [u8; 16]>(0))?;
+    rows.map(|session| Ok(SessionId(u128::from_be_bytes(session?)))).collect()
 }
 
 /// What of a row of `names` is forgotten at the moment `:lease` of the one clock, with last tokens up to `:newest`, and

@@ -172,7 +172,7 @@ const NAMES: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watched {
     Yes,
-    /// It lives, and takes no more connections. The next look tries again.
+    /// It lives, and takes no more connections; or it is not known whether it lives. The next look tries again.
     NotNow,
     Dead,
 }
@@ -208,7 +208,7 @@ impl Watches {
         }
         let life = match live.pulse(holder) {
             Pulse::Dead => return Watched::Dead,
-            Pulse::Lives => return Watched::NotNow,
+            Pulse::Lives | Pulse::Unknown => return Watched::NotNow,
             Pulse::Connected(life) => life,
         };
         let Ok(life) = UnixStream::from_std(life.into()) else { return Watched::NotNow };

@@ -202,6 +202,20 @@ impl Site {
         news.into_iter().filter_map(told).collect()
     }
 
+    /// Buries some of those that died without a word, beginning anywhere. In turn.
+    ///
+    /// Not the name of a life whose session holds, or may come to: a name that is missing is no death, so its lock would be
+    /// nobody's until the lease ends. Who listens and waits needs none: a dead bell is passed over.
+    pub(super) fn sweep(&self, start: u64, world: &dyn World) {
+        let dead = self.live.sweep(start);
+        if dead.is_empty() {
+            return;
+        }
+        let Ok(holders) = rows::holders(&self.database.db, lease_us(world)) else { return };
+        let is_needed = |session| holders.contains(session) && !is_on(Mutant::P26SweepsHolders);
+        dead.iter().filter(|session| !is_needed(session)).for_each(|session| self.live.bury_life(*session));
+    }
+
     /// Who holds, as far as is known without a turn.
     pub(super) fn holder(&self, name: &Name) -> Option<SessionId> {
         rows::holder(&self.database.db, name).ok().flatten()

@@ -162,8 +162,10 @@ impl Worker {
     }
 
     fn apply(&mut self, batch: &[(&Name, &Op)]) -> Vec<Result<Answer, Fault>> {
-        let own = self.own();
-        let Some(site) = &mut self.site else { return batch.iter().map(|_| Err(gone())).collect() };
+        let (own, entered) = (self.own(), batch.iter().fold(true, |all, (name, op)| all & self.enter(name, op)));
+        let Some(site) = self.site.as_mut().filter(|_| entered) else {
+            return batch.iter().map(|_| Err(gone())).collect();
+        };
         let (watches, live) = (&self.watches, Arc::clone(&site.live));
         let is_ours = |session| own.contains(&session);
         let is_dead = |session| match own.contains(&session) || watches.sees(session) {
@@ -189,6 +191,11 @@ impl Worker {
         }
     }
 
+    /// Whether a request may be carried out: a client that has ended enters nothing any more.
+    fn enter(&self, name: &Name, op: &Op) -> bool {
+        !matches!(op, Op::Acquire(_)) || self.shown.presence.enter(name)
+    }
+
     /// What follows a step that is stored: who is told, and whom we watch from now on.
     fn after(&mut self, name: &Name, done: Done, live: &Live, told: &mut Vec<(Inbox, Name, Delivery)>) -> Answer {
         for delivery in done.deliveries {
@@ -201,6 +208,9 @@ impl Worker {
             live.ring(next);
         }
         let others = done.holder.filter(|holder| !self.is_own(*holder));
+        if !done.waits && others == done.holder {
+            self.shown.presence.leave(name);
+        }
         match others.filter(|_| done.waits) {
             Some(holder) => self.watch(name, holder, live),
             None => self.watches.forget(name),
@@ -247,7 +257,7 @@ impl Worker {
             let sockets = site.live.bind(session, found).map_err(said)?;
             let mut random = [0; 8];
             world.random(&mut random);
-            site.live.sweep(u64::from_ne_bytes(random));
+            site.sweep(u64::from_ne_bytes(random), &*world);
             drop(turn);
             let bell = Bell::new(&site.live, session, sockets.bell, sockets.bell_key, jobs);
             let life = Life::new(&site.live, session, sockets.life, sockets.life_key);

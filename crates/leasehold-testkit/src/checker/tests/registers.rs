@@ -1,0 +1,133 @@
+//! The registers: what they count, and what was lost in them.
+
+use super::super::*;
+use super::story::{self, final_counted, final_fenced, good, only};
+use crate::history::{Answered, Fenced};
+
+#[test]
+fn a_fence_that_falls_is_found() {
+    let writes = |second: u64| {
+        let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Accepted(second));
+        story.fenced("a", 10, Fenced::Refused)
+    };
+    let report = writes(2).check(&Rules::mutex());
+    report.assert_clean();
+    assert_eq!(report.refused, 1);
+    let report = writes(2).fenced("a", 10, Fenced::Accepted(3)).check(&Rules::mutex());
+    assert!(matches!(only(&report), Violation::FenceFell { write: 3, before: 11, token: 10, .. }));
+    let report = writes(1).check(&Rules::mutex());
+    assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "two first writes");
+    let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Accepted(1));
+    let report = story.fenced("b", 11, Fenced::Unknown).last(final_fenced, 2).check(&Rules::mutex());
+    assert!(matches!(only(&report), Violation::FenceMiscounted { .. }), "an unanswered one does not explain them");
+}
+
+#[test]
+fn a_fenced_register_has_what_it_acknowledged() {
+    let writes = || {
+        let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Unknown);
+        story.fenced("b", 11, Fenced::Accepted(3))
+    };
+    for (count, clean) in [(2, false), (3, true), (4, false)] {
+        let report = writes().last(final_fenced, count).check(&Rules::mutex());
+        assert_eq!(report.violations.is_empty(), clean, "{count}: {report:?}");
+        assert_eq!(report.unknown, 1);
+    }
+    // The unanswered write may have been carried out last, and then it counts although nobody knows.
+    let story = good().fenced("a", 10, Fenced::Accepted(1)).fenced("b", 11, Fenced::Unknown);
+    story.last(final_fenced, 2).check(&Rules::mutex()).assert_clean();
+}
+
+/// `a` writes 1, `b` writes 2.
+fn two_writes() -> story::Story {
+    good().counted(0, 120, 150).count("b", (1, 220), (250, Answered::Acknowledged))
+}
+
+#[test]
+fn no_update_is_lost_where_every_writer_read_the_last_number() {
+    let report = two_writes().last(final_counted, 2).check(&Rules::mutex());
+    report.assert_clean();
+    assert_eq!((report.lost_updates, report.unknown), (0, 0));
+    // What was not answered may have been carried out, or not.
+    for last in [2, 3] {
+        let story = two_writes().count("c", (2, 255), (260, Answered::Unknown));
+        let report = story.last(final_counted, last).check(&Rules::mutex());
+        report.assert_clean();
+        assert_eq!(report.unknown, 1);
+    }
+}
+
+#[test]
+fn of_two_writers_that_read_the_same_number_one_is_lost() {
+    let report = two_writes().counted(1, 240, 270).last(final_counted, 2).check(&Rules::mutex());
+    let lost = Violation::LostUpdate {
+        name: story::NAME.into(),
+        read: 1,
+        clients: ["b".into(), "a".into()],
+        from_us: 240,
+        to_us: 250,
+    };
+    assert_eq!(*only(&report), lost);
+    assert_eq!(report.lost_updates, 1);
+    // An unanswered write has hidden the loss from the final number.
+    let hidden = two_writes().counted(1, 240, 270).count("c", (2, 280), (290, Answered::Unknown));
+    assert_eq!(*only(&hidden.last(final_counted, 3).check(&Rules::mutex())), lost);
+}
+
+#[test]
+fn a_late_write_of_an_old_number_takes_back_what_was_counted_since() {
+    // `c` read 0 before anybody wrote, and its write was carried out last.
+    let late = || two_writes().count("c", (0, 110), (130, Answered::Unknown));
+    let report = late().last(final_counted, 1).check(&Rules::mutex());
+    let lost = Violation::LostUpdate {
+        name: story::NAME.into(),
+        read: 1,
+        clients: ["b".into(), "c".into()],
+        from_us: 220,
+        to_us: 250,
+    };
+    assert_eq!(*only(&report), lost);
+    // Somebody counts on from there: then two have read the same number, with the late write in between.
+    let report = late().counted(1, 300, 320).last(final_counted, 2).check(&Rules::mutex());
+    assert!(matches!(only(&report), Violation::LostUpdate { read: 1, from_us: 250, to_us: 300, .. }), "{report:?}");
+}
+
+#[test]
+fn what_somebody_wrote_back_who_left_no_word_is_lost_all_the_same() {
+    let report = two_writes().last(final_counted, 0).check(&Rules::mutex());
+    assert_eq!(report.lost_updates, 2);
+    assert!(matches!(report.violations[0], Violation::LostUpdate { read: 0, from_us: 120, to_us: 150, .. }));
+    assert!(matches!(report.violations[1], Violation::LostUpdate { read: 1, from_us: 220, to_us: 250, .. }));
+}
+
+#[test]
+fn only_a_fault_that_is_active_between_the_two_sections_excuses_a_lost_update() {
+    let lossy = |promise, from_us, to_us| {
+        let story = two_writes().counted(1, 240, 270).last(final_counted, 2).fault(promise, from_us, to_us);
+        story.check(&Rules::mutex())
+    };
+    for promise in [Promise::UnfencedWrites, Promise::Exclusion] {
+        for (from_us, to_us) in [(0, 240), (245, 247), (250, 999)] {
+            let report = lossy(promise, from_us, to_us);
+            report.assert_clean();
+            assert_eq!((report.lost_updates, report.excused.len()), (1, 1));
+        }
+        // Over before both were in their sections; begun when one had left; of another time altogether.
+        for (from_us, to_us) in [(0, 239), (251, 999), (120, 150)] {
+            assert_eq!(lossy(promise, from_us, to_us).violations.len(), 1, "{from_us} to {to_us}");
+        }
+    }
+    for promise in [Promise::Tokens, Promise::Order] {
+        assert_eq!(lossy(promise, 0, 999).violations.len(), 1);
+    }
+}
+
+#[test]
+fn each_lost_update_needs_its_own_excuse() {
+    let story =
+        two_writes().counted(1, 240, 270).counted(2, 300, 320).count("b", (2, 310), (330, Answered::Acknowledged));
+    let report = story.fault(Promise::Exclusion, 245, 246).last(final_counted, 3).check(&Rules::mutex());
+    assert!(matches!(report.excused[..], [Violation::LostUpdate { read: 1, .. }]), "{report:?}");
+    assert!(matches!(report.violations[..], [Violation::LostUpdate { read: 2, .. }]), "{report:?}");
+    assert_eq!(report.lost_updates, 2);
+}
