@@ -160,7 +160,9 @@ impl Grant {
     pub(super) fn granted(&self, book: &Book, asked_us: u64, granted_us: u64) {
         let Self { name, client, token } = self.clone();
         let queued_us = book.queued_us(token);
-        book.event(Event::Granted { name, client, token, units: 1, asked_us, queued_us, granted_us });
+        // A token is as good a number of an attempt as any.
+        let (attempt, units) = (token, 1);
+        book.event(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });
     }
 
     pub(super) fn claimed(&self, book: &Book, at_us: u64) {

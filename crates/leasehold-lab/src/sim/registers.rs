@@ -103,7 +103,7 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
             });
         }
         sim.note(read, || format!("the other register of {name}: {client} writes {} over {found}", read + 1));
-        sim.book.event(Event::Counted { name, client, at_us, read, answer: Answered::Acknowledged });
+        sim.book.event(Event::Counted { name, client, read_us, at_us, read, answer: Answered::Acknowledged });
     })
     .await
 }

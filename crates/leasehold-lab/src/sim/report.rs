@@ -5,6 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use leasehold_spec::mark::Mark;
+
 use super::book::Book;
 use super::exec::lock;
 use super::faults::Kind;
@@ -22,6 +24,7 @@ pub(super) struct Total {
     pub(super) excused: u64,
     pub(super) lost_updates: BTreeMap<&'static str, u64>,
     pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) marks: BTreeMap<&'static str, u64>,
     /// The seeds in which something was wrong, and what.
     pub(super) failed: BTreeMap<u64, (u64, Vec<String>)>,
     pub(super) vacuous: u64,
@@ -91,6 +94,9 @@ impl Total {
         for (what, count) in verdict.counts {
             *self.counts.entry(what).or_default() += count;
         }
+        for (mark, times) in verdict.marks {
+            *self.marks.entry(mark.name()).or_default() += times;
+        }
         if !verdict.wrong.is_empty() {
             self.failed.insert(verdict.seed, (verdict.hash, verdict.wrong));
         }
@@ -99,7 +105,9 @@ impl Total {
     /// What was never come by, of what everybody must.
     pub(super) fn missed(&self) -> Vec<&'static str> {
         let kinds = Kind::ALL.iter().map(|kind| kind.name());
-        kinds.chain(MUST.iter().copied()).filter(|what| !self.counts.contains_key(what)).collect()
+        let missed = kinds.chain(MUST.iter().copied()).filter(|what| !self.counts.contains_key(what));
+        let paths = Mark::ALL.iter().filter(|mark| !ELSEWHERE.contains(mark)).map(|mark| mark.name());
+        missed.chain(paths.filter(|path| !self.marks.contains_key(path))).collect()
     }
 
     pub(super) fn print(&self) {
@@ -126,6 +134,10 @@ impl Total {
         println!("come by:");
         for (what, count) in &self.counts {
             println!("  {count:>8}  {what}");
+        }
+        println!("paths taken in the product:");
+        for (path, times) in &self.marks {
+            println!("  {times:>8}  {path}");
         }
         for (seed, (hash, wrong)) in self.failed.iter().take(TOLD) {
             print_failure(*seed, *hash, wrong);
@@ -155,6 +167,9 @@ pub(super) fn print_failure(seed: u64, hash: u64, wrong: &[String]) {
     wrong.iter().take(TOLD).for_each(|what| println!("    {what}"));
     println!("  cargo run --release -p leasehold-lab -- sim --seed {seed} -v");
 }
+
+/// Paths that no seed takes: the simulation has no ten thousand waiters, and nobody who polls.
+const ELSEWHERE: &[Mark] = &[Mark::QueueFull, Mark::PassedSilent];
 
 /// What many seeds come by, or the simulation has become weak.
 const MUST: &[&str] = &[

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use leasehold_spec::mark::{self, Mark};
 use leasehold_testkit::checker::{Report, Rules, Violation, check};
 
 use super::book::Book;
@@ -34,6 +35,8 @@ pub(super) struct Verdict {
     /// Everything that is wrong, in words.
     pub(super) wrong: Vec<String>,
     pub(super) counts: BTreeMap<&'static str, u64>,
+    /// The paths that were taken in the product, and how often.
+    pub(super) marks: Vec<(Mark, u64)>,
     /// Why the unfenced register has lost updates, each.
     pub(super) lost_updates: Vec<&'static str>,
     pub(super) lines: Vec<String>,
@@ -43,14 +46,17 @@ pub(super) struct Verdict {
 pub(super) fn play(seed: u64, book: Book) -> Verdict {
     let plan = Plan::of(seed);
     let sim = Sim::new(plan, book);
+    // What this thread has counted before is another seed's.
+    drop(mark::take_here());
     let played = catch_unwind(AssertUnwindSafe(|| go(&sim)));
     if let Err(panic) = played {
         let what = panic.downcast_ref::<String>().cloned();
         let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
         sim.book.wrong(sim.exec.now_us(), format!("a panic: {what}"));
     }
-    let verdict = judge(&sim);
+    let mut verdict = judge(&sim);
     sim.exec.clear();
+    verdict.marks = mark::take_here().into_iter().filter(|(_, times)| *times > 0).collect();
     verdict
 }
 
@@ -192,6 +198,7 @@ fn judge(sim: &Arc<Sim>) -> Verdict {
         report,
         wrong,
         counts: sim.book.counts(),
+        marks: Vec::new(),
         lost_updates,
         lines: sim.book.take_lines(),
     }
