@@ -23,10 +23,10 @@ struct Pages {
     counts: BTreeMap<&'static str, u64>,
     wrong: Vec<String>,
     overwritten: Vec<Overwritten>,
-    /// When the attempt of a token was first known to stand in the queue.
-    queued_us: BTreeMap<u64, u64>,
-    /// When the work under a token was dropped.
-    dropped_us: BTreeMap<u64, u64>,
+    /// When the attempt of a grant was first known to stand in the queue.
+    queued_us: BTreeMap<(String, u64), u64>,
+    /// When a grant ended before its lease.
+    cut_us: BTreeMap<(String, u64), u64>,
 }
 
 /// A promise that does not hold for some time.
@@ -85,21 +85,24 @@ impl Book {
     }
 
     /// The attempt that this token belongs to waited since then.
-    pub(super) fn waited(&self, token: u64, since_us: u64) {
-        lock(&self.0).queued_us.insert(token, since_us);
+    pub(super) fn waited(&self, name: &str, token: u64, since_us: u64) {
+        lock(&self.0).queued_us.insert((name.to_owned(), token), since_us);
     }
 
-    /// The work under this token was dropped, with whatever it had sent.
-    pub(super) fn work_dropped(&self, token: u64, at_us: u64) {
-        lock(&self.0).dropped_us.insert(token, at_us);
+    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: the work was
+    /// dropped, or the lease revoked.
+    pub(super) fn cut_short(&self, name: &str, token: u64, at_us: u64) {
+        let mut pages = lock(&self.0);
+        let cut_us = pages.cut_us.entry((name.to_owned(), token)).or_insert(at_us);
+        *cut_us = at_us.min(*cut_us);
     }
 
-    pub(super) fn dropped_us(&self, token: u64) -> Option<u64> {
-        lock(&self.0).dropped_us.get(&token).copied()
+    pub(super) fn cut_us(&self, name: &str, token: u64) -> Option<u64> {
+        lock(&self.0).cut_us.get(&(name.to_owned(), token)).copied()
     }
 
-    pub(super) fn queued_us(&self, token: u64) -> Option<u64> {
-        lock(&self.0).queued_us.get(&token).copied()
+    fn queued_us(&self, name: &str, token: u64) -> Option<u64> {
+        lock(&self.0).queued_us.get(&(name.to_owned(), token)).copied()
     }
 
     pub(super) fn take_lines(&self) -> Vec<String> {
@@ -159,7 +162,7 @@ pub(super) struct Grant {
 impl Grant {
     pub(super) fn granted(&self, book: &Book, asked_us: u64, granted_us: u64) {
         let Self { name, client, token } = self.clone();
-        let queued_us = book.queued_us(token);
+        let queued_us = book.queued_us(&name, token);
         // A token is as good a number of an attempt as any.
         let (attempt, units) = (token, 1);
         book.event(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });

@@ -316,6 +316,7 @@ pub(super) fn excuse(sim: &Sim, breaks: Promise, for_us: u64, why: &'static str)
 /// A grant was marked. If its holder has not heard of that when the grace is over it goes on, and so does the next one.
 pub(super) fn revoked(sim: &Arc<Sim>, name: &Name, token: Token, left_us: u64) {
     let (there, name) = (Arc::clone(sim), name.as_str().to_owned());
+    sim.book.cut_short(&name, token.get(), sim.exec.now_us() + left_us - left_us / 100);
     // Clocks differ in rate: a little before the server's end of it.
     sim.exec.after(left_us - left_us / 100, move || {
         if lock(&there.net).told.contains(&token.get()) {

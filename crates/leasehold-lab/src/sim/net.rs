@@ -264,9 +264,9 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         return;
     }
     let now_us = sim.exec.now_us();
-    if let Ask::Attach(session) = ask
-        && let Some(conn) = net.conns.get(&id)
-    {
+    if let Ask::Attach(session) = ask {
+        // A connection that is gone is not subscribed by what it had asked for.
+        let Some(conn) = net.conns.get(&id) else { return };
         net.who.insert(*session, conn.pid);
     }
     let Done { said, deliveries, steps } = net.nodes[node].serve(id, ask, now_us);
@@ -318,7 +318,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name
     if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grant.as_ref())
         && let Some(since_us) = net.queued_us.get(&grant.id)
     {
-        sim.book.waited(grant.token.get(), *since_us);
+        sim.book.waited(name.as_str(), grant.token.get(), *since_us);
     }
     if let (Op::Revoke { token, .. }, Outcome::Revoking { left_us }) = (op, &answer.outcome) {
         super::faults::revoked(sim, name, *token, *left_us);

@@ -38,12 +38,12 @@ struct Call {
 /// Work that is dropped when its lease is lost, with a write under way perhaps.
 struct Work {
     sim: Arc<Sim>,
-    token: u64,
+    grant: Grant,
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.sim.book.work_dropped(self.token, self.sim.exec.now_us());
+        self.sim.book.cut_short(&self.grant.name, self.grant.token, self.sim.exec.now_us());
     }
 }
 
@@ -141,7 +141,7 @@ impl Worker {
         let asked_us = self.sim.exec.now_us();
         let ran = mutex.run(async |guard| {
             let grant = self.entered(guard, name, asked_us);
-            let _work = Work { sim: Arc::clone(&self.sim), token: grant.token };
+            let _work = Work { sim: Arc::clone(&self.sim), grant: grant.clone() };
             self.effect(guard, &grant).await;
             let us = self.rng.scaled(MS, self.sim.plan.section_us);
             self.sleep(us).await;
