@@ -293,7 +293,11 @@ impl State {
         let op = returning.what.op(attempt.id);
         let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
         let asked = self.asked(link, &terms, now_us);
-        self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
+        let attempt = self.attempts.get_mut(&counter)?;
+        attempt.asked = Some(asked.clone());
+        if let Phase::Returning(returning) = &mut attempt.phase {
+            returning.unheard += 1;
+        }
         Some(Errand::Return { counter, name, op, asked })
     }
 }

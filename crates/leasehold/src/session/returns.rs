@@ -97,7 +97,7 @@ impl State {
         // The longest that the store can keep it: a request carried out at its last moment, and a whole lease.
         let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
         attempt.asked = None;
-        attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, caller: None });
+        attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, unheard: 0, caller: None });
     }
 
     /// The answer to a release or a leave.
@@ -112,6 +112,7 @@ impl State {
             Ok(answer) => answer,
             Err(fault) => return self.return_failed(counter, fault, heard_us),
         };
+        returning.unheard = returning.unheard.saturating_sub(1);
         let given_back = match answer.outcome {
             Outcome::NotHeld => GivenBack::NotHeld,
             _ => GivenBack::Released,
@@ -159,9 +160,14 @@ impl State {
             What::Release(_) => attempt.tries.closed_by(asked, 0),
             What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
         };
-        // A leave that hands a grant on is a release by another name.
+        // A leave that hands a grant on is a release by another name. So may be one that was never answered, where the next
+        // one finds nothing: nobody knows which of the two has ended what there was.
         let (what, until_us) = (returning.what, returning.until_us);
-        let is_release = what != What::Leave || answer.outcome == Outcome::Left { was: Was::Granted };
+        let is_release = match answer.outcome {
+            Outcome::Left { was: Was::Granted } => true,
+            Outcome::Left { was: Was::Absent } => returning.unheard > 0,
+            _ => what != What::Leave,
+        };
         let released = is_release.then_some(GivenUp { name, id, what, until_us });
         if !closed {
             hit(Mark::LeaveAgain);
@@ -212,7 +218,7 @@ impl State {
                 label: "".into(),
             }),
             wait: Wait::No,
-            phase: Phase::Returning(Returning { what, until_us, next_us: 0, caller: None }),
+            phase: Phase::Returning(Returning { what, until_us, next_us: 0, unheard: 0, caller: None }),
             tries: Tries::default(),
             latest: Token::NONE,
             ticket: None,

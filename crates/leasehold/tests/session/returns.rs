@@ -78,6 +78,33 @@ async fn p13_what_was_left_is_said_again_to_another_run() {
     assert_eq!(again, acquire.id);
 }
 
+/// The answer to the leave that gave the grant back was lost, and the one behind it finds nothing: it may have been that.
+#[tokio::test]
+async fn p13_what_was_left_unheard_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    locking.abort();
+    let (unheard, _) = bench.next_leave().await;
+    drop(asked.reply.send(Err(gone())));
+    drop(unheard.reply.send(Err(gone())));
+    loop {
+        let (leave, id) = bench.next_leave().await;
+        assert_eq!(id, acquire.id);
+        let answered_us = bench.store.server_us();
+        bench.say(leave, Outcome::Left { was: Was::Absent }, 7);
+        if answered_us > acquire.not_after_us {
+            break;
+        }
+    }
+    pause(50).await;
+    bench.nothing();
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+}
+
 #[tokio::test]
 async fn p14_an_unanswered_attempt_is_closed_only_beyond_its_not_after() {
     let mut bench = Bench::new().await;
