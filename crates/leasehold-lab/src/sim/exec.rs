@@ -14,16 +14,17 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use leasehold::seam::Pending;
 
 use super::plan::HICCUP_US;
+use super::process::{Process, scale};
 use super::rng::Rng;
+use super::timer::{Bell, Sleep, Timer, What};
 
 /// Which process.
 pub(super) type Pid = usize;
@@ -49,7 +50,6 @@ pub(super) struct Exec {
 }
 
 type Ready = Mutex<Vec<u64>>;
-type Call = Box<dyn FnOnce() + Send>;
 
 struct Core {
     now_us: u64,
@@ -78,42 +78,6 @@ struct TaskWaker {
     id: u64,
     is_queued: AtomicBool,
     ready: Arc<Ready>,
-}
-
-#[derive(Default)]
-struct Process {
-    offset_us: u64,
-    rate_ppm: i64,
-    is_dead: bool,
-    /// How many reasons there are for each part to stand still.
-    halts: [u32; 2],
-    halted_since_us: u64,
-    halted_us: u64,
-    sleeps: u32,
-    asleep_since_us: u64,
-    asleep_us: u64,
-    /// Woken, and not running.
-    woken: Vec<u64>,
-    /// Timers that came due while the machine slept.
-    overslept: Vec<Timer>,
-}
-
-struct Timer {
-    at_us: u64,
-    tie: (u64, u64),
-    what: What,
-}
-
-enum What {
-    Call(Call),
-    Ring { bell: Weak<Mutex<Bell>>, pid: Pid, asleep_us: u64 },
-    Wake(u64),
-}
-
-#[derive(Default)]
-struct Bell {
-    has_rung: bool,
-    waker: Option<Waker>,
 }
 
 /// Why a run of the executor ended.
@@ -175,44 +139,32 @@ impl Exec {
     /// What the clock of a process shows, the one that goes on while the machine sleeps.
     pub(super) fn local_us(&self, pid: Pid) -> u64 {
         let core = self.core();
-        let (now_us, process) = (core.now_us, &core.processes[pid]);
-        process.offset_us + scale(now_us, process.rate_ppm)
+        core.processes[pid].clock_us(core.now_us)
     }
 
     pub(super) fn start(&self, offset_us: u64, rate_ppm: i64) -> Pid {
         let mut core = self.core();
-        core.processes.push(Process { offset_us, rate_ppm, ..Process::default() });
+        core.processes.push(Process::new(offset_us, rate_ppm));
         core.processes.len() - 1
     }
 
     /// For how long a process could not run so far.
     pub(super) fn halted_us(&self, pid: Pid) -> u64 {
         let core = self.core();
-        let process = &core.processes[pid];
-        let running = process.halts == [0, 0];
-        process.halted_us + if running { 0 } else { core.now_us - process.halted_since_us }
+        core.processes[pid].halted_us(core.now_us)
     }
 
     /// A part stands still until as many [`Exec::resume`] have come.
     pub(super) fn halt(&self, pid: Pid, parts: &[Part]) {
         let mut core = self.core();
         let now_us = core.now_us;
-        let process = &mut core.processes[pid];
-        if process.halts == [0, 0] {
-            process.halted_since_us = now_us;
-        }
-        parts.iter().for_each(|part| process.halts[*part as usize] += 1);
+        core.processes[pid].halt(parts, now_us);
     }
 
     pub(super) fn resume(&self, pid: Pid, parts: &[Part]) {
         let mut core = self.core();
         let now_us = core.now_us;
-        let process = &mut core.processes[pid];
-        parts.iter().for_each(|part| process.halts[*part as usize] -= 1);
-        if process.halts == [0, 0] {
-            process.halted_us += now_us - process.halted_since_us;
-        }
-        let woken = std::mem::take(&mut process.woken);
+        let woken = core.processes[pid].resume(parts, now_us);
         lock(&self.ready).extend(woken);
     }
 
@@ -221,23 +173,14 @@ impl Exec {
         self.halt(pid, &[Part::Session, Part::Runtime]);
         let mut core = self.core();
         let now_us = core.now_us;
-        let process = &mut core.processes[pid];
-        process.sleeps += 1;
-        if process.sleeps == 1 {
-            process.asleep_since_us = now_us;
-        }
+        core.processes[pid].fall_asleep(now_us);
     }
 
     pub(super) fn awake(&self, pid: Pid) {
         let mut core = self.core();
         let now_us = core.now_us;
-        let process = &mut core.processes[pid];
-        process.sleeps -= 1;
-        if process.sleeps == 0 {
-            process.asleep_us += now_us - process.asleep_since_us;
-            let overslept = std::mem::take(&mut process.overslept);
-            core.timers.extend(overslept.into_iter().map(Reverse));
-        }
+        let overslept = core.processes[pid].wake_up(now_us);
+        core.timers.extend(overslept.into_iter().map(Reverse));
         drop(core);
         self.resume(pid, &[Part::Session, Part::Runtime]);
     }
@@ -290,7 +233,7 @@ impl Exec {
         let mut core = self.core();
         let process = &core.processes[pid];
         // While it sleeps its timers stand still from the moment at which it fell asleep.
-        let asleep_us = process.asleep_us + if process.sleeps > 0 { core.now_us - process.asleep_since_us } else { 0 };
+        let asleep_us = process.asleep_us(core.now_us);
         let at_us = core.now_us + scale(us, -process.rate_ppm);
         core.set(at_us, What::Ring { bell: Arc::downgrade(&bell), pid, asleep_us });
         Box::pin(Sleep(bell))
@@ -404,23 +347,20 @@ impl Exec {
             What::Ring { ref bell, pid, asleep_us } => {
                 let Some(rings) = bell.upgrade() else { return };
                 let mut core = self.core();
+                let now_us = core.now_us;
                 let process = &mut core.processes[pid];
                 if process.sleeps > 0 {
                     process.overslept.push(timer);
                     return;
                 }
-                let slept_us = process.asleep_us.saturating_sub(asleep_us);
+                let slept_us = process.asleep_us(now_us).saturating_sub(asleep_us);
                 if slept_us > 0 {
-                    let (bell, asleep_us) = (bell.clone(), process.asleep_us);
+                    let (bell, asleep_us) = (bell.clone(), process.asleep_us(now_us));
                     core.set(timer.at_us + slept_us, What::Ring { bell, pid, asleep_us });
                     return;
                 }
                 drop(core);
-                let mut bell = lock(&rings);
-                bell.has_rung = true;
-                let waker = bell.waker.take();
-                drop(bell);
-                waker.into_iter().for_each(Waker::wake);
+                Bell::ring(&rings);
             }
         }
     }
@@ -456,46 +396,6 @@ impl Wake for TaskWaker {
             lock(&self.ready).push(self.id);
         }
     }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.tie).cmp(&(other.at_us, other.tie))
-    }
-}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Timer {}
-
-struct Sleep(Arc<Mutex<Bell>>);
-
-impl Future for Sleep {
-    type Output = ();
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let mut bell = lock(&self.0);
-        if bell.has_rung {
-            return Poll::Ready(());
-        }
-        bell.waker = Some(context.waker().clone());
-        Poll::Pending
-    }
-}
-
-fn scale(us: u64, ppm: i64) -> u64 {
-    let shift = i128::from(us) * i128::from(ppm) / 1_000_000;
-    (i128::from(us) + shift) as u64
 }
 
 pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

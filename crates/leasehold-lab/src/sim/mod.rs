@@ -22,6 +22,7 @@ mod net;
 mod node;
 mod options;
 mod plan;
+mod process;
 mod registers;
 mod report;
 mod rng;
@@ -29,6 +30,8 @@ mod run;
 mod sim;
 #[cfg(test)]
 mod tests;
+mod timer;
+mod under;
 mod words;
 mod worker;
 
