@@ -80,6 +80,13 @@ impl Book {
         lock(&self.0).excuses.push(excuse);
     }
 
+    /// Whether a fault may have taken a lease of this name away at the store, at some time between these.
+    pub(super) fn is_excused(&self, name: &str, from_us: u64, to_us: u64) -> bool {
+        let concerns = |e: &Excuse| e.name.as_ref().is_none_or(|known| known == name);
+        let pages = lock(&self.0);
+        pages.excuses.iter().any(|e| concerns(e) && e.from_us <= to_us && from_us <= e.to_us)
+    }
+
     pub(super) fn overwritten(&self, what: Overwritten) {
         lock(&self.0).overwritten.push(what);
     }

@@ -255,8 +255,7 @@ impl Exec {
 
     /// Takes something that happened into the hash of the run.
     pub(super) fn mix(&self, number: u64) {
-        let mut core = self.core();
-        core.mix(number);
+        self.core().mix(number);
     }
 
     pub(super) fn hash(&self) -> u64 {
@@ -291,8 +290,7 @@ impl Exec {
         let hiccup_in = core.hiccup_in;
         if hiccup_in > 0 && pid != NOBODY && core.rng.below(hiccup_in) == 0 {
             let at_us = core.now_us + core.rng.scaled(100, HICCUP_US);
-            core.set(at_us, What::Wake(id));
-            return;
+            return core.set(at_us, What::Wake(id));
         }
         core.mix(id);
         core.current = (pid, part);

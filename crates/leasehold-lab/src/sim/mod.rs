@@ -17,6 +17,7 @@ mod exec;
 mod failover;
 mod faults;
 mod link;
+mod look;
 mod mutants;
 mod net;
 mod node;

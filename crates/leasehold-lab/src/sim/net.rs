@@ -269,10 +269,11 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         let Some(conn) = net.conns.get(&id) else { return };
         net.who.insert(*session, conn.pid);
     }
-    let Done { said, deliveries, steps } = net.nodes[node].serve(id, ask, now_us);
+    let Done { said, deliveries, steps, wrong } = net.nodes[node].serve(id, ask, now_us);
     if matches!(said, Said::NoMemory) {
         sim.book.met("an acquire finds no memory");
     }
+    wrong.into_iter().for_each(|what| sim.book.wrong(now_us, what.into()));
     for (name, op, answer) in &steps {
         look(sim, net, (node, now_us), name, op, answer);
     }

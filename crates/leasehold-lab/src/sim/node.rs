@@ -3,7 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use leasehold_spec::{Answer, Delivery, Env, Name, Op, Outcome, Renew, Resource, SessionId, Token, step};
+use leasehold_spec::{Answer, Delivery, Env, GrantState, Name, Op, Outcome, Renew, Resource, SessionId, Token, step};
+
+use super::look::{self, Seen};
 
 /// What a client asks.
 #[derive(Clone, Debug)]
@@ -80,6 +82,7 @@ pub(super) struct Done {
     pub(super) said: Said,
     pub(super) deliveries: Vec<(Name, Delivery)>,
     pub(super) steps: Vec<(Name, Op, Answer)>,
+    pub(super) wrong: Vec<&'static str>,
 }
 
 impl Node {
@@ -99,7 +102,7 @@ impl Node {
 
     /// Carries a request out.
     pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
-        let mut done = Done { said: Said::NotPrimary, deliveries: Vec::new(), steps: Vec::new() };
+        let mut done = Done { said: Said::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
         if self.role != Role::Primary {
             return done;
         }
@@ -129,6 +132,10 @@ impl Node {
         let before = self.records.get(name).cloned();
         let mut record = before.clone().unwrap_or_default();
         let (answer, deliveries) = step(&mut record, &env, &op);
+        let was = before.clone().unwrap_or_default();
+        let seen =
+            Seen { before: &was, op: &op, now_us: clock_us, after: &record, answer: &answer, deliveries: &deliveries };
+        done.wrong.extend(look::wrong(&seen, |session| inboxes.contains_key(&session)));
         if before.as_ref() != Some(&record) && (before.is_some() || record != Resource::default()) {
             if self.tail.len() == TAIL {
                 self.tail.pop_front();
@@ -167,10 +174,10 @@ impl Node {
         self.records.values().map(|record| record.last).max().map_or(0, Token::get)
     }
 
-    /// Who holds a name, and until when on true time, as far as the clock's rate lets say.
-    pub(super) fn held(&self, name: &Name, now_us: u64) -> Option<(SessionId, u64)> {
+    /// Who holds a name, how far its grant is, and what is left of it, as far as the clock's rate lets say.
+    pub(super) fn held(&self, name: &Name, now_us: u64) -> Option<(SessionId, GrantState, u64)> {
         let grant = self.records.get(name)?.grant.as_ref()?;
-        Some((grant.id.session, grant.left_us(self.clock.at_us(now_us))))
+        Some((grant.id.session, grant.state, grant.left_us(self.clock.at_us(now_us))))
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use leasehold_spec::GrantState;
 use leasehold_spec::mark::{self, Mark};
 use leasehold_testkit::checker::{Report, Rules, Violation, check};
 
@@ -107,7 +108,11 @@ fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
     let node = &net.nodes[net.primary];
     let was_set_back = was_set_back(sim);
     let kept = node.records.keys().filter_map(|name| {
-        let (session, left_us) = node.held(name, now_us)?;
+        let (session, state, left_us) = node.held(name, now_us)?;
+        // Who did not live to hear of its grant has a claim of it, and no more.
+        if state == GrantState::Pushed && !was_set_back {
+            return None;
+        }
         let is_dead = net.who.get(&session).is_none_or(|pid| fates.get(pid) != Some(&Fate::Alive));
         (is_dead || was_set_back).then_some(left_us)
     });
@@ -161,8 +166,8 @@ fn residue(sim: &Sim, crew: &Crew) {
         }
     }
     for (name, record) in &node.records {
-        let held = node.held(name, now_us).filter(|(_, left_us)| *left_us > 0 && !was_set_back);
-        if let Some(pid) = held.and_then(|(session, _)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
+        let held = node.held(name, now_us).filter(|(_, _, left_us)| *left_us > 0 && !was_set_back);
+        if let Some(pid) = held.and_then(|(session, ..)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
             wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
         }
         for entry in &record.queue {

@@ -6,6 +6,7 @@ use leasehold::{Guard, Lost};
 use leasehold_testkit::history::Ended;
 
 use super::book::Grant;
+use super::exec::lock;
 use super::registers;
 use super::sim::Sim;
 use super::worker::{MS, Worker};
@@ -68,7 +69,7 @@ impl Worker {
     /// How long to work on: usually for a while; sometimes to the last moment of what is left.
     fn pause_us(&mut self, guard: &Guard) -> u64 {
         let us = self.rng.scaled(100, self.sim.plan.section_us);
-        let left_us = u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX);
+        let left_us = left_us(guard);
         let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
         if !is_over && left_us < 12_000 * MS && self.rng.percent(30) { left_us.saturating_sub(200) } else { us }
     }
@@ -84,6 +85,7 @@ impl Worker {
         if self.rng.percent(30) {
             return drop(guard);
         }
+        let (began_us, was_left_us) = (self.sim.exec.now_us(), left_us(&guard));
         let is_patient = self.rng.percent(80);
         let us = self.rng.scaled(1, 100 * MS);
         let released = tokio::select! {
@@ -94,10 +96,36 @@ impl Worker {
         let what = match released {
             None => "a dropped release",
             Some(Ok(leasehold::Released::Released)) => "released",
-            Some(Ok(leasehold::Released::NotHeld)) => "released: not held",
+            Some(Ok(leasehold::Released::NotHeld)) => {
+                self.not_held(grant, began_us, was_left_us);
+                "released: not held"
+            }
             Some(Err(_)) => "released: no answer",
         };
         book.met(what);
+    }
+
+    /// A release that the store has carried out within the validity of its lease says so, however often it was sent.
+    fn not_held(&self, grant: &Grant, began_us: u64, was_left_us: u64) {
+        let (book, now_us) = (&self.sim.book, self.sim.exec.now_us());
+        let is_in_time = now_us - began_us < was_left_us;
+        let is_taken = book.cut_us(&grant.name, grant.token).is_some();
+        if is_in_time && !is_taken && !book.is_excused(&grant.name, began_us, now_us) {
+            self.wrong("a release in time was told that nothing was held");
+        }
+    }
+
+    /// Whether somebody else was granted since, as a guard was told, or the store has lost the lease.
+    fn superseded(&self, grant: &Grant) {
+        let now_us = self.sim.exec.now_us();
+        let last = {
+            let net = lock(&self.sim.net);
+            let records = &net.nodes[net.primary].records;
+            records.iter().find(|(name, _)| name.as_str() == grant.name).map_or(0, |(_, record)| record.last.get())
+        };
+        if last == grant.token && !self.sim.book.is_excused(&grant.name, now_us.saturating_sub(1), now_us) {
+            self.wrong("a guard was told that another was granted, and nobody was");
+        }
     }
 
     /// What a lock is for: a write under its token, and one without. False when the lease is lost.
@@ -113,7 +141,7 @@ impl Worker {
         if !self.claims(guard, grant) {
             return false;
         }
-        let left_us = u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX);
+        let left_us = left_us(guard);
         let (sim, plain, fenced) = (Arc::clone(&self.sim), grant.clone(), grant.clone());
         // Both at once; some writers do not wait for the answer.
         let write = registers::write(&sim, &plain, read, left_us);
@@ -131,6 +159,9 @@ impl Worker {
             }
             Err(lost) => {
                 self.sim.book.met(lost_label(lost));
+                if lost == Lost::Superseded {
+                    self.superseded(grant);
+                }
                 if lost == Lost::Released {
                     self.wrong("a guard was given back that nobody has released");
                 }
@@ -138,6 +169,10 @@ impl Worker {
             }
         }
     }
+}
+
+fn left_us(guard: &Guard) -> u64 {
+    u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX)
 }
 
 fn lost_label(lost: Lost) -> &'static str {

@@ -61,7 +61,8 @@ impl Worker {
         match self.rng.below(100) {
             0..40 => self.lock(&mutex, &name).await,
             40..55 => self.try_lock(&mutex, &name).await,
-            55..75 => self.try_lock_for(&mutex, &name).await,
+            55..72 => self.try_lock_for(&mutex, &name).await,
+            72..75 => self.whole(&name).await,
             75..83 => self.run(&mutex, &name).await,
             83..90 => self.re_enter(&mutex, &name).await,
             90..94 => self.two_of_one_owner(&mutex, &name).await,
@@ -104,6 +105,21 @@ impl Worker {
             Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
             Ok(None) => self.said("try_lock_for", None),
             Err(error) => self.said("try_lock_for", Some(&error)),
+        }
+    }
+
+    /// Asks for a whole lease, and no claim.
+    async fn whole(&mut self, name: &str) {
+        let (lease, asked_us) = (self.lease(), self.sim.exec.now_us());
+        match self.leasehold.mutex(name).lease(lease).full_lease().lock().await {
+            Ok(guard) => {
+                // It may have stood still since, for some time; a claim is over sooner than that.
+                if lease >= Duration::from_secs(60) && guard.remaining() < Duration::from_secs(20) {
+                    self.wrong("a guard that asked for a whole lease came with a claim");
+                }
+                self.section(guard, name, asked_us).await;
+            }
+            Err(error) => self.said("lock", Some(&error)),
         }
     }
 
@@ -274,7 +290,7 @@ impl Worker {
         match self.rng.below(20) {
             0..4 => mutex.fixed_lease(lease),
             4..6 => mutex.lease(lease).max_hold(lease * 2),
-            6..8 => mutex.lease(lease).full_lease(),
+            6..8 => mutex.lease(lease),
             8..10 => mutex.lease(lease).fair(),
             _ => mutex.lease(lease),
         }
