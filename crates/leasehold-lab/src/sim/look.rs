@@ -45,7 +45,9 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
             }
             let ticket = if let Patience::Queue(place) = &acquire.patience { place.ticket } else { None };
             let had = before.queue.iter().find(|entry| entry.id == acquire.id).map(|entry| entry.ticket);
-            let is_near = before.queue.len() < TICKET_STEPS;
+            // Behind a failover two may have the same ticket: then the tail is as good a place.
+            let is_near = before.queue.len() < TICKET_STEPS
+                && ticket.is_none_or(|ticket| before.queue.back().is_none_or(|tail| tail.ticket != ticket));
             if let (Outcome::Queued { ticket: now, .. }, Some(ticket)) = (outcome, ticket.or(had))
                 && is_near
                 && *now > ticket

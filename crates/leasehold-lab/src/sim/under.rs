@@ -105,25 +105,29 @@ impl Worker {
         book.met(what);
     }
 
-    /// A release that the store has carried out within the validity of its lease says so, however often it was sent.
+    /// A release that the store has carried out within the validity of its lease says so, however often it was sent, as
+    /// long as nobody was granted since.
     fn not_held(&self, grant: &Grant, began_us: u64, was_left_us: u64) {
         let (book, now_us) = (&self.sim.book, self.sim.exec.now_us());
         let is_in_time = now_us - began_us < was_left_us;
-        let is_taken = book.cut_us(&grant.name, grant.token).is_some();
+        let is_taken = book.cut_us(&grant.name, grant.token).is_some() || !self.is_last(grant);
         if is_in_time && !is_taken && !book.is_excused(&grant.name, began_us, now_us) {
             self.wrong("a release in time was told that nothing was held");
         }
     }
 
-    /// Whether somebody else was granted since, as a guard was told, or the store has lost the lease.
+    /// Whether the store knows of no later grant.
+    fn is_last(&self, grant: &Grant) -> bool {
+        let net = lock(&self.sim.net);
+        let records = &net.nodes[net.primary].records;
+        let record = records.iter().find(|(name, _)| name.as_str() == grant.name);
+        record.is_some_and(|(_, record)| record.last.get() == grant.token)
+    }
+
+    /// A guard was told that somebody else was granted since.
     fn superseded(&self, grant: &Grant) {
         let now_us = self.sim.exec.now_us();
-        let last = {
-            let net = lock(&self.sim.net);
-            let records = &net.nodes[net.primary].records;
-            records.iter().find(|(name, _)| name.as_str() == grant.name).map_or(0, |(_, record)| record.last.get())
-        };
-        if last == grant.token && !self.sim.book.is_excused(&grant.name, now_us.saturating_sub(1), now_us) {
+        if self.is_last(grant) && !self.sim.book.is_excused(&grant.name, now_us, now_us) {
             self.wrong("a guard was told that another was granted, and nobody was");
         }
     }
