@@ -246,8 +246,7 @@ impl Exec {
             core.processes.iter_mut().for_each(|process| process.is_dead = true);
             (std::mem::take(&mut core.tasks), std::mem::take(&mut core.timers))
         };
-        drop(tasks);
-        drop(timers);
+        drop((tasks, timers));
         // What the first drops left behind.
         let timers = std::mem::take(&mut self.core().timers);
         drop(timers);

@@ -68,8 +68,9 @@ impl State {
         let token = match &attempt.phase {
             Phase::Returning(_) => return,
             // The store has ended it already. Its alarm may not have rung yet.
-            Phase::Ended { until_us, .. } if *until_us <= now_us && attempt.tries.is_settled() => {
-                self.remove(counter);
+            Phase::Ended { token, until_us } if *until_us <= now_us && attempt.tries.is_settled() => {
+                let token = *token;
+                self.ended_there(counter, token, now_us);
                 return;
             }
             Phase::Held(holding) => {
@@ -98,6 +99,14 @@ impl State {
         let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
         attempt.asked = None;
         attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, unheard: 0, caller: None });
+    }
+
+    /// The store has ended the lease. A failover can bring it back all the same: a revocation may be among what it lost.
+    pub(crate) fn ended_there(&mut self, counter: u64, token: Token, now_us: u64) {
+        let Some(attempt) = self.remove(counter) else { return };
+        let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
+        let (name, id, what) = (attempt.name, attempt.id, What::Release(token));
+        self.remember_release(GivenUp { name, id, what, until_us }, now_us);
     }
 
     /// The answer to a release or a leave.
