@@ -1,12 +1,14 @@
 //! Leasehold's laboratory: where the protocol is taken apart.
 //!
 //! `leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]`
+//! `leasehold-lab sim [--seeds N] [--from S] [--seed S] [--minutes M] [-v]`
 //! `leasehold-lab bytes [--seeds N] [--seed S] [-v]`
 //! `leasehold-lab chaos [--minutes 2] [--seed N] [--json]`
 
 mod bytes;
 mod chaos;
 mod models;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,7 @@ fn main() -> ExitCode {
     let word = args.next().unwrap_or_default();
     let done = match word.as_str() {
         "models" => options(args).map(|options| models::run(&options)),
+        "sim" => sim::Options::of(args).map(|options| sim::run(&options)),
         "bytes" => bytes::Options::of(args).map(|options| bytes::run(&options)),
         "chaos" => chaos::main(args),
         word => chaos::hidden(word, args),
@@ -42,6 +45,7 @@ fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: {USAGE}\n       {}\n       {}", bytes::USAGE, chaos::USAGE);
+    let usages = [USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE];
+    eprintln!("usage: {}", usages.join("\n       "));
     ExitCode::from(2)
 }

@@ -100,6 +100,12 @@ pub mod file {
 /// The seam between a session and the world, for simulations and tests. No promise of stability.
 #[doc(hidden)]
 pub mod seam {
+    /// An error as a store of one's own would give it.
+    #[must_use]
+    pub fn error(kind: crate::ErrorKind, message: &str) -> crate::Error {
+        crate::Error::new(kind, message)
+    }
+
     pub use crate::real::Real;
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts, Secrets};

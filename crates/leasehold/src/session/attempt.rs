@@ -144,6 +144,8 @@ pub(crate) struct Returning {
     /// After this the store has ended it by itself.
     pub(crate) until_us: u64,
     pub(crate) next_us: u64,
+    /// How many of its requests have found no answer.
+    pub(crate) unheard: u32,
     pub(crate) caller: Option<oneshot::Sender<Result<GivenBack, Error>>>,
 }
 

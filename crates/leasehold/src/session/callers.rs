@@ -114,6 +114,7 @@ impl State {
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         let (tell, answer) = oneshot::channel();
         returning.caller = Some(tell);
+        returning.unheard += u32::from(first.is_some());
         let op = returning.what.op(attempt.id);
         attempt.asked = first.clone();
         self.arm(counter);

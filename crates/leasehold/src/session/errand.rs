@@ -172,8 +172,9 @@ impl State {
     /// The store has ended what was left: nothing goes back, unless an old acquire may yet be carried out.
     fn forget(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        if attempt.tries.is_settled() {
-            self.remove(counter);
+        if let (Phase::Ended { token, .. }, true) = (&attempt.phase, attempt.tries.is_settled()) {
+            let token = *token;
+            self.ended_there(counter, token, now_us);
             return;
         }
         attempt.phase = Phase::Queued { next_us: now_us };
@@ -296,7 +297,11 @@ impl State {
         let op = returning.what.op(attempt.id);
         let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
         let asked = self.asked(link, &terms, now_us);
-        self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
+        let attempt = self.attempts.get_mut(&counter)?;
+        attempt.asked = Some(asked.clone());
+        if let Phase::Returning(returning) = &mut attempt.phase {
+            returning.unheard += 1;
+        }
         Some(Errand::Return { counter, name, op, asked })
     }
 }

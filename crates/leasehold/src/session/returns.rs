@@ -69,8 +69,9 @@ impl State {
         let token = match &attempt.phase {
             Phase::Returning(_) => return,
             // The store has ended it already. Its alarm may not have rung yet.
-            Phase::Ended { until_us, .. } if *until_us <= now_us && attempt.tries.is_settled() => {
-                self.remove(counter);
+            Phase::Ended { token, until_us } if *until_us <= now_us && attempt.tries.is_settled() => {
+                let token = *token;
+                self.ended_there(counter, token, now_us);
                 return;
             }
             Phase::Held(holding) => {
@@ -98,7 +99,15 @@ impl State {
         // The longest that the store can keep it: a request carried out at its last moment, and a whole lease.
         let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
         attempt.asked = None;
-        attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, caller: None });
+        attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, unheard: 0, caller: None });
+    }
+
+    /// The store has ended the lease. A failover can bring it back all the same: a revocation may be among what it lost.
+    pub(crate) fn ended_there(&mut self, counter: u64, token: Token, now_us: u64) {
+        let Some(attempt) = self.remove(counter) else { return };
+        let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
+        let (name, id, what) = (attempt.name, attempt.id, What::Release(token));
+        self.remember_release(GivenUp { name, id, what, until_us }, now_us);
     }
 
     /// The answer to a release or a leave.
@@ -113,6 +122,7 @@ impl State {
             Ok(answer) => answer,
             Err(fault) => return self.return_failed(counter, fault, heard_us),
         };
+        returning.unheard = returning.unheard.saturating_sub(1);
         let given_back = match answer.outcome {
             Outcome::NotHeld => GivenBack::NotHeld,
             _ => GivenBack::Released,
@@ -160,9 +170,14 @@ impl State {
             What::Release(_) => attempt.tries.closed_by(asked, 0),
             What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
         };
-        // A leave that hands a grant on is a release by another name.
+        // A leave that hands a grant on is a release by another name. So may be one that was never answered, where the next
+        // one finds nothing: nobody knows which of the two has ended what there was.
         let (what, until_us) = (returning.what, returning.until_us);
-        let is_release = what != What::Leave || answer.outcome == Outcome::Left { was: Was::Granted };
+        let is_release = match answer.outcome {
+            Outcome::Left { was: Was::Granted } => true,
+            Outcome::Left { was: Was::Absent } => returning.unheard > 0,
+            _ => what != What::Leave,
+        };
         let released = is_release.then_some(GivenUp { name, id, what, until_us });
         if !closed {
             hit(Mark::LeaveAgain);
@@ -213,7 +228,7 @@ impl State {
                 label: "".into(),
             }),
             wait: Wait::No,
-            phase: Phase::Returning(Returning { what, until_us, next_us: 0, caller: None }),
+            phase: Phase::Returning(Returning { what, until_us, next_us: 0, unheard: 0, caller: None }),
             tries: Tries::default(),
             latest: Token::NONE,
             ticket: None,

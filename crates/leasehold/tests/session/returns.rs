@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use leasehold::Released;
-use leasehold_spec::{Op, Outcome, Was};
+use leasehold::{Lost, Released};
+use leasehold_spec::{Contention, Delivery, Event, Op, Outcome, Rest, Was};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -72,6 +72,60 @@ async fn p13_what_was_left_is_said_again_to_another_run() {
     let (leave, _) = bench.next_leave().await;
     bench.say(leave, Outcome::Left { was: Was::Granted }, 7);
     pause(50).await;
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+}
+
+/// A failover can lose a revocation, and then nobody else would give back what it had ended.
+#[tokio::test]
+async fn p13_what_was_revoked_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    bench.deliver(Delivery {
+        to: acquire.id.session,
+        now_us: bench.store.server_us(),
+        contention: Contention::None,
+        rest: Rest::Done,
+        id: acquire.id,
+        token: token(7),
+        left_us: 0,
+        event: Event::Revoked,
+    });
+    assert_eq!(guard.lost().await, Lost::Revoked);
+    drop(guard);
+    pause(50).await;
+    bench.nothing();
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(7) });
+}
+
+/// The answer to the leave that gave the grant back was lost, and the one behind it finds nothing: it may have been that.
+#[tokio::test]
+async fn p13_what_was_left_unheard_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    locking.abort();
+    let (unheard, _) = bench.next_leave().await;
+    drop(asked.reply.send(Err(gone())));
+    drop(unheard.reply.send(Err(gone())));
+    loop {
+        let (leave, id) = bench.next_leave().await;
+        assert_eq!(id, acquire.id);
+        let answered_us = bench.store.server_us();
+        bench.say(leave, Outcome::Left { was: Was::Absent }, 7);
+        if answered_us > acquire.not_after_us {
+            break;
+        }
+    }
+    pause(50).await;
+    bench.nothing();
     *bench.store.run.lock().unwrap() = "second".into();
     bench.cut_home();
     let (_, again) = bench.next_leave().await;

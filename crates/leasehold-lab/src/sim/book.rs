@@ -1,0 +1,192 @@
+//! What is written down about a run: the history for the checker, what was injected and which promise that breaks, what
+//! was come by, and, if somebody is to read it, every step in words.
+//!
+//! All times are true time, which no process sees. So the history needs none of the care that a history of several
+//! machines needs: a claim is as long as it was.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise};
+
+use super::exec::lock;
+
+/// Beside the seed a failure says what is wrong, in words.
+#[derive(Default)]
+pub(super) struct Book(Mutex<Pages>);
+
+#[derive(Default)]
+struct Pages {
+    lines: Option<Vec<String>>,
+    events: Vec<Event>,
+    excuses: Vec<Excuse>,
+    counts: BTreeMap<&'static str, u64>,
+    wrong: Vec<String>,
+    overwritten: Vec<Overwritten>,
+    /// When the attempt of a grant was first known to stand in the queue.
+    queued_us: BTreeMap<(String, u64), u64>,
+    /// When a grant ended before its lease.
+    cut_us: BTreeMap<(String, u64), u64>,
+}
+
+/// A promise that does not hold for some time.
+#[derive(Clone, Debug)]
+pub(super) struct Excuse {
+    /// `None`: of every name.
+    pub(super) name: Option<String>,
+    pub(super) breaks: Promise,
+    pub(super) from_us: u64,
+    pub(super) to_us: u64,
+    pub(super) why: &'static str,
+}
+
+/// A write of `read + 1` on something else than was read: what came between is lost.
+#[derive(Clone, Debug)]
+pub(super) struct Overwritten {
+    pub(super) name: String,
+    pub(super) client: String,
+    pub(super) read_us: u64,
+    pub(super) written_us: u64,
+}
+
+impl Book {
+    pub(super) fn with_words() -> Self {
+        Self(Mutex::new(Pages { lines: Some(Vec::new()), ..Pages::default() }))
+    }
+
+    /// A line of the trace.
+    pub(super) fn say(&self, at_us: u64, words: impl FnOnce() -> String) {
+        if let Some(lines) = &mut lock(&self.0).lines {
+            lines.push(format!("{:>12.6} {}", at_us as f64 / 1e6, words()));
+        }
+    }
+
+    pub(super) fn event(&self, event: Event) {
+        lock(&self.0).events.push(event);
+    }
+
+    /// Something was come by.
+    pub(super) fn met(&self, what: &'static str) {
+        *lock(&self.0).counts.entry(what).or_default() += 1;
+    }
+
+    /// A promise was broken that the checker knows nothing of.
+    pub(super) fn wrong(&self, at_us: u64, what: String) {
+        self.say(at_us, || format!("WRONG: {what}"));
+        lock(&self.0).wrong.push(format!("{:.6}: {what}", at_us as f64 / 1e6));
+    }
+
+    pub(super) fn excuse(&self, excuse: Excuse) {
+        lock(&self.0).excuses.push(excuse);
+    }
+
+    /// Whether a fault may have taken a lease of this name away at the store, at some time between these.
+    pub(super) fn is_excused(&self, name: &str, from_us: u64, to_us: u64) -> bool {
+        let concerns = |e: &Excuse| e.name.as_ref().is_none_or(|known| known == name);
+        let pages = lock(&self.0);
+        pages.excuses.iter().any(|e| concerns(e) && e.from_us <= to_us && from_us <= e.to_us)
+    }
+
+    pub(super) fn overwritten(&self, what: Overwritten) {
+        lock(&self.0).overwritten.push(what);
+    }
+
+    /// The attempt that this token belongs to waited since then.
+    pub(super) fn waited(&self, name: &str, token: u64, since_us: u64) {
+        lock(&self.0).queued_us.insert((name.to_owned(), token), since_us);
+    }
+
+    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: the work was
+    /// dropped, or the lease revoked.
+    pub(super) fn cut_short(&self, name: &str, token: u64, at_us: u64) {
+        let mut pages = lock(&self.0);
+        let cut_us = pages.cut_us.entry((name.to_owned(), token)).or_insert(at_us);
+        *cut_us = at_us.min(*cut_us);
+    }
+
+    pub(super) fn cut_us(&self, name: &str, token: u64) -> Option<u64> {
+        lock(&self.0).cut_us.get(&(name.to_owned(), token)).copied()
+    }
+
+    fn queued_us(&self, name: &str, token: u64) -> Option<u64> {
+        lock(&self.0).queued_us.get(&(name.to_owned(), token)).copied()
+    }
+
+    pub(super) fn take_lines(&self) -> Vec<String> {
+        lock(&self.0).lines.take().unwrap_or_default()
+    }
+
+    pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
+        lock(&self.0).counts.clone()
+    }
+
+    pub(super) fn wrongs(&self) -> Vec<String> {
+        lock(&self.0).wrong.clone()
+    }
+
+    /// Updates that were lost: those that a fault excuses, and those that none does.
+    pub(super) fn lost_updates(&self) -> (Vec<&'static str>, Vec<Overwritten>) {
+        let pages = lock(&self.0);
+        let (mut excused, mut not) = (Vec::new(), Vec::new());
+        for lost in &pages.overwritten {
+            let fits = |e: &&Excuse| {
+                e.breaks != Promise::Tokens
+                    && e.name.as_ref().is_none_or(|name| *name == lost.name)
+                    && e.from_us <= lost.written_us
+                    && lost.read_us <= e.to_us
+            };
+            match pages.excuses.iter().find(fits) {
+                Some(excuse) => excused.push(excuse.why),
+                None => not.push(lost.clone()),
+            }
+        }
+        (excused, not)
+    }
+
+    /// The history, each excuse said of each name that it concerns.
+    pub(super) fn history(&self, names: &[String]) -> History {
+        let pages = lock(&self.0);
+        let mut events = pages.events.clone();
+        for excuse in &pages.excuses {
+            let Excuse { name, breaks, from_us, to_us, why } = excuse;
+            for name in names.iter().filter(|known| name.as_ref().is_none_or(|name| name == *known)) {
+                let (name, why) = (name.clone(), (*why).to_owned());
+                events.push(Event::Fault { name, breaks: *breaks, from_us: *from_us, to_us: *to_us, why });
+            }
+        }
+        History { events }
+    }
+}
+
+/// Somebody's grant, as the history knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Grant {
+    pub(super) name: String,
+    pub(super) client: String,
+    pub(super) token: u64,
+}
+
+impl Grant {
+    pub(super) fn granted(&self, book: &Book, asked_us: u64, granted_us: u64) {
+        let Self { name, client, token } = self.clone();
+        let queued_us = book.queued_us(&name, token);
+        // A token is as good a number of an attempt as any.
+        let (attempt, units) = (token, 1);
+        book.event(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });
+    }
+
+    pub(super) fn claimed(&self, book: &Book, at_us: u64) {
+        let Self { name, client, token } = self.clone();
+        book.event(Event::Claimed { name, client, token, at_us });
+    }
+
+    pub(super) fn ended(&self, book: &Book, at_us: u64, how: Ended) {
+        let Self { name, client, token } = self.clone();
+        book.event(Event::Ended { name, client, token, at_us, how });
+    }
+
+    pub(super) fn fenced(&self, book: &Book, at_us: u64, answer: Fenced) {
+        let Self { name, client, token } = self.clone();
+        book.event(Event::Fenced { name, client, token, at_us, answer });
+    }
+}

@@ -1,0 +1,113 @@
+//! Servers that come and go: a restart, with the data or without, and a replica that takes over.
+
+use std::sync::Arc;
+
+use leasehold_testkit::history::Promise;
+
+use super::exec::lock;
+use super::faults::{Kind, exclusion, excuse};
+use super::net::{self, Fate, Net};
+use super::node::{Clock, Node, Role};
+use super::rng::Rng;
+use super::sim::Sim;
+
+const MS: u64 = 1000;
+
+/// The server ends, and comes back as another run.
+pub(super) fn restart(sim: &Arc<Sim>, kind: Kind, down_us: u64, rng: &mut Rng) {
+    let mut net = lock(&sim.net);
+    let old = net.primary;
+    break_all(sim, &mut net, old, rng);
+    net.nodes[old].role = Role::Down;
+    let (run, clock) = (format!("run {}", net.nodes.len() + 1), net.nodes[old].clock);
+    let mut node = match kind {
+        Kind::Amnesia => Node::new(run, clock),
+        _ => net.nodes[old].promoted(run, clock, u64::MAX),
+    };
+    node.role = Role::Down;
+    let highest = net.nodes[old].highest();
+    let new = net.nodes.len();
+    net.nodes.push(node);
+    net.primary = new;
+    drop(net);
+    if kind == Kind::Amnesia {
+        exclusion(sim, down_us + sim.plan.lease_max_us(), "the server restarted without its data");
+        forgets(sim, highest);
+    }
+    let there = Arc::clone(sim);
+    sim.exec.after(down_us, move || lock(&there.net).nodes[new].role = Role::Primary);
+}
+
+/// A replica takes over that lacks the last writes. The old primary may go on for a while with whoever is connected to it,
+/// and is a replica then.
+pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
+    let now_us = sim.exec.now_us();
+    let elect_us = rng.scaled(50 * MS, 3_000 * MS).min(for_us);
+    let goes_on = rng.percent(50);
+    let split_us = if goes_on { for_us } else { 0 };
+    let tail_us = if rng.percent(30) { 0 } else { rng.scaled(MS, 2_000 * MS) };
+    let skew_us = if rng.percent(50) { 0 } else { rng.scaled(1, 500 * MS).cast_signed() };
+    let skew_us = if rng.percent(50) { skew_us } else { -skew_us };
+    let mut net = lock(&sim.net);
+    let (old, new) = (net.primary, net.nodes.len());
+    let old_clock = net.nodes[old].clock;
+    let clock = Clock { offset_us: net.nodes[old].clock.offset_us + skew_us, ..net.nodes[old].clock };
+    let since_us = if tail_us == 0 { u64::MAX } else { now_us.saturating_sub(tail_us) };
+    let mut node = net.nodes[old].promoted(format!("run {}", new + 1), clock, since_us);
+    node.role = Role::Down;
+    let highest = net.nodes[old].highest();
+    net.nodes.push(node);
+    net.primary = new;
+    if !goes_on {
+        break_all(sim, &mut net, old, rng);
+        net.nodes[old].role = Role::Down;
+    }
+    drop(net);
+    sim.note(skew_us.unsigned_abs(), || {
+        format!(
+            "  the last {} ms are lost, the clock differs by {skew_us} µs, both serve for {} ms",
+            tail_us / MS,
+            split_us / MS
+        )
+    });
+    exclusion(sim, split_us.max(elect_us) + sim.plan.lease_max_us(), "a failover");
+    if (goes_on && skew_us != 0) || skew_us.unsigned_abs() > elect_us {
+        let for_us = split_us + elect_us + skew_us.unsigned_abs();
+        excuse(sim, Promise::Tokens, for_us, "two lineages, of which the clocks differ");
+    }
+    // It may grant by its own clock until it is over.
+    forgets(sim, highest.max(old_clock.at_us(now_us)) + split_us);
+    let there = Arc::clone(sim);
+    sim.exec.after(elect_us, move || lock(&there.net).nodes[new].role = Role::Primary);
+    if goes_on {
+        sim.book.met("an old primary goes on");
+        let there = Arc::clone(sim);
+        sim.exec.after(split_us, move || lock(&there.net).nodes[old].role = Role::Replica);
+    }
+}
+
+/// So high a token is forgotten. While that is ahead of the clock, which was set back before or is later, tokens can fall.
+fn forgets(sim: &Sim, highest: u64) {
+    let mut net = lock(&sim.net);
+    net.forgotten = net.forgotten.max(highest);
+    tokens_may_fall(sim, &net);
+}
+
+/// To be called when the clock was set, too.
+pub(super) fn tokens_may_fall(sim: &Sim, net: &Net) {
+    let clock_us = net.nodes[net.primary].clock.at_us(sim.exec.now_us());
+    let ahead_us = net.forgotten.saturating_sub(clock_us);
+    if ahead_us > 0 {
+        excuse(sim, Promise::Tokens, ahead_us + ahead_us / 100, "a token was forgotten that is ahead of the clock");
+    }
+}
+
+fn break_all(sim: &Arc<Sim>, net: &mut Net, node: usize, rng: &mut Rng) {
+    let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == node).map(|(id, _)| *id).collect();
+    for id in ids {
+        let told_us = rng.scaled(1, 100 * MS);
+        net::sever(sim, net, id, Fate::Gone, told_us, 0);
+    }
+    net.nodes[node].pending.clear();
+    net.nodes[node].inboxes.clear();
+}

@@ -1,0 +1,329 @@
+//! What goes wrong: each kind of fault, what it does, and which promise it breaks by its nature.
+//!
+//! Excuses are as narrow as can be: a fault that breaks nothing by nature has none, whatever follows from it; one that
+//! breaks exclusion does so until the longest lease has run out that was believed in when it happened. No fault excuses
+//! the fenced register.
+
+use std::sync::Arc;
+
+use leasehold_spec::{Name, Token};
+use leasehold_testkit::history::Promise;
+
+use super::book::Excuse;
+use super::crew::Crew;
+use super::exec::{Part, Pid, lock};
+use super::net::{self, Fate, unblocked};
+use super::node::Role;
+use super::rng::Rng;
+use super::sim::Sim;
+use super::words::client;
+
+const BOTH: &[Part] = &[Part::Session, Part::Runtime];
+const MS: u64 = 1000;
+
+/// A kind of fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// A connection breaks; what was under way is gone.
+    Cut,
+    /// A connection breaks; the requests that were under way are carried out later.
+    Ghosts,
+    /// A connection carries nothing any more, and nobody is told.
+    HalfOpen,
+    /// A connection carries nothing for a while.
+    Stall,
+    /// A client is cut off from the server.
+    Partition,
+    /// New connections are refused.
+    Refuse,
+    /// A reply is lost, and its connection breaks.
+    LoseReply,
+    /// Pushes are lost.
+    LosePushes,
+    /// The server stands still; requests pile up, and are carried out late.
+    Freeze,
+    /// The server restarts, with its data.
+    Restart,
+    /// The server restarts empty.
+    Amnesia,
+    /// A replica takes over, without the last writes; the old primary may go on for a while.
+    Failover,
+    /// The server's clock is set forward.
+    JumpForward,
+    /// The server's clock is set back.
+    JumpBack,
+    /// The server's memory is full.
+    NoMemory,
+    /// A process stands still; its clock goes on.
+    Pause,
+    /// A machine sleeps: its timers stand still, too.
+    Suspend,
+    /// A program blocks its runtime; the client's thread goes on.
+    Block,
+    /// A process dies, and another comes.
+    Crash,
+    /// All who wait in a process drop their futures.
+    Storm,
+}
+
+impl Kind {
+    pub(super) const ALL: &[Self] = &[
+        Self::Cut,
+        Self::Ghosts,
+        Self::HalfOpen,
+        Self::Stall,
+        Self::Partition,
+        Self::Refuse,
+        Self::LoseReply,
+        Self::LosePushes,
+        Self::Freeze,
+        Self::Restart,
+        Self::Amnesia,
+        Self::Failover,
+        Self::JumpForward,
+        Self::JumpBack,
+        Self::NoMemory,
+        Self::Pause,
+        Self::Suspend,
+        Self::Block,
+        Self::Crash,
+        Self::Storm,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Cut => "fault: cut",
+            Self::Ghosts => "fault: ghosts",
+            Self::HalfOpen => "fault: half open",
+            Self::Stall => "fault: stall",
+            Self::Partition => "fault: partition",
+            Self::Refuse => "fault: connections refused",
+            Self::LoseReply => "fault: lost reply",
+            Self::LosePushes => "fault: lost pushes",
+            Self::Freeze => "fault: frozen server",
+            Self::Restart => "fault: restart",
+            Self::Amnesia => "fault: restart without data",
+            Self::Failover => "fault: failover",
+            Self::JumpForward => "fault: clock forward",
+            Self::JumpBack => "fault: clock back",
+            Self::NoMemory => "fault: full memory",
+            Self::Pause => "fault: pause",
+            Self::Suspend => "fault: suspend",
+            Self::Block => "fault: blocked runtime",
+            Self::Crash => "fault: crash",
+            Self::Storm => "fault: cancel storm",
+        }
+    }
+}
+
+/// Makes things go wrong until it is time to heal.
+pub(super) async fn go_wrong(sim: Arc<Sim>, crew: Arc<Crew>, mut rng: Rng) {
+    let total: u64 = sim.plan.faults.iter().map(|(_, weight)| weight).sum();
+    if total == 0 {
+        return;
+    }
+    loop {
+        sim.rest(rng.between(1, 2 * sim.plan.fault_every_us)).await;
+        if sim.exec.now_us() >= sim.plan.chaos_us {
+            return;
+        }
+        let mut at = rng.below(total);
+        let chosen = sim.plan.faults.iter().find(|(_, weight)| {
+            let is_it = at < *weight;
+            at = at.saturating_sub(*weight);
+            is_it
+        });
+        if let Some((kind, _)) = chosen {
+            inject(&sim, &crew, *kind, &mut rng);
+        }
+    }
+}
+
+fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
+    let is_done = match kind {
+        Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply => connection(sim, kind, rng),
+        Kind::Partition | Kind::Pause | Kind::Suspend | Kind::Block | Kind::Crash | Kind::Storm => {
+            crew.anybody(rng).is_some_and(|pid| {
+                process(sim, crew, kind, pid, rng);
+                true
+            })
+        }
+        _ => server(sim, kind, rng),
+    };
+    if is_done {
+        sim.book.met(kind.name());
+    }
+}
+
+/// How long a fault lasts: until things are to heal, at most.
+fn lasting(sim: &Sim, rng: &mut Rng, most_us: u64) -> u64 {
+    let left_us = sim.plan.chaos_us.saturating_sub(sim.exec.now_us());
+    rng.scaled(10 * MS, most_us).min(left_us)
+}
+
+fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
+    let for_us = lasting(sim, rng, 10_000 * MS);
+    let mut net = lock(&sim.net);
+    let open = net.open_conns();
+    if open.is_empty() {
+        return false;
+    }
+    let id = *rng.pick(&open);
+    sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
+    let told_us = rng.scaled(1, 200 * MS);
+    let noticed_us = if rng.percent(70) { told_us } else { rng.scaled(MS, 5_000 * MS) };
+    match kind {
+        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, told_us, noticed_us),
+        Kind::Ghosts => {
+            let late_us = rng.scaled(MS, 3_000 * MS);
+            // What is late is late behind what is noticed, or before.
+            net::sever(sim, &mut net, id, Fate::Late(late_us), told_us, noticed_us.max(late_us));
+        }
+        Kind::LoseReply => {
+            if let Some(conn) = net.conns.get_mut(&id) {
+                conn.loses_reply = true;
+            }
+        }
+        Kind::HalfOpen => {
+            if let Some(conn) = net.conns.get_mut(&id) {
+                conn.is_half_open = true;
+            }
+            let there = Arc::clone(sim);
+            sim.exec.after(for_us, move || net::sever(&there, &mut lock(&there.net), id, Fate::Gone, 0, 0));
+        }
+        _ => {
+            if let Some(conn) = net.conns.get_mut(&id) {
+                conn.stalls += 1;
+            }
+            let there = Arc::clone(sim);
+            sim.exec.after(for_us, move || {
+                if let Some(conn) = lock(&there.net).conns.get_mut(&id) {
+                    conn.stalls -= 1;
+                }
+                net::pump(&there, id);
+            });
+        }
+    }
+    true
+}
+
+fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rng: &mut Rng) {
+    let for_us = lasting(sim, rng, 15_000 * MS);
+    sim.note(pid as u64, || format!("FAULT {kind:?} of {} for {} ms", client(pid), for_us / MS));
+    let there = Arc::clone(sim);
+    match kind {
+        Kind::Partition => {
+            *lock(&sim.net).cut_off.entry(pid).or_default() += 1;
+            sim.exec.after(for_us, move || {
+                *lock(&there.net).cut_off.entry(pid).or_default() -= 1;
+                unblocked(&there, |conn| conn.pid == pid);
+            });
+        }
+        Kind::Pause => {
+            sim.exec.halt(pid, BOTH);
+            sim.exec.after(for_us, move || there.exec.resume(pid, BOTH));
+        }
+        Kind::Block => {
+            sim.exec.halt(pid, &[Part::Runtime]);
+            sim.exec.after(for_us, move || there.exec.resume(pid, &[Part::Runtime]));
+        }
+        Kind::Suspend => {
+            sim.exec.suspend(pid);
+            sim.exec.after(for_us, move || there.exec.awake(pid));
+        }
+        Kind::Storm => crew.storm(pid),
+        _ => crash(sim, crew, pid, rng),
+    }
+}
+
+/// The network first: nothing that a dying process still does is heard.
+fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
+    {
+        let mut net = lock(&sim.net);
+        let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.pid == pid).map(|(id, _)| *id).collect();
+        for id in ids {
+            let late_us = rng.scaled(MS, 3_000 * MS);
+            let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
+            // A process that dies is noticed; a machine that does is not, for as long as that takes.
+            let noticed_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
+            net::sever(sim, &mut net, id, fate, 0, noticed_us);
+        }
+    }
+    crew.dies(pid);
+    sim.exec.kill(pid);
+    let (crew, again_us) = (Arc::clone(crew), rng.scaled(10 * MS, 3_000 * MS));
+    sim.exec.after(again_us, move || crew.replace());
+}
+
+fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
+    let for_us = lasting(sim, rng, 8_000 * MS);
+    let there = Arc::clone(sim);
+    let mut net = lock(&sim.net);
+    let at = net.primary;
+    if net.nodes[at].role != Role::Primary {
+        return false;
+    }
+    sim.note(at as u64, || format!("FAULT {kind:?} of {} for {} ms", net.nodes[at].run, for_us / MS));
+    match kind {
+        Kind::Refuse => {
+            net.refuses += 1;
+            sim.exec.after(for_us, move || lock(&there.net).refuses -= 1);
+        }
+        Kind::LosePushes => {
+            net.lost_pushes = rng.between(10, 100);
+            sim.exec.after(for_us, move || lock(&there.net).lost_pushes = 0);
+        }
+        Kind::Freeze => {
+            net.nodes[at].freezes += 1;
+            sim.exec.after(for_us, move || net::thaw(&there, at));
+        }
+        Kind::NoMemory => {
+            net.nodes[at].full += 1;
+            sim.exec.after(for_us, move || lock(&there.net).nodes[at].full -= 1);
+        }
+        Kind::JumpForward | Kind::JumpBack => {
+            let by_us = rng.scaled(5 * MS, 40_000 * MS).cast_signed();
+            let is_forward = kind == Kind::JumpForward;
+            net.nodes[at].clock.offset_us += if is_forward { by_us } else { -by_us };
+            sim.note(by_us.unsigned_abs(), || format!("  by {} ms", by_us / 1000));
+            super::failover::tokens_may_fall(sim, &net);
+            if is_forward {
+                exclusion(sim, sim.plan.lease_max_us(), "the server's clock was set forward");
+            }
+        }
+        Kind::Restart | Kind::Amnesia => {
+            drop(net);
+            super::failover::restart(sim, kind, for_us.min(5_000 * MS), rng);
+        }
+        _ => {
+            drop(net);
+            super::failover::failover(sim, for_us, rng);
+        }
+    }
+    true
+}
+
+/// From now on, for so long, two may hold.
+pub(super) fn exclusion(sim: &Sim, for_us: u64, why: &'static str) {
+    excuse(sim, Promise::Exclusion, for_us, why);
+}
+
+pub(super) fn excuse(sim: &Sim, breaks: Promise, for_us: u64, why: &'static str) {
+    let from_us = sim.exec.now_us();
+    sim.book.excuse(Excuse { name: None, breaks, from_us, to_us: from_us + for_us, why });
+}
+
+/// A grant was marked. If its holder has not heard of that when the grace is over it goes on, and so does the next one.
+pub(super) fn revoked(sim: &Arc<Sim>, name: &Name, token: Token, left_us: u64) {
+    let (there, name) = (Arc::clone(sim), name.as_str().to_owned());
+    sim.book.cut_short(&name, token.get(), sim.exec.now_us() + left_us - left_us / 100);
+    // Clocks differ in rate: a little before the server's end of it.
+    sim.exec.after(left_us - left_us / 100, move || {
+        if lock(&there.net).told.contains(&token.get()) {
+            return;
+        }
+        let (from_us, why) = (there.exec.now_us(), "a revocation that its holder has not heard of");
+        let to_us = from_us + there.plan.lease_max_us();
+        there.book.excuse(Excuse { name: Some(name), breaks: Promise::Exclusion, from_us, to_us, why });
+    });
+}

@@ -1,0 +1,66 @@
+//! What is held true of every step of the server, apart from `step`: the rules that clients would feel as slowness or
+//! unfairness long before as a broken promise.
+
+use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS};
+use leasehold_spec::{
+    Answer, Contention, Delivery, Event, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
+};
+
+/// One step: what there was, what was asked, and what came of it.
+pub(super) struct Seen<'a> {
+    pub(super) before: &'a Resource,
+    pub(super) op: &'a Op,
+    pub(super) now_us: u64,
+    pub(super) after: &'a Resource,
+    pub(super) answer: &'a Answer,
+    pub(super) deliveries: &'a [Delivery],
+}
+
+/// What is wrong with it, if anything.
+pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) -> Option<&'static str> {
+    let Seen { before, op, now_us, after, answer, deliveries } = seen;
+    let is_free = after.grant.is_none() && !matches!(op, Op::Inspect);
+    if is_free && !after.queue.is_empty() && answer.rest == Rest::Done {
+        return Some("P1: a lease is free, and somebody waits for it");
+    }
+    // One more leaves because it holds now, and one because it says so.
+    if before.queue.len() > after.queue.len() + SETTLE_STEPS + 2 {
+        return Some("P1: a step has looked at more waiters than it may");
+    }
+    let mut grants = deliveries.iter().filter(|delivery| delivery.event == Event::Granted);
+    if grants.any(|delivery| !is_attached(delivery.to)) {
+        return Some("P6: a waiter was granted whose inbox is not attached");
+    }
+    if (answer.contention == Contention::None) != after.queue.is_empty() {
+        return Some("P9: an answer does not say whether others wait");
+    }
+    match (op, &answer.outcome) {
+        (Op::Acquire(acquire), outcome) => {
+            let same = |record: &Resource| record.held_by(acquire.id).map(|grant| (grant.token, grant.end_us()));
+            if let (Some((token, end_us)), Some((again, later_us))) = (same(before), same(after))
+                && token == again
+                && later_us > end_us
+            {
+                return Some("P2: an acquire that was said again has lengthened its lease");
+            }
+            let ticket = if let Patience::Queue(place) = &acquire.patience { place.ticket } else { None };
+            let had = before.queue.iter().find(|entry| entry.id == acquire.id).map(|entry| entry.ticket);
+            // Behind a failover two may have the same ticket: then the tail is as good a place.
+            let is_near = before.queue.len() < TICKET_STEPS
+                && ticket.is_none_or(|ticket| before.queue.back().is_none_or(|tail| tail.ticket != ticket));
+            if let (Outcome::Queued { ticket: now, .. }, Some(ticket)) = (outcome, ticket.or(had))
+                && is_near
+                && *now > ticket
+            {
+                return Some("P6: a waiter that came back has lost its place");
+            }
+            None
+        }
+        (Op::Revoke { grace_ms, .. }, Outcome::Revoking { left_us }) => {
+            let there_us = before.grant.as_ref().map_or(0, |grant| grant.left_us(*now_us));
+            let is_first = before.grant.as_ref().is_some_and(|grant| grant.state != GrantState::Revoked);
+            (is_first && left_us + 1_000 < there_us.min(grace_ms * 1000)).then_some("P10: a grace was cut short")
+        }
+        _ => None,
+    }
+}

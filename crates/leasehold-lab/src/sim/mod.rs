@@ -1,0 +1,85 @@
+//! The simulation: the session and the faces as they are shipped, in a world that is not.
+//!
+//! A lock fails in schedules that no test machine shows: an answer that is late by more than the margin, a process that
+//! stands still between its check and its write, a replica that has not heard of the last grant. Here the world is a
+//! program. Time is a number (`exec.rs`), the network two queues a connection (`net.rs`, `link.rs`), the server the
+//! specification over records (`node.rs`), and everything that is left to chance comes from one seed (`rng.rs`,
+//! `plan.rs`): the same seed is the same run, to the last step, in any process. What is simulated is the world and nothing
+//! of the product: `Leasehold`, `Mutex`, `Guard` and the session are those of the crate, by its seam.
+//!
+//! A seed plays clients that work (`crew.rs`, `worker.rs`) on what locks protect (`registers.rs`) while things go wrong
+//! (`faults.rs`, `failover.rs`), lets everything heal, waits until all are served and have closed, and looks at what is
+//! left (`run.rs`). The history goes to the checker of the test kit, which knows nothing of any of this.
+
+mod book;
+mod crew;
+mod exec;
+mod failover;
+mod faults;
+mod link;
+mod look;
+mod mutants;
+mod net;
+mod node;
+mod options;
+mod plan;
+mod process;
+mod registers;
+mod report;
+mod rng;
+mod run;
+mod sim;
+#[cfg(test)]
+mod tests;
+mod timer;
+mod under;
+mod words;
+mod worker;
+
+use std::process::ExitCode;
+
+use book::Book;
+pub(crate) use options::{Options, USAGE};
+use report::{Range, When, play_all, print_failure};
+
+/// Plays what was asked for.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    if let Some(name) = &options.mutant {
+        return mutants::run(name, options);
+    }
+    match options.seed {
+        Some(seed) => one(seed, options),
+        None => many(options),
+    }
+}
+
+/// One seed, told in words if that is asked for.
+fn one(seed: u64, options: &Options) -> ExitCode {
+    let book = if options.tells { Book::with_words() } else { Book::default() };
+    let verdict = run::play(seed, book);
+    verdict.lines.iter().for_each(|line| println!("{line}"));
+    println!("seed {seed}: hash {:016x}, {} steps, {} grants", verdict.hash, verdict.steps, verdict.report.grants);
+    if verdict.wrong.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    print_failure(seed, verdict.hash, &verdict.wrong);
+    ExitCode::FAILURE
+}
+
+/// From so many seeds on everything has to have been come by.
+const COVERS: u64 = 1000;
+
+fn many(options: &Options) -> ExitCode {
+    let range = Range { from: options.from, seeds: options.seeds, at_most: options.at_most, stop: When::Never };
+    let total = play_all(range);
+    total.print();
+    if options.json {
+        total.print_json();
+    }
+    let missed = if total.seeds >= COVERS { total.missed() } else { Vec::new() };
+    if !missed.is_empty() {
+        println!("never come by, in {} seeds: {}", total.seeds, missed.join(", "));
+    }
+    let is_clean = total.failed.is_empty() && missed.is_empty() && total.grants > 0;
+    if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

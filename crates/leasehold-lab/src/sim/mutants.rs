@@ -1,0 +1,80 @@
+//! Seeded flaws: after how many seeds the simulation notices each.
+
+use std::process::ExitCode;
+
+use leasehold_spec::mutant::{Mutant, switch};
+
+use super::options::Options;
+use super::report::{Range, Total, When, play_all};
+
+/// The flaws that the simulation is to notice. Those that are left out are of what it does not have: a file, a command, a
+/// fence of the crate's own, a poller.
+pub(super) const ALL: &[Mutant] = &[
+    Mutant::P1Barging,
+    Mutant::P1Unbounded,
+    Mutant::P2RepeatExtends,
+    Mutant::P2WholeLease,
+    Mutant::P3ForgetsRelease,
+    Mutant::P3RenewByAnyone,
+    Mutant::P3OlderWins,
+    Mutant::P4RunsLate,
+    Mutant::P5WakeOnly,
+    Mutant::P6GrantsDetached,
+    Mutant::P6LosesPlace,
+    Mutant::P7NoClaim,
+    Mutant::P7ForgetsLapse,
+    Mutant::P9Silent,
+    Mutant::P10NoGrace,
+    Mutant::P10Unheard,
+    Mutant::P11NoProof,
+    Mutant::P11LeaveOvertakes,
+    Mutant::P12FromReceipt,
+    Mutant::P12PushFromReceipt,
+    Mutant::P12NoJump,
+    Mutant::P13ReleaseOnce,
+    Mutant::P14FirstLeave,
+    Mutant::P14IgnoresGhost,
+    Mutant::P15NoLook,
+    Mutant::P16DropSilent,
+    Mutant::P16LeaveKeeps,
+    Mutant::P16ReentersLost,
+    Mutant::P16NoTurns,
+    Mutant::P16InnerReleases,
+    Mutant::P29StartsOnClaim,
+];
+
+/// Looks for a seed that notices a flaw.
+pub(super) fn hunt(mutant: Mutant, options: &Options) -> Total {
+    switch(mutant);
+    let total =
+        play_all(Range { from: options.from, seeds: options.seeds, at_most: options.at_most, stop: When::Failed });
+    switch(Mutant::None);
+    total
+}
+
+pub(super) fn run(name: &str, options: &Options) -> ExitCode {
+    let chosen: Vec<Mutant> = ALL.iter().copied().filter(|m| name == "all" || name == format!("{m:?}")).collect();
+    if chosen.is_empty() {
+        eprintln!("no flaw that the simulation knows is called {name}");
+        return ExitCode::from(2);
+    }
+    let mut survived = 0;
+    for mutant in chosen {
+        let total = hunt(mutant, options);
+        match total.failed.iter().next() {
+            Some((seed, (_, wrong))) => {
+                println!(
+                    "{:<20} found after {:>5} seeds, by seed {seed}: {}",
+                    format!("{mutant:?}"),
+                    total.seeds,
+                    wrong[0]
+                );
+            }
+            None => {
+                survived += 1;
+                println!("{:<20} NOT found in {} seeds", format!("{mutant:?}"), total.seeds);
+            }
+        }
+    }
+    if survived == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,371 @@
+//! The network, and the server at its end.
+//!
+//! A connection is two ordered pipes. Each message takes a time of its own, and none overtakes another of its pipe. What is
+//! in a pipe stays there while the way is blocked (a partition, a stall, a connection that is only half open), and when
+//! the connection breaks it is gone, or reaches the server all the same, seconds later: TCP and a frozen server do both.
+//!
+//! Only this module and `faults.rs` know what is going on; a client has its end of the connection and nothing else.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use leasehold::ErrorKind;
+use leasehold::Result;
+use leasehold::seam::error;
+use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, SessionId};
+
+use super::exec::{Pid, lock};
+use super::link::{Wire, Word};
+use super::node::{Ask, Clock, Done, Node, Role, Said, label};
+use super::plan::Plan;
+use super::rng::Rng;
+use super::sim::Sim;
+use super::words;
+
+pub(super) struct Net {
+    pub(super) rng: Rng,
+    pub(super) nodes: Vec<Node>,
+    /// Whom clients find under the address.
+    pub(super) primary: usize,
+    pub(super) conns: BTreeMap<u64, Conn>,
+    next_conn: u64,
+    delay_us: (u64, u64),
+    slow_in: u64,
+    /// How many reasons there are for a client to be cut off.
+    pub(super) cut_off: BTreeMap<Pid, u32>,
+    /// How many reasons there are to refuse new connections.
+    pub(super) refuses: u32,
+    /// Of a hundred pushes so many are lost.
+    pub(super) lost_pushes: u64,
+    /// Who a session is, for the trace.
+    pub(super) who: BTreeMap<SessionId, Pid>,
+    /// When an attempt first stood in the queue.
+    queued_us: BTreeMap<GrantId, u64>,
+    /// The tokens of revoked grants of which the holder has heard.
+    pub(super) told: BTreeSet<u64>,
+    pub(super) is_calm: bool,
+    /// The highest token of which a server may know nothing any more.
+    pub(super) forgotten: u64,
+}
+
+pub(super) struct Conn {
+    pub(super) pid: Pid,
+    pub(super) node: usize,
+    wire: Arc<Wire>,
+    up: Pipe<(Option<u64>, Ask)>,
+    down: Pipe<Word>,
+    /// How many reasons there are for nothing to flow.
+    pub(super) stalls: u32,
+    pub(super) is_half_open: bool,
+    /// The next reply is lost, and the connection with it.
+    pub(super) loses_reply: bool,
+    /// The client knows that it is over.
+    is_left: bool,
+}
+
+struct Pipe<M> {
+    queue: VecDeque<(u64, M)>,
+    last_us: u64,
+}
+
+/// Which way a message goes.
+pub(super) enum Way {
+    Up { reply: Option<u64>, ask: Ask },
+    Down(Word),
+}
+
+/// What becomes of what is under way to the server when a connection breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Gone,
+    /// It is carried out so much later.
+    Late(u64),
+}
+
+/// The first pause of a client that finds nobody under the address, if it waits for that at all.
+const HANG_US: u64 = 10_000_000;
+
+impl Net {
+    pub(super) fn new(mut rng: Rng, plan: &Plan) -> Self {
+        let clock = Clock { offset_us: 0, rate_ppm: drift(&mut rng, plan.drift_ppm) };
+        Self {
+            nodes: vec![Node::new("run 1".into(), clock)],
+            rng,
+            primary: 0,
+            conns: BTreeMap::new(),
+            next_conn: 1,
+            delay_us: plan.delay_us,
+            slow_in: plan.slow_in,
+            cut_off: BTreeMap::new(),
+            refuses: 0,
+            lost_pushes: 0,
+            who: BTreeMap::new(),
+            queued_us: BTreeMap::new(),
+            told: BTreeSet::new(),
+            is_calm: false,
+            forgotten: 0,
+        }
+    }
+
+    pub(super) fn is_cut_off(&self, pid: Pid) -> bool {
+        self.cut_off.get(&pid).is_some_and(|reasons| *reasons > 0)
+    }
+
+    fn delay_us(&mut self) -> u64 {
+        let us = self.rng.between(self.delay_us.0, self.delay_us.1);
+        let is_slow = self.slow_in > 0 && !self.is_calm && self.rng.below(self.slow_in) == 0;
+        if is_slow { us * 10 } else { us }
+    }
+
+    fn is_blocked(&self, conn: &Conn) -> bool {
+        conn.stalls > 0 || conn.is_half_open || self.is_cut_off(conn.pid)
+    }
+
+    /// The open connections of those who are alive.
+    pub(super) fn open_conns(&self) -> Vec<u64> {
+        self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
+    }
+}
+
+impl<M> Pipe<M> {
+    fn new() -> Self {
+        Self { queue: VecDeque::new(), last_us: 0 }
+    }
+
+    fn push(&mut self, at_us: u64, message: M) -> u64 {
+        self.last_us = at_us.max(self.last_us + 1);
+        self.queue.push_back((self.last_us, message));
+        self.last_us
+    }
+}
+
+/// How much the rate of a clock differs from true time.
+pub(super) fn drift(rng: &mut Rng, most_ppm: i64) -> i64 {
+    rng.below(2 * most_ppm.unsigned_abs() + 1).cast_signed() - most_ppm
+}
+
+/// A client connects: two round trips, and it knows whom it has reached.
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<Arc<Wire>> {
+    for _ in 0..2 {
+        let (us, refused, unheard) = {
+            let mut net = lock(&sim.net);
+            let node = &net.nodes[net.primary];
+            let refused = net.refuses > 0 || node.role == Role::Down;
+            let unheard = net.is_cut_off(pid) || node.freezes > 0;
+            (2 * net.delay_us(), refused, unheard)
+        };
+        sim.rest(if unheard { HANG_US } else { us }).await;
+        if refused || unheard {
+            return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+        }
+    }
+    let mut net = lock(&sim.net);
+    let node = net.primary;
+    if net.nodes[node].role != Role::Primary || net.is_cut_off(pid) || net.refuses > 0 {
+        return Err(error(ErrorKind::Unreachable, "not the one to ask"));
+    }
+    let id = net.next_conn;
+    net.next_conn += 1;
+    let wire = Arc::new(Wire::new(id, net.nodes[node].run.clone()));
+    let conn = Conn {
+        pid,
+        node,
+        wire: Arc::clone(&wire),
+        up: Pipe::new(),
+        down: Pipe::new(),
+        stalls: 0,
+        is_half_open: false,
+        loses_reply: false,
+        is_left: false,
+    };
+    net.conns.insert(id, conn);
+    drop(net);
+    sim.note(id, || format!("{}: connection {id} is open", words::client(pid)));
+    Ok(wire)
+}
+
+/// Puts a message on its way.
+pub(super) fn send(sim: &Arc<Sim>, id: u64, way: Way) {
+    let mut net = lock(&sim.net);
+    let us = net.delay_us();
+    push(sim, &mut net, id, us, way);
+}
+
+fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
+    let now_us = sim.exec.now_us();
+    let Some(conn) = net.conns.get_mut(&id) else { return };
+    let at_us = match way {
+        Way::Up { reply, ask } => conn.up.push(now_us + us, (reply, ask)),
+        Way::Down(_) if conn.is_left => return,
+        Way::Down(word) => conn.down.push(now_us + us, word),
+    };
+    pump_at(sim, id, at_us - now_us);
+}
+
+fn pump_at(sim: &Arc<Sim>, id: u64, us: u64) {
+    let there = Arc::clone(sim);
+    sim.exec.after(us, move || pump(&there, id));
+}
+
+/// Lets arrive what has come to the end of its way.
+pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
+    let now_us = sim.exec.now_us();
+    loop {
+        let mut net = lock(&sim.net);
+        let Some(conn) = net.conns.get(&id) else { return };
+        if net.is_blocked(conn) {
+            return;
+        }
+        let node = conn.node;
+        let Some(conn) = net.conns.get_mut(&id) else { return };
+        let is_due = |at_us: Option<u64>| at_us.is_some_and(|at_us| at_us <= now_us);
+        if is_due(conn.down.queue.front().map(|(at_us, _)| *at_us)) {
+            if let Some((_, word)) = conn.down.queue.pop_front() {
+                conn.wire.arrive(word);
+            }
+        } else if is_due(conn.up.queue.front().map(|(at_us, _)| *at_us)) {
+            let Some((_, (reply, ask))) = conn.up.queue.pop_front() else { return };
+            receive(sim, &mut net, node, id, reply, ask);
+        } else {
+            return;
+        }
+    }
+}
+
+/// A way is open again.
+pub(super) fn unblocked(sim: &Arc<Sim>, which: impl Fn(&Conn) -> bool) {
+    let ids: Vec<u64> = lock(&sim.net).conns.iter().filter(|(_, conn)| which(conn)).map(|(id, _)| *id).collect();
+    ids.into_iter().for_each(|id| pump(sim, id));
+}
+
+/// A request has reached a server.
+fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: Ask) {
+    if net.nodes[node].freezes > 0 {
+        net.nodes[node].pending.push_back((id, reply, ask));
+        return;
+    }
+    carry_out(sim, net, node, id, reply, &ask);
+}
+
+/// A server that stood still goes on: what has piled up is carried out, whoever still waits for it.
+pub(super) fn thaw(sim: &Arc<Sim>, node: usize) {
+    let mut net = lock(&sim.net);
+    net.nodes[node].freezes -= 1;
+    while net.nodes[node].freezes == 0 {
+        let Some((id, reply, ask)) = net.nodes[node].pending.pop_front() else { return };
+        carry_out(sim, &mut net, node, id, reply, &ask);
+    }
+}
+
+fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: &Ask) {
+    if matches!(ask, Ask::End) {
+        net.nodes[node].detach(id);
+        net.conns.remove(&id);
+        return;
+    }
+    let now_us = sim.exec.now_us();
+    if let Ask::Attach(session) = ask {
+        // A connection that is gone is not subscribed by what it had asked for.
+        let Some(conn) = net.conns.get(&id) else { return };
+        net.who.insert(*session, conn.pid);
+    }
+    let Done { said, deliveries, steps, wrong } = net.nodes[node].serve(id, ask, now_us);
+    if matches!(said, Said::NoMemory) {
+        sim.book.met("an acquire finds no memory");
+    }
+    wrong.into_iter().for_each(|what| sim.book.wrong(now_us, what.into()));
+    for (name, op, answer) in &steps {
+        look(sim, net, (node, now_us), name, op, answer);
+    }
+    let us = net.delay_us();
+    // The pushes first, as on Redis 7.0; they go by other connections than the answer, or by the same before it.
+    for (name, delivery) in deliveries {
+        if net.rng.percent(net.lost_pushes) {
+            sim.book.met("a push is lost");
+            sim.note(delivery.token.get(), || format!("{}: a push of {name} is lost", net.nodes[node].run));
+            continue;
+        }
+        sim.note(delivery.token.get(), || words::push(net, &name, &delivery));
+        for to in net.nodes[node].inboxes.get(&delivery.to).cloned().unwrap_or_default() {
+            let us = net.delay_us();
+            push(sim, net, to, us, Way::Down(Word::Push(name.clone(), delivery.clone())));
+        }
+    }
+    let Some(reply) = reply else { return };
+    if net.conns.get_mut(&id).is_some_and(|conn| std::mem::take(&mut conn.loses_reply)) {
+        sim.note(id, || format!("a reply on connection {id} is lost, and the connection breaks"));
+        sever(sim, net, id, Fate::Gone, us, 0);
+        return;
+    }
+    push(sim, net, id, us, Way::Down(Word::Reply(reply, said)));
+}
+
+/// What the laboratory learns from what the server does.
+fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name, op: &Op, answer: &Answer) {
+    sim.book.met(label(op, answer));
+    if answer.rest == leasehold_spec::Rest::More {
+        sim.book.met("more to settle");
+    }
+    if answer.handed_claim_ms.is_some() {
+        sim.book.met("a hand-over");
+    }
+    let queued = match (op, &answer.outcome) {
+        (Op::Acquire(acquire), Outcome::Queued { .. }) => Some(acquire.id),
+        _ => None,
+    };
+    if let Some(id) = queued {
+        net.queued_us.entry(id).or_insert(now_us);
+    }
+    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grant.as_ref())
+        && let Some(since_us) = net.queued_us.get(&grant.id)
+    {
+        sim.book.waited(name.as_str(), grant.token.get(), *since_us);
+    }
+    if let (Op::Revoke { token, .. }, Outcome::Revoking { left_us }) = (op, &answer.outcome) {
+        super::faults::revoked(sim, name, *token, *left_us);
+    }
+    sim.note(answer.highest.get() ^ answer.now_us, || words::step(net, node, name, op, answer));
+}
+
+/// The client has closed its end: what it sent arrives, and then its end.
+pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
+    let mut net = lock(&sim.net);
+    let us = net.delay_us();
+    let Some(conn) = net.conns.get_mut(&id) else { return };
+    if std::mem::replace(&mut conn.is_left, true) {
+        return;
+    }
+    conn.down.queue.clear();
+    sim.note(id, || format!("connection {id} is closed by its client"));
+    push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
+}
+
+/// Breaks a connection: the client hears of it after `told_us`, the server after `noticed_us`.
+pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
+    let Some(conn) = net.conns.get_mut(&id) else { return };
+    let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
+    let was_left = std::mem::replace(&mut conn.is_left, true);
+    let under_way: Vec<_> = conn.up.queue.drain(..).map(|(_, message)| message).collect();
+    let under_way_count = under_way.len() as u64;
+    conn.down.queue.clear();
+    if !was_left {
+        // Nor does that reach who is cut off.
+        let told_us = if net.is_cut_off(pid) { told_us + HANG_US } else { told_us };
+        sim.exec.after(told_us, move || wire.arrive(Word::Broken));
+    }
+    if let Fate::Late(us) = fate {
+        for (nth, (reply, ask)) in under_way.into_iter().enumerate() {
+            let there = Arc::clone(sim);
+            sim.book.met("a request outlives its connection");
+            sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.net), node, id, reply, ask));
+        }
+    }
+    // A server is done with a connection behind the last that it has read of it.
+    let read_us = if let Fate::Late(us) = fate { us + under_way_count + 1 } else { 0 };
+    let there = Arc::clone(sim);
+    sim.exec.after(noticed_us.max(read_us), move || {
+        let mut net = lock(&there.net);
+        net.nodes[node].detach(id);
+        net.conns.remove(&id);
+    });
+}

@@ -1,0 +1,209 @@
+//! A server: the specification over records of its own, with a clock that can be set, a memory that can be full, and a
+//! past of which a failover loses the end.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use leasehold_spec::{Answer, Delivery, Env, GrantState, Name, Op, Outcome, Renew, Resource, SessionId, Token, step};
+
+use super::look::{self, Seen};
+
+/// What a client asks.
+#[derive(Clone, Debug)]
+pub(super) enum Ask {
+    One(Name, Op),
+    Batch(Vec<(Name, Renew)>),
+    Time,
+    Attach(SessionId),
+    Names,
+    /// The client has closed the connection, and has nothing more to say.
+    End,
+}
+
+/// What it hears.
+#[derive(Clone, Debug)]
+pub(super) enum Said {
+    Answer(Answer),
+    Answers(Vec<Answer>),
+    Time(u64),
+    Attached,
+    Names(Vec<Name>),
+    NoMemory,
+    /// Not the one to ask.
+    NotPrimary,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Primary,
+    /// It answers, and never with an answer.
+    Replica,
+    /// Not running.
+    Down,
+}
+
+/// So many writes are remembered for a failover to lose.
+const TAIL: usize = 256;
+/// The wall clock at the beginning.
+const BEGAN_US: u64 = 1_795_193_818_000_000;
+
+pub(super) struct Node {
+    pub(super) run: String,
+    pub(super) role: Role,
+    pub(super) records: BTreeMap<Name, Resource>,
+    /// Through which connections an inbox is attached.
+    pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
+    pub(super) clock: Clock,
+    /// How many reasons there are to do nothing.
+    pub(super) freezes: u32,
+    /// What came meanwhile.
+    pub(super) pending: VecDeque<(u64, Option<u64>, Ask)>,
+    /// How many reasons there are for the memory to be full.
+    pub(super) full: u32,
+    /// What was there before each of the last writes.
+    tail: VecDeque<(u64, Name, Option<Resource>)>,
+}
+
+/// A server's wall clock: set, and of another rate than true time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) offset_us: i64,
+    pub(super) rate_ppm: i64,
+}
+
+impl Clock {
+    pub(super) fn at_us(self, now_us: u64) -> u64 {
+        let gained = i128::from(now_us) * i128::from(self.rate_ppm) / 1_000_000;
+        (i128::from(BEGAN_US) + i128::from(now_us) + gained + i128::from(self.offset_us)) as u64
+    }
+}
+
+/// What carrying a request out amounts to.
+pub(super) struct Done {
+    pub(super) said: Said,
+    pub(super) deliveries: Vec<(Name, Delivery)>,
+    pub(super) steps: Vec<(Name, Op, Answer)>,
+    pub(super) wrong: Vec<&'static str>,
+}
+
+impl Node {
+    pub(super) fn new(run: String, clock: Clock) -> Self {
+        Self {
+            run,
+            role: Role::Primary,
+            records: BTreeMap::new(),
+            inboxes: BTreeMap::new(),
+            clock,
+            freezes: 0,
+            pending: VecDeque::new(),
+            full: 0,
+            tail: VecDeque::new(),
+        }
+    }
+
+    /// Carries a request out.
+    pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
+        let mut done = Done { said: Said::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
+        if self.role != Role::Primary {
+            return done;
+        }
+        done.said = match ask {
+            Ask::One(_, Op::Acquire(_)) if self.full > 0 => Said::NoMemory,
+            Ask::One(name, op) => Said::Answer(self.apply(name, op.clone(), now_us, &mut done)),
+            Ask::Batch(batch) => {
+                let each =
+                    batch.iter().map(|(name, renew)| self.apply(name, Op::Renew(renew.clone()), now_us, &mut done));
+                Said::Answers(each.collect())
+            }
+            Ask::Time => Said::Time(self.clock.at_us(now_us)),
+            Ask::Attach(session) => {
+                self.inboxes.entry(*session).or_default().insert(conn);
+                Said::Attached
+            }
+            Ask::Names => Said::Names(self.records.keys().cloned().collect()),
+            Ask::End => Said::Attached,
+        };
+        done
+    }
+
+    fn apply(&mut self, name: &Name, op: Op, now_us: u64, done: &mut Done) -> Answer {
+        let clock_us = self.clock.at_us(now_us);
+        let inboxes = &self.inboxes;
+        let env = Env { wall_us: clock_us, lease_us: clock_us, attached: &|session| inboxes.contains_key(&session) };
+        let before = self.records.get(name).cloned();
+        let mut record = before.clone().unwrap_or_default();
+        let (answer, deliveries) = step(&mut record, &env, &op);
+        let was = before.clone().unwrap_or_default();
+        let seen =
+            Seen { before: &was, op: &op, now_us: clock_us, after: &record, answer: &answer, deliveries: &deliveries };
+        done.wrong.extend(look::wrong(&seen, |session| inboxes.contains_key(&session)));
+        if before.as_ref() != Some(&record) && (before.is_some() || record != Resource::default()) {
+            if self.tail.len() == TAIL {
+                self.tail.pop_front();
+            }
+            self.tail.push_back((now_us, name.clone(), before));
+            self.records.insert(name.clone(), record);
+        }
+        done.deliveries.extend(deliveries.into_iter().map(|delivery| (name.clone(), delivery)));
+        done.steps.push((name.clone(), op, answer.clone()));
+        answer
+    }
+
+    /// A connection is gone, and the inbox with it, if it had one.
+    pub(super) fn detach(&mut self, conn: u64) {
+        self.inboxes.retain(|_, conns| {
+            conns.remove(&conn);
+            !conns.is_empty()
+        });
+    }
+
+    /// Another one with the same records, but for the writes since then.
+    pub(super) fn promoted(&self, run: String, clock: Clock, since_us: u64) -> Self {
+        let mut node = Self::new(run, clock);
+        node.records = self.records.clone();
+        for (_, name, before) in self.tail.iter().rev().take_while(|(at_us, ..)| *at_us >= since_us) {
+            match before {
+                Some(record) => node.records.insert(name.clone(), record.clone()),
+                None => node.records.remove(name),
+            };
+        }
+        node
+    }
+
+    /// The highest token of any name.
+    pub(super) fn highest(&self) -> u64 {
+        self.records.values().map(|record| record.last).max().map_or(0, Token::get)
+    }
+
+    /// Who holds a name, how far its grant is, and what is left of it, as far as the clock's rate lets say.
+    pub(super) fn held(&self, name: &Name, now_us: u64) -> Option<(SessionId, GrantState, u64)> {
+        let grant = self.records.get(name)?.grant.as_ref()?;
+        Some((grant.id.session, grant.state, grant.left_us(self.clock.at_us(now_us))))
+    }
+}
+
+/// What an answer is called, for the coverage.
+pub(super) fn label(op: &Op, answer: &Answer) -> &'static str {
+    use leasehold_spec::{Joined, LostHow, Was};
+    match (op, &answer.outcome) {
+        (Op::Acquire(_), Outcome::Granted { .. }) => "acquire: granted",
+        (Op::Acquire(_), Outcome::Queued { joined: Joined::Now, .. }) => "acquire: queued",
+        (Op::Acquire(_), Outcome::Queued { joined: Joined::Before, .. }) => "acquire: still queued",
+        (Op::Acquire(_), Outcome::Busy { .. }) => "acquire: busy",
+        (Op::Acquire(_), Outcome::Gone) => "acquire: gone",
+        (Op::Acquire(_), Outcome::Late) => "acquire: late",
+        (Op::Acquire(_), Outcome::Full) => "acquire: full",
+        (_, Outcome::Renewed { .. }) => "renew: renewed",
+        (_, Outcome::Lost { how: LostHow::Revoked }) => "renew: revoked",
+        (_, Outcome::Lost { how: LostHow::NotHeld }) => "renew: lost",
+        (_, Outcome::Late) => "renew: late",
+        (_, Outcome::Released) => "release: released",
+        (Op::Release { .. }, _) => "release: not held",
+        (_, Outcome::Left { was: Was::Queued }) => "leave: waited",
+        (_, Outcome::Left { was: Was::Granted }) => "leave: held",
+        (_, Outcome::Left { was: Was::Absent }) => "leave: absent",
+        (_, Outcome::Revoking { .. }) => "revoke: marked",
+        (Op::Revoke { .. }, _) => "revoke: not held",
+        (Op::Settle, _) => "settle",
+        _ => "inspect",
+    }
+}

@@ -1,0 +1,46 @@
+//! What is said on the command line.
+
+use std::time::Duration;
+
+/// `leasehold-lab sim [--seeds N] [--from S] [--minutes M] [--json] | --seed S [-v] | --mutant NAME|all [--seeds N]`
+#[derive(Debug)]
+pub(crate) struct Options {
+    pub(super) seeds: u64,
+    pub(super) from: u64,
+    pub(super) at_most: Option<Duration>,
+    /// One seed alone.
+    pub(super) seed: Option<u64>,
+    pub(super) tells: bool,
+    pub(super) json: bool,
+    pub(super) mutant: Option<String>,
+}
+
+pub(crate) const USAGE: &str = "leasehold-lab sim [--seeds N] [--from S] [--minutes M] [--json]
+       leasehold-lab sim --seed S [-v]
+       leasehold-lab sim --mutant P12FromReceipt|all [--seeds N]";
+
+impl Options {
+    /// `None`: that is not how it is said.
+    pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
+        let mut options =
+            Self { seeds: 1000, from: 1, at_most: None, seed: None, tells: false, json: false, mutant: None };
+        let mut are_counted = false;
+        while let Some(arg) = args.next() {
+            match arg.as_str() {
+                "--seeds" => (options.seeds, are_counted) = (args.next()?.parse().ok()?, true),
+                "--from" => options.from = args.next()?.parse().ok()?,
+                "--minutes" => options.at_most = Some(Duration::from_secs(60 * args.next()?.parse::<u64>().ok()?)),
+                "--seed" => options.seed = Some(args.next()?.parse().ok()?),
+                "--mutant" => options.mutant = Some(args.next()?),
+                "--json" => options.json = true,
+                "-v" => options.tells = true,
+                _ => return None,
+            }
+        }
+        // Minutes alone are as many seeds as there is time for.
+        if options.at_most.is_some() && !are_counted {
+            options.seeds = u64::MAX;
+        }
+        Some(options)
+    }
+}

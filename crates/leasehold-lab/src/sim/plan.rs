@@ -1,0 +1,108 @@
+//! Swarm: what a seed is about.
+//!
+//! A world in which everything goes wrong all the time shows little: connections that live for a second never let a lease
+//! be renewed three times. So each seed takes a few kinds of faults and leaves the others out, some seeds take none, and
+//! the sizes (how far the server is, how long leases and sections are, how many there are of everything) are chosen anew.
+
+use super::faults::Kind;
+use super::rng::Rng;
+
+/// The longest that a ready task is kept waiting.
+pub(super) const HICCUP_US: u64 = 20_000;
+
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    pub(super) seed: u64,
+    /// How long things go wrong.
+    pub(super) chaos_us: u64,
+    pub(super) clients: u64,
+    /// Tasks of each client.
+    pub(super) workers: u64,
+    pub(super) names: Vec<String>,
+    /// Of ten choices of a name so many take the first.
+    pub(super) heat: u64,
+    pub(super) leases_ms: Vec<u64>,
+    /// One way, at least and usually at most.
+    pub(super) delay_us: (u64, u64),
+    /// One message in so many takes ten times as long.
+    pub(super) slow_in: u64,
+    /// Between two actions of a task.
+    pub(super) think_us: u64,
+    pub(super) section_us: u64,
+    pub(super) faults: Vec<(Kind, u64)>,
+    pub(super) fault_every_us: u64,
+    /// Clocks differ by at most this in rate from true time.
+    pub(super) drift_ppm: i64,
+    pub(super) hiccup_in: u64,
+    /// Of a hundred actions so many are futures that are dropped.
+    pub(super) cancels: u64,
+    /// Of a hundred actions so many are revocations.
+    pub(super) revokes: u64,
+}
+
+impl Plan {
+    pub(super) fn of(seed: u64) -> Self {
+        let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x706c_616e);
+        let names = (0..rng.between(1, 4)).map(|n| format!("name-{n}")).collect();
+        let near = rng.scaled(50, 30_000);
+        let leases_ms = match rng.below(10) {
+            // Long ones, so that what is not given back is noticed by those who wait for it.
+            0..3 => vec![60_000, 300_000],
+            3..6 => vec![rng.scaled(100, 1_000), rng.scaled(500, 3_000)],
+            _ => vec![rng.scaled(300, 10_000), rng.scaled(1_000, 10_000), 2_000],
+        };
+        let faults = Self::choose(&mut rng);
+        Self {
+            seed,
+            chaos_us: rng.between(15, 60) * 1_000_000,
+            clients: rng.between(2, 6),
+            workers: rng.between(1, 3),
+            names,
+            heat: rng.between(3, 9),
+            leases_ms,
+            delay_us: (near, near + rng.scaled(1, near * 3)),
+            slow_in: *rng.pick(&[0, 0, 20, 200]),
+            think_us: rng.scaled(20_000, 3_000_000),
+            section_us: rng.scaled(5_000, 3_000_000),
+            fault_every_us: rng.scaled(300_000, 8_000_000),
+            faults,
+            drift_ppm: *rng.pick(&[0, 50, 500, 500, 4_000]),
+            hiccup_in: *rng.pick(&[0, 0, 8, 50]),
+            cancels: *rng.pick(&[0, 5, 20, 50]),
+            revokes: *rng.pick(&[0, 0, 0, 4]),
+        }
+    }
+
+    fn choose(rng: &mut Rng) -> Vec<(Kind, u64)> {
+        if rng.percent(8) {
+            return Vec::new();
+        }
+        let share = *rng.pick(&[8, 15, 30, 60]);
+        let mut faults: Vec<(Kind, u64)> = Kind::ALL
+            .iter()
+            .filter_map(|kind| {
+                let is_in = rng.percent(share);
+                let weight = rng.between(1, 6);
+                is_in.then_some((*kind, weight))
+            })
+            .collect();
+        if faults.is_empty() {
+            faults.push((*rng.pick(Kind::ALL), 1));
+        }
+        faults
+    }
+
+    pub(super) fn lease_max_us(&self) -> u64 {
+        self.leases_ms.iter().max().copied().unwrap_or(0) * 1000
+    }
+
+    /// Whether nothing happens that makes a waiter lose its turn: its inbox stays attached, and its pushes come in time.
+    pub(super) fn keeps_order(&self) -> bool {
+        let shortest_us = self.leases_ms.iter().min().copied().unwrap_or(0) * 1000;
+        self.faults.is_empty() && shortest_us.min(1_000_000) > 4 * (self.trip_us() + HICCUP_US)
+    }
+
+    pub(super) fn trip_us(&self) -> u64 {
+        self.delay_us.1 * 2 * if self.slow_in > 0 { 10 } else { 1 }
+    }
+}

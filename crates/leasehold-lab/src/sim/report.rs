@@ -1,0 +1,211 @@
+//! Many seeds, and what they amount to.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use leasehold_spec::mark::Mark;
+
+use super::book::Book;
+use super::exec::lock;
+use super::faults::Kind;
+use super::run::{Verdict, play};
+
+/// What many seeds amount to.
+#[derive(Debug, Default)]
+pub(super) struct Total {
+    pub(super) seeds: u64,
+    pub(super) steps: u64,
+    pub(super) simulated_us: u64,
+    pub(super) grants: u64,
+    pub(super) queued: u64,
+    pub(super) refused: u64,
+    pub(super) excused: u64,
+    pub(super) lost_updates: BTreeMap<&'static str, u64>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) marks: BTreeMap<&'static str, u64>,
+    /// The seeds in which something was wrong, and what.
+    pub(super) failed: BTreeMap<u64, (u64, Vec<String>)>,
+    pub(super) vacuous: u64,
+    pub(super) took: Duration,
+}
+
+/// Which seeds, and when to stop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) from: u64,
+    pub(super) seeds: u64,
+    pub(super) at_most: Option<Duration>,
+    pub(super) stop: When,
+}
+
+/// When to stop before the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
+    Never,
+    /// Once a seed has failed.
+    Failed,
+}
+
+/// How many failures are told of at length.
+const TOLD: usize = 10;
+
+/// Plays seeds on every core, each on one thread.
+pub(super) fn play_all(range: Range) -> Total {
+    let (next, stop, total) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(Total::default()));
+    let began = Instant::now();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) && range.at_most.is_none_or(|most| began.elapsed() < most) {
+                    let nth = next.fetch_add(1, Ordering::Relaxed);
+                    if nth >= range.seeds {
+                        return;
+                    }
+                    let verdict = play(range.from + nth, Book::default());
+                    if !verdict.wrong.is_empty() && range.stop == When::Failed {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                    lock(&total).add(verdict);
+                }
+            });
+        }
+    });
+    let mut total = total.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    total.took = began.elapsed();
+    total
+}
+
+impl Total {
+    pub(super) fn add(&mut self, verdict: Verdict) {
+        self.seeds += 1;
+        self.steps += verdict.steps;
+        self.simulated_us += verdict.simulated_us;
+        self.grants += verdict.report.grants;
+        self.queued += verdict.report.queued;
+        self.refused += verdict.report.refused;
+        self.excused += verdict.report.excused.len() as u64;
+        self.vacuous += u64::from(verdict.report.grants == 0);
+        for why in verdict.lost_updates {
+            *self.lost_updates.entry(why).or_default() += 1;
+        }
+        for (what, count) in verdict.counts {
+            *self.counts.entry(what).or_default() += count;
+        }
+        for (mark, times) in verdict.marks {
+            *self.marks.entry(mark.name()).or_default() += times;
+        }
+        if !verdict.wrong.is_empty() {
+            self.failed.insert(verdict.seed, (verdict.hash, verdict.wrong));
+        }
+    }
+
+    /// What was never come by, of what everybody must.
+    pub(super) fn missed(&self) -> Vec<&'static str> {
+        let kinds = Kind::ALL.iter().map(|kind| kind.name());
+        let missed = kinds.chain(MUST.iter().copied()).filter(|what| !self.counts.contains_key(what));
+        let paths = Mark::ALL.iter().filter(|mark| !ELSEWHERE.contains(mark)).map(|mark| mark.name());
+        missed.chain(paths.filter(|path| !self.marks.contains_key(path))).collect()
+    }
+
+    pub(super) fn print(&self) {
+        let (hours, seconds) = (self.simulated_us as f64 / 3.6e9, self.took.as_secs_f64());
+        println!(
+            "{} seeds, {hours:.1} h simulated, {} steps, in {seconds:.1} s: {:.0} seeds/s, {:.0} times real time",
+            self.seeds,
+            self.steps,
+            self.seeds as f64 / seconds,
+            self.simulated_us as f64 / 1e6 / seconds
+        );
+        println!(
+            "{} grants, {} of them after waiting; {} old tokens refused by the fenced register",
+            self.grants, self.queued, self.refused
+        );
+        let lost: u64 = self.lost_updates.values().sum();
+        println!(
+            "{} claims or tokens that a fault excuses; {lost} updates lost by the unfenced register:",
+            self.excused
+        );
+        for (why, count) in &self.lost_updates {
+            println!("  {count:>8}  {why}");
+        }
+        println!("come by:");
+        for (what, count) in &self.counts {
+            println!("  {count:>8}  {what}");
+        }
+        println!("paths taken in the product:");
+        for (path, times) in &self.marks {
+            println!("  {times:>8}  {path}");
+        }
+        for (seed, (hash, wrong)) in self.failed.iter().take(TOLD) {
+            print_failure(*seed, *hash, wrong);
+        }
+        println!("{} seeds failed", self.failed.len());
+    }
+
+    /// The same for a program.
+    pub(super) fn print_json(&self) {
+        let counts: Vec<String> = self.counts.iter().map(|(what, count)| format!("\"{what}\":{count}")).collect();
+        println!(
+            "{{\"seeds\":{},\"simulated_s\":{},\"grants\":{},\"failed\":{},\"lost_updates\":{},\"took_s\":{:.3},\
+             \"counts\":{{{}}}}}",
+            self.seeds,
+            self.simulated_us / 1_000_000,
+            self.grants,
+            self.failed.len(),
+            self.lost_updates.values().sum::<u64>(),
+            self.took.as_secs_f64(),
+            counts.join(",")
+        );
+    }
+}
+
+pub(super) fn print_failure(seed: u64, hash: u64, wrong: &[String]) {
+    println!("seed {seed} FAILED (hash {hash:016x}):");
+    wrong.iter().take(TOLD).for_each(|what| println!("    {what}"));
+    println!("  cargo run --release -p leasehold-lab -- sim --seed {seed} -v");
+}
+
+/// Paths that no seed takes: the simulation has no ten thousand waiters, and nobody who polls.
+const ELSEWHERE: &[Mark] = &[Mark::QueueFull, Mark::PassedSilent];
+
+/// What many seeds come by, or the simulation has become weak.
+const MUST: &[&str] = &[
+    "acquire: granted",
+    "acquire: queued",
+    "acquire: still queued",
+    "acquire: busy",
+    "acquire: gone",
+    "acquire: late",
+    "renew: renewed",
+    "renew: lost",
+    "renew: late",
+    "renew: revoked",
+    "release: released",
+    "release: not held",
+    "leave: waited",
+    "leave: held",
+    "leave: absent",
+    "revoke: marked",
+    "settle",
+    "inspect",
+    "a hand-over",
+    "more to settle",
+    "a push is lost",
+    "an acquire finds no memory",
+    "a request outlives its connection",
+    "an old primary goes on",
+    "a write arrives behind its lease",
+    "a dropped future",
+    "a dropped release",
+    "a re-entry",
+    "a re-entry is refused",
+    "released",
+    "released: not held",
+    "lost: expired",
+    "lost: revoked",
+    "lost: forgotten",
+    "lost: superseded",
+];

@@ -1,0 +1,218 @@
+//! One seed, from its plan to the verdict.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use leasehold_spec::GrantState;
+use leasehold_spec::mark::{self, Mark};
+use leasehold_testkit::checker::{Report, Rules, Violation, check};
+
+use super::book::Book;
+use super::crew::{Crew, Fate};
+use super::exec::{NOBODY, Part, Pid, Stop, lock};
+use super::faults::{Kind, go_wrong};
+use super::node::Role;
+use super::plan::Plan;
+use super::registers;
+use super::rng::Rng;
+use super::sim::Sim;
+use super::words::client;
+
+/// Everybody is served within this, once everything has healed: links are opened anew, claims of the dead run out one
+/// after the other, and each who waits has its turn. Not for as long as a lease that somebody died with.
+const SERVED_WITHIN_US: u64 = 45_000_000;
+/// What is given back and closed has gone after this.
+const QUIET_AFTER_US: u64 = 8_000_000;
+
+/// What came of a seed.
+#[derive(Debug, Default)]
+pub(super) struct Verdict {
+    pub(super) seed: u64,
+    pub(super) hash: u64,
+    pub(super) steps: u64,
+    pub(super) simulated_us: u64,
+    pub(super) report: Report,
+    /// Everything that is wrong, in words.
+    pub(super) wrong: Vec<String>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
+    /// The paths that were taken in the product, and how often.
+    pub(super) marks: Vec<(Mark, u64)>,
+    /// Why the unfenced register has lost updates, each.
+    pub(super) lost_updates: Vec<&'static str>,
+    pub(super) lines: Vec<String>,
+}
+
+/// Plays a seed.
+pub(super) fn play(seed: u64, book: Book) -> Verdict {
+    let plan = Plan::of(seed);
+    let sim = Sim::new(plan, book);
+    // What this thread has counted before is another seed's.
+    drop(mark::take_here());
+    let played = catch_unwind(AssertUnwindSafe(|| go(&sim)));
+    if let Err(panic) = played {
+        let what = panic.downcast_ref::<String>().cloned();
+        let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
+        sim.book.wrong(sim.exec.now_us(), format!("a panic: {what}"));
+    }
+    let mut verdict = judge(&sim);
+    sim.exec.clear();
+    verdict.marks = mark::take_here().into_iter().filter(|(_, times)| *times > 0).collect();
+    verdict
+}
+
+fn go(sim: &Arc<Sim>) {
+    let mut rng = Rng::new(sim.plan.seed ^ 0x63_7265_7773);
+    sim.note(sim.plan.seed, || format!("{:?}", sim.plan));
+    let crew = Crew::new(sim, rng.fork());
+    (0..sim.plan.clients).for_each(|_| crew.start());
+    let wrong = go_wrong(Arc::clone(sim), Arc::clone(&crew), rng.fork());
+    sim.exec.spawn(NOBODY, Part::Runtime, "what goes wrong", Box::pin(wrong));
+    if !ran(sim, sim.exec.run(sim.plan.chaos_us, || false)) {
+        return;
+    }
+    lock(&sim.net).is_calm = true;
+    sim.note(0, || "everything has healed".into());
+    let mut until_us = sim.plan.chaos_us + kept_by_the_dead(sim, &crew) + SERVED_WITHIN_US;
+    while !crew.is_done() {
+        match sim.exec.run(until_us, || crew.is_done()) {
+            Stop::Done => break,
+            Stop::Time => match kept_by_the_dead(sim, &crew) {
+                0 => return unserved(sim, &crew),
+                left_us => until_us = sim.exec.now_us() + left_us + SERVED_WITHIN_US,
+            },
+            stop => {
+                ran(sim, stop);
+                return unserved(sim, &crew);
+            }
+        }
+    }
+    let quiet_us = sim.exec.now_us() + QUIET_AFTER_US;
+    ran(sim, sim.exec.run(quiet_us, || false));
+    residue(sim, &crew);
+    registers::record_final(sim);
+}
+
+/// Whether the executor came to the end of its time.
+fn ran(sim: &Sim, stop: Stop) -> bool {
+    if stop == Stop::Livelock {
+        sim.book.wrong(sim.exec.now_us(), "a livelock: time does not go on".into());
+    }
+    stop != Stop::Livelock
+}
+
+/// For how long a lease is kept by somebody who has died with it, or could not give it back before it closed. Where the
+/// server's clock was set back a lease can outlive every wish to give it back.
+fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
+    let (net, fates, now_us) = (lock(&sim.net), crew.fates(), sim.exec.now_us());
+    let node = &net.nodes[net.primary];
+    let was_set_back = was_set_back(sim);
+    let kept = node.records.keys().filter_map(|name| {
+        let (session, state, left_us) = node.held(name, now_us)?;
+        // Who did not live to hear of its grant has a claim of it, and no more.
+        if state == GrantState::Pushed && !was_set_back {
+            return None;
+        }
+        let is_dead = net.who.get(&session).is_none_or(|pid| fates.get(pid) != Some(&Fate::Alive));
+        (is_dead || was_set_back).then_some(left_us)
+    });
+    kept.max().unwrap_or(0)
+}
+
+fn was_set_back(sim: &Sim) -> bool {
+    sim.book.counts().contains_key(Kind::JumpBack.name())
+}
+
+fn unserved(sim: &Sim, crew: &Crew) {
+    for (pid, fate) in crew.fates() {
+        if fate == Fate::Alive {
+            let tasks = sim.exec.tasks_of(pid).join(", ");
+            let what = format!("{} still waits although everything has healed: {tasks}", client(pid));
+            sim.book.wrong(sim.exec.now_us(), what);
+        }
+    }
+}
+
+/// Nothing is left of those who have closed.
+fn residue(sim: &Sim, crew: &Crew) {
+    let now_us = sim.exec.now_us();
+    let wrong = |what: String| sim.book.wrong(now_us, what);
+    let fates = crew.fates();
+    // A request that may yet be carried out is in the way of a last word, and by a clock that was set back it may for long.
+    let was_set_back = was_set_back(sim);
+    for (pid, fate) in &fates {
+        let Fate::Closed { unconfirmed, at_us } = fate else { continue };
+        let tasks = sim.exec.tasks_of(*pid);
+        if !tasks.is_empty() && unconfirmed.is_empty() {
+            wrong(format!("{} is closed, and still runs: {}", client(*pid), tasks.join(", ")));
+        }
+        if *at_us > sim.plan.chaos_us + SERVED_WITHIN_US / 3 && !unconfirmed.is_empty() && !was_set_back {
+            wrong(format!("{} has not given back {unconfirmed:?}, and nothing was in its way", client(*pid)));
+        }
+    }
+    let net = lock(&sim.net);
+    let node = &net.nodes[net.primary];
+    if node.role != Role::Primary || node.freezes > 0 || node.full > 0 || net.refuses > 0 {
+        wrong("the simulation has not healed".into());
+    }
+    // Whose leases and entries must be gone: who closed with everything given back, when nothing was in the way.
+    let is_clean = |pid: &Pid| {
+        matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us })
+            if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us)
+    };
+    for (session, conns) in &node.inboxes {
+        if net.who.get(session).is_none_or(is_clean) {
+            wrong(format!("an inbox is still attached, on connections {conns:?}"));
+        }
+    }
+    for (name, record) in &node.records {
+        let held = node.held(name, now_us).filter(|(_, _, left_us)| *left_us > 0 && !was_set_back);
+        if let Some(pid) = held.and_then(|(session, ..)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
+            wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
+        }
+        for entry in &record.queue {
+            if let Some(pid) = net.who.get(&entry.id.session).filter(|pid| is_clean(pid)) {
+                wrong(format!("{} has closed, and still waits for {name}", client(*pid)));
+            }
+        }
+    }
+}
+
+fn judge(sim: &Arc<Sim>) -> Verdict {
+    let rules = Rules::mutex().at_least(0);
+    let rules = if sim.plan.keeps_order() { rules.overtaken_at_most(0) } else { rules };
+    let mut report = check(&sim.book.history(&sim.plan.names), &rules);
+    let mut wrong = sim.book.wrongs();
+    let twice = granted_twice(&report);
+    // Of a token that was granted twice nobody can tell to which of the two a claim belongs. That there are two is told.
+    let is_of_two = |v: &Violation| matches!(v, Violation::ClaimedAfterEnd { token, .. } if twice.contains(token));
+    wrong.extend(report.violations.drain(..).filter(|v| !is_of_two(v)).map(|violation| violation.to_string()));
+    let (lost_updates, unexcused) = sim.book.lost_updates();
+    for lost in unexcused {
+        let (from, to) = (lost.read_us as f64 / 1e6, lost.written_us as f64 / 1e6);
+        wrong.push(format!(
+            "{}: {} read at {from:.6} and wrote at {to:.6} over another's write",
+            lost.name, lost.client
+        ));
+    }
+    Verdict {
+        seed: sim.plan.seed,
+        hash: sim.exec.hash(),
+        steps: sim.exec.steps(),
+        simulated_us: sim.exec.now_us(),
+        report,
+        wrong,
+        counts: sim.book.counts(),
+        marks: Vec::new(),
+        lost_updates,
+        lines: sim.book.take_lines(),
+    }
+}
+
+fn granted_twice(report: &Report) -> BTreeSet<u64> {
+    let token = |violation: &Violation| match violation {
+        Violation::SameToken { token, .. } => Some(*token),
+        _ => None,
+    };
+    report.excused.iter().chain(&report.violations).filter_map(token).collect()
+}

@@ -1,0 +1,140 @@
+//! The part of the simulation that is quick enough for every change: `leasehold-lab sim` plays as many seeds as one likes.
+
+use super::book::Book;
+use super::exec::{Exec, NOBODY, Part, Stop};
+use super::mutants::ALL;
+use super::plan::Plan;
+use super::report::{Range, When, play_all};
+use super::rng::Rng;
+use super::run::play;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// Enough for every kind of fault; without optimisation.
+const SEEDS: u64 = 150;
+
+#[test]
+fn nothing_is_wrong_with_many_seeds() {
+    let total = play_all(Range { from: 1, seeds: SEEDS, at_most: None, stop: When::Never });
+    assert_eq!(total.seeds, SEEDS);
+    assert!(total.failed.is_empty(), "cargo run -p leasehold-lab -- sim --seed N -v:\n{:#?}", total.failed);
+    assert!(total.grants > 20 * SEEDS, "only {} grants", total.grants);
+    assert!(total.queued > 10 * SEEDS, "only {} grants after waiting", total.queued);
+}
+
+#[test]
+fn a_seed_is_a_run_to_the_last_step() {
+    for seed in [1, 9, 77, 175] {
+        let (once, again) = (play(seed, Book::default()), play(seed, Book::with_words()));
+        assert_eq!((once.hash, once.steps), (again.hash, again.steps), "seed {seed}");
+        assert!(once.steps > 100 && !again.lines.is_empty());
+    }
+    assert_ne!(play(1, Book::default()).hash, play(2, Book::default()).hash);
+}
+
+#[test]
+fn seeds_differ_in_what_goes_wrong() {
+    let plans: Vec<Plan> = (1..200).map(Plan::of).collect();
+    assert!(plans.iter().any(|plan| plan.faults.is_empty()));
+    assert!(plans.iter().any(|plan| plan.faults.len() > 8));
+    assert!(plans.iter().any(|plan| plan.lease_max_us() > 100_000_000));
+    assert!(plans.iter().any(|plan| plan.lease_max_us() < 3_000_000));
+}
+
+#[test]
+fn flaws_have_names_of_their_own() {
+    let mut names: Vec<String> = ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), ALL.len());
+}
+
+/// An executor, a process in it, and when its sleep of a second was over.
+fn sleeper(rate_ppm: i64) -> (Arc<Exec>, usize, Arc<AtomicU64>) {
+    let exec = Arc::new(Exec::new(Rng::new(1), 0));
+    let pid = exec.start(5_000_000, rate_ppm);
+    let woke_us = Arc::new(AtomicU64::new(0));
+    let (there, woke) = (Arc::clone(&exec), Arc::clone(&woke_us));
+    let slept = exec.sleep(pid, Duration::from_secs(1));
+    let sleeping = async move {
+        slept.await;
+        woke.store(there.now_us(), Ordering::SeqCst);
+    };
+    exec.spawn(pid, Part::Runtime, "a sleeper", Box::pin(sleeping));
+    (exec, pid, woke_us)
+}
+
+#[test]
+fn timers_go_by_the_rate_of_their_process() {
+    let (exec, pid, woke_us) = sleeper(10_000);
+    assert_eq!(exec.run(2_000_000, || false), Stop::Idle);
+    assert_eq!(woke_us.load(Ordering::SeqCst), 990_000);
+    assert_eq!(exec.local_us(pid), 5_000_000 + 999_900);
+}
+
+#[test]
+fn who_stands_still_wakes_late_and_its_clock_goes_on() {
+    let (exec, pid, woke_us) = sleeper(0);
+    exec.run(500_000, || false);
+    exec.halt(pid, &[Part::Session, Part::Runtime]);
+    let there = Arc::clone(&exec);
+    exec.after(2_000_000, move || there.resume(pid, &[Part::Session, Part::Runtime]));
+    exec.run(10_000_000, || false);
+    assert_eq!(woke_us.load(Ordering::SeqCst), 2_500_000, "as soon as it runs");
+    assert_eq!(exec.halted_us(pid), 2_000_000);
+}
+
+#[test]
+fn who_slept_has_its_timers_still_before_it_and_its_clock_has_gone_on() {
+    let (exec, pid, woke_us) = sleeper(0);
+    exec.run(500_000, || false);
+    exec.suspend(pid);
+    let there = Arc::clone(&exec);
+    exec.after(2_000_000, move || {
+        there.awake(pid);
+        assert_eq!(there.local_us(pid), 5_000_000 + 2_500_000);
+    });
+    exec.run(10_000_000, || false);
+    assert_eq!(woke_us.load(Ordering::SeqCst), 3_000_000, "half a second was left");
+}
+
+#[test]
+fn who_is_dead_does_nothing_and_leaves_nothing() {
+    let (exec, pid, woke_us) = sleeper(0);
+    exec.run(500_000, || false);
+    exec.kill(pid);
+    exec.spawn(pid, Part::Runtime, "a ghost", Box::pin(async { panic!("it runs") }));
+    exec.run(10_000_000, || false);
+    assert_eq!((woke_us.load(Ordering::SeqCst), exec.tasks_of(pid)), (0, Vec::new()));
+}
+
+#[test]
+fn a_livelock_ends_the_run() {
+    let exec = Arc::new(Exec::new(Rng::new(1), 0));
+    let spinning = std::future::poll_fn(|context| {
+        context.waker().wake_by_ref();
+        std::task::Poll::Pending
+    });
+    exec.spawn(NOBODY, Part::Runtime, "a spinner", Box::pin(spinning));
+    assert_eq!(exec.run(1_000_000, || false), Stop::Livelock);
+}
+
+#[test]
+fn chance_takes_every_order() {
+    let orders: std::collections::BTreeSet<Vec<u32>> = (0..50).map(order_of_three).collect();
+    assert_eq!(orders.len(), 6);
+}
+
+fn order_of_three(seed: u64) -> Vec<u32> {
+    let exec = Arc::new(Exec::new(Rng::new(seed), 0));
+    let order = Arc::new(Mutex::new(Vec::new()));
+    for number in 0..3 {
+        let order = Arc::clone(&order);
+        let task = async move { order.lock().expect("nobody panics").push(number) };
+        exec.spawn(NOBODY, Part::Runtime, "one of three", Box::pin(task));
+    }
+    exec.run(1, || false);
+    let order = order.lock().expect("nobody panics");
+    order.clone()
+}

@@ -1,0 +1,191 @@
+//! Under the lock: what a lock is for, and whether its holder still believes in it.
+
+use std::sync::Arc;
+
+use leasehold::{Guard, Lost};
+use leasehold_testkit::history::Ended;
+
+use super::book::Grant;
+use super::exec::lock;
+use super::registers;
+use super::sim::Sim;
+use super::worker::{MS, Worker};
+
+/// Work that is dropped when its lease is lost, with a write under way perhaps.
+pub(super) struct Work {
+    pub(super) sim: Arc<Sim>,
+    pub(super) grant: Grant,
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.sim.book.cut_short(&self.grant.name, self.grant.token, self.sim.exec.now_us());
+    }
+}
+
+impl Worker {
+    /// Under the lock.
+    pub(super) async fn section(&mut self, guard: Guard, name: &str, asked_us: u64) {
+        let grant = self.entered(&guard, name, asked_us);
+        let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
+        let rounds = if is_over { 1 } else { self.rng.between(1, 4) };
+        self.hold(guard, &grant, rounds).await;
+    }
+
+    pub(super) fn entered(&self, guard: &Guard, name: &str, asked_us: u64) -> Grant {
+        let token = guard.token().get();
+        let grant = Grant { name: name.into(), client: self.who.clone(), token };
+        let now_us = self.sim.exec.now_us();
+        grant.granted(&self.sim.book, asked_us, now_us);
+        self.sim.note(token, || format!("{} holds {name} with token {token}", self.who));
+        if guard.check().is_err() {
+            self.wrong("lock() gave a guard that was lost already");
+        }
+        grant
+    }
+
+    pub(super) async fn hold(&mut self, guard: Guard, grant: &Grant, rounds: u64) {
+        for _ in 0..rounds {
+            if !self.effect(&guard, grant).await {
+                break;
+            }
+            let us = self.pause_us(&guard);
+            let lost = tokio::select! {
+                biased;
+                lost = guard.lost() => Some(lost),
+                () = self.sleep(us) => None,
+            };
+            if let Some(lost) = lost {
+                self.sim.note(1, || format!("{} hears that {} is lost: {lost}", self.who, grant.name));
+                if guard.check().is_ok() {
+                    self.wrong("a guard is valid whose loss was told");
+                }
+                break;
+            }
+        }
+        self.end(guard, grant).await;
+    }
+
+    /// How long to work on: usually for a while; sometimes to the last moment of what is left.
+    fn pause_us(&mut self, guard: &Guard) -> u64 {
+        let us = self.rng.scaled(100, self.sim.plan.section_us);
+        let left_us = left_us(guard);
+        let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
+        if !is_over && left_us < 12_000 * MS && self.rng.percent(30) { left_us.saturating_sub(200) } else { us }
+    }
+
+    async fn end(&mut self, guard: Guard, grant: &Grant) {
+        let book = &self.sim.book;
+        self.claims(&guard, grant);
+        let how = match guard.check() {
+            Ok(_) => Ended::Released,
+            Err(lost) => Ended::Lost(format!("{lost:?}")),
+        };
+        grant.ended(book, self.sim.exec.now_us(), how);
+        if self.rng.percent(30) {
+            return drop(guard);
+        }
+        let (began_us, was_left_us) = (self.sim.exec.now_us(), left_us(&guard));
+        let is_patient = self.rng.percent(80);
+        let us = self.rng.scaled(1, 100 * MS);
+        let released = tokio::select! {
+            biased;
+            released = guard.release() => Some(released),
+            () = self.sleep(us), if !is_patient => None,
+        };
+        let what = match released {
+            None => "a dropped release",
+            Some(Ok(leasehold::Released::Released)) => "released",
+            Some(Ok(leasehold::Released::NotHeld)) => {
+                self.not_held(grant, began_us, was_left_us);
+                "released: not held"
+            }
+            Some(Err(_)) => "released: no answer",
+        };
+        book.met(what);
+    }
+
+    /// A release that the store has carried out within the validity of its lease says so, however often it was sent, as
+    /// long as nobody was granted since.
+    fn not_held(&self, grant: &Grant, began_us: u64, was_left_us: u64) {
+        let (book, now_us) = (&self.sim.book, self.sim.exec.now_us());
+        let is_in_time = now_us - began_us < was_left_us;
+        let is_taken = book.cut_us(&grant.name, grant.token).is_some() || !self.is_last(grant);
+        if is_in_time && !is_taken && !book.is_excused(&grant.name, began_us, now_us) {
+            self.wrong("a release in time was told that nothing was held");
+        }
+    }
+
+    /// Whether the store knows of no later grant.
+    fn is_last(&self, grant: &Grant) -> bool {
+        let net = lock(&self.sim.net);
+        let records = &net.nodes[net.primary].records;
+        let record = records.iter().find(|(name, _)| name.as_str() == grant.name);
+        record.is_some_and(|(_, record)| record.last.get() == grant.token)
+    }
+
+    /// A guard was told that somebody else was granted since.
+    fn superseded(&self, grant: &Grant) {
+        let now_us = self.sim.exec.now_us();
+        if self.is_last(grant) && !self.sim.book.is_excused(&grant.name, now_us, now_us) {
+            self.wrong("a guard was told that another was granted, and nobody was");
+        }
+    }
+
+    /// What a lock is for: a write under its token, and one without. False when the lease is lost.
+    pub(super) async fn effect(&mut self, guard: &Guard, grant: &Grant) -> bool {
+        if !self.claims(guard, grant) {
+            return false;
+        }
+        let Some(read) = registers::read(&self.sim, &grant.name).await else { return false };
+        if self.rng.percent(50) {
+            let us = self.rng.scaled(1, 5 * MS);
+            self.sleep(us).await;
+        }
+        if !self.claims(guard, grant) {
+            return false;
+        }
+        let left_us = left_us(guard);
+        let (sim, plain, fenced) = (Arc::clone(&self.sim), grant.clone(), grant.clone());
+        // Both at once; some writers do not wait for the answer.
+        let write = registers::write(&sim, &plain, read, left_us);
+        let write_fenced = registers::write_fenced(&sim, &fenced);
+        let written = tokio::join!(biased; write_fenced, write);
+        written.0.is_some()
+    }
+
+    /// Looks whether the lease is valid, and takes a yes down.
+    fn claims(&self, guard: &Guard, grant: &Grant) -> bool {
+        match guard.check() {
+            Ok(_) => {
+                grant.claimed(&self.sim.book, self.sim.exec.now_us());
+                true
+            }
+            Err(lost) => {
+                self.sim.book.met(lost_label(lost));
+                if lost == Lost::Superseded {
+                    self.superseded(grant);
+                }
+                if lost == Lost::Released {
+                    self.wrong("a guard was given back that nobody has released");
+                }
+                false
+            }
+        }
+    }
+}
+
+fn left_us(guard: &Guard) -> u64 {
+    u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX)
+}
+
+fn lost_label(lost: Lost) -> &'static str {
+    match lost {
+        Lost::Expired => "lost: expired",
+        Lost::Revoked => "lost: revoked",
+        Lost::Forgotten => "lost: forgotten",
+        Lost::Superseded => "lost: superseded",
+        Lost::Closed => "lost: closed",
+        _ => "lost: otherwise",
+    }
+}

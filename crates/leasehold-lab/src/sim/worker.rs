@@ -1,0 +1,312 @@
+//! What clients do: a task that asks for locks in every way there is, and does under them what a lock is for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::seam::World;
+use leasehold::{Error, ErrorKind, Leasehold, Mutex, Owner};
+use leasehold_testkit::history::Ended;
+use tokio::sync::Notify;
+
+use super::exec::Pid;
+use super::rng::Rng;
+use super::sim::{Host, Sim};
+use super::under::Work;
+
+pub(super) struct Worker {
+    pub(super) sim: Arc<Sim>,
+    pub(super) host: Arc<Host>,
+    pub(super) pid: Pid,
+    pub(super) who: String,
+    pub(super) leasehold: Leasehold,
+    pub(super) storm: Arc<Notify>,
+    pub(super) rng: Rng,
+    /// When to begin nothing new.
+    pub(super) until_us: u64,
+}
+
+pub(super) const MS: u64 = 1000;
+
+/// A call that began, to be held to its time.
+struct Call {
+    what: &'static str,
+    began_us: u64,
+    halted_us: u64,
+}
+
+impl Worker {
+    pub(super) async fn work(mut self) {
+        while self.sim.exec.now_us() < self.until_us {
+            let think_us = self.rng.scaled(1000, self.sim.plan.think_us);
+            self.sleep(think_us).await;
+            self.act().await;
+        }
+        // Whatever has happened, whoever asks now is served.
+        let name = self.sim.plan.names[0].clone();
+        let mutex = self.leasehold.mutex(&name).lease(self.lease());
+        self.lock(&mutex, &name).await;
+    }
+
+    async fn act(&mut self) {
+        let name = self.name();
+        let mutex = self.mutex(&name);
+        let roll = self.rng.below(100);
+        let (cancels, revokes) = (self.sim.plan.cancels, self.sim.plan.revokes);
+        if roll < cancels {
+            return self.give_up(&mutex, &name).await;
+        }
+        if roll < cancels + revokes {
+            return self.revoke(&mutex).await;
+        }
+        match self.rng.below(100) {
+            0..40 => self.lock(&mutex, &name).await,
+            40..55 => self.try_lock(&mutex, &name).await,
+            55..72 => self.try_lock_for(&mutex, &name).await,
+            72..75 => self.whole(&name).await,
+            75..83 => self.run(&mutex, &name).await,
+            83..90 => self.re_enter(&mutex, &name).await,
+            90..94 => self.two_of_one_owner(&mutex, &name).await,
+            94..96 => self.crowd(&mutex, &name).await,
+            _ => {
+                let call = self.call("inspect");
+                let inspected = mutex.inspect().await;
+                self.returned_within(&call, 2_000 * MS);
+                self.said("inspect", inspected.map(drop).err().as_ref());
+            }
+        }
+    }
+
+    async fn lock(&mut self, mutex: &Mutex, name: &str) {
+        let asked_us = self.sim.exec.now_us();
+        match mutex.lock().await {
+            Ok(guard) => self.section(guard, name, asked_us).await,
+            Err(error) => self.said("lock", Some(&error)),
+        }
+    }
+
+    async fn try_lock(&mut self, mutex: &Mutex, name: &str) {
+        let call = self.call("try_lock");
+        let tried = mutex.try_lock().await;
+        self.returned_within(&call, 2_000 * MS);
+        match tried {
+            Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
+            Ok(None) => self.said("try_lock", None),
+            Err(error) => self.said("try_lock", Some(&error)),
+        }
+    }
+
+    async fn try_lock_for(&mut self, mutex: &Mutex, name: &str) {
+        let wait_us = self.rng.scaled(MS, 10_000 * MS);
+        let call = self.call("try_lock_for");
+        let tried = mutex.try_lock_for(Duration::from_micros(wait_us)).await;
+        // Half a second more, or four round trips where those take longer, and no more than 2 s.
+        self.returned_within(&call, wait_us + 2_000 * MS);
+        match tried {
+            Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
+            Ok(None) => self.said("try_lock_for", None),
+            Err(error) => self.said("try_lock_for", Some(&error)),
+        }
+    }
+
+    /// Asks for a whole lease, and no claim.
+    async fn whole(&mut self, name: &str) {
+        let (lease, asked_us) = (self.lease(), self.sim.exec.now_us());
+        match self.leasehold.mutex(name).lease(lease).full_lease().lock().await {
+            Ok(guard) => {
+                // It may have stood still since, for some time; a claim is over sooner than that.
+                if lease >= Duration::from_secs(60) && guard.remaining() < Duration::from_secs(20) {
+                    self.wrong("a guard that asked for a whole lease came with a claim");
+                }
+                self.section(guard, name, asked_us).await;
+            }
+            Err(error) => self.said("lock", Some(&error)),
+        }
+    }
+
+    /// Asks, and drops the future.
+    async fn give_up(&mut self, mutex: &Mutex, name: &str) {
+        let (asked_us, after_us) = (self.sim.exec.now_us(), self.rng.scaled(1, 4_000 * MS));
+        let storm = Arc::clone(&self.storm);
+        let locked = tokio::select! {
+            biased;
+            locked = mutex.lock() => Some(locked),
+            () = storm.notified() => None,
+            () = self.sleep(after_us) => None,
+        };
+        match locked {
+            Some(Ok(guard)) => self.section(guard, name, asked_us).await,
+            Some(Err(error)) => self.said("lock", Some(&error)),
+            None => self.sim.book.met("a dropped future"),
+        }
+    }
+
+    async fn run(&mut self, mutex: &Mutex, name: &str) {
+        let asked_us = self.sim.exec.now_us();
+        let ran = mutex.run(async |guard| {
+            let grant = self.entered(guard, name, asked_us);
+            let _work = Work { sim: Arc::clone(&self.sim), grant: grant.clone() };
+            self.effect(guard, &grant).await;
+            let us = self.rng.scaled(MS, self.sim.plan.section_us);
+            self.sleep(us).await;
+            self.effect(guard, &grant).await;
+            grant.ended(&self.sim.book, self.sim.exec.now_us(), Ended::Released);
+        });
+        let ran = ran.await;
+        self.said("run", ran.err().as_ref());
+    }
+
+    /// An owner that holds enters again, at once and with the same token.
+    async fn re_enter(&mut self, mutex: &Mutex, name: &str) {
+        let mutex = mutex.clone().owner(&Owner::new());
+        let asked_us = self.sim.exec.now_us();
+        let outer = match mutex.lock().await {
+            Ok(guard) => guard,
+            Err(error) => return self.said("lock", Some(&error)),
+        };
+        let grant = self.entered(&outer, name, asked_us);
+        let us = self.rng.scaled(1, self.sim.plan.section_us);
+        self.sleep(us).await;
+        match mutex.lock().await {
+            Ok(inner) => {
+                self.sim.book.met("a re-entry");
+                if inner.check().is_err() || inner.token() != outer.token() {
+                    self.wrong("a lost lease was entered again, or another with a token of its own");
+                }
+                self.effect(&inner, &grant).await;
+                let _ = inner.release().await;
+            }
+            Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.met("a re-entry is refused"),
+            Err(error) => self.said("lock", Some(&error)),
+        }
+        self.hold(outer, &grant, 1).await;
+    }
+
+    /// Two tasks of one owner share what the first of them gets.
+    async fn two_of_one_owner(&mut self, mutex: &Mutex, name: &str) {
+        let mutex = mutex.clone().owner(&Owner::new());
+        let asked_us = self.sim.exec.now_us();
+        let (one, other) = tokio::join!(biased; mutex.lock(), mutex.lock());
+        match (one, other) {
+            (Ok(one), Ok(other)) => {
+                let is_first = one.token() >= other.token();
+                let (first, second) = if is_first { (one, other) } else { (other, one) };
+                let grant = self.entered(&first, name, asked_us);
+                drop(second);
+                self.hold(first, &grant, 1).await;
+            }
+            (one, other) => {
+                self.said("lock", one.err().as_ref());
+                self.said("lock", other.err().as_ref());
+            }
+        }
+    }
+
+    /// So many ask for a moment that the store has more to settle than one step does.
+    async fn crowd(&mut self, mutex: &Mutex, name: &str) {
+        let wait = Duration::from_micros(self.rng.scaled(MS, 500 * MS));
+        let mut crowd: Vec<_> = (0..80).map(|_| Box::pin(mutex.try_lock_for(wait))).collect();
+        let asked_us = self.sim.exec.now_us();
+        let mut one = None;
+        for waiter in crowd.drain(..1) {
+            one = waiter.await.ok().flatten();
+        }
+        // Asked for, and some of them dropped before they were heard.
+        let polled = crowd.iter_mut().map(|waiter| {
+            let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+            waiter.as_mut().poll(&mut context).is_ready()
+        });
+        let ready = polled.filter(|is_ready| *is_ready).count();
+        self.sim.note(ready as u64, || format!("{}: a crowd asks for {name}", self.who));
+        let us = self.rng.scaled(MS, 300 * MS);
+        self.sleep(us).await;
+        drop(crowd);
+        if let Some(guard) = one {
+            match guard.check() {
+                Ok(_) => self.section(guard, name, asked_us).await,
+                Err(_) => drop(guard),
+            }
+        }
+    }
+
+    async fn revoke(&mut self, mutex: &Mutex) {
+        let Ok(inspection) = mutex.inspect().await else { return };
+        let Some(holder) = inspection.holder else { return };
+        let grace = Duration::from_micros(*self.rng.pick(&[0, 50 * MS, 500 * MS, 5_000 * MS]));
+        let call = self.call("revoke");
+        let revoked = mutex.revoke(&holder, grace).await;
+        self.returned_within(&call, 2_000 * MS);
+        self.sim.book.met("an operator revokes");
+        self.said("revoke", revoked.map(drop).err().as_ref());
+    }
+
+    fn call(&self, what: &'static str) -> Call {
+        let (began_us, halted_us) = (self.sim.exec.now_us(), self.sim.exec.halted_us(self.pid));
+        Call { what, began_us, halted_us }
+    }
+
+    /// A call that is promised to end within a time has done so, not counting what the process could not run.
+    fn returned_within(&self, call: &Call, within_us: u64) {
+        let took_us = self.sim.exec.now_us() - call.began_us;
+        let halted_us = self.sim.exec.halted_us(self.pid) - call.halted_us;
+        let late_us = took_us.saturating_sub(halted_us).saturating_sub(within_us);
+        if late_us > 300 * MS + 4 * self.sim.plan.trip_us() {
+            let what = format!("{} of {} took {took_us} µs, {within_us} were promised", call.what, self.who);
+            self.sim.book.wrong(self.sim.exec.now_us(), what);
+        }
+    }
+
+    fn said(&self, what: &'static str, error: Option<&Error>) {
+        let Some(error) = error else { return };
+        self.sim.note(2, || format!("{}: {what}: {error}", self.who));
+        self.sim.book.met(error_label(error.kind()));
+        let may = match error.kind() {
+            ErrorKind::Unreachable => what != "lock",
+            // A full memory, as this store says it.
+            ErrorKind::Store | ErrorKind::Lost => true,
+            _ => false,
+        };
+        if !may {
+            self.wrong(&format!("{what} failed: {error}"));
+        }
+    }
+
+    pub(super) fn wrong(&self, what: &str) {
+        self.sim.book.wrong(self.sim.exec.now_us(), format!("{}: {what}", self.who));
+    }
+
+    fn name(&mut self) -> String {
+        let names = &self.sim.plan.names;
+        let is_hot = self.rng.below(10) < self.sim.plan.heat;
+        if is_hot { names[0].clone() } else { self.rng.pick(names).clone() }
+    }
+
+    fn lease(&mut self) -> Duration {
+        Duration::from_millis(*self.rng.pick(&self.sim.plan.leases_ms))
+    }
+
+    fn mutex(&mut self, name: &str) -> Mutex {
+        let lease = self.lease();
+        let mutex = self.leasehold.mutex(name);
+        match self.rng.below(20) {
+            0..4 => mutex.fixed_lease(lease),
+            4..6 => mutex.lease(lease).max_hold(lease * 2),
+            6..8 => mutex.lease(lease),
+            8..10 => mutex.lease(lease).fair(),
+            _ => mutex.lease(lease),
+        }
+    }
+
+    pub(super) fn sleep(&self, us: u64) -> leasehold::seam::Pending<()> {
+        self.host.sleep(Duration::from_micros(us))
+    }
+}
+
+fn error_label(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::Unreachable => "error: unreachable",
+        ErrorKind::Store => "error: store",
+        ErrorKind::Lost => "error: lost",
+        ErrorKind::Closed => "error: closed",
+        _ => "error: otherwise",
+    }
+}
