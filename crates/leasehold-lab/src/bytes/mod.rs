@@ -210,7 +210,7 @@ impl Summary {
     pub(crate) fn report(&self) -> String {
         let Outcome { counts, grants, took_us, refused, lost_updates, excused, .. } = &self.total;
         let mut text = format!(
-            "{} seeds, {} s simulated, {grants} grants; fence refused {refused}, without it {lost_updates} updates lost; \
+            "{} seeds, {} s simulated, {grants} grants; fence refused {refused}, {lost_updates} updates lost without; \
              {excused} overlaps excused\n",
             self.seeds,
             took_us / 1_000_000

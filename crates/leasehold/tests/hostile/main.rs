@@ -1,6 +1,6 @@
-//! Servers that lie: garbage, halves of replies, wrong types and numbers, lengths that nobody has, pushes without an end. At
-//! each stage of a client's life every call ends within the bound of its docs, nothing panics, nobody believes in a lease for
-//! longer than it lasts, and when the server comes to reason the client goes on.
+//! Servers that lie: garbage, halves of replies, wrong types and numbers, lengths that nobody has, pushes without an end.
+//! At each stage of a client's life every call ends within its bound, nothing panics, nobody believes in a lease
+//! for longer than it lasts, and when the server comes to reason the client goes on.
 
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]

@@ -1,5 +1,5 @@
-//! What is parsed, with whatever there is: URLs, names, leases, scripts' answers, messages, bytes of a reply. Nothing panics,
-//! what is written reads the same, and no error says a password.
+//! What is parsed, with whatever there is: URLs, names, leases, scripts' answers, messages, bytes of a reply. Nothing
+//! panics, what is written reads the same, and no error says a password.
 //!
 //! `LEASEHOLD_FUZZ_CASES` (1,000 unless said) and `LEASEHOLD_FUZZ_SEED` (1) choose more of it.
 

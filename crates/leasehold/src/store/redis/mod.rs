@@ -4,7 +4,8 @@
 //! it, operation by operation. What is in the store, and how, is told at the head of `part/open.lua`; how a request becomes
 //! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
 //! what the server's user must be allowed to do in `rights.rs`; how a connection is made in `dial.rs`, with what is shown
-//! and believed in `credentials.rs` and `tls.rs`, what is too long to be an answer in `sieve.rs`, and its first exchange in `handshake.rs`. Of these, fences share
+//! and believed in `credentials.rs` and `tls.rs`, what is too long to be an answer in `sieve.rs`, and its first exchange in
+//! `handshake.rs`. Of these, fences share
 //! `dial.rs` (and what that uses), `fault.rs` and `url.rs`.
 //!
 //! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no

@@ -1,9 +1,9 @@
 //! What a server may say at all: a socket that breaks where an answer is longer, wider or deeper than any of ours.
 //!
-//! The client crate believes lengths. Of `$999999999999` it keeps what comes until all of it has come, and of `*2147483647` it
-//! keeps an item for each three bytes: whoever answers as the store fills our memory as fast as the network is, until the
-//! session's own bounds end the connection (two seconds, and a gigabyte). So lengths are read here first, and the connection
-//! ends at one that no answer of ours has.
+//! The client crate believes lengths. Of `$999999999999` it keeps what comes until all of it has come, and of an array an
+//! item for each three bytes: whoever answers as the store fills our memory as fast as the network is, until the session's own
+//! bounds end the connection (seconds; a quarter of a gigabyte on a busy machine). So lengths are read here first, and the
+//! connection ends at one that no answer of ours has.
 //!
 //! RESP is simple enough for that: every value begins with a line, of which some say how many bytes or values follow. Those
 //! bytes are skipped, and nothing is kept but how much is still to come.
@@ -151,8 +151,8 @@ impl Scan {
         if self.bytes > self.most.bytes { Err(TOO_LONG) } else { Ok(()) }
     }
 
-    /// A line has ended: what it says of what follows. Where that is no number, what follows is nothing: a `-1`, or nonsense
-    /// that the client crate will refuse.
+    /// A line has ended: what it says of what follows. Where that is no number, nothing follows: a `-1`, or nonsense that
+    /// the client crate will refuse.
     fn end_line(&mut self, kind: u8, number: Option<u64>) -> Result<(), &'static str> {
         match (kind, number) {
             (b'$' | b'=' | b'!', Some(bytes)) => {
