@@ -267,6 +267,7 @@ impl Program {
     async fn work(&mut self, guard: &Guard, held: &Held) {
         let until_us = self.yard.clock.now_us() + self.random.below(self.yard.habits.work_ms * 1000);
         while held.claims(&self.yard, guard) {
+            let read_us = self.yard.clock.now_us();
             let read = self.yard.registers.borrow().get(held.name).copied().unwrap_or_default().plain;
             let think_ms = self.random.within(1, 30);
             tokio::time::sleep(Duration::from_millis(think_ms)).await;
@@ -276,7 +277,7 @@ impl Program {
             // What it writes is under way for some time: the fence is for this.
             let way_ms = self.random.below(3);
             tokio::time::sleep(Duration::from_millis(way_ms)).await;
-            held.write(&self.yard, read);
+            held.write(&self.yard, read_us, read);
             if self.yard.clock.now_us() >= until_us {
                 break;
             }
@@ -316,8 +317,19 @@ impl Held {
         let (name, client) = self.who();
         let granted_us = yard.clock.now_us();
         yard.trace.say("granted", &format!("{client} {name} {}", self.token));
-        let token = self.token;
-        yard.recorder.record(Event::Granted { name, client, token, units: 1, asked_us, queued_us: None, granted_us });
+        // Attempts are not taken down one by one: that everybody is served is looked at by the run itself.
+        let (token, attempt) = (self.token, self.token);
+        let queued_us = None;
+        yard.recorder.record(Event::Granted {
+            name,
+            client,
+            attempt,
+            token,
+            units: 1,
+            asked_us,
+            queued_us,
+            granted_us,
+        });
     }
 
     fn claims(&self, yard: &Yard, guard: &Guard) -> bool {
@@ -339,7 +351,7 @@ impl Held {
         yard.recorder.record(Event::Ended { name, client, token: self.token, at_us: yard.clock.now_us(), how });
     }
 
-    fn write(&self, yard: &Yard, read: u64) {
+    fn write(&self, yard: &Yard, read_us: u64, read: u64) {
         let at_us = yard.clock.now_us();
         let mut registers = yard.registers.borrow_mut();
         let register = registers.entry(self.name).or_default();
@@ -354,7 +366,7 @@ impl Held {
         let (name, client) = self.who();
         yard.recorder.record(Event::Fenced { name, client, token: self.token, at_us, answer });
         let (name, client) = self.who();
-        yard.recorder.record(Event::Counted { name, client, at_us, read, answer: Answered::Acknowledged });
+        yard.recorder.record(Event::Counted { name, client, read_us, at_us, read, answer: Answered::Acknowledged });
     }
 
     fn who(&self) -> (String, String) {
