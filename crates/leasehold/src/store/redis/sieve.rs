@@ -1,7 +1,7 @@
 //! What a server may say at all: a socket that breaks where an answer is longer, wider or deeper than any of ours.
 //!
 //! The client crate believes lengths. Of `$999999999999` it keeps what comes until all of it has come, and of an array an
-//! item for each three bytes: whoever answers as the store fills our memory as fast as the network is, until the session's own
+//! item for each three bytes: whoever answers as the store fills our memory, until the session's own
 //! bounds end the connection (seconds; a quarter of a gigabyte on a busy machine). So lengths are read here first, and the
 //! connection ends at one that no answer of ours has.
 //!
