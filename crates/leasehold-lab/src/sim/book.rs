@@ -71,7 +71,7 @@ impl Book {
     }
 
     /// A promise was broken that the checker knows nothing of.
-    pub(super) fn wrong(&self, at_us: u64, what: String) {
+    pub(super) fn wrong(&self, at_us: u64, what: &str) {
         self.say(at_us, || format!("WRONG: {what}"));
         lock(&self.0).wrong.push(format!("{:.6}: {what}", at_us as f64 / 1e6));
     }

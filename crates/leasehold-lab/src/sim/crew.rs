@@ -12,7 +12,7 @@ use super::exec::{Part, Pid, lock};
 use super::link::Shop;
 use super::net::drift;
 use super::rng::Rng;
-use super::sim::{Host, Sim};
+use super::stage::{Host, Sim};
 use super::words::client;
 use super::worker::Worker;
 

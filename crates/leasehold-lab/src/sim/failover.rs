@@ -9,7 +9,7 @@ use super::faults::{Kind, exclusion, excuse};
 use super::net::{self, Fate, Net};
 use super::node::{Clock, Node, Role};
 use super::rng::Rng;
-use super::sim::Sim;
+use super::stage::Sim;
 
 const MS: u64 = 1000;
 

@@ -15,7 +15,7 @@ use super::exec::{Part, Pid, lock};
 use super::net::{self, Fate, unblocked};
 use super::node::Role;
 use super::rng::Rng;
-use super::sim::Sim;
+use super::stage::Sim;
 use super::words::client;
 
 const BOTH: &[Part] = &[Part::Session, Part::Runtime];

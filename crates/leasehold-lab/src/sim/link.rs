@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::exec::{Pid, lock};
 use super::net::{self, Way};
 use super::node::{Ask, Said};
-use super::sim::Sim;
+use super::stage::Sim;
 
 /// The simulated store, as one process reaches it.
 pub(super) struct Shop {

@@ -28,7 +28,7 @@ mod registers;
 mod report;
 mod rng;
 mod run;
-mod sim;
+mod stage;
 #[cfg(test)]
 mod tests;
 mod timer;

@@ -19,7 +19,7 @@ use super::link::{Wire, Word};
 use super::node::{Ask, Clock, Done, Node, Role, Said, label};
 use super::plan::Plan;
 use super::rng::Rng;
-use super::sim::Sim;
+use super::stage::Sim;
 use super::words;
 
 pub(super) struct Net {
@@ -273,7 +273,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     if matches!(said, Said::NoMemory) {
         sim.book.met("an acquire finds no memory");
     }
-    wrong.into_iter().for_each(|what| sim.book.wrong(now_us, what.into()));
+    wrong.into_iter().for_each(|what| sim.book.wrong(now_us, what));
     for (name, op, answer) in &steps {
         look(sim, net, (node, now_us), name, op, answer);
     }

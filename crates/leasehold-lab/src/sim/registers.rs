@@ -11,7 +11,7 @@ use super::book::{Excuse, Grant, Overwritten};
 use super::exec::lock;
 use super::plan::Plan;
 use super::rng::Rng;
-use super::sim::Sim;
+use super::stage::Sim;
 
 pub(super) struct Registers {
     rng: Rng,

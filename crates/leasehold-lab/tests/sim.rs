@@ -1,0 +1,46 @@
+//! The simulation as a command: the same seed is the same run in another process, and a seeded flaw is found.
+
+use std::process::{Command, Output};
+
+fn sim(args: &[&str]) -> Output {
+    let lab = env!("CARGO_BIN_EXE_leasehold-lab");
+    Command::new(lab).arg("sim").args(args).output().expect("the laboratory is built, and starts")
+}
+
+#[test]
+fn a_seed_is_the_same_run_in_every_process() {
+    for seed in ["5", "77"] {
+        let (once, again) = (sim(&["--seed", seed, "-v"]), sim(&["--seed", seed, "-v"]));
+        assert!(once.status.success(), "seed {seed}");
+        assert!(once.stdout.len() > 10_000 && once.stdout == again.stdout, "seed {seed}");
+    }
+}
+
+#[test]
+fn what_is_said_wrongly_is_told() {
+    assert_eq!(sim(&["--sedes", "5"]).status.code(), Some(2));
+    assert_eq!(sim(&["--mutant", "P99NoSuchFlaw"]).status.code(), Some(2));
+}
+
+/// Those that few seeds find: `sim --mutant all` tries the others, too.
+#[test]
+fn seeded_flaws_are_found() {
+    const FLAWS: [&str; 12] = [
+        "P1Barging",
+        "P2RepeatExtends",
+        "P3ForgetsRelease",
+        "P5WakeOnly",
+        "P6LosesPlace",
+        "P9Silent",
+        "P12PushFromReceipt",
+        "P15NoLook",
+        "P16DropSilent",
+        "P16InnerReleases",
+        "P16LeaveKeeps",
+        "P29StartsOnClaim",
+    ];
+    for flaw in FLAWS {
+        let found = sim(&["--mutant", flaw, "--seeds", "60"]);
+        assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
+    }
+}
