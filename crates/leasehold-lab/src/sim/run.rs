@@ -132,7 +132,7 @@ fn was_set_back(sim: &Sim) -> bool {
 
 fn unserved(sim: &Sim, crew: &Crew) {
     for (pid, fate) in crew.fates() {
-        if fate == Fate::Alive {
+        if fate == Fate::Alive && sim.plan.serves() {
             let tasks = sim.exec.tasks_of(pid).join(", ");
             let what = format!("{} still waits although everything has healed: {tasks}", client(pid));
             sim.book.wrong(sim.exec.now_us(), &what);
