@@ -7,6 +7,17 @@ fn sim(args: &[&str]) -> Output {
     Command::new(lab).arg("sim").args(args).output().expect("the laboratory is built, and starts")
 }
 
+/// Enough for every kind of fault; without optimisation.
+#[test]
+fn nothing_is_wrong_with_many_seeds() {
+    let (played, told) = (sim(&["--seeds", "150"]), sim(&["--seeds", "20", "--json"]));
+    assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
+    let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("it is JSON");
+    let (seeds, grants) = (told["seeds"].as_u64(), told["grants"].as_u64());
+    assert_eq!(seeds, Some(20));
+    assert!(grants.expect("they are counted") > 20 * 20, "only {grants:?} grants");
+}
+
 #[test]
 fn a_seed_is_the_same_run_in_every_process() {
     for seed in ["5", "77"] {

@@ -72,13 +72,13 @@ const COVERS: u64 = 1000;
 fn many(options: &Options) -> ExitCode {
     let range = Range { from: options.from, seeds: options.seeds, at_most: options.at_most, stop: When::Never };
     let total = play_all(range);
-    total.print();
-    if options.json {
-        total.print_json();
+    match options.json {
+        true => total.print_json(),
+        false => total.print(),
     }
     let missed = if total.seeds >= COVERS { total.missed() } else { Vec::new() };
     if !missed.is_empty() {
-        println!("never come by, in {} seeds: {}", total.seeds, missed.join(", "));
+        eprintln!("never come by, in {} seeds: {}", total.seeds, missed.join(", "));
     }
     let is_clean = total.failed.is_empty() && missed.is_empty() && total.grants > 0;
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,37 +1,14 @@
-//! The part of the simulation that is quick enough for every change: `leasehold-lab sim` plays as many seeds as one likes.
+//! The parts of the simulation, one by one. Whole seeds are played by processes of their own (tests/sim.rs): here the models
+//! switch flaws on and off, for everybody in this process.
 
-use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Stop};
 use super::mutants::ALL;
 use super::plan::Plan;
-use super::report::{Range, When, play_all};
+
 use super::rng::Rng;
-use super::run::play;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// Enough for every kind of fault; without optimisation.
-const SEEDS: u64 = 150;
-
-#[test]
-fn nothing_is_wrong_with_many_seeds() {
-    let total = play_all(Range { from: 1, seeds: SEEDS, at_most: None, stop: When::Never });
-    assert_eq!(total.seeds, SEEDS);
-    assert!(total.failed.is_empty(), "cargo run -p leasehold-lab -- sim --seed N -v:\n{:#?}", total.failed);
-    assert!(total.grants > 20 * SEEDS, "only {} grants", total.grants);
-    assert!(total.queued > 10 * SEEDS, "only {} grants after waiting", total.queued);
-}
-
-#[test]
-fn a_seed_is_a_run_to_the_last_step() {
-    for seed in [1, 9, 77, 175] {
-        let (once, again) = (play(seed, Book::default()), play(seed, Book::with_words()));
-        assert_eq!((once.hash, once.steps), (again.hash, again.steps), "seed {seed}");
-        assert!(once.steps > 100 && !again.lines.is_empty());
-    }
-    assert_ne!(play(1, Book::default()).hash, play(2, Book::default()).hash);
-}
 
 #[test]
 fn seeds_differ_in_what_goes_wrong() {
