@@ -98,8 +98,17 @@ impl Plan {
 
     /// Whether nothing happens that makes a waiter lose its turn: its inbox stays attached, and its pushes come in time.
     pub(super) fn keeps_order(&self) -> bool {
-        let shortest_us = self.leases_ms.iter().min().copied().unwrap_or(0) * 1000;
+        let shortest_us = self.lease_min_us();
         self.faults.is_empty() && shortest_us.min(1_000_000) > 4 * (self.trip_us() + HICCUP_US)
+    }
+
+    /// Whether leases are long enough to be held at all, at such a distance.
+    pub(super) fn serves(&self) -> bool {
+        self.lease_min_us() > 4 * self.trip_us()
+    }
+
+    fn lease_min_us(&self) -> u64 {
+        self.leases_ms.iter().min().copied().unwrap_or(0) * 1000
     }
 
     pub(super) fn trip_us(&self) -> u64 {

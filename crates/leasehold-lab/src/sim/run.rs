@@ -22,6 +22,8 @@ use super::words::client;
 /// Everybody is served within this, once everything has healed: links are opened anew, claims of the dead run out one
 /// after the other, and each who waits has its turn. Not for as long as a lease that somebody died with.
 const SERVED_WITHIN_US: u64 = 45_000_000;
+/// How often that is put off for the leases of the dead: one of them may come after the other.
+const EXTENDED_MOST: u32 = 5;
 /// What is given back and closed has gone after this.
 const QUIET_AFTER_US: u64 = 8_000_000;
 
@@ -74,12 +76,17 @@ fn go(sim: &Arc<Sim>) {
     lock(&sim.net).is_calm = true;
     sim.note(0, || "everything has healed".into());
     let mut until_us = sim.plan.chaos_us + kept_by_the_dead(sim, &crew) + SERVED_WITHIN_US;
+    let mut extended = 0;
     while !crew.is_done() {
         match sim.exec.run(until_us, || crew.is_done()) {
             Stop::Done => break,
             Stop::Time => match kept_by_the_dead(sim, &crew) {
                 0 => return unserved(sim, &crew),
-                left_us => until_us = sim.exec.now_us() + left_us + SERVED_WITHIN_US,
+                _ if extended == EXTENDED_MOST => return unserved(sim, &crew),
+                left_us => {
+                    extended += 1;
+                    until_us = sim.exec.now_us() + left_us + SERVED_WITHIN_US;
+                }
             },
             stop => {
                 ran(sim, stop);
@@ -125,7 +132,7 @@ fn was_set_back(sim: &Sim) -> bool {
 
 fn unserved(sim: &Sim, crew: &Crew) {
     for (pid, fate) in crew.fates() {
-        if fate == Fate::Alive {
+        if fate == Fate::Alive && sim.plan.serves() {
             let tasks = sim.exec.tasks_of(pid).join(", ");
             let what = format!("{} still waits although everything has healed: {tasks}", client(pid));
             sim.book.wrong(sim.exec.now_us(), &what);
