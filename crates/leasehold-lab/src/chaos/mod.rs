@@ -32,7 +32,6 @@ mod notes;
 mod options;
 mod plan;
 mod process;
-mod random;
 mod redis;
 mod report;
 mod residue;
