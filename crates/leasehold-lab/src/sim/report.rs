@@ -27,6 +27,7 @@ pub(super) struct Total {
     pub(super) marks: BTreeMap<&'static str, u64>,
     /// The seeds in which something was wrong, and what.
     pub(super) failed: BTreeMap<u64, (u64, Vec<String>)>,
+    /// Seeds without a grant.
     pub(super) vacuous: u64,
     pub(super) took: Duration,
 }
@@ -120,8 +121,8 @@ impl Total {
             self.simulated_us as f64 / 1e6 / seconds
         );
         println!(
-            "{} grants, {} of them after waiting; {} old tokens refused by the fenced register",
-            self.grants, self.queued, self.refused
+            "{} grants, {} of them after waiting, none in {} seeds; {} old tokens refused by the fenced register",
+            self.grants, self.queued, self.vacuous, self.refused
         );
         let lost: u64 = self.lost_updates.values().sum();
         println!(
@@ -147,18 +148,16 @@ impl Total {
 
     /// The same for a program.
     pub(super) fn print_json(&self) {
-        let counts: Vec<String> = self.counts.iter().map(|(what, count)| format!("\"{what}\":{count}")).collect();
-        println!(
-            "{{\"seeds\":{},\"simulated_s\":{},\"grants\":{},\"failed\":{},\"lost_updates\":{},\"took_s\":{:.3},\
-             \"counts\":{{{}}}}}",
-            self.seeds,
-            self.simulated_us / 1_000_000,
-            self.grants,
-            self.failed.len(),
-            self.lost_updates.values().sum::<u64>(),
-            self.took.as_secs_f64(),
-            counts.join(",")
-        );
+        let json = serde_json::json!({
+            "seeds": self.seeds,
+            "simulated_s": self.simulated_us / 1_000_000,
+            "grants": self.grants,
+            "failed": self.failed.len(),
+            "lost_updates": self.lost_updates.values().sum::<u64>(),
+            "took_s": self.took.as_secs_f64(),
+            "counts": self.counts,
+        });
+        println!("{json}");
     }
 }
 
