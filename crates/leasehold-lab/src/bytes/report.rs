@@ -1,6 +1,6 @@
 //! Many seeds, and what they amount to.
 
-use std::collections::BTreeMap;
+use leasehold_testkit::coverage::{Coverage, Kind};
 
 use super::nemesis::FAULTS;
 use super::options::Options;
@@ -23,7 +23,7 @@ pub(super) struct Total {
     pub(super) wrong: Vec<(u64, String)>,
     /// One of all traces.
     hash: u64,
-    counts: BTreeMap<&'static str, u64>,
+    coverage: Coverage,
     grants: u64,
     simulated_us: u64,
     refused: u64,
@@ -62,8 +62,9 @@ impl Total {
         self.refused += report.refused;
         self.lost_updates += report.lost_updates;
         self.excused += report.excused.len() as u64;
-        for (kind, count) in counts {
-            *self.counts.entry(kind).or_default() += count;
+        let is_fault = |what: &str| FAULTS.iter().any(|(_, word)| *word == what);
+        for (what, times) in counts {
+            self.coverage.count(if is_fault(what) { Kind::Fault } else { Kind::Event }, what, times);
         }
     }
 
@@ -72,8 +73,7 @@ impl Total {
         if self.seeds < COVERS {
             return;
         }
-        let words = FAULTS.iter().map(|(_, word)| *word);
-        let never: Vec<_> = words.filter(|word| !self.counts.contains_key(word)).collect();
+        let never = self.coverage.missing(Kind::Fault, FAULTS.iter().map(|(_, word)| *word));
         if !never.is_empty() {
             self.wrong.push((from, format!("these never happened in all seeds: {never:?}")));
         }
@@ -94,8 +94,11 @@ impl Total {
             self.lost_updates,
             self.excused
         );
-        let counts: Vec<String> = self.counts.iter().map(|(kind, count)| format!("{kind} {count}")).collect();
-        println!("{}\ntrace {:016x}", counts.join(", "), self.hash);
+        for kind in [Kind::Fault, Kind::Event] {
+            let counts: Vec<String> = self.coverage.iter(kind).map(|(what, times)| format!("{what} {times}")).collect();
+            println!("{}", counts.join(", "));
+        }
+        println!("trace {:016x}", self.hash);
         for (seed, wrong) in self.wrong.iter().take(TOLD) {
             println!("WRONG in seed {seed}: {wrong}\n  cargo run -p leasehold-lab -- bytes --seed {seed} -v");
         }

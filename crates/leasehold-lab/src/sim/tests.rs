@@ -4,7 +4,7 @@ use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Stop};
 use super::mutants::ALL;
 use super::plan::Plan;
-use super::report::{Range, When, play_all};
+use super::report::{Range, Total, When, play_all};
 use super::rng::Rng;
 use super::run::play;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +21,16 @@ fn nothing_is_wrong_with_many_seeds() {
     assert!(total.failed.is_empty(), "cargo run -p leasehold-lab -- sim --seed N -v:\n{:#?}", total.failed);
     assert!(total.grants > 20 * SEEDS, "only {} grants", total.grants);
     assert!(total.queued > 10 * SEEDS, "only {} grants after waiting", total.queued);
+}
+
+#[test]
+fn what_was_never_come_by_is_named() {
+    let everything = Total::default().missed();
+    assert!(["cut", "settle", "GhostPush"].iter().all(|what| everything.contains(what)), "{everything:?}");
+    let mut total = Total::default();
+    total.add(play(1, Book::default()));
+    let missed = total.missed();
+    assert!(missed.len() < everything.len() && !missed.contains(&"acquire: granted"), "{missed:?}");
 }
 
 #[test]
