@@ -39,7 +39,8 @@ enum Keeps {
 #[must_use = "NotHeld means that the work outlived its lease"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The lease is given back; the next waiter holds already.
+    /// The lease is given back; the next waiter holds already. Also where the answer to the first request was lost and the
+    /// second found nothing, if the lease was valid by our own clock: the first has given it back, as far as anybody knows.
     Released,
     /// There was nothing to give back: the lease had ended before, was revoked, or was lost. Somebody should hear of it:
     /// the work outlived its lease.

@@ -130,7 +130,7 @@ impl Book {
         let (mut excused, mut not) = (Vec::new(), Vec::new());
         for lost in &pages.overwritten {
             let fits = |e: &&Excuse| {
-                e.breaks != Promise::Tokens
+                matches!(e.breaks, Promise::Exclusion | Promise::UnfencedWrites)
                     && e.name.as_ref().is_none_or(|name| *name == lost.name)
                     && e.from_us <= lost.written_us
                     && lost.read_us <= e.to_us

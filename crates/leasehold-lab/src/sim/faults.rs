@@ -316,7 +316,11 @@ pub(super) fn excuse(sim: &Sim, breaks: Promise, for_us: u64, why: &'static str)
 /// A grant was marked. If its holder has not heard of that when the grace is over it goes on, and so does the next one.
 pub(super) fn revoked(sim: &Arc<Sim>, name: &Name, token: Token, left_us: u64) {
     let (there, name) = (Arc::clone(sim), name.as_str().to_owned());
-    sim.book.cut_short(&name, token.get(), sim.exec.now_us() + left_us - left_us / 100);
+    let now_us = sim.exec.now_us();
+    sim.book.cut_short(&name, token.get(), now_us + left_us - left_us / 100);
+    // A waiter that was just granted may not have entered yet: its turn is spent, and it comes back behind the next one.
+    let (spent, why) = (Some(name.clone()), "a revocation spent the turn of a waiter");
+    sim.book.excuse(Excuse { name: spent, breaks: Promise::Order, from_us: now_us, to_us: now_us, why });
     // Clocks differ in rate: a little before the server's end of it.
     sim.exec.after(left_us - left_us / 100, move || {
         if lock(&there.net).told.contains(&token.get()) {

@@ -123,8 +123,10 @@ impl State {
             Err(fault) => return self.return_failed(counter, fault, heard_us),
         };
         returning.unheard = returning.unheard.saturating_sub(1);
+        // Behind one that was never answered it proves nothing: that one may have given the lease back, and the record
+        // remembers only the last who did (P3).
         let given_back = match answer.outcome {
-            Outcome::NotHeld => GivenBack::NotHeld,
+            Outcome::NotHeld if returning.unheard == 0 => GivenBack::NotHeld,
             _ => GivenBack::Released,
         };
         self.words.given_back(returning.caller.take(), || Ok(given_back));

@@ -24,6 +24,26 @@ async fn p13_an_unanswered_release_is_repeated_on_the_next_link() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
 }
 
+/// A release was carried out, its answer was lost, and somebody else has released since: the record remembers that one, and
+/// the repetition finds nothing. Nobody's work has outlived its lease.
+#[tokio::test]
+async fn p3_a_repeated_release_that_finds_nothing_proves_no_loss() {
+    let mut bench = Bench::new().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let first = bench.next().await;
+    drop(first.reply.send(Err(gone())));
+    let second = bench.next().await;
+    bench.say(second, Outcome::NotHeld, 9);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    // Sent once and heard, it is the truth.
+    let guard = bench.locked(30_000, 10).await;
+    let releasing = tokio::spawn(guard.release());
+    let only = bench.next().await;
+    bench.say(only, Outcome::NotHeld, 12);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
+}
+
 /// The answer to an acquire was lost with its link, long ago. A leave would take back whatever that acquire may yet be
 /// granted, but cannot say that the lease had been lost before.
 #[tokio::test]
