@@ -86,7 +86,8 @@ impl Total {
     /// What happened, and what is wrong.
     pub(super) fn print(&self) {
         println!(
-            "{} seeds, {} s simulated, {} grants; fence refused {}, {} updates lost without; {} broken promises excused",
+            "{} seeds, {} s simulated, {} grants; fence refused {}, {} updates lost without; \
+             {} broken promises excused",
             self.seeds,
             self.simulated_us / 1_000_000,
             self.grants,

@@ -148,6 +148,7 @@ impl Total {
 
     /// The same for a program.
     pub(super) fn print_json(&self) {
+        let counts = [Covered::Fault, Covered::Event].into_iter().flat_map(|kind| self.coverage.iter(kind));
         let json = serde_json::json!({
             "seeds": self.seeds,
             "simulated_s": self.simulated_us / 1_000_000,
@@ -155,7 +156,7 @@ impl Total {
             "failed": self.failed.len(),
             "lost_updates": self.lost_updates.values().sum::<u64>(),
             "took_s": self.took.as_secs_f64(),
-            "counts": self.coverage.iter(Covered::Fault).chain(self.coverage.iter(Covered::Event)).collect::<BTreeMap<_, _>>(),
+            "counts": counts.collect::<BTreeMap<_, _>>(),
         });
         println!("{json}");
     }
