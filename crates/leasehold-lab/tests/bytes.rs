@@ -6,7 +6,7 @@ use std::process::Command;
 
 /// Plays so many seeds; answers what it printed.
 fn play(seeds: &str) -> String {
-    let played = Command::new(env!("CARGO_BIN_EXE_leasehold-lab")).args(["bytes", "--seeds", seeds]).output().unwrap();
+    let played = lab(seeds).output().unwrap();
     let said = String::from_utf8_lossy(&played.stdout).into_owned();
     let cries = String::from_utf8_lossy(&played.stderr).into_owned();
     assert!(played.status.success(), "{said}{cries}");
@@ -27,8 +27,18 @@ fn a_seed_is_played_again_to_the_same_trace() {
     assert_eq!(first, second);
 }
 
-/// Enough for what `scripts/mutants` breaks.
+/// Those that few seeds find.
 #[test]
-fn a_few_seeds_are_clean() {
-    play("40");
+fn seeded_flaws_are_found() {
+    for flaw in ["P12FromReceipt", "P13ReleaseOnce", "P15NoLook"] {
+        let played = lab("12").env("LEASEHOLD_MUTANT", flaw).output().unwrap();
+        let said = String::from_utf8_lossy(&played.stdout);
+        assert!(played.status.code() == Some(1) && said.contains("WRONG in seed"), "{flaw}: {said}");
+    }
+}
+
+fn lab(seeds: &str) -> Command {
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_leasehold-lab"));
+    lab.args(["bytes", "--seeds", seeds]);
+    lab
 }

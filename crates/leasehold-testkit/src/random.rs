@@ -1,4 +1,4 @@
-//! Random choices that a seed repeats (splitmix64).
+//! Random choices that a seed repeats (SplitMix64: one addition and three mixing steps a number).
 
 /// A row of numbers that depends on its seed alone.
 #[derive(Clone, Debug)]
@@ -21,11 +21,14 @@ impl Random {
     }
 
     /// A number below `end`.
+    ///
+    /// # Panics
+    /// When there is none: `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.number() % end
     }
 
-    /// A number from `first` to `last`.
+    /// A number from `first` to `last`, both included.
     pub fn within(&mut self, first: u64, last: u64) -> u64 {
         first + self.below(last - first + 1)
     }
@@ -49,5 +52,27 @@ impl Random {
     /// When there are none.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.index(from.len())]
+    }
+
+    /// One of these, each as often as its weight says.
+    ///
+    /// # Panics
+    /// When there are none, or none that weighs anything.
+    pub fn weighted<T: Copy>(&mut self, from: &[(u64, T)]) -> T {
+        let mut at = self.below(from.iter().map(|(weight, _)| weight).sum());
+        for &(weight, one) in from {
+            match at.checked_sub(weight) {
+                Some(rest) => at = rest,
+                None => return one,
+            }
+        }
+        unreachable!("the number is below the sum of the weights")
+    }
+
+    /// Puts these into any order.
+    pub fn shuffle<T>(&mut self, all: &mut [T]) {
+        for end in (1..all.len()).rev() {
+            all.swap(end, self.index(end + 1));
+        }
     }
 }

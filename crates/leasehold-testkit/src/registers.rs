@@ -3,7 +3,8 @@
 //! One refuses a token below the largest that it has seen: with it, a lock may fail and nothing is lost. The other
 //! refuses nothing, as most things in the world do: with it, what a lock's failure costs is counted.
 //!
-//! The registers are on another server than the locks, or the faults of the one would excuse the other.
+//! The registers are on another server than the locks, or the faults of the one would excuse the other. A simulation has
+//! them [in memory](InMemory), and puts its own way to them around that.
 
 use std::io;
 use std::time::Duration;
@@ -20,6 +21,49 @@ return redis.call('HINCRBY', KEYS[1], 'count', 1)
 ";
 
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Both registers of one name, in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InMemory {
+    /// The largest token that the fenced one has seen.
+    mark: u64,
+    /// How many writes the fenced one has accepted.
+    fenced: u64,
+    /// What the other one has.
+    plain: u64,
+}
+
+impl InMemory {
+    /// Writes to the fenced register.
+    pub fn write_fenced(&mut self, token: u64) -> Fenced {
+        if token < self.mark {
+            return Fenced::Refused;
+        }
+        (self.mark, self.fenced) = (token, self.fenced + 1);
+        Fenced::Accepted(self.fenced)
+    }
+
+    /// Reads the other register.
+    #[must_use]
+    pub fn read(&self) -> u64 {
+        self.plain
+    }
+
+    /// Writes to the other register.
+    pub fn write(&mut self, number: u64) {
+        self.plain = number;
+    }
+
+    /// What both have at the end.
+    #[must_use]
+    pub fn finals(&self, name: &str) -> [Event; 2] {
+        let (fenced, counted) = (name.to_owned(), name.to_owned());
+        [
+            Event::FinalFenced { name: fenced, count: self.fenced },
+            Event::FinalCounted { name: counted, count: self.plain },
+        ]
+    }
+}
 
 /// A connection to the registers. Its calls block.
 #[derive(Debug)]
@@ -84,5 +128,23 @@ impl Registers {
         let answer = resp.try_command(command)?;
         self.resp = Some(resp);
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_memory_one_refuses_old_tokens_and_the_other_nothing() {
+        let mut register = InMemory::default();
+        let answers = [3, 5, 3, 5].map(|token| register.write_fenced(token));
+        assert_eq!(answers, [Fenced::Accepted(1), Fenced::Accepted(2), Fenced::Refused, Fenced::Accepted(3)]);
+        register.write(7);
+        register.write(2);
+        assert_eq!(register.read(), 2);
+        let [fenced, counted] = register.finals("n");
+        assert!(matches!(fenced, Event::FinalFenced { name, count: 3 } if name == "n"));
+        assert!(matches!(counted, Event::FinalCounted { name, count: 2 } if name == "n"));
     }
 }

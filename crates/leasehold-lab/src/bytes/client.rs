@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use leasehold::seam::{RedisStore, World};
 use leasehold::{Error, ErrorKind, Guard, Leasehold, Mutex, Owner};
-use leasehold_testkit::history::{Answered, Ended, Event, Fenced};
+use leasehold_testkit::history::{Answered, Ended, GaveUp, Held};
+use leasehold_testkit::registers::InMemory;
 use leasehold_testkit::{Random, Recorder};
 
 use super::server::{HOST, PORT};
@@ -41,7 +42,8 @@ pub(super) struct Yard {
     pub(super) trace: Trace,
     pub(super) recorder: Recorder,
     pub(super) habits: Habits,
-    registers: RefCell<BTreeMap<&'static str, Register>>,
+    /// What the locks protect.
+    registers: RefCell<BTreeMap<&'static str, InMemory>>,
     random: RefCell<Random>,
     /// Nobody begins anything new.
     pub(super) is_over: Cell<bool>,
@@ -52,20 +54,13 @@ pub(super) struct Yard {
     incarnations: Cell<u64>,
 }
 
-/// What a lock protects: a register that refuses old tokens, and one that refuses nothing.
-#[derive(Clone, Copy, Debug, Default)]
-struct Register {
-    mark: u64,
-    fenced: u64,
-    plain: u64,
-}
-
 impl Yard {
     pub(super) fn new(clock: &Clock, trace: &Trace, habits: Habits, random: Random) -> Rc<Self> {
+        let time = clock.clone();
         Rc::new(Self {
             clock: clock.clone(),
             trace: trace.clone(),
-            recorder: Recorder::in_memory(),
+            recorder: Recorder::in_memory().on_clock(move || time.now_us()),
             habits,
             registers: RefCell::default(),
             random: RefCell::new(random),
@@ -87,9 +82,8 @@ impl Yard {
 
     /// What the registers have at the end.
     pub(super) fn record_final(&self) {
-        for (&name, register) in &*self.registers.borrow() {
-            self.recorder.record(Event::FinalFenced { name: name.into(), count: register.fenced });
-            self.recorder.record(Event::FinalCounted { name: name.into(), count: register.plain });
+        for (name, register) in &*self.registers.borrow() {
+            register.finals(name).into_iter().for_each(|event| self.recorder.record(event));
         }
     }
 }
@@ -186,19 +180,22 @@ impl Program {
         if is_owner {
             mutex = mutex.owner(&self.owner);
         }
-        let asked_us = self.yard.clock.now_us();
-        let Some(guard) = self.ask(&mutex, lease).await else { return };
-        let held = Held { name, client: self.me.clone(), token: guard.token().get() };
-        held.granted(&self.yard, asked_us);
+        let attempt = self.yard.recorder.attempt(name, &self.me);
+        let guard = match self.ask(&mutex, lease).await {
+            Ok(guard) => guard,
+            Err(why) => return attempt.gave_up(why),
+        };
+        self.yard.trace.say("granted", &format!("{} {name} {}", self.me, guard.token()));
+        let held = attempt.granted(guard.token().get());
         if is_owner {
-            self.enter_again(&mutex, &held).await;
+            self.enter_again(&mutex, &guard).await;
         }
-        self.work(&guard, &held).await;
-        self.give_back(guard, &held).await;
+        self.work(name, &guard, &held).await;
+        self.give_back(name, guard, &held).await;
     }
 
     /// Asks for the lock in one of the ways that there are.
-    async fn ask(&mut self, mutex: &Mutex, lease: Duration) -> Option<Guard> {
+    async fn ask(&mut self, mutex: &Mutex, lease: Duration) -> Result<Guard, GaveUp> {
         let asked_us = self.yard.clock.now_us();
         let is_dropped = self.random.chance(self.yard.habits.drop_percent);
         let patience = Duration::from_millis(self.random.below(1_500));
@@ -206,7 +203,7 @@ impl Program {
             _ if is_dropped => {
                 let Ok(locked) = tokio::time::timeout(patience, mutex.lock()).await else {
                     self.yard.trace.say("drop", &self.me);
-                    return None;
+                    return Err(GaveUp::Cancelled);
                 };
                 ("lock", locked.map(Some), None)
             }
@@ -223,14 +220,14 @@ impl Program {
             self.yard.wrong(format!("{}: {way} took {took_us} µs, and may take {within:?}", self.me));
         }
         match answer {
-            Ok(Some(guard)) => Some(guard),
+            Ok(Some(guard)) => Ok(guard),
             Ok(None) => {
                 self.yard.trace.say("busy", &self.me);
-                None
+                Err(if way == "try_lock" { GaveUp::Busy } else { GaveUp::TimedOut })
             }
             Err(error) => {
                 self.judge(way, &error);
-                None
+                Err(GaveUp::Failed(error.to_string()))
             }
         }
     }
@@ -249,12 +246,12 @@ impl Program {
         }
     }
 
-    async fn enter_again(&mut self, mutex: &Mutex, held: &Held) {
+    async fn enter_again(&self, mutex: &Mutex, outer: &Guard) {
         match mutex.try_lock().await {
             Ok(Some(inner)) => {
                 self.yard.trace.say("re-enter", &self.me);
-                if inner.token().get() != held.token {
-                    self.yard.wrong(format!("{}: entered again with {} for {}", self.me, inner.token(), held.token));
+                if inner.token() != outer.token() {
+                    self.yard.wrong(format!("{}: entered again with {} for {}", self.me, inner.token(), outer.token()));
                 }
             }
             Ok(None) => self.yard.wrong(format!("{}: an owner is busy with itself", self.me)),
@@ -264,28 +261,40 @@ impl Program {
     }
 
     /// Looks, works and writes, until the section ends or the lease does.
-    async fn work(&mut self, guard: &Guard, held: &Held) {
+    async fn work(&mut self, name: &'static str, guard: &Guard, held: &Held) {
         let until_us = self.yard.clock.now_us() + self.random.below(self.yard.habits.work_ms * 1000);
-        while held.claims(&self.yard, guard) {
-            let read_us = self.yard.clock.now_us();
-            let read = self.yard.registers.borrow().get(held.name).copied().unwrap_or_default().plain;
+        let is_valid = || guard.check().is_ok();
+        while held.claims(is_valid) {
+            let counting = held.counting();
+            let read = self.yard.registers.borrow().get(name).copied().unwrap_or_default().read();
             let think_ms = self.random.within(1, 30);
             tokio::time::sleep(Duration::from_millis(think_ms)).await;
-            if !held.claims(&self.yard, guard) {
+            if !held.claims(is_valid) {
                 break;
             }
             // What it writes is under way for some time: the fence is for this.
             let way_ms = self.random.below(3);
             tokio::time::sleep(Duration::from_millis(way_ms)).await;
-            held.write(&self.yard, read_us, read);
+            let answer = {
+                let mut registers = self.yard.registers.borrow_mut();
+                let register = registers.entry(name).or_default();
+                register.write(read + 1);
+                register.write_fenced(guard.token().get())
+            };
+            held.fenced(answer);
+            counting.wrote(read, Answered::Acknowledged);
             if self.yard.clock.now_us() >= until_us {
                 break;
             }
         }
     }
 
-    async fn give_back(&mut self, guard: Guard, held: &Held) {
-        held.ended(&self.yard, &guard);
+    async fn give_back(&mut self, name: &str, guard: Guard, held: &Held) {
+        let how = guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{lost:?}")));
+        if let Ended::Lost(why) = &how {
+            self.yard.trace.say("lost", &format!("{} {name} {} {why}", self.me, guard.token()));
+        }
+        held.ended(how);
         match self.random.below(4) {
             0 => drop(guard),
             1 => {
@@ -302,74 +311,5 @@ impl Program {
                 Err(error) => self.yard.wrong(format!("{}: release: {error}", self.me)),
             },
         }
-    }
-}
-
-/// A grant, as the history has it.
-struct Held {
-    name: &'static str,
-    client: String,
-    token: u64,
-}
-
-impl Held {
-    fn granted(&self, yard: &Yard, asked_us: u64) {
-        let (name, client) = self.who();
-        let granted_us = yard.clock.now_us();
-        yard.trace.say("granted", &format!("{client} {name} {}", self.token));
-        // Attempts are not taken down one by one: that everybody is served is looked at by the run itself.
-        let (token, attempt) = (self.token, self.token);
-        let queued_us = None;
-        yard.recorder.record(Event::Granted {
-            name,
-            client,
-            attempt,
-            token,
-            units: 1,
-            asked_us,
-            queued_us,
-            granted_us,
-        });
-    }
-
-    fn claims(&self, yard: &Yard, guard: &Guard) -> bool {
-        let at_us = yard.clock.now_us();
-        let is_valid = guard.check().is_ok();
-        if is_valid {
-            let (name, client) = self.who();
-            yard.recorder.record(Event::Claimed { name, client, token: self.token, at_us });
-        }
-        is_valid
-    }
-
-    fn ended(&self, yard: &Yard, guard: &Guard) {
-        let (name, client) = self.who();
-        let how = guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{lost:?}")));
-        if let Ended::Lost(why) = &how {
-            yard.trace.say("lost", &format!("{client} {name} {} {why}", self.token));
-        }
-        yard.recorder.record(Event::Ended { name, client, token: self.token, at_us: yard.clock.now_us(), how });
-    }
-
-    fn write(&self, yard: &Yard, read_us: u64, read: u64) {
-        let at_us = yard.clock.now_us();
-        let mut registers = yard.registers.borrow_mut();
-        let register = registers.entry(self.name).or_default();
-        let answer = if self.token < register.mark {
-            Fenced::Refused
-        } else {
-            register.mark = self.token;
-            register.fenced += 1;
-            Fenced::Accepted(register.fenced)
-        };
-        register.plain = read + 1;
-        let (name, client) = self.who();
-        yard.recorder.record(Event::Fenced { name, client, token: self.token, at_us, answer });
-        let (name, client) = self.who();
-        yard.recorder.record(Event::Counted { name, client, read_us, at_us, read, answer: Answered::Acknowledged });
-    }
-
-    fn who(&self) -> (String, String) {
-        (self.name.to_owned(), self.client.clone())
     }
 }

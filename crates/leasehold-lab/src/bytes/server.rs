@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use leasehold_testkit::Random;
-use leasehold_testkit::front::{Client, Front, Mood, request};
+use leasehold_testkit::front::{Client, Front, Mood, What, request};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use turmoil::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -162,9 +162,8 @@ impl Server {
         let lines = self.lines.borrow();
         for sent in sent {
             self.trace.bytes("out", &sent.bytes);
-            // A probe of an inbox is answered, or there is no connection.
-            let is_push = sent.bytes.starts_with(b">") && !contains(&sent.bytes, b"probe");
-            if is_push && contains(&sent.bytes, b"message") && take_one(&self.lost_pushes) {
+            // Not a proof of an inbox: without that there is no connection.
+            if sent.what == What::Push && take_one(&self.lost_pushes) {
                 self.trace.say("lose push", &String::from_utf8_lossy(&sent.bytes[..1]));
                 continue;
             }
@@ -221,8 +220,4 @@ fn take_one(left: &Cell<u64>) -> bool {
     let before = left.get();
     left.set(before.saturating_sub(1));
     before > 0
-}
-
-fn contains(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|window| window == word)
 }

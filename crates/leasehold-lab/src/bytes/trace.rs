@@ -8,7 +8,7 @@ use super::world::Clock;
 
 /// Whether what happens is printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(super) enum Form {
     /// It is only counted.
     #[default]
     Brief,

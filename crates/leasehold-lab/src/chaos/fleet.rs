@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::names::Names;
 use super::process::CLIENT;
-use super::random::Random;
+use leasehold_testkit::Random;
 
 /// How many clients are behind the faulty proxy, and how many are not.
 pub(crate) const PROXIED: usize = 5;

@@ -32,7 +32,6 @@ mod notes;
 mod options;
 mod plan;
 mod process;
-mod random;
 mod redis;
 mod report;
 mod residue;
@@ -42,12 +41,8 @@ mod stop;
 
 use std::process::ExitCode;
 
-pub(crate) use options::USAGE;
-
-/// `leasehold-lab chaos …`
-pub(crate) fn main(args: impl Iterator<Item = String>) -> Option<ExitCode> {
-    options::Options::parse(args).map(|options| run::run(&options))
-}
+pub(crate) use options::{Options, USAGE};
+pub(crate) use run::run;
 
 /// What the lab starts itself for; `None` for any other word.
 pub(crate) fn hidden(word: &str, args: impl Iterator<Item = String>) -> Option<ExitCode> {

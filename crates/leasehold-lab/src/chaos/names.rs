@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use super::random::Random;
+use leasehold_testkit::Random;
 
 /// What is done with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

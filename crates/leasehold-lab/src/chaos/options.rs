@@ -1,4 +1,4 @@
-//! What the user said.
+//! What is said on the command line.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ pub(crate) enum Form {
 }
 
 impl Options {
-    /// `None` for what makes no sense.
-    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Option<Self> {
+    /// `None`: that is not how it is said.
+    pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let mut options =
             Self { time: Duration::from_secs(120), seed: any_seed(), store: Store::Redis, form: Form::Words };
         while let Some(arg) = args.next() {
@@ -56,7 +56,11 @@ impl Options {
     /// The command that repeats the schedule.
     pub(crate) fn replay(&self) -> String {
         let store = if self.store == Store::File { " --store file" } else { "" };
-        format!("leasehold-lab chaos --minutes {:.1} --seed {}{store}", self.time.as_secs_f64() / 60.0, self.seed)
+        format!(
+            "cargo run -p leasehold-lab -- chaos --minutes {:.1} --seed {}{store}",
+            self.time.as_secs_f64() / 60.0,
+            self.seed
+        )
     }
 }
 
@@ -70,16 +74,16 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Option<Options> {
-        Options::parse(line.split_whitespace().map(str::to_owned))
+        Options::of(line.split_whitespace().map(str::to_owned))
     }
 
     #[test]
     fn options_are_read_and_nonsense_is_not() {
         let options = parse("--minutes 0.5 --seed 7 --json").expect("sense");
         assert_eq!(options, Options { time: Duration::from_secs(30), seed: 7, store: Store::Redis, form: Form::Json });
-        assert_eq!(options.replay(), "leasehold-lab chaos --minutes 0.5 --seed 7");
+        assert_eq!(options.replay(), "cargo run -p leasehold-lab -- chaos --minutes 0.5 --seed 7");
         let file = parse("--store file --seed 3").expect("sense");
-        assert_eq!(file.replay(), "leasehold-lab chaos --minutes 2.0 --seed 3 --store file");
+        assert_eq!(file.replay(), "cargo run -p leasehold-lab -- chaos --minutes 2.0 --seed 3 --store file");
         assert_eq!(parse("").expect("sense").time, Duration::from_secs(120));
         for nonsense in ["--minutes", "--minutes -1", "--seed x", "--json x", "--store etcd", "seed"] {
             assert!(parse(nonsense).is_none(), "{nonsense}");

@@ -9,7 +9,7 @@
 
 use super::kind::{Kind, Target};
 use super::options::Store;
-use super::random::Random;
+use leasehold_testkit::Random;
 
 /// What the server does with what it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +114,7 @@ impl Planner {
         }
         self.rounds_left -= 1;
         self.number += 1;
-        let faults_ms = self.random.within(FAULTS_MS);
+        let faults_ms = self.random.within(FAULTS_MS.0, FAULTS_MS.1);
         let strikes = self.strikes(faults_ms);
         let seed = self.random.number();
         Round { number: self.number, epoch: self.epoch, is_first_of_epoch, faults_ms, strikes, seed }
@@ -149,7 +149,7 @@ impl Planner {
         self.random.shuffle(&mut swarm);
         swarm.truncate(swarm.len() / 2);
         for _ in 0..self.random.below(MORE + 1) {
-            let kind = self.random.pick(&swarm);
+            let kind = *self.random.pick(&swarm);
             strikes.extend(self.place(kind, faults_ms, &strikes));
         }
         strikes.sort_by_key(|strike| strike.at_ms);
@@ -180,7 +180,8 @@ impl Planner {
     /// Where the fault is to be in the round, beside those that have their places.
     fn place(&mut self, kind: Kind, faults_ms: u64, others: &[Strike]) -> Option<Strike> {
         for _ in 0..TRIES {
-            let for_ms = self.random.within(kind.lasts_ms());
+            let (least_ms, most_ms) = kind.lasts_ms();
+            let for_ms = self.random.within(least_ms, most_ms);
             let at_ms = self.random.below(faults_ms - for_ms.min(faults_ms - 1));
             let strike = Strike { kind, at_ms, for_ms, dice: self.random.number() };
             if !others.iter().any(|other| collide(&strike, other)) {

@@ -32,6 +32,7 @@ mod errands;
 mod hear;
 mod ledger;
 mod network;
+mod options;
 mod properties;
 mod report;
 mod rules;
@@ -44,4 +45,5 @@ mod tests;
 mod words;
 mod world;
 
-pub(crate) use report::{Form, Options, Size, run};
+pub(crate) use options::{Options, USAGE};
+pub(crate) use report::run;

@@ -5,38 +5,11 @@ use std::time::Instant;
 
 use super::cases::{self, Case};
 use super::check::{Found, search, tell};
+use super::options::{Form, Options, Size};
 use super::rules::Off;
 use super::scene::Scene;
 use super::scenes;
 use super::world::Play;
-
-/// What is run, and how it is told.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Options {
-    /// Only this rule's flaws, and no run with all rules on.
-    pub(crate) rule: Option<String>,
-    /// Only this scene.
-    pub(crate) scene: Option<String>,
-    pub(crate) size: Size,
-    pub(crate) form: Form,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Size {
-    #[default]
-    Usual,
-    Deep,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Form {
-    #[default]
-    Lines,
-    /// With each schedule.
-    Schedules,
-    /// Tables for a document: without times, which differ from run to run.
-    Markdown,
-}
 
 /// Runs the models: a failure is a counter-example that should not be, or one that should be and is not.
 pub(crate) fn run(options: &Options) -> ExitCode {

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-/// `leasehold-lab sim [--seeds N] [--from S] [--minutes M] [--json] | --seed S [-v] | --mutant NAME|all [--seeds N]`
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(super) seeds: u64,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_testkit::history::{Answered, Event, Fenced, Promise};
+use leasehold_testkit::registers::InMemory;
 use tokio::sync::oneshot;
 
 use super::book::{Excuse, Grant, Overwritten};
@@ -19,15 +20,14 @@ pub(super) struct Registers {
     /// One write in so many is under way for seconds.
     late_in: u64,
     heals_us: u64,
-    fenced: BTreeMap<String, (u64, u64)>,
-    plain: BTreeMap<String, u64>,
+    of: BTreeMap<String, InMemory>,
 }
 
 impl Registers {
     pub(super) fn new(mut rng: Rng, plan: &Plan) -> Self {
         let late_in = *rng.pick(&[0, 0, 30, 300]);
         let (delay_us, heals_us) = (plan.delay_us, plan.chaos_us);
-        Self { rng, delay_us, late_in, heals_us, fenced: BTreeMap::new(), plain: BTreeMap::new() }
+        Self { rng, delay_us, late_in, heals_us, of: BTreeMap::new() }
     }
 
     fn delay_us(&mut self, now_us: u64) -> u64 {
@@ -42,16 +42,7 @@ pub(super) async fn write_fenced(sim: &Arc<Sim>, grant: &Grant) -> Option<Fenced
     let (there, grant) = (Arc::clone(sim), grant.clone());
     ask(sim, move || {
         let sim = there;
-        let answer = {
-            let mut registers = lock(&sim.registers);
-            let (mark, count) = registers.fenced.entry(grant.name.clone()).or_default();
-            if grant.token < *mark {
-                Fenced::Refused
-            } else {
-                (*mark, *count) = (grant.token, *count + 1);
-                Fenced::Accepted(*count)
-            }
-        };
+        let answer = lock(&sim.registers).of.entry(grant.name.clone()).or_default().write_fenced(grant.token);
         // What the register did is known here, whether the client lives to hear it or not.
         grant.fenced(&sim.book, sim.exec.now_us(), answer);
         sim.note(grant.token, || {
@@ -69,8 +60,8 @@ pub(super) async fn write_fenced(sim: &Arc<Sim>, grant: &Grant) -> Option<Fenced
 pub(super) async fn read(sim: &Arc<Sim>, name: &str) -> Option<(u64, u64)> {
     let (there, name) = (Arc::clone(sim), name.to_owned());
     ask(sim, move || {
-        let value = lock(&there.registers).plain.get(&name).copied().unwrap_or(0);
-        (value, there.exec.now_us())
+        let number = lock(&there.registers).of.get(&name).copied().unwrap_or_default().read();
+        (number, there.exec.now_us())
     })
     .await
 }
@@ -94,7 +85,13 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
             sim.book.met("a write arrives behind its work");
             sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us, to_us: at_us, why });
         }
-        let found = lock(&sim.registers).plain.insert(name.clone(), read + 1).unwrap_or(0);
+        let found = {
+            let mut registers = lock(&sim.registers);
+            let register = registers.of.entry(name.clone()).or_default();
+            let found = register.read();
+            register.write(read + 1);
+            found
+        };
         if found != read {
             sim.book.overwritten(Overwritten {
                 name: name.clone(),
@@ -128,9 +125,7 @@ async fn ask<T: Send + 'static>(sim: &Arc<Sim>, work: impl FnOnce() -> T + Send 
 pub(super) fn record_final(sim: &Sim) {
     let registers = lock(&sim.registers);
     for name in &sim.plan.names {
-        let (name, count) = (name.clone(), registers.fenced.get(name).map_or(0, |(_, count)| *count));
-        sim.book.event(Event::FinalFenced { name: name.clone(), count });
-        let count = registers.plain.get(&name).copied().unwrap_or(0);
-        sim.book.event(Event::FinalCounted { name, count });
+        let last = registers.of.get(name).copied().unwrap_or_default();
+        last.finals(name).into_iter().for_each(|event| sim.book.event(event));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold_spec::mark::Mark;
+use leasehold_testkit::coverage::{Coverage, Kind as Covered};
 
 use super::book::Book;
 use super::exec::lock;
@@ -23,10 +24,10 @@ pub(super) struct Total {
     pub(super) refused: u64,
     pub(super) excused: u64,
     pub(super) lost_updates: BTreeMap<&'static str, u64>,
-    pub(super) counts: BTreeMap<&'static str, u64>,
-    pub(super) marks: BTreeMap<&'static str, u64>,
+    coverage: Coverage,
     /// The seeds in which something was wrong, and what.
     pub(super) failed: BTreeMap<u64, (u64, Vec<String>)>,
+    /// Seeds without a grant.
     pub(super) vacuous: u64,
     pub(super) took: Duration,
 }
@@ -91,23 +92,25 @@ impl Total {
         for why in verdict.lost_updates {
             *self.lost_updates.entry(why).or_default() += 1;
         }
-        for (what, count) in verdict.counts {
-            *self.counts.entry(what).or_default() += count;
+        let is_fault = |what: &str| Kind::ALL.iter().any(|kind| kind.name() == what);
+        for (what, times) in verdict.counts {
+            self.coverage.count(if is_fault(what) { Covered::Fault } else { Covered::Event }, what, times);
         }
         for (mark, times) in verdict.marks {
-            *self.marks.entry(mark.name()).or_default() += times;
+            self.coverage.count(Covered::Mark, mark.name(), times);
         }
         if !verdict.wrong.is_empty() {
             self.failed.insert(verdict.seed, (verdict.hash, verdict.wrong));
         }
     }
 
-    /// What was never come by, of what everybody must.
+    /// What was never come by, of what many seeds must come by.
     pub(super) fn missed(&self) -> Vec<&'static str> {
-        let kinds = Kind::ALL.iter().map(|kind| kind.name());
-        let missed = kinds.chain(MUST.iter().copied()).filter(|what| !self.counts.contains_key(what));
         let paths = Mark::ALL.iter().filter(|mark| !ELSEWHERE.contains(mark)).map(|mark| mark.name());
-        missed.chain(paths.filter(|path| !self.marks.contains_key(path))).collect()
+        let mut missed = self.coverage.missing(Covered::Fault, Kind::ALL.iter().map(|kind| kind.name()));
+        missed.extend(self.coverage.missing(Covered::Event, MUST.iter().copied()));
+        missed.extend(self.coverage.missing(Covered::Mark, paths));
+        missed
     }
 
     pub(super) fn print(&self) {
@@ -120,8 +123,8 @@ impl Total {
             self.simulated_us as f64 / 1e6 / seconds
         );
         println!(
-            "{} grants, {} of them after waiting; {} old tokens refused by the fenced register",
-            self.grants, self.queued, self.refused
+            "{} grants, {} of them after waiting, none in {} seeds; {} old tokens refused by the fenced register",
+            self.grants, self.queued, self.vacuous, self.refused
         );
         let lost: u64 = self.lost_updates.values().sum();
         println!(
@@ -131,13 +134,11 @@ impl Total {
         for (why, count) in &self.lost_updates {
             println!("  {count:>8}  {why}");
         }
-        println!("come by:");
-        for (what, count) in &self.counts {
-            println!("  {count:>8}  {what}");
-        }
-        println!("paths taken in the product:");
-        for (path, times) in &self.marks {
-            println!("  {times:>8}  {path}");
+        for (title, kind) in
+            [("faults", Covered::Fault), ("come by", Covered::Event), ("paths taken in the product", Covered::Mark)]
+        {
+            println!("{title}:");
+            self.coverage.iter(kind).for_each(|(what, times)| println!("  {times:>8}  {what}"));
         }
         for (seed, (hash, wrong)) in self.failed.iter().take(TOLD) {
             print_failure(*seed, *hash, wrong);
@@ -147,18 +148,17 @@ impl Total {
 
     /// The same for a program.
     pub(super) fn print_json(&self) {
-        let counts: Vec<String> = self.counts.iter().map(|(what, count)| format!("\"{what}\":{count}")).collect();
-        println!(
-            "{{\"seeds\":{},\"simulated_s\":{},\"grants\":{},\"failed\":{},\"lost_updates\":{},\"took_s\":{:.3},\
-             \"counts\":{{{}}}}}",
-            self.seeds,
-            self.simulated_us / 1_000_000,
-            self.grants,
-            self.failed.len(),
-            self.lost_updates.values().sum::<u64>(),
-            self.took.as_secs_f64(),
-            counts.join(",")
-        );
+        let counts = [Covered::Fault, Covered::Event].into_iter().flat_map(|kind| self.coverage.iter(kind));
+        let json = serde_json::json!({
+            "seeds": self.seeds,
+            "simulated_s": self.simulated_us / 1_000_000,
+            "grants": self.grants,
+            "failed": self.failed.len(),
+            "lost_updates": self.lost_updates.values().sum::<u64>(),
+            "took_s": self.took.as_secs_f64(),
+            "counts": counts.collect::<BTreeMap<_, _>>(),
+        });
+        println!("{json}");
     }
 }
 

@@ -1,14 +1,26 @@
 //! The parts of the simulation, one by one. Whole seeds are played by processes of their own (tests/sim.rs): here the models
 //! switch flaws on and off, for everybody in this process.
 
+use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Stop};
 use super::mutants::ALL;
 use super::plan::Plan;
-
+use super::report::Total;
 use super::rng::Rng;
+use super::run::play;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+#[test]
+fn what_was_never_come_by_is_named() {
+    let everything = Total::default().missed();
+    assert!(["cut", "settle", "GhostPush"].iter().all(|what| everything.contains(what)), "{everything:?}");
+    let mut total = Total::default();
+    total.add(play(1, Book::default()));
+    let missed = total.missed();
+    assert!(missed.len() < everything.len() && !missed.contains(&"acquire: granted"), "{missed:?}");
+}
 
 #[test]
 fn seeds_differ_in_what_goes_wrong() {

@@ -32,8 +32,21 @@ pub struct Client(u64);
 pub struct Sent {
     /// Whose.
     pub to: Client,
+    /// What they are.
+    pub what: What,
     /// A whole reply, or a whole message.
     pub bytes: Vec<u8>,
+}
+
+/// What is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum What {
+    /// The answer to the request.
+    Reply,
+    /// What somebody published: a session's proof of its inbox.
+    Published,
+    /// What a script published: a grant, or a revocation.
+    Push,
 }
 
 /// What the server is just now, beside a primary that answers.
@@ -146,7 +159,7 @@ impl Front {
             return sent; // It was killed while its request was read.
         }
         let bytes = self.carry_out(client, now_us, request, &mut sent);
-        sent.push(Sent { to: client, bytes });
+        sent.push(Sent { to: client, what: What::Reply, bytes });
         sent
     }
 
@@ -163,7 +176,7 @@ impl Front {
             ("TIME", []) => array(&[bulk(&(now_us / 1_000_000).to_string()), bulk(&(now_us % 1_000_000).to_string())]),
             ("SUBSCRIBE", [channel]) => self.subscribe(client, channel),
             ("PUBLISH", [channel, text]) => {
-                let heard = self.publish(channel, text, sent);
+                let heard = self.publish(channel, text, What::Published, sent);
                 int(heard)
             }
             ("SCAN", ["0", ..]) => {
@@ -225,12 +238,12 @@ impl Front {
     }
 
     /// Tells whoever listens, and how many that were.
-    fn publish(&self, channel: &str, text: &str, sent: &mut Vec<Sent>) -> u64 {
+    fn publish(&self, channel: &str, text: &str, what: What, sent: &mut Vec<Sent>) -> u64 {
         let told = [bulk("message"), bulk(channel), bulk(text)];
         let before = sent.len();
         for (&to, seat) in self.clients.iter().filter(|(_, seat)| seat.channels.contains(channel)) {
             let bytes = if seat.protocol == Protocol::Three { push(&told) } else { array(&told) };
-            sent.push(Sent { to, bytes });
+            sent.push(Sent { to, what, bytes });
         }
         (sent.len() - before) as u64
     }

@@ -6,7 +6,7 @@ use leasehold_spec::{
     Rest, SessionId, Was, step,
 };
 
-use super::{Front, Sent, decode};
+use super::{Front, Sent, What, decode};
 
 /// A name's record.
 #[derive(Clone, Debug, Default)]
@@ -86,7 +86,7 @@ impl Front {
             self.records.insert(key.to_owned(), record);
         }
         for delivery in deliveries {
-            self.publish(&format!("{inboxes}{}", delivery.to), &message(key, &delivery), sent);
+            self.publish(&format!("{inboxes}{}", delivery.to), &message(key, &delivery), What::Push, sent);
         }
         text
     }

@@ -105,9 +105,7 @@ impl Recorder {
         self.record(Event::Fault { name: name.into(), breaks, from_us, to_us, why: why.into() });
     }
 
-    /// To be called before a fault that the system must bear is injected; `fault` is what [`Coverage`] counts it as.
-    ///
-    /// [`Coverage`]: crate::coverage::Coverage
+    /// To be called before a fault that the system must bear is injected.
     pub fn injected(&self, fault: &str) {
         self.record(Event::Injected { fault: fault.into(), at_us: self.now_us() });
     }

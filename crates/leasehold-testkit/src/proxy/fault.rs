@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::random::Random;
+
 /// A request as a client sent it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -218,14 +220,10 @@ impl Latency {
 
     /// What the next one takes.
     pub(super) fn draw(&mut self) -> Duration {
-        // SplitMix64: one addition and three mixing steps, and the same row of numbers for the same seed.
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
+        let mut random = Random::new(self.seed);
+        self.seed = random.number();
         let jitter_ns = u64::try_from(self.jitter.as_nanos()).unwrap_or(u64::MAX - 1);
-        self.fixed + Duration::from_nanos(z % (jitter_ns + 1))
+        self.fixed + Duration::from_nanos(random.below(jitter_ns + 1))
     }
 }
 

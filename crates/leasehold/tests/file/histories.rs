@@ -14,6 +14,7 @@ use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Lapse, Name, Op,
     Order, Outcome, Patience, Place, Renew, Resource, SessionId, Token, step,
 };
+use leasehold_testkit::Random;
 use rusqlite::{Connection, OptionalExtension, Row};
 use tokio::sync::mpsc;
 
@@ -77,19 +78,6 @@ impl World for Played {
     }
 }
 
-struct Dice(u64);
-
-impl Dice {
-    /// SplitMix64.
-    fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % sides
-    }
-}
-
 /// One client: a store of its own, as in a process of its own.
 struct Client {
     session: SessionId,
@@ -103,7 +91,7 @@ struct Rig {
     world: Arc<Played>,
     url: String,
     db: Connection,
-    dice: Dice,
+    dice: Random,
     clients: Vec<Client>,
     name: Name,
     model: Resource,
@@ -126,7 +114,7 @@ impl Rig {
     }
 
     async fn kill_one(&mut self) {
-        let number = self.dice.roll(CLIENTS as u64) as usize;
+        let number = self.dice.below(CLIENTS as u64) as usize;
         self.nonces += 1;
         let session = SessionId(u128::from(self.nonces) << 64 | 0xd1ed);
         let new = Self::client(&self.world, &self.url, session).await;
@@ -137,16 +125,16 @@ impl Rig {
     }
 
     fn pass_time(&mut self) {
-        let pass_us = match self.dice.roll(40) {
+        let pass_us = match self.dice.below(40) {
             0 => 70_000_000,
-            1..=4 => self.dice.roll(10_000_000),
-            5..=14 => self.dice.roll(700_000),
+            1..=4 => self.dice.below(10_000_000),
+            5..=14 => self.dice.below(700_000),
             15..=24 => 0,
-            _ => self.dice.roll(3_000),
+            _ => self.dice.below(3_000),
         };
         self.world.now_us.fetch_add(pass_us, Ordering::SeqCst);
         self.world.wall_us.fetch_add(pass_us, Ordering::SeqCst);
-        if self.dice.roll(60) == 0 {
+        if self.dice.below(60) == 0 {
             self.world.wall_us.fetch_sub(30_000_000, Ordering::SeqCst);
         }
     }
@@ -155,7 +143,7 @@ impl Rig {
         let own: Vec<_> = self.ids.iter().copied().filter(|id| id.session == self.clients[number].session).collect();
         match own.len() as u64 {
             0 => self.new_id(number),
-            n => own[self.dice.roll(n) as usize],
+            n => own[self.dice.below(n) as usize],
         }
     }
 
@@ -169,23 +157,23 @@ impl Rig {
     fn op(&mut self, number: usize) -> Op {
         let now_us = self.world.now_us();
         let held = self.model.grant.as_ref().map(|grant| (grant.id, grant.token));
-        let wrong = self.dice.roll(6) == 0;
+        let wrong = self.dice.below(6) == 0;
         let (id, token) = match held.filter(|_| !wrong) {
             Some(held) => held,
             None => (self.any_id(number), self.model.last),
         };
-        match self.dice.roll(20) {
+        match self.dice.below(20) {
             0..=8 => Op::Acquire(self.acquire(number, now_us)),
             9 | 10 => {
-                let from = if self.dice.roll(2) == 0 { From::Now } else { From::Grant };
-                let late = self.dice.roll(10) == 0;
+                let from = if self.dice.below(2) == 0 { From::Now } else { From::Grant };
+                let late = self.dice.below(10) == 0;
                 let not_after_us = if late { now_us - 1 } else { now_us };
-                Op::Renew(Renew { id, token, from, lease_ms: 100 + self.dice.roll(20_000), not_after_us })
+                Op::Renew(Renew { id, token, from, lease_ms: 100 + self.dice.below(20_000), not_after_us })
             }
             11..=14 => Op::Release { id, token },
             15 | 16 => Op::Leave { id: self.any_id(number) },
             17 => {
-                let grace_ms = if self.dice.roll(2) == 0 { 0 } else { REVOKE_GRACE_MS };
+                let grace_ms = if self.dice.below(2) == 0 { 0 } else { REVOKE_GRACE_MS };
                 Op::Revoke { holder: id.public(), token, grace_ms }
             }
             18 => Op::Settle,
@@ -194,30 +182,30 @@ impl Rig {
     }
 
     fn acquire(&mut self, number: usize, now_us: u64) -> Acquire {
-        let id = if self.dice.roll(3) == 0 { self.any_id(number) } else { self.new_id(number) };
+        let id = if self.dice.below(3) == 0 { self.any_id(number) } else { self.new_id(number) };
         let place = Place {
             claim_ms: 1_000,
-            limit_ms: [None, None, None, Some(0), Some(2_000), Some(u64::MAX / 2_000)][self.dice.roll(6) as usize],
+            limit_ms: [None, None, None, Some(0), Some(2_000), Some(u64::MAX / 2_000)][self.dice.below(6) as usize],
             ticket: self.tickets.get(&id).copied(),
-            hears: if self.dice.roll(5) == 0 { Hears::Polls } else { Hears::Listens },
-            order: if self.dice.roll(5) == 0 { Order::Strict } else { Order::Relaxed },
+            hears: if self.dice.below(5) == 0 { Hears::Polls } else { Hears::Listens },
+            order: if self.dice.below(5) == 0 { Order::Strict } else { Order::Relaxed },
         };
         Acquire {
             id,
-            lease_ms: 100 + self.dice.roll(10) * self.dice.roll(10_000),
-            not_after_us: if self.dice.roll(15) == 0 { now_us - 1 } else { now_us + 1_000 },
-            patience: if self.dice.roll(5) == 0 { Patience::Try } else { Patience::Queue(place) },
-            label: ["", "host/1", "Ä 'quoted'"][self.dice.roll(3) as usize].into(),
+            lease_ms: 100 + self.dice.below(10) * self.dice.below(10_000),
+            not_after_us: if self.dice.below(15) == 0 { now_us - 1 } else { now_us + 1_000 },
+            patience: if self.dice.below(5) == 0 { Patience::Try } else { Patience::Queue(place) },
+            label: ["", "host/1", "Ä 'quoted'"][self.dice.below(3) as usize].into(),
         }
     }
 
     /// One request, on both.
     async fn play(&mut self) {
         self.pass_time();
-        if self.dice.roll(30) == 0 {
+        if self.dice.below(30) == 0 {
             self.kill_one().await;
         }
-        let number = self.dice.roll(CLIENTS as u64) as usize;
+        let number = self.dice.below(CLIENTS as u64) as usize;
         let op = self.op(number);
         let (wall_us, lease_us) = (self.world.wall_us(), self.world.now_us());
         let asked = self.clients[number].link.apply(&self.name, &op, Contention::None);
@@ -370,7 +358,7 @@ async fn history(store: &Store, seed: u64) -> BTreeMap<String, u64> {
         world,
         url: store.url(),
         db: Connection::open(store.path().join("leasehold.db")).unwrap(),
-        dice: Dice(seed),
+        dice: Random::new(seed),
         clients,
         name: Name::new(&format!("history {seed}")).unwrap(),
         model: Resource::default(),

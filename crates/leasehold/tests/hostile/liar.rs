@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold::seam::Scripts;
-use leasehold_testkit::front::{Client, Front, request};
+use leasehold_testkit::front::{Client, Front, What, request};
 
 /// What it does instead of answering.
 #[derive(Clone, Debug)]
@@ -135,7 +135,7 @@ impl Shared {
         let sent = self.front.lock().unwrap().answer(client, u64::try_from(now.as_micros()).unwrap(), words);
         let stage = stage(words);
         for sent in sent {
-            let is_push = sent.bytes.starts_with(b">3\r\n$7\r\nmessage") && !contains(&sent.bytes, b"probe");
+            let is_push = sent.what == What::Push;
             let stage = if is_push { "push" } else { stage };
             let Some(mut stream) = self.streams.lock().unwrap().get(&sent.to).and_then(|s| s.try_clone().ok()) else {
                 continue;
@@ -210,8 +210,4 @@ fn stage(words: &[Vec<u8>]) -> &'static str {
         "PUBLISH" => "PUBLISH",
         _ => "other",
     }
-}
-
-fn contains(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|window| window == word)
 }

@@ -23,7 +23,7 @@ use tokio::task::JoinSet;
 
 use super::names::Names;
 use super::notes::Notes;
-use super::random::Random;
+use leasehold_testkit::Random;
 use leasehold_testkit::Recorder;
 use shift::{Doing, Shift};
 

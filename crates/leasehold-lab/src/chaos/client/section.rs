@@ -8,8 +8,8 @@ use leasehold_testkit::{Registers, boottime_us};
 use tokio::task::block_in_place;
 
 use super::super::names::{Class, Names};
-use super::super::random::Random;
 use super::shift::Shift;
+use leasehold_testkit::Random;
 
 /// A critical section.
 pub(super) struct Section<'a> {
@@ -44,11 +44,11 @@ impl Section<'_> {
         let lease_us = u64::try_from(self.lease.as_micros().min(2_000_000)).expect("seconds");
         let length_us = match self.random.weighted(&length) {
             Length::Short => self.random.below(3_000),
-            Length::Middle => self.random.within((5_000, 40_000)),
-            Length::Long => self.random.within((50_000, lease_us)),
-            Length::BeyondLease => self.random.within((lease_us, 2 * lease_us)),
+            Length::Middle => self.random.within(5_000, 40_000),
+            Length::Long => self.random.within(50_000, lease_us),
+            Length::BeyondLease => self.random.within(lease_us, 2 * lease_us),
         };
-        let effects = if length_us < 5_000 { self.random.within((0, 2)) } else { self.random.within((1, 5)) };
+        let effects = if length_us < 5_000 { self.random.within(0, 2) } else { self.random.within(1, 5) };
         // The last guard to go is the one that gives back: any of them.
         let last = self.random.index(guards.len());
         let guard = guards.swap_remove(last);

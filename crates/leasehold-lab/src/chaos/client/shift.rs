@@ -13,9 +13,9 @@ use tokio::sync::watch;
 use super::super::fleet::is_keepers_label;
 use super::super::names::{Class, Names, Who};
 use super::super::notes::Notes;
-use super::super::random::Random;
 use super::super::report::PATH;
 use super::section::Section;
+use leasehold_testkit::Random;
 
 /// A round as one process sees it.
 pub(super) struct Shift {
@@ -99,7 +99,7 @@ impl Shift {
         let mut random = Random::new(seed);
         let mut registers = Registers::at(registers);
         // Some are in a hurry and some are not, in each round others.
-        let pause_ms = random.pick(&[1, 5, 10, 40]);
+        let pause_ms = *random.pick(&[1, 5, 10, 40]);
         let who = if is_keepers_label(me) { Who::Keeper } else { Who::Mortal };
         for turn in 1.. {
             if self.over() {
@@ -126,7 +126,7 @@ impl Shift {
         (random, registers): (&mut Random, &mut Registers),
     ) {
         let longest_ms = u64::try_from(Class::of(name).longest_lease().as_millis()).expect("seconds");
-        let lease = Duration::from_millis(random.within((longest_ms / 2, longest_ms)));
+        let lease = Duration::from_millis(random.within(longest_ms / 2, longest_ms));
         let mutex = client.mutex(name);
         let mutex = if random.chance(10) { mutex.fixed_lease(lease) } else { mutex.lease(lease) };
         let mutex = if random.chance(5) { mutex.full_lease() } else { mutex };
@@ -145,7 +145,7 @@ impl Shift {
             }
             Way::TryFor => {
                 self.doing(me, "try_lock_for", name);
-                mutex.try_lock_for(Duration::from_millis(random.within((1, 1_500)))).await
+                mutex.try_lock_for(Duration::from_millis(random.within(1, 1_500))).await
             }
             Way::Cancel => {
                 self.doing(me, "lock, cancelled", name);
@@ -206,7 +206,7 @@ impl Shift {
         let mutex = client.mutex(name);
         let Ok(seen) = mutex.inspect().await else { return self.count("inspect failed") };
         let Some(holder) = seen.holder else { return };
-        let grace = Duration::from_millis(random.pick(&[0, 200, 1_000]));
+        let grace = Duration::from_millis(*random.pick(&[0, 200, 1_000]));
         // Said before: whoever is killed meanwhile cannot say it any more. An answer is awaited for two seconds.
         self.excuse_revoked(name, grace + Duration::from_secs(2));
         let answer = mutex.revoke(&holder, grace).await;

@@ -8,8 +8,8 @@ use super::super::fleet::{CLIENTS, Who, is_keeper};
 use super::super::kind::Kind;
 use super::super::plan::Strike;
 use super::super::process::BURN;
-use super::super::random::Random;
 use super::{End, Nemesis};
+use leasehold_testkit::Random;
 
 /// Twice the processors of a small machine.
 const BURNERS: usize = 4;

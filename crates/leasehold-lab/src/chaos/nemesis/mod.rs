@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use super::kind::Target;
 use super::ledger::Ledger;
 use super::plan::{Round, Strike};
-use super::random::Random;
 use super::stage::Stage;
 use super::stop::{Interrupted, Stop};
+use leasehold_testkit::Random;
 
 /// How a fault ends.
 type End = Box<dyn FnOnce(&mut Stage, &Ledger)>;

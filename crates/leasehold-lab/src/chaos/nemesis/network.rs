@@ -8,9 +8,9 @@ use leasehold_testkit::proxy::{Fault, Injected, Latency, Requests, Seen};
 use super::super::kind::Kind;
 use super::super::ledger::Ledger;
 use super::super::plan::Strike;
-use super::super::random::Random;
 use super::super::stage::Stage;
 use super::{End, Nemesis};
+use leasehold_testkit::Random;
 
 impl Nemesis<'_> {
     pub(super) fn network(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
@@ -31,7 +31,7 @@ impl Nemesis<'_> {
             }
             Kind::StallRequests | Kind::StallReplies | Kind::StallBoth => Some(stall(kind, dice, stage, seen)),
             Kind::Latency => {
-                let (fixed, jitter) = (dice.within((1, 60)), dice.within((0, 120)));
+                let (fixed, jitter) = (dice.within(1, 60), dice.within(0, 120));
                 let (fixed, jitter) = (Duration::from_millis(fixed), Duration::from_millis(jitter));
                 stage.redis().faulty.set_latency(Some(Latency { fixed, jitter, seed: dice.number() }));
                 Some(counted(kind, seen, |seen| seen.delayed, |stage| stage.redis().faulty.set_latency(None)))
@@ -65,11 +65,11 @@ fn fault(kind: Kind, seen: &Seen, dice: &mut Random) -> Fault {
         let is_script = command.name.starts_with("EVALSHA");
         is_script && (command.argument(0) == Some(&script) || armed.elapsed() > Duration::from_secs(1))
     });
-    let times = dice.within((1, 6));
+    let times = dice.within(1, 6);
     match kind {
         Kind::LoseReply => Fault::mute_at_reply(some).times(times),
         Kind::CutAtReply => Fault::cut_at_reply(some).times(times.min(3)),
-        Kind::LateRequest => Fault::delay(some, Duration::from_millis(dice.within((200, 2_500)))).times(times.min(3)),
+        Kind::LateRequest => Fault::delay(some, Duration::from_millis(dice.within(200, 2_500))).times(times.min(3)),
         Kind::LosePush => Fault::drop_push().times(3 * times),
         Kind::Garble => Fault::garble_reply(some).times(times.min(2)),
         Kind::HalfOpen => {

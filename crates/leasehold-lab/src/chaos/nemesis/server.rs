@@ -10,10 +10,10 @@ use super::super::excuse::{ClockLog, Excuses};
 use super::super::kind::Kind;
 use super::super::ledger::Ledger;
 use super::super::plan::Strike;
-use super::super::random::Random;
 use super::super::redis::resp;
 use super::super::stage::Stage;
 use super::{End, Nemesis};
+use leasehold_testkit::Random;
 
 /// How far clocks are set, in microseconds.
 const FORWARD_US: (u64, u64) = (200_000, 20_000_000);
@@ -69,7 +69,7 @@ impl Nemesis<'_> {
         match kind {
             Kind::ClockForward | Kind::ClockBack => self.set_clock(kind, dice),
             Kind::SlowDisk => {
-                let by = Duration::from_millis(dice.within((50, 400)));
+                let by = Duration::from_millis(dice.within(50, 400));
                 self.ledger.note(kind, &format!("{by:?} for each flush, for {} ms", strike.for_ms));
                 self.stage.redis().server.set_slow_fsync(by);
                 self.ledger.struck(kind);
@@ -92,7 +92,7 @@ impl Nemesis<'_> {
             Kind::ScriptFlush => self.command(kind, |resp| resp.try_command(&["SCRIPT", "FLUSH"])),
             Kind::FlushAll => self.flush(),
             Kind::ClientPause => {
-                let (ms, what) = (strike.for_ms.to_string(), dice.pick(&["ALL", "WRITE"]));
+                let (ms, what) = (strike.for_ms.to_string(), *dice.pick(&["ALL", "WRITE"]));
                 self.command(kind, move |resp| resp.try_command(&["CLIENT", "PAUSE", &ms, what]));
             }
             _ => unreachable!("{kind:?} is not done to what is inside the server"),
@@ -102,8 +102,8 @@ impl Nemesis<'_> {
 
     fn set_clock(&mut self, kind: Kind, dice: &mut Random) {
         let by_us = match kind {
-            Kind::ClockForward => i64::try_from(dice.within(FORWARD_US)).expect("seconds"),
-            _ => -i64::try_from(dice.within(BACK_US)).expect("seconds"),
+            Kind::ClockForward => i64::try_from(dice.within(FORWARD_US.0, FORWARD_US.1)).expect("seconds"),
+            _ => -i64::try_from(dice.within(BACK_US.0, BACK_US.1)).expect("seconds"),
         };
         let from_us = boottime_us();
         self.stage.shift_clock(by_us);
@@ -121,7 +121,7 @@ impl Nemesis<'_> {
         await_rewritten(&replica);
         replica.promote();
         self.ledger.note(Kind::Failover, "the replica misses what comes now");
-        let skew_us = dice.pick(&[0, 0, 500_000, -300_000]);
+        let skew_us = *dice.pick(&[0, 0, 500_000, -300_000]);
         Box::new(move |stage, ledger| {
             let from_us = boottime_us();
             stage.redis().server.kill();
@@ -188,9 +188,9 @@ fn kill_some(resp: &mut Resp, dice: &mut Random) -> Told {
     let text = list.text().unwrap_or_default();
     let ids: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("id=")?.split(' ').next()).collect();
     let mut answer = Value::Nil;
-    for _ in 0..dice.within((1, 4)) {
+    for _ in 0..dice.within(1, 4) {
         if !ids.is_empty() {
-            answer = resp.try_command(&["CLIENT", "KILL", "ID", dice.pick(&ids), "SKIPME", "yes"])?;
+            answer = resp.try_command(&["CLIENT", "KILL", "ID", *dice.pick(&ids), "SKIPME", "yes"])?;
         }
     }
     Ok(answer)

@@ -1,0 +1,107 @@
+//! Many seeds, and what they amount to.
+
+use leasehold_testkit::coverage::{Coverage, Kind};
+
+use super::nemesis::FAULTS;
+use super::options::Options;
+use super::run::{Verdict, play};
+use super::trace::Form;
+
+/// As many grants each seed has at least, on average: fewer prove nothing.
+const GRANTS_MEAN: u64 = 40;
+
+/// From so many seeds on every fault has to have happened.
+const COVERS: u64 = 50;
+/// How much of what is wrong is told of.
+const TOLD: usize = 20;
+
+/// What many seeds amount to.
+#[derive(Debug, Default)]
+pub(super) struct Total {
+    seeds: u64,
+    /// What is wrong, with the seed.
+    pub(super) wrong: Vec<(u64, String)>,
+    /// One of all traces.
+    hash: u64,
+    coverage: Coverage,
+    grants: u64,
+    simulated_us: u64,
+    refused: u64,
+    lost_updates: u64,
+    excused: u64,
+}
+
+/// Plays seeds on every core, each on one thread; one after the other where all that happens is printed.
+pub(super) fn play_all(options: &Options) -> Total {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+    let workers = if options.form == Form::Long { 1 } else { cores.min(options.seeds) };
+    let part = |worker: u64| -> Vec<Verdict> {
+        let seeds = (worker..options.seeds).step_by(usize::try_from(workers).expect("few threads"));
+        seeds.map(|seed| play(options.from.wrapping_add(seed), options.form)).collect()
+    };
+    let mut verdicts: Vec<Verdict> = std::thread::scope(|scope| {
+        let part = &part;
+        let parts: Vec<_> = (0..workers).map(|worker| scope.spawn(move || part(worker))).collect();
+        parts.into_iter().flat_map(|part| part.join().expect("a seed does not panic")).collect()
+    });
+    verdicts.sort_by_key(|verdict| verdict.seed);
+    let mut total = Total::default();
+    verdicts.into_iter().for_each(|verdict| total.add(verdict));
+    total.judge(options.from);
+    total
+}
+
+impl Total {
+    fn add(&mut self, verdict: Verdict) {
+        let Verdict { seed, hash, counts, simulated_us, report, wrong } = verdict;
+        self.seeds += 1;
+        self.wrong.extend(wrong.into_iter().map(|wrong| (seed, wrong)));
+        self.hash = self.hash.rotate_left(5) ^ hash;
+        self.simulated_us += simulated_us;
+        self.grants += report.grants;
+        self.refused += report.refused;
+        self.lost_updates += report.lost_updates;
+        self.excused += report.excused.len() as u64;
+        let is_fault = |what: &str| FAULTS.iter().any(|(_, word)| *word == what);
+        for (what, times) in counts {
+            self.coverage.count(if is_fault(what) { Kind::Fault } else { Kind::Event }, what, times);
+        }
+    }
+
+    /// What only many seeds can show: that they were no vacuum.
+    fn judge(&mut self, from: u64) {
+        if self.seeds < COVERS {
+            return;
+        }
+        let never = self.coverage.missing(Kind::Fault, FAULTS.iter().map(|(_, word)| *word));
+        if !never.is_empty() {
+            self.wrong.push((from, format!("these never happened in all seeds: {never:?}")));
+        }
+        let mean = self.grants / self.seeds;
+        if mean < GRANTS_MEAN {
+            self.wrong.push((from, format!("{mean} grants a seed prove nothing")));
+        }
+    }
+
+    /// What happened, and what is wrong.
+    pub(super) fn print(&self) {
+        println!(
+            "{} seeds, {} s simulated, {} grants; fence refused {}, {} updates lost without; \
+             {} broken promises excused",
+            self.seeds,
+            self.simulated_us / 1_000_000,
+            self.grants,
+            self.refused,
+            self.lost_updates,
+            self.excused
+        );
+        for kind in [Kind::Fault, Kind::Event] {
+            let counts: Vec<String> = self.coverage.iter(kind).map(|(what, times)| format!("{what} {times}")).collect();
+            println!("{}", counts.join(", "));
+        }
+        println!("trace {:016x}", self.hash);
+        for (seed, wrong) in self.wrong.iter().take(TOLD) {
+            println!("WRONG in seed {seed}: {wrong}\n  cargo run -p leasehold-lab -- bytes --seed {seed} -v");
+        }
+    }
+}
