@@ -7,6 +7,10 @@
 //!
 //! RESP is simple enough for that: every value begins with a line, of which some say how many bytes or values follow. Those
 //! bytes are skipped, and nothing is kept but how much is still to come.
+//!
+//! It is of use only if both read the same. The client crate also takes `+5` and ` 5 ` for lengths, and of `=-1` it waits
+//! for all that there is; a line ends for it at `\r\n` and nowhere else. So a length here is what every server writes, digits
+//! or `-1` for nothing; whatever else ends the connection, and so nothing can stand here that is skipped there.
 
 use std::io;
 use std::pin::Pin;
@@ -102,11 +106,24 @@ struct Scan {
 enum Line {
     /// Nothing of it has come.
     None,
-    /// Its kind, and the number so far: `None` where it has another sign than digits.
-    Some { kind: u8, number: Option<u64> },
+    /// Its kind, what it says so far, and its last byte.
+    Some { kind: u8, says: Says, last: u8 },
+}
+
+/// What a line says of how much follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Says {
+    /// Nothing, yet or ever.
+    Nothing,
+    /// A minus sign.
+    Minus,
+    /// `-1`: there is no such value.
+    Null,
+    Length(u64),
 }
 
 const TOO_LONG: &str = "an answer that is longer than any of ours";
+const NO_LENGTH: &str = "an answer whose length is no number";
 
 impl Scan {
     fn new(most: Sieve) -> Self {
@@ -129,18 +146,15 @@ impl Scan {
             self.count(1)?;
             bytes = rest;
             self.line = match (self.line, byte) {
-                (Line::None, kind) => Line::Some { kind, number: Some(0) },
-                (Line::Some { kind, number }, b'\n') => {
-                    self.end_line(kind, number)?;
+                (Line::None, kind) => Line::Some { kind, says: Says::Nothing, last: kind },
+                (Line::Some { kind, says, last: b'\r' }, b'\n') => {
+                    self.end_line(kind, says)?;
                     Line::None
                 }
-                (Line::Some { kind, number }, b'\r') => Line::Some { kind, number },
-                (Line::Some { kind, number }, b'0'..=b'9') if is_length(kind) => {
-                    let longer = |number: u64| number.checked_mul(10)?.checked_add(u64::from(byte - b'0'));
-                    let number = number.map(|number| longer(number).ok_or(TOO_LONG)).transpose()?;
-                    Line::Some { kind, number }
+                (Line::Some { kind, says, last }, _) if is_length(kind) => {
+                    Line::Some { kind, says: says.and(last, byte)?, last: byte }
                 }
-                (Line::Some { kind, .. }, _) => Line::Some { kind, number: None },
+                (Line::Some { kind, says, .. }, _) => Line::Some { kind, says, last: byte },
             };
         }
         Ok(())
@@ -151,22 +165,23 @@ impl Scan {
         if self.bytes > self.most.bytes { Err(TOO_LONG) } else { Ok(()) }
     }
 
-    /// A line has ended: what it says of what follows. Where that is no number, nothing follows: a `-1`, or nonsense that
-    /// the client crate will refuse.
-    fn end_line(&mut self, kind: u8, number: Option<u64>) -> Result<(), &'static str> {
-        match (kind, number) {
-            (b'$' | b'=' | b'!', Some(bytes)) => {
+    /// A line has ended: what it says of what follows.
+    fn end_line(&mut self, kind: u8, says: Says) -> Result<(), &'static str> {
+        match (kind, says) {
+            (b'$' | b'=' | b'!', Says::Length(bytes)) => {
                 if bytes > self.most.bytes {
                     return Err(TOO_LONG);
                 }
-                self.skip = bytes + 2;
+                self.skip = bytes.checked_add(2).ok_or(TOO_LONG)?;
             }
-            (b'*' | b'~' | b'>', Some(items)) => self.begin(items)?,
-            (b'%', Some(pairs)) => self.begin(pairs.checked_mul(2).ok_or(TOO_LONG)?)?,
+            (b'*' | b'~' | b'>', Says::Length(items)) => self.begin(items)?,
+            (b'%', Says::Length(pairs)) => self.begin(pairs.checked_mul(2).ok_or(TOO_LONG)?)?,
             // An attribute comes before the value that it is about, and is none itself.
-            (b'|', Some(pairs)) => {
+            (b'|', Says::Length(pairs)) => {
                 self.begin(pairs.checked_mul(2).and_then(|items| items.checked_add(1)).ok_or(TOO_LONG)?)?;
             }
+            (b'$' | b'*', Says::Null) => self.end_value(),
+            (kind, _) if is_length(kind) => return Err(NO_LENGTH),
             _ => self.end_value(),
         }
         Ok(())
@@ -200,6 +215,25 @@ impl Scan {
     }
 }
 
+impl Says {
+    /// With one more byte of a line, behind this one.
+    fn and(self, last: u8, byte: u8) -> Result<Self, &'static str> {
+        match (self, byte) {
+            // The end of the line has begun, and must come.
+            _ if last == b'\r' => Err(NO_LENGTH),
+            (says, b'\r') => Ok(says),
+            (Self::Nothing, b'-') => Ok(Self::Minus),
+            (Self::Minus, b'1') => Ok(Self::Null),
+            (Self::Nothing, b'0'..=b'9') => Ok(Self::Length(u64::from(byte - b'0'))),
+            (Self::Length(length), b'0'..=b'9') => {
+                let longer = length.checked_mul(10).and_then(|length| length.checked_add(u64::from(byte - b'0')));
+                longer.map(Self::Length).ok_or(TOO_LONG)
+            }
+            _ => Err(NO_LENGTH),
+        }
+    }
+}
+
 fn is_length(kind: u8) -> bool {
     matches!(kind, b'$' | b'=' | b'!' | b'*' | b'~' | b'>' | b'%' | b'|')
 }
@@ -228,6 +262,9 @@ mod tests {
             ",1.5\r\n",
             "$-1\r\n",
             "*-1\r\n",
+            "$07\r\nseven..\r\n",
+            "(3492890328409238509324850943850943825024385\r\n",
+            "-ERR of a proxy:\n$5\r*9\n\r\r\n",
             "$0\r\n\r\n",
             "*0\r\n",
             "$3\r\na\r\n\r\n",
@@ -265,5 +302,40 @@ mod tests {
         }
         assert!(see(&[&b"+"[..], &[b'x'; 100]].concat()).is_err(), "a line without an end");
         assert!(see(b"*1\r\n*1\r\n*1\r\n:1\r\n").is_ok());
+    }
+
+    /// Lies that the client crate would believe, if we read them otherwise.
+    #[test]
+    fn what_the_client_crate_reads_otherwise_is_refused() {
+        for lie in [
+            "$+99\r\n",
+            "* 9\r\n",
+            "*9 \r\n",
+            "=-1\r\n",
+            "!-1\r\n",
+            "%-1\r\n",
+            ">-1\r\n",
+            "~-1\r\n",
+            "$-2\r\n",
+            "$--1\r\n",
+            "$?\r\n",
+            "*?\r\n",
+            "$\r\n",
+            "$-\r\n",
+            "$1\na\r\n",
+            "$1\r1\r\n",
+        ] {
+            assert_eq!(see(lie.as_bytes()).err(), Some(NO_LENGTH), "{lie:?}");
+        }
+        // One line to the client crate, and behind it an array.
+        assert!(see(b"+x\n$60\n\r\n*2147483647\r\n:1\r\n").is_err());
+    }
+
+    #[test]
+    fn no_length_is_beyond_counting() {
+        for length in [u64::MAX - 2, u64::MAX - 1, u64::MAX] {
+            let _refused_or_not = Sieve::FENCE.passes(&[format!("${length}\r\nabc").as_bytes()]);
+        }
+        assert!(!Sieve::FENCE.passes(&[b"$18446744073709551615\r\n"]));
     }
 }
