@@ -111,7 +111,7 @@ impl Plan {
         self.faults.is_empty() && self.revokes == 0 && shortest_us > 2 * self.soon_us()
     }
 
-    /// What is done at once is done by then, where nothing goes wrong: some messages, each with some turns of a busy machine.
+    /// What is done at once is done by then, where nothing goes wrong: some messages, and turns of a busy machine.
     pub(super) fn soon_us(&self) -> u64 {
         4 * self.trip_us() + if self.hiccup_in > 0 { 10 * HICCUP_US } else { 50_000 }
     }
