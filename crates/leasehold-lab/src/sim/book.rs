@@ -25,6 +25,8 @@ struct Pages {
     overwritten: Vec<Overwritten>,
     /// When the attempt of a grant was first known to stand in the queue.
     queued_us: BTreeMap<(String, u64), u64>,
+    /// When the server made a grant.
+    given_us: BTreeMap<(String, u64), u64>,
     /// When a grant ended before its lease.
     cut_us: BTreeMap<(String, u64), u64>,
 }
@@ -94,6 +96,15 @@ impl Book {
     /// The attempt that this token belongs to waited since then.
     pub(super) fn waited(&self, name: &str, token: u64, since_us: u64) {
         lock(&self.0).queued_us.insert((name.to_owned(), token), since_us);
+    }
+
+    /// The server has granted this.
+    pub(super) fn given(&self, name: &str, token: u64, at_us: u64) {
+        lock(&self.0).given_us.entry((name.to_owned(), token)).or_insert(at_us);
+    }
+
+    pub(super) fn given_us(&self, name: &str, token: u64) -> Option<u64> {
+        lock(&self.0).given_us.get(&(name.to_owned(), token)).copied()
     }
 
     /// From then on what was sent under this token is no longer covered by the lease that its sender saw: the work was

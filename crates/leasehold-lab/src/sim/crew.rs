@@ -127,6 +127,7 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
             storm: Arc::clone(&storm),
             rng: rng.fork(),
             until_us: leaves_us,
+            is_renewed: true,
         };
         let work = async move {
             worker.work().await;

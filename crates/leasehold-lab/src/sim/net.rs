@@ -316,10 +316,11 @@ fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name
     if let Some(id) = queued {
         net.queued_us.entry(id).or_insert(now_us);
     }
-    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grant.as_ref())
-        && let Some(since_us) = net.queued_us.get(&grant.id)
-    {
-        sim.book.waited(name.as_str(), grant.token.get(), *since_us);
+    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grant.as_ref()) {
+        sim.book.given(name.as_str(), grant.token.get(), now_us);
+        if let Some(since_us) = net.queued_us.get(&grant.id) {
+            sim.book.waited(name.as_str(), grant.token.get(), *since_us);
+        }
     }
     if let (Op::Revoke { token, .. }, Outcome::Revoking { left_us }) = (op, &answer.outcome) {
         super::faults::revoked(sim, name, *token, *left_us);

@@ -52,6 +52,9 @@ impl Plan {
             _ => vec![rng.scaled(300, 10_000), rng.scaled(1_000, 10_000), 2_000],
         };
         let faults = Self::choose(&mut rng);
+        let delay_us = (near, near + rng.scaled(1, near * 3));
+        // Nobody ever holds a lease that is over before the word of it has come.
+        let leases_ms = leases_ms.into_iter().map(|ms: u64| ms.max(8 * delay_us.1 / 1000)).collect();
         Self {
             seed,
             chaos_us: rng.between(15, 60) * 1_000_000,
@@ -60,7 +63,7 @@ impl Plan {
             names,
             heat: rng.between(3, 9),
             leases_ms,
-            delay_us: (near, near + rng.scaled(1, near * 3)),
+            delay_us,
             slow_in: *rng.pick(&[0, 0, 20, 200]),
             think_us: rng.scaled(20_000, 3_000_000),
             section_us: rng.scaled(5_000, 3_000_000),
@@ -109,6 +112,17 @@ impl Plan {
 
     fn lease_min_us(&self) -> u64 {
         self.leases_ms.iter().min().copied().unwrap_or(0) * 1000
+    }
+
+    /// Whether nothing happens that could take a lease from who renews it, or keep a lock that is free from who waits.
+    pub(super) fn keeps_leases(&self) -> bool {
+        let shortest_us = self.lease_min_us();
+        self.faults.is_empty() && self.revokes == 0 && shortest_us > 2 * self.soon_us()
+    }
+
+    /// What is done at once is done by then, where nothing goes wrong: some messages, and turns of a busy machine.
+    pub(super) fn soon_us(&self) -> u64 {
+        4 * self.trip_us() + if self.hiccup_in > 0 { 10 * HICCUP_US } else { 50_000 }
     }
 
     pub(super) fn trip_us(&self) -> u64 {

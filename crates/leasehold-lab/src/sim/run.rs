@@ -27,6 +27,11 @@ const EXTENDED_MOST: u32 = 5;
 /// What is given back and closed has gone after this.
 const QUIET_AFTER_US: u64 = 8_000_000;
 
+/// Paths that nobody takes where nothing goes wrong. A client that is deaf, or slow, still breaks no promise: those who
+/// look after it see to that. Only they can tell.
+const UNHEARD: &[Mark] =
+    &[Mark::ClaimLapsed, Mark::ClaimRanOut, Mark::ClaimLost, Mark::LinkReplaced, Mark::PassedDetached];
+
 /// What came of a seed.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
@@ -60,6 +65,12 @@ pub(super) fn play(seed: u64, book: Book) -> Verdict {
     let mut verdict = judge(&sim);
     sim.exec.clear();
     verdict.marks = mark::take_here().into_iter().filter(|(_, times)| *times > 0).collect();
+    if sim.plan.keeps_leases() {
+        let unheard = verdict.marks.iter().filter(|(mark, _)| UNHEARD.contains(mark));
+        verdict
+            .wrong
+            .extend(unheard.map(|(mark, times)| format!("{mark:?}, {times} times, and nothing was in its way")));
+    }
     verdict
 }
 

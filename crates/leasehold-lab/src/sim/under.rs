@@ -7,6 +7,7 @@ use leasehold_testkit::history::Ended;
 
 use super::book::Grant;
 use super::exec::lock;
+use super::plan::HICCUP_US;
 use super::registers;
 use super::stage::Sim;
 use super::worker::{MS, Worker};
@@ -50,6 +51,7 @@ impl Worker {
                 break;
             }
             let us = self.pause_us(&guard);
+            let (left_us, halted_us) = (left_us(&guard), self.sim.exec.halted_us(self.pid));
             let lost = tokio::select! {
                 biased;
                 lost = guard.lost() => Some(lost),
@@ -61,6 +63,11 @@ impl Worker {
                     self.wrong("a guard is valid whose loss was told");
                 }
                 break;
+            }
+            let was_halted = self.sim.exec.halted_us(self.pid) > halted_us;
+            let is_over = us > left_us + 10 * HICCUP_US && guard.check().is_err();
+            if is_over && !self.is_renewed && !was_halted {
+                self.wrong("a lease has run out, and who waited for its loss was not told");
             }
         }
         self.end(guard, grant).await;
@@ -83,7 +90,8 @@ impl Worker {
         };
         grant.ended(book, self.sim.exec.now_us(), how);
         if self.rng.percent(30) {
-            return drop(guard);
+            drop(guard);
+            return self.is_given_back(grant).await;
         }
         let (began_us, was_left_us) = (self.sim.exec.now_us(), left_us(&guard));
         let is_patient = self.rng.percent(80);
@@ -103,6 +111,22 @@ impl Worker {
             Some(Err(_)) => "released: no answer",
         };
         book.met(what);
+    }
+
+    /// What is dropped goes back at once.
+    async fn is_given_back(&self, grant: &Grant) {
+        if !self.sim.plan.keeps_leases() {
+            return;
+        }
+        self.sleep(self.sim.plan.soon_us()).await;
+        let net = lock(&self.sim.net);
+        let mut records = net.nodes[net.primary].records.iter();
+        let record = records.find(|(name, _)| name.as_str() == grant.name).map(|(_, record)| record);
+        let held = record.and_then(|record| record.grant.as_ref()).map(|held| held.token.get());
+        drop(net);
+        if held == Some(grant.token) {
+            self.wrong("what was dropped is still held, and nothing was in its way");
+        }
     }
 
     /// A release that the store has carried out within the validity of its lease says so, however often it was sent, as
@@ -163,6 +187,9 @@ impl Worker {
             }
             Err(lost) => {
                 self.sim.book.met(lost_label(lost));
+                if self.is_renewed && self.sim.plan.keeps_leases() {
+                    self.wrong(&format!("a lease was lost ({lost}) that is renewed, and nothing was in its way"));
+                }
                 if lost == Lost::Superseded {
                     self.superseded(grant);
                 }

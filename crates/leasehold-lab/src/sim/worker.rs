@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::seam::World;
-use leasehold::{Error, ErrorKind, Leasehold, Mutex, Owner};
+use leasehold::{Error, ErrorKind, Guard, Leasehold, Mutex, Owner};
 use leasehold_testkit::history::Ended;
 use tokio::sync::Notify;
 
@@ -23,7 +23,12 @@ pub(super) struct Worker {
     pub(super) rng: Rng,
     /// When to begin nothing new.
     pub(super) until_us: u64,
+    /// Whether what was asked for last is renewed for as long as it is held.
+    pub(super) is_renewed: bool,
 }
+
+/// How often somebody asks in the end, when a memory may just have been full.
+const LAST_TRIES: usize = 3;
 
 pub(super) const MS: u64 = 1000;
 
@@ -44,7 +49,16 @@ impl Worker {
         // Whatever has happened, whoever asks now is served.
         let name = self.sim.plan.names[0].clone();
         let mutex = self.leasehold.mutex(&name).lease(self.lease());
-        self.lock(&mutex, &name).await;
+        self.is_renewed = true;
+        for _ in 0..LAST_TRIES {
+            if self.lock(&mutex, &name).await {
+                return;
+            }
+            self.sleep(1_000 * MS).await;
+        }
+        if self.until_us == self.sim.plan.chaos_us {
+            self.wrong("whoever asks in the end is refused");
+        }
     }
 
     async fn act(&mut self) {
@@ -59,7 +73,7 @@ impl Worker {
             return self.revoke(&mutex).await;
         }
         match self.rng.below(100) {
-            0..40 => self.lock(&mutex, &name).await,
+            0..40 => drop(self.lock(&mutex, &name).await),
             40..55 => self.try_lock(&mutex, &name).await,
             55..72 => self.try_lock_for(&mutex, &name).await,
             72..75 => self.whole(&name).await,
@@ -76,11 +90,28 @@ impl Worker {
         }
     }
 
-    async fn lock(&mut self, mutex: &Mutex, name: &str) {
+    /// Answers whether it was granted.
+    async fn lock(&mut self, mutex: &Mutex, name: &str) -> bool {
         let asked_us = self.sim.exec.now_us();
         match mutex.lock().await {
-            Ok(guard) => self.section(guard, name, asked_us).await,
-            Err(error) => self.said("lock", Some(&error)),
+            Ok(guard) => {
+                self.is_soon(&guard, name);
+                self.section(guard, name, asked_us).await;
+                true
+            }
+            Err(error) => {
+                self.said("lock", Some(&error));
+                false
+            }
+        }
+    }
+
+    /// A grant reaches who waits for it by its push, and not by a look some time.
+    fn is_soon(&self, guard: &Guard, name: &str) {
+        let Some(given_us) = self.sim.book.given_us(name, guard.token().get()) else { return };
+        let took_us = self.sim.exec.now_us() - given_us;
+        if self.sim.plan.keeps_leases() && took_us > self.sim.plan.soon_us() {
+            self.wrong(&format!("a grant took {took_us} µs to its holder, and nothing was in its way"));
         }
     }
 
@@ -111,6 +142,7 @@ impl Worker {
     /// Asks for a whole lease, and no claim.
     async fn whole(&mut self, name: &str) {
         let (lease, asked_us) = (self.lease(), self.sim.exec.now_us());
+        self.is_renewed = true;
         match self.leasehold.mutex(name).lease(lease).full_lease().lock().await {
             Ok(guard) => {
                 // It may have stood still since, for some time; a claim is over sooner than that.
@@ -161,7 +193,7 @@ impl Worker {
         let asked_us = self.sim.exec.now_us();
         let outer = match mutex.lock().await {
             Ok(guard) => guard,
-            Err(error) => return self.said("lock", Some(&error)),
+            Err(error) => return self.said("lock of an owner", Some(&error)),
         };
         let grant = self.entered(&outer, name, asked_us);
         let us = self.rng.scaled(1, self.sim.plan.section_us);
@@ -176,7 +208,7 @@ impl Worker {
                 let _ = inner.release().await;
             }
             Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.met("a re-entry is refused"),
-            Err(error) => self.said("lock", Some(&error)),
+            Err(error) => self.said("lock of an owner", Some(&error)),
         }
         self.hold(outer, &grant, 1).await;
     }
@@ -195,8 +227,8 @@ impl Worker {
                 self.hold(first, &grant, 1).await;
             }
             (one, other) => {
-                self.said("lock", one.err().as_ref());
-                self.said("lock", other.err().as_ref());
+                self.said("lock of an owner", one.err().as_ref());
+                self.said("lock of an owner", other.err().as_ref());
             }
         }
     }
@@ -260,9 +292,10 @@ impl Worker {
         self.sim.note(2, || format!("{}: {what}: {error}", self.who));
         self.sim.book.met(error_label(error.kind()));
         let may = match error.kind() {
-            ErrorKind::Unreachable => what != "lock",
-            // A full memory, as this store says it.
-            ErrorKind::Store | ErrorKind::Lost => true,
+            ErrorKind::Unreachable => !what.starts_with("lock"),
+            // As this store says it, and nothing else that it might say.
+            ErrorKind::Store => error.to_string().contains("the memory of the store is full"),
+            ErrorKind::Lost => matches!(what, "run" | "lock of an owner"),
             _ => false,
         };
         if !may {
@@ -287,7 +320,9 @@ impl Worker {
     fn mutex(&mut self, name: &str) -> Mutex {
         let lease = self.lease();
         let mutex = self.leasehold.mutex(name);
-        match self.rng.below(20) {
+        let kind = self.rng.below(20);
+        self.is_renewed = kind >= 6;
+        match kind {
             0..4 => mutex.fixed_lease(lease),
             4..6 => mutex.lease(lease).max_hold(lease * 2),
             6..8 => mutex.lease(lease),

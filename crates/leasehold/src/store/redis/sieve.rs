@@ -9,8 +9,8 @@
 //! bytes are skipped, and nothing is kept but how much is still to come.
 //!
 //! It is of use only if both read the same. The client crate also takes `+5` and ` 5 ` for lengths, and of `=-1` it waits
-//! for all that there is; a line ends for it at `\r\n` and nowhere else. So a length here is what every server writes, digits
-//! or `-1` for nothing; whatever else ends the connection, and so nothing can stand here that is skipped there.
+//! for all that there is; a line ends for it at `\r\n` and nowhere else. So a length here is what every server writes,
+//! digits or `-1` for nothing; whatever else ends the connection, and so nothing can stand here that is skipped there.
 
 use std::io;
 use std::pin::Pin;
