@@ -1,32 +1,48 @@
-//! Leasehold's laboratory: where the protocol is taken apart.
-//!
-//! `leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]`
-//! `leasehold-lab sim [--seeds N] [--from S] [--seed S] [--minutes M] [-v]`
-//! `leasehold-lab bytes [--seeds N] [--seed S] [-v]`
-//! `leasehold-lab chaos [--minutes 2] [--seed N] [--json]`
+//! Leasehold's laboratory: where the protocol is taken apart. `leasehold-lab --help` says how.
 
 mod bytes;
 mod chaos;
 mod models;
 mod sim;
+mod usage;
 
 use std::process::ExitCode;
 
 use models::{Form, Options, Size};
 
-const USAGE: &str = "leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]";
+const MODELS: &str = "leasehold-lab models [--deep] [-v | --markdown] [--rule P6] [--scene ghosts]";
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let word = args.next().unwrap_or_default();
-    let done = match word.as_str() {
+    let said: Vec<String> = std::env::args().skip(1).collect();
+    let word = said.first().map_or("", String::as_str);
+    let args = said.iter().skip(1).cloned();
+    if let Some(done) = chaos::hidden(word, args.clone()) {
+        return done;
+    }
+    if said.iter().any(|arg| ["--help", "-h", "help"].contains(&arg.as_str())) {
+        return usage::help();
+    }
+    if !usage::is_flaw_known() {
+        return ExitCode::from(2);
+    }
+    if word != "chaos" {
+        usage::end_with_the_reader();
+    }
+    let done = match word {
         "models" => options(args).map(|options| models::run(&options)),
         "sim" => sim::Options::of(args).map(|options| sim::run(&options)),
         "bytes" => bytes::Options::of(args).map(|options| bytes::run(&options)),
         "chaos" => chaos::main(args),
-        word => chaos::hidden(word, args),
+        _ => None,
     };
-    done.unwrap_or_else(usage)
+    let usages = match word {
+        "models" => &[MODELS][..],
+        "sim" => &[sim::USAGE],
+        "bytes" => &[bytes::USAGE],
+        "chaos" => &[chaos::USAGE],
+        _ => &[MODELS, sim::USAGE, bytes::USAGE, chaos::USAGE],
+    };
+    done.unwrap_or_else(|| usage::refuse(&said, usages))
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
@@ -42,10 +58,4 @@ fn options(mut args: impl Iterator<Item = String>) -> Option<Options> {
         }
     }
     Some(options)
-}
-
-fn usage() -> ExitCode {
-    let usages = [USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE];
-    eprintln!("usage: {}", usages.join("\n       "));
-    ExitCode::from(2)
 }
