@@ -1,28 +1,36 @@
 //! Leasehold's laboratory: where the protocol is taken apart. What each of its layers sees, and which promise it tries to
-//! break, is in README.md; what each is told, in its `options.rs`.
+//! break, is in README.md; what each is told, in its `options.rs`; `leasehold-lab --help` says how.
 
 mod bytes;
 mod chaos;
 mod models;
 mod sim;
+mod usage;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let mut args = std::env::args().skip(1);
-    let layer = args.next().unwrap_or_default();
-    let done = match layer.as_str() {
-        "models" => models::Options::of(args).map(|options| models::run(&options)),
-        "sim" => sim::Options::of(args).map(|options| sim::run(&options)),
-        "bytes" => bytes::Options::of(args).map(|options| bytes::run(&options)),
-        "chaos" => chaos::Options::of(args).map(|options| chaos::run(&options)),
-        word => chaos::hidden(word, args),
+    let said: Vec<String> = std::env::args().skip(1).collect();
+    let layer = said.first().map_or("", String::as_str);
+    let args = said.iter().skip(1).cloned();
+    if let Some(done) = chaos::hidden(layer, args.clone()) {
+        return done;
+    }
+    if said.iter().any(|arg| ["--help", "-h", "help"].contains(&arg.as_str())) {
+        return usage::help();
+    }
+    if !usage::is_flaw_known() {
+        return ExitCode::from(2);
+    }
+    if layer != "chaos" {
+        usage::end_with_the_reader();
+    }
+    let (done, usages) = match layer {
+        "models" => (models::Options::of(args).map(|options| models::run(&options)), vec![models::USAGE]),
+        "sim" => (sim::Options::of(args).map(|options| sim::run(&options)), vec![sim::USAGE]),
+        "bytes" => (bytes::Options::of(args).map(|options| bytes::run(&options)), vec![bytes::USAGE]),
+        "chaos" => (chaos::Options::of(args).map(|options| chaos::run(&options)), vec![chaos::USAGE]),
+        _ => (None, vec![models::USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE]),
     };
-    done.unwrap_or_else(usage)
-}
-
-fn usage() -> ExitCode {
-    let usages = [models::USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE];
-    eprintln!("usage: {}", usages.join("\n       "));
-    ExitCode::from(2)
+    done.unwrap_or_else(|| usage::refuse(&said, &usages))
 }

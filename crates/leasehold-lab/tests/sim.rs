@@ -1,10 +1,14 @@
 //! The simulation as a command: the same seed is the same run in another process, and a seeded flaw is found.
 
-use std::process::{Command, Output};
+use std::io::Read as _;
+use std::process::{Command, Output, Stdio};
+
+fn lab() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_leasehold-lab"))
+}
 
 fn sim(args: &[&str]) -> Output {
-    let lab = env!("CARGO_BIN_EXE_leasehold-lab");
-    Command::new(lab).arg("sim").args(args).output().expect("the laboratory is built, and starts")
+    lab().arg("sim").args(args).output().expect("the laboratory is built, and starts")
 }
 
 /// Enough for every kind of fault; without optimisation.
@@ -30,7 +34,35 @@ fn a_seed_is_the_same_run_in_every_process() {
 #[test]
 fn what_is_said_wrongly_is_told() {
     assert_eq!(sim(&["--sedes", "5"]).status.code(), Some(2));
+    assert_eq!(sim(&["--seeds", "0"]).status.code(), Some(2));
     assert_eq!(sim(&["--mutant", "P99NoSuchFlaw"]).status.code(), Some(2));
+    let code = |command: &mut Command| command.output().expect("it starts").status.code();
+    assert_eq!(code(lab().args(["models", "--rule", "P99"])), Some(2), "nothing was searched");
+    assert_eq!(code(lab().args(["sim", "--seed", "5"]).env("LEASEHOLD_MUTANT", "P99NoSuchFlaw")), Some(2));
+    assert_eq!(code(lab().args(["sim", "--help"])), Some(0));
+}
+
+#[test]
+fn who_stops_reading_sees_no_panic() {
+    let mut lab = lab().args(["sim", "--seed", "77", "-v"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let lab = lab.as_mut().expect("it starts");
+    drop(lab.stdout.take());
+    let mut cries = String::new();
+    lab.stderr.take().expect("piped").read_to_string(&mut cries).expect("read");
+    assert_eq!((lab.wait().expect("it ends").code(), cries.as_str()), (Some(141), ""));
+}
+
+/// What is printed is a command that plays the same again.
+#[test]
+fn a_failure_says_how_to_play_it_again() {
+    let found = sim(&["--mutant", "P15NoLook"]);
+    let said = String::from_utf8_lossy(&found.stdout).into_owned();
+    let (_, again) = said.split_once("LEASEHOLD_MUTANT=P15NoLook cargo run").expect("the flaw and the command");
+    let (_, args) = again.trim().split_once(" -- ").expect("arguments");
+    let played = lab().args(args.split(' ')).env("LEASEHOLD_MUTANT", "P15NoLook").output().expect("it starts");
+    assert_eq!(played.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&played.stdout).into_owned();
+    assert!(said.contains("FAILED") && said.contains("LEASEHOLD_MUTANT=P15NoLook cargo run"), "{args}");
 }
 
 /// Those that few seeds find: `sim --mutant all` tries the others, too.

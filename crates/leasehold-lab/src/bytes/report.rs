@@ -6,6 +6,7 @@ use super::nemesis::FAULTS;
 use super::options::Options;
 use super::run::{Verdict, play};
 use super::trace::Form;
+use crate::usage::replay;
 
 /// As many grants each seed has at least, on average: fewer prove nothing.
 const GRANTS_MEAN: u64 = 40;
@@ -21,6 +22,8 @@ pub(super) struct Total {
     seeds: u64,
     /// What is wrong, with the seed.
     pub(super) wrong: Vec<(u64, String)>,
+    /// What only all of them together show, and no seed alone would.
+    pub(super) vacuous: Vec<String>,
     /// One of all traces.
     hash: u64,
     coverage: Coverage,
@@ -47,7 +50,7 @@ pub(super) fn play_all(options: &Options) -> Total {
     verdicts.sort_by_key(|verdict| verdict.seed);
     let mut total = Total::default();
     verdicts.into_iter().for_each(|verdict| total.add(verdict));
-    total.judge(options.from);
+    total.judge();
     total
 }
 
@@ -69,25 +72,25 @@ impl Total {
     }
 
     /// What only many seeds can show: that they were no vacuum.
-    fn judge(&mut self, from: u64) {
+    fn judge(&mut self) {
         if self.seeds < COVERS {
             return;
         }
         let never = self.coverage.missing(Kind::Fault, FAULTS.iter().map(|(_, word)| *word));
         if !never.is_empty() {
-            self.wrong.push((from, format!("these never happened in all seeds: {never:?}")));
+            self.vacuous.push(format!("in {} seeds these never happened: {}", self.seeds, never.join(", ")));
         }
         let mean = self.grants / self.seeds;
         if mean < GRANTS_MEAN {
-            self.wrong.push((from, format!("{mean} grants a seed prove nothing")));
+            self.vacuous.push(format!("{mean} grants a seed prove nothing: at least {GRANTS_MEAN} are wanted"));
         }
     }
 
     /// What happened, and what is wrong.
     pub(super) fn print(&self) {
         println!(
-            "{} seeds, {} s simulated, {} grants; fence refused {}, {} updates lost without; \
-             {} broken promises excused",
+            "{} seeds, {} s simulated, {} grants; the fenced register refused {} old tokens, the unfenced one lost {} \
+             updates; {} broken promises excused",
             self.seeds,
             self.simulated_us / 1_000_000,
             self.grants,
@@ -101,7 +104,8 @@ impl Total {
         }
         println!("trace {:016x}", self.hash);
         for (seed, wrong) in self.wrong.iter().take(TOLD) {
-            println!("WRONG in seed {seed}: {wrong}\n  cargo run -p leasehold-lab -- bytes --seed {seed} -v");
+            println!("WRONG in seed {seed}: {wrong}\n  {}", replay(&format!("bytes --seed {seed} -v")));
         }
+        self.vacuous.iter().for_each(|what| println!("VACUOUS: {what}"));
     }
 }

@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::names::Names;
-use super::process::CLIENT;
+use super::process::{CLIENT, us};
 use leasehold_testkit::Random;
 
 /// How many clients are behind the faulty proxy, and how many are not.
@@ -183,8 +183,7 @@ impl Slot {
 
     fn start(&mut self, registers: u16) {
         self.incarnation += 1;
-        let us = std::env::current_exe().expect("the kernel knows what it runs");
-        let mut child = Command::new(us)
+        let mut child = us()
             .args([CLIENT, &self.url, &registers.to_string(), &self.label()])
             .process_group(0)
             .stdin(Stdio::piped())

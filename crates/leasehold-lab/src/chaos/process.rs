@@ -1,7 +1,7 @@
 //! Our own child processes: the lab starts itself again, for clients and for what eats processor time.
 
 use std::hint::black_box;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, set_parent_process_death_signal};
@@ -10,6 +10,11 @@ use rustix::process::{Signal, set_parent_process_death_signal};
 pub(crate) const CLIENT: &str = "chaos-client";
 /// The word by which it starts a process that computes.
 pub(crate) const BURN: &str = "chaos-burn";
+
+/// This very program, also when its file was replaced since: a long run outlives a build.
+pub(crate) fn us() -> Command {
+    Command::new("/proc/self/exe")
+}
 
 /// Whoever kills the lab kills us, also while we are stopped.
 pub(crate) fn die_with_parent() {

@@ -89,29 +89,34 @@ impl Report {
         serde_json::to_string_pretty(self).expect("plain data")
     }
 
-    pub(crate) fn print(&self) {
-        println!(
-            "\nchaos, seed {}: {} rounds in {} s, {} grants, {} faults",
+    pub(crate) fn words(&self) -> String {
+        let mut words = format!(
+            "\nchaos, seed {}: {} rounds in {} s, {} grants, {} faults\n",
             self.seed, self.rounds, self.seconds, self.grants, self.faults_in_all
         );
-        println!(
-            "  before faults: {} grants per second, at least {}",
+        words += &format!(
+            "  before faults: {} grants a second on the average, {} in the worst round\n",
             self.calm_grants_per_s_mean, self.calm_grants_per_s_least
         );
-        println!(
-            "  the fenced register: {} writes, {} refused; the unfenced one lost {} updates",
+        words += &format!(
+            "  the fenced register: {} writes, {} old tokens refused; the unfenced one lost {} updates\n",
             self.fenced_writes, self.refused_by_the_fence, self.unfenced_lost_updates
         );
-        for (title, counts) in [("faults", &self.faults), ("excused", &self.excused), ("clients", &self.clients)] {
+        for (title, counts) in [
+            ("faults", &self.faults),
+            ("overlaps and falls of tokens that a fault excuses", &self.excused),
+            ("what clients met", &self.clients),
+        ] {
             let counts: Vec<String> = counts.iter().map(|(what, count)| format!("{what} {count}")).collect();
-            println!("  {title}: {}", counts.join(", "));
+            words += &format!("  {title}: {}\n", counts.join(", "));
         }
         let (taken, left) = (self.paths.len(), self.paths_not_taken.join(", "));
-        println!("  {taken} rare paths of the library were taken; not taken: {left}");
-        match self.violations.len() {
-            0 => println!("  no violation"),
-            n => println!("  {n} VIOLATIONS, see above"),
-        }
+        words += &format!("  {taken} rare paths of the library were taken (not taken, which is no failure: {left})\n");
+        words
+            + &match self.violations.len() {
+                0 => "  no violation\n".to_owned(),
+                n => format!("  VIOLATIONS: {n}\n"),
+            }
     }
 }
 

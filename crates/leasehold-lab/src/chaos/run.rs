@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -86,16 +86,19 @@ impl Run<'_> {
         let violated = self.violations.clone();
         let run = (self.options, begun.elapsed(), rounds);
         let report = Report::new(run, self.score, &self.ledger.counts(), self.clients, self.violations);
-        match self.options.form {
-            Form::Words => report.print(),
-            Form::Json => println!("{}", report.json()),
-        }
+        let told = match self.options.form {
+            Form::Words => report.words(),
+            Form::Json => report.json() + "\n",
+        };
+        // Whoever no longer reads this loses no history by that.
+        let _ = io::stdout().write_all(told.as_bytes());
         if report.is_clean() {
             return ExitCode::SUCCESS;
         }
         report.violations.iter().filter(|v| !violated.contains(v)).for_each(|v| eprintln!("chaos: {v}"));
         if !violated.is_empty() {
-            eprintln!("chaos: the histories are kept in {}", self.dir.keep().display());
+            let dir = self.dir.keep().join(format!("round-{}", rounds));
+            eprintln!("chaos: verdict.txt, and the round's history, in {} (merged.jsonl: all clients')", dir.display());
         }
         eprintln!("chaos: to repeat the schedule: {}", self.options.replay());
         ExitCode::FAILURE
@@ -171,7 +174,7 @@ impl Run<'_> {
         let Round { number, epoch, strikes, .. } = round;
         eprintln!(
             "round {number}, epoch {} ({:?}, {:?}): {} faults planned, {} grants ({} in the calm second), {} excused, \
-             at rest after {took:.1?}, {}",
+             everybody served {took:.1?} after healing, {}",
             epoch.number,
             epoch.disk,
             epoch.reach,
@@ -179,7 +182,7 @@ impl Run<'_> {
             verdict.grants,
             verdict.calm_grants_per_s,
             verdict.excused,
-            if found.is_empty() { "clean".to_owned() } else { format!("{} VIOLATIONS", found.len()) }
+            if found.is_empty() { "clean".to_owned() } else { format!("VIOLATIONS: {}", found.len()) }
         );
         self.violations = found;
     }
@@ -192,7 +195,7 @@ impl Run<'_> {
         let head = format!("seed {}, round {}: {:?}", self.options.seed, round.number, round.epoch);
         let faults = self.ledger.log().join("\n");
         let violations = self.violations.join("\n");
-        eprintln!("\nchaos: {head}\nfaults:\n{faults}\nviolations:");
+        eprintln!("\nchaos: {head}\nfaults (seconds into the round; time in the histories):\n{faults}\nviolations:");
         self.violations.iter().take(SHOWN).for_each(|violation| eprintln!("  {violation}"));
         fs::write(dir.join("verdict.txt"), format!("{head}\n\n{faults}\n\n{violations}\n"))
     }

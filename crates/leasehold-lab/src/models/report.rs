@@ -15,17 +15,21 @@ use super::world::Play;
 pub(crate) fn run(options: &Options) -> ExitCode {
     let began = Instant::now();
     let is_meant = |scene: &Scene| options.scene.as_ref().is_none_or(|name| name == scene.name);
+    let is_asked_for =
+        |case: &&Case| options.rule.as_ref().is_none_or(|rule| rule == case.rule) && is_meant(case.scene);
+    let all: Vec<_> = if options.size == Size::Deep { scenes::deep() } else { scenes::ALL.to_vec() };
+    let is_searched = options.rule.is_none() && all.iter().any(is_meant);
+    if !is_searched && !cases::ALL.iter().any(|case| is_asked_for(&case)) {
+        return nothing_to_run(&all);
+    }
     let mut failures = 0;
     if options.rule.is_none() {
         head(options.form, "Every rule on", &["scene", "what it is about", "states", "depth", "verdict"]);
-        let all: Vec<_> = if options.size == Size::Deep { scenes::deep() } else { scenes::ALL.to_vec() };
         for scene in all.iter().filter(|scene| is_meant(scene)) {
             failures += usize::from(!whole(scene, options.form));
         }
     }
     head(options.form, "One rule off", &["rule", "flaw", "scene", "steps", "states", "what it breaks"]);
-    let is_asked_for =
-        |case: &&Case| options.rule.as_ref().is_none_or(|rule| rule == case.rule) && is_meant(case.scene);
     for case in cases::ALL.iter().filter(is_asked_for) {
         failures += usize::from(!broken(case, options.form));
     }
@@ -33,6 +37,15 @@ pub(crate) fn run(options: &Options) -> ExitCode {
         println!("\n{} s, at most {} MB, {failures} unexpected", began.elapsed().as_secs(), peak_mb().unwrap_or(0));
     }
     if failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// What was asked for is not there: that is no success.
+fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
+    let mut rules: Vec<&str> = cases::ALL.iter().map(|case| case.rule).collect();
+    rules.dedup();
+    let scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).collect();
+    eprintln!("no model is of this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
+    ExitCode::from(2)
 }
 
 fn head(form: Form, title: &str, columns: &[&str]) {

@@ -6,6 +6,7 @@ use leasehold_spec::mutant::{Mutant, switch};
 
 use super::options::Options;
 use super::report::{Range, Total, When, play_all};
+use crate::usage::replay_with;
 
 /// The flaws that the simulation is to notice. Those that are left out are of what it does not have: a file, a command, a
 /// fence of the crate's own, a poller.
@@ -55,7 +56,8 @@ pub(super) fn hunt(mutant: Mutant, options: &Options) -> Total {
 pub(super) fn run(name: &str, options: &Options) -> ExitCode {
     let chosen: Vec<Mutant> = ALL.iter().copied().filter(|m| name == "all" || name == format!("{m:?}")).collect();
     if chosen.is_empty() {
-        eprintln!("no flaw that the simulation knows is called {name}");
+        let names: Vec<String> = ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
+        eprintln!("no flaw that the simulation is to notice is called {name}; there are: {}", names.join(", "));
         return ExitCode::from(2);
     }
     let mut survived = 0;
@@ -69,6 +71,9 @@ pub(super) fn run(name: &str, options: &Options) -> ExitCode {
                     total.seeds,
                     wrong[0]
                 );
+                if name != "all" {
+                    println!("  to play it again: {}", replay_with(Some(name), &format!("sim --seed {seed} -v")));
+                }
             }
             None => {
                 survived += 1;

@@ -26,9 +26,14 @@ impl Options {
         let mut are_counted = false;
         while let Some(arg) = args.next() {
             match arg.as_str() {
-                "--seeds" => (options.seeds, are_counted) = (args.next()?.parse().ok()?, true),
+                "--seeds" => {
+                    (options.seeds, are_counted) = (args.next()?.parse().ok().filter(|&seeds| seeds > 0)?, true);
+                }
                 "--from" => options.from = args.next()?.parse().ok()?,
-                "--minutes" => options.at_most = Some(Duration::from_secs(60 * args.next()?.parse::<u64>().ok()?)),
+                "--minutes" => {
+                    let minutes: f64 = args.next()?.parse().ok()?;
+                    options.at_most = Some(Duration::try_from_secs_f64(minutes * 60.0).ok()?);
+                }
                 "--seed" => options.seed = Some(args.next()?.parse().ok()?),
                 "--mutant" => options.mutant = Some(args.next()?),
                 "--json" => options.json = true,

@@ -12,6 +12,7 @@ use super::book::Book;
 use super::exec::lock;
 use super::faults::Kind;
 use super::run::{Verdict, play};
+use crate::usage::replay;
 
 /// What many seeds amount to.
 #[derive(Debug, Default)]
@@ -65,7 +66,7 @@ pub(super) fn play_all(range: Range) -> Total {
                     if nth >= range.seeds {
                         return;
                     }
-                    let verdict = play(range.from + nth, Book::default());
+                    let verdict = play(range.from.wrapping_add(nth), Book::default());
                     if !verdict.wrong.is_empty() && range.stop == When::Failed {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -144,6 +145,10 @@ impl Total {
         for (seed, (hash, wrong)) in self.failed.iter().take(TOLD) {
             print_failure(*seed, *hash, wrong);
         }
+        if self.failed.len() > TOLD {
+            let rest: Vec<String> = self.failed.keys().skip(TOLD).map(u64::to_string).collect();
+            println!("failed as well: {}", rest.join(", "));
+        }
         println!("{} seeds failed", self.failed.len());
     }
 
@@ -166,7 +171,10 @@ impl Total {
 pub(super) fn print_failure(seed: u64, hash: u64, wrong: &[String]) {
     println!("seed {seed} FAILED (hash {hash:016x}):");
     wrong.iter().take(TOLD).for_each(|what| println!("    {what}"));
-    println!("  cargo run --release -p leasehold-lab -- sim --seed {seed} -v");
+    if wrong.len() > TOLD {
+        println!("    and {} more", wrong.len() - TOLD);
+    }
+    println!("  to play it again: {}", replay(&format!("sim --seed {seed} -v")));
 }
 
 /// Paths that no seed takes: the simulation has no ten thousand waiters, and nobody who polls. And a session gives back

@@ -190,7 +190,7 @@ fn every_violation_has_a_text() {
         Story::default().grant("a", 10, 100, 110).until(200).ended("a", 10, 150),
     ]
     .map(|story| only(&story.check(&Rules::mutex())).to_string());
-    let wanted = ["token 11", "which is not larger", "for 10 µs from 210", "50 µs after its end"];
+    let wanted = ["token 11", "which is not larger", "for 10 µs from 210 µs on", "50 µs after its end"];
     for (text, wanted) in texts.iter().zip(wanted) {
         assert!(text.starts_with("stock: ") && text.contains(wanted), "{text}");
     }

@@ -49,7 +49,7 @@ impl fmt::Display for Violation {
             }
             Self::Overlap { name, tokens: [t, u], clients: [a, b], from_us, to_us } => {
                 let us = to_us - from_us;
-                write!(f, "{name}: {a} (token {t}) and {b} (token {u}) both held for {us} µs from {from_us} on")
+                write!(f, "{name}: {a} (token {t}) and {b} (token {u}) both held for {us} µs from {from_us} µs on")
             }
             Self::ClaimedAfterEnd { name, client, token, late_us } => {
                 write!(f, "{name}: {client} claimed token {token} {late_us} µs after its end")
@@ -72,7 +72,10 @@ impl fmt::Display for Violation {
                 write!(f, "{name}: what {a} wrote when it had read {read} was lost to {b}, {from_us} to {to_us} µs")
             }
             Self::Unserved { name, client, attempt, since_us, waited_us: Some(waited_us) } => {
-                write!(f, "{name}: {client}'s attempt {attempt} took {waited_us} µs from {since_us} on, all being well")
+                write!(
+                    f,
+                    "{name}: {client}'s attempt {attempt} took {waited_us} µs from {since_us} µs on, all being well"
+                )
             }
             Self::Unserved { name, client, attempt, since_us, waited_us: None } => {
                 write!(f, "{name}: {client}'s attempt {attempt} waits since {since_us} µs, all being well")

@@ -1,13 +1,13 @@
 //! Faults of clients: they die, stand still and starve.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::super::fleet::{CLIENTS, Who, is_keeper};
 use super::super::kind::Kind;
 use super::super::plan::Strike;
-use super::super::process::BURN;
+use super::super::process::{BURN, us};
 use super::{End, Nemesis};
 use leasehold_testkit::Random;
 
@@ -62,9 +62,8 @@ impl Nemesis<'_> {
 
     fn starve(&mut self, strike: &Strike) -> End {
         let burner = || {
-            let us = std::env::current_exe().expect("the kernel knows what it runs");
             let ms = strike.for_ms.to_string();
-            Command::new(us).args([BURN, &ms]).stdin(Stdio::null()).spawn().expect("the lab can start itself")
+            us().args([BURN, &ms]).stdin(Stdio::null()).spawn().expect("the lab can start itself")
         };
         let burners: Vec<_> = (0..BURNERS).map(|_| burner()).collect();
         self.ledger.note(strike.kind, &format!("for {} ms", strike.for_ms));
