@@ -56,9 +56,9 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
             }
             None
         }
-        (Op::Release { id, .. }, Outcome::NotHeld) if before.released == Some(*id) => {
-            Some("P3: a repeated release has not heard that it was carried out")
-        }
+        // A record may be forgotten at its end, and then says nothing.
+        (Op::Release { id, .. }, Outcome::NotHeld) => (before.released == Some(*id) && *now_us < before.keep_until_us)
+            .then_some("P3: a release that was said again is not known any more"),
         (Op::Revoke { grace_ms, .. }, Outcome::Revoking { left_us }) => {
             let there_us = before.grant.as_ref().map_or(0, |grant| grant.left_us(*now_us));
             let is_first = before.grant.as_ref().is_some_and(|grant| grant.state != GrantState::Revoked);
