@@ -67,8 +67,11 @@ pub(super) fn play_all(range: Range) -> Total {
                         return;
                     }
                     let verdict = play(range.from.wrapping_add(nth), Book::default());
-                    if !verdict.wrong.is_empty() && range.stop == When::Failed {
-                        stop.store(true, Ordering::Relaxed);
+                    match (verdict.wrong.first(), range.stop) {
+                        (Some(_), When::Failed) => stop.store(true, Ordering::Relaxed),
+                        // At once: a run of hours may be ended before it tells of all together.
+                        (Some(wrong), When::Never) => eprintln!("seed {} FAILED: {wrong}", verdict.seed),
+                        (None, _) => {}
                     }
                     lock(&total).add(verdict);
                 }
