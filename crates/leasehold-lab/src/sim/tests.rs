@@ -1,5 +1,5 @@
-//! The parts of the simulation, one by one. Whole seeds are played by processes of their own (tests/sim.rs): here the models
-//! switch flaws on and off, for everybody in this process.
+//! The parts of the simulation, one by one. Whole seeds are played by processes of their own (tests/sim.rs): here the
+//! models switch flaws on and off, for everybody in this process.
 
 use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Stop};
