@@ -60,6 +60,10 @@ impl State {
             {
                 self.revoked(counter, now_us, push);
             }
+            // It has overtaken the answer, or the message, by which the grant is told: nobody enters on that any more.
+            (Event::Revoked, Phase::Asking { .. } | Phase::Queued { .. }) if push.token > attempt.latest => {
+                self.finish(counter, Verdict::Again);
+            }
             (Event::Revoked, _) => {}
         }
         if let Some(slot) = self.slots.get_mut(&name) {

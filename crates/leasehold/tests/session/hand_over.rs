@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Lost, Released};
-use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest, Was};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, MS, pause, queued, token};
@@ -169,4 +169,39 @@ async fn p10_a_revoked_guard_says_how_long_others_are_kept_out() {
     assert!(grace < Duration::from_secs(4), "the message was made a second ago: {grace:?}");
     assert!(grace > Duration::from_secs(3), "{grace:?}");
     assert_eq!(guard.remaining(), Duration::ZERO);
+}
+
+/// The answer to an acquire and the word that its grant was revoked come by different ways, and the word is here first (the
+/// caller's runtime is busy). Nobody enters on what the answer says after that.
+#[tokio::test]
+async fn p10_a_revocation_that_overtakes_its_grant_is_heeded() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (late, acquire) = bench.next_acquire().await;
+    bench.deliver(Delivery {
+        to: acquire.id.session,
+        now_us: bench.store.server_us(),
+        contention: Contention::Others,
+        rest: Rest::Done,
+        id: acquire.id,
+        token: token(7),
+        left_us: 500 * MS,
+        event: Event::Revoked,
+    });
+    // It is given back, and its caller asks anew.
+    let (mut is_left, mut again) = (false, None);
+    while !is_left || again.is_none() {
+        let asked = bench.next().await;
+        match asked.op.clone() {
+            Op::Leave { id } if id == acquire.id => {
+                is_left = true;
+                bench.say(asked, Outcome::Left { was: Was::Granted }, 7);
+            }
+            Op::Acquire(anew) if anew.id != acquire.id => again = Some(asked),
+            other => panic!("{other:?}"),
+        }
+    }
+    drop(late.reply.send(Ok(bench.answer(Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7))));
+    bench.say(again.unwrap(), Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
 }
