@@ -165,7 +165,7 @@ impl State {
     /// Closes an attempt that was given back, unless an older request of it may yet be carried out (P14).
     fn returned(&mut self, counter: u64, asked: &Asked, now_us: u64, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let (id, name) = (attempt.id, attempt.name.clone());
+        let (id, name, was_granted) = (attempt.id, attempt.name.clone(), attempt.latest > Token::NONE);
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let closed = match returning.what {
             // The usual release does not say the time: it closes what went before it on its own link.
@@ -173,11 +173,12 @@ impl State {
             What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
         };
         // A leave that hands a grant on is a release by another name. So may be one that was never answered, where the next
-        // one finds nothing: nobody knows which of the two has ended what there was.
+        // one finds nothing: nobody knows which of the two has ended what there was. And a grant that we have heard of and
+        // that is not there was ended by somebody else: by a revocation, which a failover can lose, too.
         let (what, until_us) = (returning.what, returning.until_us);
         let is_release = match answer.outcome {
             Outcome::Left { was: Was::Granted } => true,
-            Outcome::Left { was: Was::Absent } => returning.unheard > 0,
+            Outcome::Left { was: Was::Absent } => returning.unheard > 0 || was_granted,
             _ => what != What::Leave,
         };
         let released = is_release.then_some(GivenUp { name, id, what, until_us });

@@ -125,6 +125,39 @@ async fn p13_what_was_revoked_is_said_again_to_another_run() {
     assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(7) });
 }
 
+/// The same while a look is unanswered: the guard goes back by a leave, which finds that the revocation was first.
+#[tokio::test]
+async fn p13_what_was_revoked_behind_a_look_is_said_again_to_another_run() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(3_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(42, 60_000), 6);
+    let (look, _) = bench.next_acquire().await;
+    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+    let guard = locking.await.unwrap().unwrap();
+    bench.deliver(Delivery {
+        to: acquire.id.session,
+        now_us: bench.store.server_us(),
+        contention: Contention::None,
+        rest: Rest::Done,
+        id: acquire.id,
+        token: token(8),
+        left_us: 0,
+        event: Event::Revoked,
+    });
+    assert_eq!(guard.lost().await, Lost::Revoked);
+    drop(guard);
+    let (leave, id) = bench.next_leave().await;
+    assert_eq!(id, acquire.id);
+    bench.say(leave, Outcome::Left { was: Was::Absent }, 8);
+    drop(look.reply.send(Ok(bench.answer(Outcome::Gone, 8))));
+    pause(50).await;
+    *bench.store.run.lock().unwrap() = "second".into();
+    bench.cut_home();
+    let (_, again) = bench.next_leave().await;
+    assert_eq!(again, acquire.id);
+}
+
 /// The answer to the leave that gave the grant back was lost, and the one behind it finds nothing: it may have been that.
 #[tokio::test]
 async fn p13_what_was_left_unheard_is_said_again_to_another_run() {
