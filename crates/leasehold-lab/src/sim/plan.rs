@@ -117,7 +117,8 @@ impl Plan {
     /// Whether nothing happens that could take a lease from who renews it, or keep a lock that is free from who waits.
     pub(super) fn keeps_leases(&self) -> bool {
         let shortest_us = self.lease_min_us();
-        self.faults.is_empty() && self.revokes == 0 && shortest_us > 2 * self.soon_us()
+        let is_quick = self.slow_in == 0 && self.faults.is_empty();
+        is_quick && self.revokes == 0 && shortest_us > 2 * self.soon_us()
     }
 
     /// What is done at once is done by then, where nothing goes wrong: some messages, and turns of a busy machine.
