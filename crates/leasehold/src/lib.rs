@@ -44,7 +44,8 @@
 //! | With a store that does not answer | ends after |
 //! |---|---|
 //! | `connect` | 5 s |
-//! | `try_lock`, `inspect`, `revoke` | 2 s at most |
+//! | `try_lock` | 2 s; twice that where the first word of the store is that the request came too late |
+//! | `inspect`, `revoke` | 2 s at most |
 //! | `try_lock_for` | what it was told, and half a second, or four round trips where that is longer: 2 s at most |
 //! | `lock` | never: it goes on when the store is back |
 //! | `release` | the lease and 2 s: it is repeated until then. Dropping its future leaves that to the client |
