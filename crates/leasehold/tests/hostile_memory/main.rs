@@ -1,5 +1,5 @@
-//! What a server that lies can make a client hold in memory. Alone in their process, whose memory is measured, and one after
-//! the other.
+//! What a server that lies can make a client hold in memory. Alone in their process, whose memory is measured, and one
+//! after the other.
 
 #![cfg(all(feature = "redis", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
