@@ -68,18 +68,25 @@ fn a_failure_says_how_to_play_it_again() {
 /// Those that few seeds find: `sim --mutant all` tries the others, too.
 #[test]
 fn seeded_flaws_are_found() {
-    const FLAWS: [&str; 12] = [
+    const FLAWS: [&str; 19] = [
         "P1Barging",
         "P2RepeatExtends",
         "P3ForgetsRelease",
         "P5WakeOnly",
         "P6LosesPlace",
         "P9Silent",
+        "P9TellsNoHolder",
         "P12PushFromReceipt",
         "P15NoLook",
         "P16DropSilent",
         "P16InnerReleases",
         "P16LeaveKeeps",
+        "P19ForgetsUsed",
+        "P19TokenStays",
+        "P20NeverEnds",
+        "P20PassesPanic",
+        "P20Unwanted",
+        "P21WaitsOn",
         "P29StartsOnClaim",
     ];
     for flaw in FLAWS {

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::limits::TOKEN_END;
+use crate::limits::{RANGE_END, TOKEN_END, TOKEN_LEAD_US};
+use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 
 /// A fencing token: strictly increasing per name, new with each grant, kept by renewals.
@@ -13,6 +14,8 @@ pub struct Token(u64);
 impl Token {
     /// The token of a name that nobody was granted yet: below every other.
     pub const NONE: Self = Self(0);
+    /// The largest there is: "up to the end of its range, for all that is known".
+    pub const HIGHEST: Self = Self(TOKEN_END - 1);
 
     /// A token from its number; `None` for a number that no store hands out (2^53 and above).
     #[must_use]
@@ -26,6 +29,12 @@ impl Token {
         self.0
     }
 
+    /// The token so many after this one.
+    #[must_use]
+    pub const fn plus(self, count: u64) -> Self {
+        Self(self.0 + count)
+    }
+
     /// The token of the next grant: the wall clock, so that tokens grow although the record was forgotten or a failover
     /// lost its last change; one more than the last, so that they grow although the clock stepped back.
     #[must_use]
@@ -33,6 +42,18 @@ impl Token {
         let clock_us = if is_on(Mutant::P3TokensOnlyCount) { 0 } else { wall_us };
         Self((self.0 + 1).max(clock_us))
     }
+}
+
+/// How many tokens a grant reserves of those that it asks for: one at least, and none that is further ahead of the clock
+/// than [`TOKEN_LEAD_US`].
+#[must_use]
+pub(crate) fn range(asked: u64, token: Token, wall_us: u64) -> u64 {
+    let lead_us = if is_on(Mutant::P19RunsAhead) { TOKEN_END } else { TOKEN_LEAD_US };
+    let allowed = (wall_us + lead_us).saturating_sub(token.0).max(1);
+    if asked > allowed {
+        hit(Mark::RangeCut);
+    }
+    asked.clamp(1, allowed.min(RANGE_END))
 }
 
 impl fmt::Display for Token {

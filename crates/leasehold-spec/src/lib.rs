@@ -13,6 +13,7 @@
 //! let acquire = Acquire {
 //!     id,
 //!     lease_ms: 30_000,
+//!     range: 1,
 //!     not_after_us: env.lease_us,
 //!     patience: Patience::Try,
 //!     label: "host/job".into(),

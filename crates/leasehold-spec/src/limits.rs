@@ -35,8 +35,43 @@ pub const LABEL_MAX: usize = 256;
 pub const RENEW_BATCH: usize = 16;
 /// The longest time between two looks of a waiter, ± 20 % (it is a third of its lease, and at most this).
 pub const LOOK_MAX_MS: u64 = 5_000;
+/// How many tokens a grant reserves at most when it is made, its own included (K): what a session hands on by itself needs
+/// no answer. A range that nobody reports back is burnt, and at a token a microsecond it ends before the lease can have.
+pub const RANGE_MAX: u64 = 1_024;
+/// How far a reserved token may be ahead of the wall clock. A failover that forgets a name makes its next token by the
+/// clock: behind by at most this, where the clocks agree.
+pub const TOKEN_LEAD_US: u64 = 1_000_000;
+/// The longest that a range can grow: eight digits of a record. A session that has used it up gives the lease back, and
+/// asks anew.
+pub const RANGE_END: u64 = 99_999_999;
+/// How many times a session hands a lease on by itself once others wait for it (B). Each of them waits for as many
+/// sections at most, and each round trip to the store is shared by as many.
+pub const RUN_PASSES: u32 = 16;
+/// For how long it does so at most (T): a handful of round trips in a data centre. Sections can be long, and sixteen of
+/// them very long.
+pub const RUN_MAX_US: u64 = 10_000;
+/// For how long a session hands on without an answer from the store, at most: an answer says whether others wait, and the
+/// message that says it sooner can be lost.
+pub const RUN_SILENT_US: u64 = 1_000_000;
+/// The longest time for which a lease is kept that nobody uses. It is renewed twice a second meanwhile, and others who only
+/// try find it held: who comes back after more than a minute can afford a round trip.
+pub const STICKY_MAX_MS: u64 = 60_000;
 /// One past the largest token: Lua, JSON and JavaScript keep integers exact up to here.
 pub const TOKEN_END: u64 = 1 << 53;
+
+/// For how long a session hands a lease of this length on by itself once others wait for it, at most (P20).
+#[must_use]
+pub const fn run_us(lease_us: u64) -> u64 {
+    let eighth = lease_us / 8;
+    if eighth < RUN_MAX_US { eighth } else { RUN_MAX_US }
+}
+
+/// For how long it does so without an answer from the store, at most (P20).
+#[must_use]
+pub const fn run_silent_us(lease_us: u64) -> u64 {
+    let third = lease_us / 3;
+    if third < RUN_SILENT_US { third } else { RUN_SILENT_US }
+}
 
 /// The time between two looks of a waiter with a lease of `lease_ms`, ± 20 % (P15).
 #[must_use]

@@ -36,6 +36,18 @@ marks! {
     LeaseExpired,
     /// P1: a free lease was handed to a waiter.
     HandedOver,
+    /// P9: the holder of a range was told that somebody waits.
+    HolderTold,
+    /// P19: a range was given back, and some of its tokens were used beside the first.
+    RangeUsed,
+    /// P19: a range ended with its lease, and nobody said how much of it was used.
+    RangeBurnt,
+    /// P19: a range was made longer.
+    RangeExtended,
+    /// P19: a range is shorter than was asked for: it would be too far ahead of the clock.
+    RangeCut,
+    /// P19: more tokens were asked for by who does not hold.
+    ReserveNotHeld,
     /// P1: too many waiters were gone to look at in one step.
     SettleMore,
     /// P1: a lease is free and others wait, because a step had to stop: a newcomer queues.
@@ -177,6 +189,42 @@ marks! {
     ReEntryRefused,
     /// P16: a task of an owner waited for another of it, and found the hold.
     TurnFoundHold,
+    /// P20: a lease was handed on inside its session.
+    Passed,
+    /// P20: a run ended with others of its session in line: as many passes were made since somebody waits elsewhere.
+    RunOutOfPasses,
+    /// P20: the same, as somebody waits elsewhere for long enough.
+    RunOutOfTime,
+    /// P20: the same, as somebody waits elsewhere who asked for strict order.
+    RunStrict,
+    /// P20: the same, without an answer from the store for too long.
+    RunSilent,
+    /// P20: the same, with too little of the lease left.
+    RunLate,
+    /// P19: the same, with no token left that is reserved.
+    RunOutOfRange,
+    /// P20: the same, as its lease was lengthened.
+    RunLengthened,
+    /// P20: the same by a panic, a loss or a revocation.
+    RunCutShort,
+    /// P9: a holder was told by a message that others wait.
+    WantedHeard,
+    /// P9: the word that others wait overtook that of the grant.
+    WantedEarly,
+    /// P9: an older word did not lower what is known of the others.
+    OlderLevel,
+    /// P19: a reservation of tokens found no answer, or none that helps.
+    ReserveUnheard,
+    /// P21: a lease was lost with others in line, who went on at once.
+    LineWentOn,
+    /// P21: the last waiter left a line whose attempt did not hold.
+    LineDeserted,
+    /// P21: somebody waits for longer than the store was told.
+    LineOutlasted,
+    /// P21: who was next in line had gone in that very moment.
+    NextHadGone,
+    /// P21: a lease was handed on to one who had gone in that very moment, and went on from there.
+    PassUntaken,
 }
 
 pub use counts::*;

@@ -99,6 +99,52 @@ pub enum Mutant {
     P17LostWake,
     /// P18: who begins to wait for a loss does not look once more behind the lock.
     P18LostSignal,
+    /// P19: what ends by itself burns nothing of its range.
+    P19BurnsNothing,
+    /// P19: a release does not say how far its range was used.
+    P19IgnoresUsed,
+    /// P19: a holder is believed whatever it says that it used.
+    P19BelievesUsed,
+    /// P19: whoever asks is given more tokens.
+    P19ReservesForAll,
+    /// P19: tokens are reserved however far ahead of the clock they are.
+    P19RunsAhead,
+    /// P9: a holder of a range is not told that somebody waits.
+    P9TellsNoHolder,
+    /// P19: a pass keeps the token.
+    P19TokenStays,
+    /// P19: a session hands on beyond what is reserved.
+    P19BeyondRange,
+    /// P19: a release does not say how far its range was used.
+    P19ForgetsUsed,
+    /// P19: nobody asks for a longer range.
+    P19NeverReserves,
+    /// P19: a burnt range is a successor.
+    P19BurntIsSuccessor,
+    /// P20: a session hands on for as long as somebody waits in it.
+    P20NeverEnds,
+    /// P20: a session hands on past a strict waiter.
+    P20IgnoresStrict,
+    /// P20: a session hands on whatever is left of the lease.
+    P20PassesLate,
+    /// P20: nobody heeds the word that others wait now.
+    P20Unwanted,
+    /// P20: a guard that goes in a panic hands on.
+    P20PassesPanic,
+    /// P20: a lease that was lengthened is handed on.
+    P20PassesLonger,
+    /// P20: a session that hands on renews no earlier for it.
+    P20RenewsLate,
+    /// P21: nobody goes on when a lease is lost with waiters behind it.
+    P21WaitsForGuard,
+    /// P21: the entry stays when the last waiter has gone.
+    P21EntryStays,
+    /// P21: the store is not told that somebody waits for longer.
+    P21ShortLimit,
+    /// P21: a waiter's own patience is forgotten.
+    P21WaitsOn,
+    /// P21: a grant that its waiter did not take stays with it.
+    P21GrantStays,
     /// P22: only writes raise the mark.
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.

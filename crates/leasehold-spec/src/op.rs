@@ -16,11 +16,26 @@ pub enum Op {
         id: GrantId,
         /// Its token.
         token: Token,
+        /// The highest token of its range that was used (P19): the next grant's is above that. Its own, where nothing was
+        /// handed on inside the session.
+        used: Token,
     },
     /// Stop waiting. If the grant was already made, hand it on.
     Leave {
         /// The attempt that ends.
         id: GrantId,
+        /// The highest token that was used under any grant of it; [`Token::NONE`] where none was entered.
+        used: Token,
+    },
+    /// Reserve more tokens for the grant that `id` holds with `token` (P19). Nothing else about it changes.
+    Reserve {
+        /// The grant.
+        id: GrantId,
+        /// Its token.
+        token: Token,
+        /// How many tokens its range is to have, counted from its own; it gets as many as the clock allows, and never fewer
+        /// than it has.
+        range: u64,
     },
     /// Ask the holder to stop, and end its lease after the grace.
     Revoke {
@@ -44,6 +59,9 @@ pub struct Acquire {
     pub id: GrantId,
     /// How long the lease lasts.
     pub lease_ms: u64,
+    /// How many tokens to reserve with the grant, its own included: 1 by who hands nothing on inside its session, and at
+    /// most [`RANGE_MAX`](crate::limits::RANGE_MAX).
+    pub range: u64,
     /// Server time after which this request is refused as late (P4).
     pub not_after_us: u64,
     /// What to do while somebody else holds.
@@ -166,6 +184,8 @@ pub enum Outcome {
         token: Token,
         /// What is left of the lease, from the answer's `now_us` on.
         left_us: u64,
+        /// How many tokens are reserved, from that one on.
+        range: u64,
     },
     /// The attempt waits.
     Queued {
@@ -191,6 +211,11 @@ pub enum Outcome {
     Renewed {
         /// What is left of it.
         left_us: u64,
+    },
+    /// So many tokens are reserved, from the grant's own on.
+    Reserved {
+        /// How many.
+        range: u64,
     },
     /// The grant is not, or no longer, the holder's.
     Lost {
@@ -226,7 +251,7 @@ pub enum Joined {
     Before,
 }
 
-/// Why a renewal was refused.
+/// Why a renewal or a reservation was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LostHow {
     /// Somebody revoked the grant.
@@ -298,6 +323,8 @@ pub struct Delivery {
     pub token: Token,
     /// What is left of its lease.
     pub left_us: u64,
+    /// How many tokens are reserved for it, from its own on.
+    pub range: u64,
     /// What happened to it.
     pub event: Event,
 }
@@ -309,4 +336,7 @@ pub enum Event {
     Granted,
     /// It was marked for revocation.
     Revoked,
+    /// Somebody waits now, or asks for strict order now, and nobody did before (P9). Sent only to holders of a range: they
+    /// may be handing on inside their session. It can come more than once, and late: it says how things stood at its time.
+    Wanted,
 }

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   Resource
-//!     last       the highest token ever granted here, while the record lives
-//!     grant      who holds: id, token, since, length, state, label
+//!     last       the highest token granted or burnt here, while the record lives
+//!     grant      who holds: id, token, range of tokens, since, length, state, label
 //!     released   the grant id that was given back last: a repeated release hears Released, a late acquire Gone
 //!     lapses     sessions whose claim ran out, and when
 //!     queue      the waiters, in ticket order: the head is next
@@ -17,12 +17,14 @@ use std::collections::VecDeque;
 
 use crate::id::{GrantId, SessionId, Token};
 use crate::limits::RETENTION_US;
+use crate::mutant::{Mutant, is_on};
 use crate::op::{Contention, GrantState, Hears, Order};
+use crate::step::Env;
 
 /// The record of one name. `Default` is a name that was never used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// The highest token granted so far.
+    /// The highest token granted so far; of a grant whose range nobody reported back, the last of that range.
     pub last: Token,
     /// Who holds.
     pub grant: Option<Grant>,
@@ -32,7 +34,7 @@ pub struct Resource {
     pub lapses: Vec<Lapse>,
     /// The waiters, in ticket order.
     pub queue: VecDeque<Entry>,
-    /// The record stays at least until then (on the lease clock).
+    /// The record stays at least until then (on the lease clock): R beyond the last lease, and beyond what it reserved.
     pub keep_until_us: u64,
 }
 
@@ -43,6 +45,8 @@ pub struct Grant {
     pub id: GrantId,
     /// Its fencing token, which never changes.
     pub token: Token,
+    /// How many tokens are reserved for it, from its own on (P19).
+    pub range: u64,
     /// When it was made or last renewed.
     pub since_us: u64,
     /// How long it lasts from there.
@@ -58,6 +62,28 @@ impl Grant {
     #[must_use]
     pub const fn end_us(&self) -> u64 {
         self.since_us + self.length_ms * 1000
+    }
+
+    /// The last token of its range.
+    #[must_use]
+    pub const fn reserved(&self) -> Token {
+        self.token.plus(self.range - 1)
+    }
+
+    /// The highest token that was used of it, by what its session says, and within its range whatever that says.
+    pub(crate) fn used(&self, said: Token) -> Token {
+        if is_on(Mutant::P19IgnoresUsed) {
+            return self.token;
+        }
+        let reserved = if is_on(Mutant::P19BelievesUsed) { Token::HIGHEST } else { self.reserved() };
+        said.clamp(self.token, reserved)
+    }
+
+    /// Until when its record is kept: R beyond its end, and beyond the moment at which the clock has passed its range. So
+    /// who gives the range back, used or not, changes nothing of that.
+    pub(crate) fn keep_until_us(&self, env: &Env<'_>) -> u64 {
+        let lead_us = self.reserved().get().saturating_sub(env.wall_us);
+        Resource::keep_from(self.end_us().max(env.lease_us + lead_us))
     }
 
     /// What is left at `now_us`.
@@ -76,6 +102,8 @@ pub struct Entry {
     pub ticket: u64,
     /// The lease that it asks for.
     pub lease_ms: u64,
+    /// How many tokens it asks for.
+    pub range: u64,
     /// How long a pushed grant lasts before it has answered.
     pub claim_ms: u64,
     /// When its caller stops waiting.
@@ -103,8 +131,14 @@ impl Resource {
     /// Whether the record may be forgotten: R after the last lease, and R after the clock has passed the last token. One
     /// forgotten earlier, behind a clock that stepped back, would hand out a token again.
     #[must_use]
-    pub const fn is_forgotten(&self, wall_us: u64, lease_us: u64) -> bool {
-        self.keep_until_us <= lease_us && self.last.get() + RETENTION_US <= wall_us
+    pub fn is_forgotten(&self, wall_us: u64, lease_us: u64) -> bool {
+        self.keep_until_us <= lease_us && self.reserved().get() + RETENTION_US <= wall_us
+    }
+
+    /// The highest token that may be in use.
+    #[must_use]
+    pub fn reserved(&self) -> Token {
+        self.grant.as_ref().map_or(self.last, Grant::reserved)
     }
 
     /// Whether anybody waits, and whether one of them asks for strict order.

@@ -2,6 +2,7 @@
 //!
 //! Invariant: *after a step, a live waiter at the head never waits for a free lease, unless the answer said MORE.*
 
+use crate::id::range;
 use crate::limits::{LAPSES, SETTLE_STEPS, look_floor_ms};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
@@ -33,6 +34,11 @@ pub(crate) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
 
 fn end_expired(resource: &mut Resource, now_us: u64) {
     let Some(ended) = resource.grant.take_if(|g| g.end_us() <= now_us) else { return };
+    // Nobody says how much of the range was used: all of it is burnt.
+    resource.last = if is_on(Mutant::P19BurnsNothing) { ended.token } else { ended.reserved() };
+    if ended.range > 1 {
+        hit(Mark::RangeBurnt);
+    }
     hit(Mark::LeaseExpired);
     if ended.state == GrantState::Pushed && !is_on(Mutant::P7ForgetsLapse) {
         note_lapse(resource, Lapse { session: ended.id.session, at_us: ended.end_us() });
@@ -94,14 +100,16 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
     let grant = Grant {
         id: entry.id,
         token: resource.last,
+        range: range(entry.range, resource.last, env.wall_us),
         since_us: now_us,
         length_ms: claim_ms,
         state: GrantState::Pushed,
         label: entry.label,
     };
     // Not at every hand-over: on a busy lock this is a write in a thousand.
-    if resource.keep_until_us < Resource::keep_from(grant.end_us()) {
-        resource.keep_until_us = Resource::keep_from(now_us + entry.lease_ms * 1000);
+    if resource.keep_until_us < grant.keep_until_us(env) {
+        let whole = Grant { length_ms: entry.lease_ms, label: String::new(), ..grant };
+        resource.keep_until_us = whole.keep_until_us(env);
     }
     let delivery = Delivery {
         to: grant.id.session,
@@ -111,6 +119,7 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
         id: grant.id,
         token: grant.token,
         left_us: grant.left_us(now_us),
+        range: grant.range,
         event: Event::Granted,
     };
     resource.grant = Some(grant);

@@ -1,12 +1,12 @@
 //! One request, carried out.
 
-use crate::id::{GrantId, PublicId, SessionId, Token};
-use crate::limits::{QUEUE_MAX, RETENTION_MS, TICKET_STEPS};
+use crate::id::{GrantId, PublicId, SessionId, Token, range};
+use crate::limits::{QUEUE_MAX, RANGE_MAX, RETENTION_MS, TICKET_STEPS};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{
-    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Holder, Inspection, Joined, LostHow, Op, Outcome,
-    Patience, Place, Renew, Rest, Was,
+    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Holder, Inspection, Joined, LostHow, Op, Order,
+    Outcome, Patience, Place, Renew, Rest, Was,
 };
 use crate::resource::{Entry, Grant, Resource};
 use crate::settle::{Settled, settle};
@@ -24,7 +24,7 @@ pub struct Env<'a> {
 
 /// Carries one request out: the new state, the answer, and the messages to send once the state is stored.
 ///
-/// Total: every state and every request has an answer. At most one grant is made, so at most one waiter is told.
+/// Total: every state and every request has an answer. At most one grant is made, so at most one waiter is told of one.
 pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
     if resource.is_forgotten(env.wall_us, env.lease_us) {
         if resource.last != Token::NONE {
@@ -37,8 +37,9 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::Inspect => (step.inspect(), Rest::Done),
         Op::Acquire(acquire) => step.acquire(acquire),
         Op::Renew(renew) => step.renew(renew),
-        Op::Release { id, token } => step.release(*id, *token),
-        Op::Leave { id } => step.leave(*id),
+        Op::Release { id, token, used } => step.release(*id, *token, *used),
+        Op::Leave { id, used } => step.leave(*id, *used),
+        Op::Reserve { id, token, range } => step.reserve(*id, *token, *range),
         Op::Revoke { holder, token, grace_ms } => step.revoke(*holder, *token, *grace_ms),
         Op::Settle => (Outcome::Settled, step.settle()),
     };
@@ -108,7 +109,7 @@ impl Step<'_, '_> {
                 (grant.since_us, grant.length_ms) = (now_us, acquire.lease_ms);
             }
             let left_us = if is_on(Mutant::P2WholeLease) { grant.length_ms * 1000 } else { grant.left_us(now_us) };
-            return Some(Outcome::Granted { token: grant.token, left_us });
+            return Some(Outcome::Granted { token: grant.token, left_us, range: grant.range });
         }
         if self.resource.released == Some(acquire.id) {
             hit(Mark::AcquireGone);
@@ -125,22 +126,26 @@ impl Step<'_, '_> {
         let grant = Grant {
             id: acquire.id,
             token: self.resource.last,
+            range: range(acquire.range.clamp(1, RANGE_MAX), self.resource.last, self.env.wall_us),
             since_us: now_us,
             length_ms: acquire.lease_ms,
             state: GrantState::Held,
             label: acquire.label.clone(),
         };
-        self.resource.keep_until_us = Resource::keep_from(grant.end_us());
-        let granted = Outcome::Granted { token: grant.token, left_us: grant.left_us(now_us) };
+        self.resource.keep_until_us = grant.keep_until_us(self.env);
+        let granted = Outcome::Granted { token: grant.token, left_us: grant.left_us(now_us), range: grant.range };
         self.resource.grant = Some(grant);
         granted
     }
 
     fn enqueue(&mut self, acquire: &Acquire, place: &Place) -> u64 {
         let now_us = self.env.lease_us;
+        let holds_range = self.resource.grant.as_ref().is_some_and(|grant| grant.range > 1);
+        let before = holds_range.then(|| self.resource.contention());
         if self.resource.queue.is_empty() {
-            let end_us = self.resource.grant.as_ref().map_or(now_us, Grant::end_us);
-            self.resource.keep_until_us = Resource::keep_from(end_us.max(now_us));
+            let held = self.resource.grant.as_ref().map(|grant| grant.keep_until_us(self.env));
+            let needed = held.unwrap_or(Resource::keep_from(now_us));
+            self.resource.keep_until_us = self.resource.keep_until_us.max(needed);
         }
         let queue = &mut self.resource.queue;
         let fresh = queue.back().map_or(now_us, |tail| now_us.max(tail.ticket + 1));
@@ -164,6 +169,7 @@ impl Step<'_, '_> {
                 id: acquire.id,
                 ticket,
                 lease_ms: acquire.lease_ms,
+                range: acquire.range.clamp(1, RANGE_MAX),
                 claim_ms: place.claim_ms,
                 limit_us: place.limit_ms.map(|ms| now_us + ms * 1000),
                 seen_us: now_us,
@@ -172,7 +178,36 @@ impl Step<'_, '_> {
                 label: acquire.label.clone(),
             },
         );
+        if let Some(before) = before {
+            self.tell_holder(before, place.order);
+        }
         ticket
+    }
+
+    /// P9: the holder of a range may be handing on inside its session, and is told that somebody waits. Every later answer
+    /// says so, too; this only saves the time until then.
+    fn tell_holder(&mut self, before: Contention, order: Order) {
+        let contention = match order {
+            Order::Relaxed => Contention::Others,
+            Order::Strict => Contention::Strict,
+        };
+        let Some(grant) = self.resource.grant.as_ref().filter(|_| contention > before) else { return };
+        hit(Mark::HolderTold);
+        if is_on(Mutant::P9TellsNoHolder) {
+            return;
+        }
+        let now_us = self.env.lease_us;
+        self.deliveries.push(Delivery {
+            to: grant.id.session,
+            now_us,
+            contention,
+            rest: Rest::Done,
+            id: grant.id,
+            token: grant.token,
+            left_us: grant.left_us(now_us),
+            range: grant.range,
+            event: Event::Wanted,
+        });
     }
 
     fn touch(&mut self, acquire: &Acquire) {
@@ -204,7 +239,8 @@ impl Step<'_, '_> {
         if self.resource.grant.is_none() && is_on(Mutant::P3RenewRecreates) {
             let Renew { id, token, lease_ms: length_ms, .. } = *renew;
             let (state, label) = (GrantState::Held, String::new());
-            self.resource.grant = Some(Grant { id, token, since_us: now_us, length_ms, state, label });
+            let range = 1;
+            self.resource.grant = Some(Grant { id, token, range, since_us: now_us, length_ms, state, label });
         }
         let known = |g: &&mut Grant| match is_on(Mutant::P3RenewByAnyone) {
             true => g.id.session == renew.id.session,
@@ -230,16 +266,16 @@ impl Step<'_, '_> {
             (From::Grant, _) => hit(Mark::FixedClaimedAgain),
         }
         grant.state = GrantState::Held;
-        self.resource.keep_until_us = Resource::keep_from(grant.end_us());
+        self.resource.keep_until_us = grant.keep_until_us(self.env);
         (Outcome::Renewed { left_us: grant.left_us(now_us) }, rest)
     }
 
     /// The grant that is given back is not ended for its age first: it ends here anyway, who comes next is the same, and
     /// the usual release needs no clock.
-    fn release(&mut self, id: GrantId, token: Token) -> (Outcome, Rest) {
+    fn release(&mut self, id: GrantId, token: Token, used: Token) -> (Outcome, Rest) {
         let held = self.resource.held_by(id).is_some_and(|g| g.token == token) || is_on(Mutant::P3ReleaseByAnyone);
         if held {
-            return (Outcome::Released, self.give_back());
+            return (Outcome::Released, self.give_back(used));
         }
         let repeated = self.resource.released == Some(id) && !is_on(Mutant::P3ForgetsRelease);
         hit(if repeated { Mark::ReleaseRepeated } else { Mark::ReleaseNotHeld });
@@ -247,7 +283,7 @@ impl Step<'_, '_> {
         (outcome, self.settle())
     }
 
-    fn leave(&mut self, id: GrantId) -> (Outcome, Rest) {
+    fn leave(&mut self, id: GrantId, used: Token) -> (Outcome, Rest) {
         if let Some(at) = self.resource.position(id) {
             hit(Mark::LeftQueue);
             self.resource.queue.remove(at);
@@ -255,14 +291,37 @@ impl Step<'_, '_> {
         }
         if self.resource.held_by(id).is_some() && !is_on(Mutant::P16LeaveKeeps) {
             hit(Mark::LeftGranted);
-            return (Outcome::Left { was: Was::Granted }, self.give_back());
+            return (Outcome::Left { was: Was::Granted }, self.give_back(used));
         }
         hit(Mark::LeftAbsent);
         (Outcome::Left { was: Was::Absent }, self.settle())
     }
 
-    fn give_back(&mut self) -> Rest {
+    /// More tokens for a grant that is held: nothing of it ends earlier or later by that, and it needs no `not_after`.
+    fn reserve(&mut self, id: GrantId, token: Token, asked: u64) -> (Outcome, Rest) {
+        let rest = self.settle();
+        let wall_us = self.env.wall_us;
+        let known = |g: &&mut Grant| g.id == id && g.token == token || is_on(Mutant::P19ReservesForAll);
+        let Some(grant) = self.resource.grant.as_mut().filter(known) else {
+            hit(Mark::ReserveNotHeld);
+            return (Outcome::Lost { how: LostHow::NotHeld }, rest);
+        };
+        if grant.state == GrantState::Revoked {
+            return (Outcome::Lost { how: LostHow::Revoked }, rest);
+        }
+        grant.range = grant.range.max(range(asked, token, wall_us));
+        hit(Mark::RangeExtended);
+        let (range, keep_until_us) = (grant.range, grant.keep_until_us(self.env));
+        self.resource.keep_until_us = self.resource.keep_until_us.max(keep_until_us);
+        (Outcome::Reserved { range }, rest)
+    }
+
+    fn give_back(&mut self, used: Token) -> Rest {
         let Some(ended) = self.resource.grant.take() else { return Rest::Done };
+        self.resource.last = ended.used(used);
+        if self.resource.last > ended.token {
+            hit(Mark::RangeUsed);
+        }
         self.resource.released = Some(ended.id);
         if is_on(Mutant::P5WakeOnly) {
             return Rest::Done;
@@ -290,6 +349,7 @@ impl Step<'_, '_> {
         grant.since_us = grant.since_us.min(now_us);
         grant.length_ms = (end_us - grant.since_us) / 1000;
         grant.state = GrantState::Revoked;
+        self.resource.keep_until_us = grant.keep_until_us(self.env);
         let left_us = grant.left_us(now_us);
         let told = Delivery {
             to: grant.id.session,
@@ -299,6 +359,7 @@ impl Step<'_, '_> {
             id: grant.id,
             token: grant.token,
             left_us,
+            range: grant.range,
             event: Event::Revoked,
         };
         self.deliveries.push(told);

@@ -11,6 +11,7 @@ use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
 use leasehold::seam::{Real, RedisStore, Scripts};
+use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
     Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, SessionId, Token,
 };
@@ -40,7 +41,7 @@ fn the_front_says_what_redis_says() {
 }
 
 /// What must have been compared: the first word of a reply, `message` for a push, `digits` for a grant in one word.
-const WORDS: [&str; 17] = [
+const WORDS: [&str; 19] = [
     "digits",
     "GRANTED",
     "QUEUED",
@@ -48,6 +49,7 @@ const WORDS: [&str; 17] = [
     "GONE",
     "LATE",
     "RENEWED",
+    "RESERVED",
     "LOST",
     "RELEASED",
     "NOTHELD",
@@ -56,6 +58,7 @@ const WORDS: [&str; 17] = [
     "SETTLED",
     "INSPECTED",
     "message",
+    "wanted",
     "-NOSCRIPT",
     "alone",
 ];
@@ -179,8 +182,15 @@ impl Play {
         let old = (!self.ids.is_empty()).then(|| self.recent(name));
         let choice = self.random.below(100);
         match old {
-            Some(id) if choice < 25 => (Op::Release { id, token: self.token(id) }, None),
-            Some(id) if choice < 32 => (Op::Leave { id }, None),
+            Some(id) if choice < 25 => (Op::Release { id, token: self.token(id), used: self.used(id) }, None),
+            Some(id) if choice < 31 => {
+                let used = if self.random.chance(50) { Token::NONE } else { self.used(id) };
+                (Op::Leave { id, used }, None)
+            }
+            Some(id) if choice < 34 => {
+                let range = *self.random.pick(&[0, 1, 2, 2_000, 1_000_000, u64::MAX]);
+                (Op::Reserve { id, token: self.token(id), range }, None)
+            }
             Some(id) if choice < 38 => {
                 let holder: PublicId = id.public();
                 let grace_ms = *self.random.pick(&[0, 1, 5, 5_000]);
@@ -212,6 +222,7 @@ impl Play {
             not_after_us: self.not_after_us(),
             patience: if self.random.chance(30) { Patience::Try } else { Patience::Queue(place) },
             label: (*self.random.pick(&["", "host/1", "ä b"])).to_owned(),
+            range: *self.random.pick(&[0, 1, 1, 2, RANGE_MAX, RANGE_MAX, RANGE_MAX + 1]),
         })
     }
 
@@ -240,6 +251,17 @@ impl Play {
 
     fn token(&self, id: GrantId) -> Token {
         self.tokens.get(&id).copied().unwrap_or(Token::new(1).unwrap())
+    }
+
+    /// Up to where its range was used: mostly in it, often its own, now and then nonsense.
+    fn used(&mut self, id: GrantId) -> Token {
+        let token = self.token(id);
+        match self.random.below(8) {
+            0..=3 => token,
+            4 => token.plus(1),
+            5 => token.plus(self.random.below(RANGE_MAX)),
+            _ => *self.random.pick(&[Token::NONE, token.plus(3_000), Token::HIGHEST]),
+        }
     }
 
     /// Takes tokens and tickets from a reply, as a session would.
@@ -288,10 +310,13 @@ impl Play {
             at += len;
             let Value::Push(items) = value else { continue };
             let text = items.get(2).and_then(Value::text).unwrap_or_default();
-            let words: Vec<&str> = text.splitn(9, ' ').collect();
+            let words: Vec<&str> = text.splitn(10, ' ').collect();
             if let ["lh1", "G", id, token, .., key] = words[..] {
                 self.granted(key.to_owned(), id.parse().unwrap(), token.parse().unwrap());
                 *self.seen.entry("message".to_owned()).or_default() += 1;
+            }
+            if let ["lh1", "W", ..] = words[..] {
+                *self.seen.entry("wanted".to_owned()).or_default() += 1;
             }
         }
     }
@@ -386,8 +411,14 @@ fn the_front_in_trouble() {
     let store = RedisStore::new("redis://localhost", Real::world()).unwrap();
     let name = Name::new("n").unwrap();
     let id = GrantId { session: SessionId(1), counter: 1, nonce: 1 };
-    let acquire =
-        Acquire { id, lease_ms: 1_000, not_after_us: u64::MAX, patience: Patience::Try, label: String::new() };
+    let acquire = Acquire {
+        id,
+        lease_ms: 1_000,
+        not_after_us: u64::MAX,
+        patience: Patience::Try,
+        label: String::new(),
+        range: 1,
+    };
     let requests = [Op::Acquire(acquire), Op::Settle, Op::Inspect];
     for script in Scripts::get().each() {
         resp.command(&["SCRIPT", "LOAD", &script.source]);

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 use leasehold::seam::{Real, RedisStore, Scripts};
+use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
     Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, SessionId, Token,
 };
@@ -17,7 +18,9 @@ use leasehold_testkit::{RedisServer, Resp, Value, resp};
 const NAMES: usize = 60_000;
 const WINDOW: usize = 64;
 const ROUNDS: usize = 5;
-const TURNS: usize = 4_000;
+const TURNS: usize = 1_000;
+/// So many wait for one name; with the last one's holder as many as may be.
+const WAITERS: [usize; 6] = [1, 10, 15, 100, 500, 9_999];
 const SESSION: SessionId = SessionId(1);
 /// Never late.
 const FAR_US: u64 = 9_000_000_000_000_000;
@@ -28,28 +31,37 @@ const S5_RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return r
 fn main() {
     let server = RedisServer::start();
     let mut bench = Bench::new(&server);
-    let mut best = [[f64::INFINITY; 2]; 5];
+    let mut pairs = [[f64::INFINITY; 2]; 4];
+    let mut queues = [[f64::INFINITY; 2]; WAITERS.len()];
+    let mut renewals = [f64::INFINITY; 2];
     for _ in 0..ROUNDS {
         bench.command(&["FLUSHALL"]);
-        keep(&mut best[0], bench.s5_pair());
+        keep(&mut pairs[0], bench.s5_pair());
         bench.command(&["FLUSHALL"]);
-        keep(&mut best[1], bench.pair(1));
-        keep(&mut best[2], bench.pair(2));
+        keep(&mut pairs[1], bench.pair(1, 0));
+        keep(&mut pairs[2], bench.pair(2, 0));
+        keep(&mut pairs[3], bench.pair(3, 7));
+        for (best, waiters) in queues.iter_mut().zip(WAITERS) {
+            bench.command(&["FLUSHALL"]);
+            keep(best, bench.hand_over(waiters));
+        }
         bench.command(&["FLUSHALL"]);
-        keep(&mut best[3], bench.hand_over());
-        bench.command(&["FLUSHALL"]);
-        keep(&mut best[4], bench.renewals());
+        keep(&mut renewals, bench.renewals());
     }
-    let s5 = best[0][0] + best[0][1];
+    let s5 = pairs[0][0] + pairs[0][1];
     println!("{:<36} {:>8} {:>8} {:>8} {:>6}", "µs of server time", "acquire", "release", "pair", "x S5");
-    for (what, [acquire, release]) in
-        ["S5", "a new name", "a used name", "15 waiters: queue, hand over"].iter().zip(best)
-    {
+    let told = |what: &str, [acquire, release]: [f64; 2]| {
         let pair = acquire + release;
         println!("{what:<36} {acquire:>8.2} {release:>8.2} {pair:>8.2} {:>6.2}", pair / s5);
+    };
+    for (what, pair) in ["S5", "a new name", "a used name", "the same, handed on 7 times"].iter().zip(pairs) {
+        told(what, pair);
     }
-    println!("{:<36} {:>8.2}", "renew, 16 names in a script: each", best[4][0]);
-    println!("{:<36} {:>8.2}", "renew, one name", best[4][1]);
+    for (waiters, pair) in WAITERS.iter().zip(queues) {
+        told(&format!("{waiters} waiting: queue, hand over"), pair);
+    }
+    println!("{:<36} {:>8.2}", "renew, 16 names in a script: each", renewals[0]);
+    println!("{:<36} {:>8.2}", "renew, one name", renewals[1]);
     println!("\ncalls of each script in its usual way");
     for (what, calls) in bench.calls() {
         println!("  {what:<34} {calls}");
@@ -115,30 +127,32 @@ impl<'a> Bench<'a> {
         measured
     }
 
-    fn pair(&mut self, nonce: u64) -> [f64; 2] {
+    /// What is given back says that so many tokens beside the first were used.
+    fn pair(&mut self, nonce: u64, used: u64) -> [f64; 2] {
         let ids: Vec<_> = (0..NAMES as u64).map(|at| id(at, nonce)).collect();
         let acquires = self.acquires(&ids);
         let (answers, acquire) = self.timed(&acquires);
-        let releases = self.releases(&ids, &answers);
+        let releases = self.releases(&ids, &answers, used);
         let (answers, release) = self.timed(&releases);
         assert!(answers.iter().all(|answer| answer.text() == Some("RELEASED")), "not the usual way");
         [acquire, release]
     }
 
-    /// One name with a holder and fifteen waiters. In each turn the holder releases, which hands over, and queues again.
-    fn hand_over(&mut self) -> [f64; 2] {
+    /// One name with a holder and so many waiters. In each turn the holder releases, which hands over, and queues again.
+    fn hand_over(&mut self, waiters: usize) -> [f64; 2] {
         let _subscriber = self.subscriber();
         let name = self.names[0].clone();
-        let (mut order, mut token) = self.queue(&name);
+        let (mut order, mut token) = self.queue(&name, waiters);
         let mut spent = [0.0; 2];
         for at in 0..TURNS {
-            let (id, others) = (order.pop_front().expect("there are sixteen"), Contention::Others);
-            let release = self.store.request(&name, &Op::Release { id, token }, others).expect("a good request");
+            let (id, others) = (order.pop_front().expect("somebody holds"), Contention::Others);
+            let release =
+                self.store.request(&name, &Op::Release { id, token, used: token }, others).expect("a good request");
             let (answers, release) = self.timed(&[release]);
             let words: Vec<_> = answers[0].text().expect("words").split(' ').collect();
             assert_eq!((words[0], words[5]), ("RELEASED", "00001000"), "a hand-over");
             token = Token::new(words[2].parse().expect("a number")).expect("a token");
-            let again = GrantId { counter: 100 + at as u64, ..id };
+            let again = GrantId { counter: (waiters + 1 + at) as u64, ..id };
             let queue = self.acquire(&name, again, &queues(), others);
             let (answers, queue) = self.timed(&[queue]);
             assert!(answers[0].text().is_some_and(|text| text.starts_with("QUEUED")), "a waiter");
@@ -154,9 +168,9 @@ impl<'a> Bench<'a> {
         subscriber
     }
 
-    /// One holds, fifteen wait.
-    fn queue(&mut self, name: &Name) -> (VecDeque<GrantId>, Token) {
-        let ids: VecDeque<_> = (0..16).map(|at| id(at, 9)).collect();
+    /// One holds, so many wait.
+    fn queue(&mut self, name: &Name, waiters: usize) -> (VecDeque<GrantId>, Token) {
+        let ids: VecDeque<_> = (0..=waiters as u64).map(|at| id(at, 9)).collect();
         let requests: Vec<_> = ids.iter().map(|&id| self.acquire(name, id, &queues(), Contention::None)).collect();
         let answers = exchange(&mut self.stream, &requests);
         (ids, granted(&answers[0]).expect("nobody held"))
@@ -206,18 +220,21 @@ impl<'a> Bench<'a> {
             told.push((what, calls));
         }
         for (what, counter) in [("leave, of three", 4), ("leave, of two", 5), ("leave, the last", 3)] {
-            told.push((what, self.asked(&name, &Op::Leave { id: id(counter, 1) }, others)));
+            told.push((what, self.asked(&name, &Op::Leave { id: id(counter, 1), used: Token::NONE }, others)));
         }
         let renew = self.store.renewal(&[(name.clone(), renewal(id(1, 1), token))]).expect("a good request");
         told.push(("renew", self.counted(&renew).1));
-        told.push(("release", self.asked(&name, &Op::Release { id: id(1, 1), token }, none)));
+        told.push(("release", self.asked(&name, &Op::Release { id: id(1, 1), token, used: token }, none)));
         let request = self.acquire(&name, id(6, 1), &try_once, none);
         told.push(("acquire, used name", self.counted(&request).1));
-        let (ids, token) = self.queue(&hot);
-        told.push(("release, hand-over", self.asked(&hot, &Op::Release { id: ids[0], token }, others)));
+        let (ids, token) = self.queue(&hot, 15);
+        told.push(("release, hand-over", self.asked(&hot, &Op::Release { id: ids[0], token, used: token }, others)));
         let requests = [self.acquire(&pair, id(7, 1), &queue, none), self.acquire(&pair, id(8, 1), &queue, none)];
         let token = granted(&exchange(&mut self.stream, &requests)[0]).expect("nobody held");
-        told.push(("release, hand-over to the last", self.asked(&pair, &Op::Release { id: id(7, 1), token }, others)));
+        told.push((
+            "release, hand-over to the last",
+            self.asked(&pair, &Op::Release { id: id(7, 1), token, used: token }, others),
+        ));
         told
     }
 
@@ -250,6 +267,7 @@ impl<'a> Bench<'a> {
         let acquire = Acquire {
             id,
             lease_ms: LEASE_MS,
+            range: RANGE_MAX,
             not_after_us: FAR_US,
             patience: patience.clone(),
             label: "host-17/worker".into(),
@@ -257,10 +275,11 @@ impl<'a> Bench<'a> {
         self.store.request(name, &Op::Acquire(acquire), guess).expect("a good request")
     }
 
-    fn releases(&self, ids: &[GrantId], answers: &[Value]) -> Vec<Vec<u8>> {
+    fn releases(&self, ids: &[GrantId], answers: &[Value], used: u64) -> Vec<Vec<u8>> {
         let grants = self.names.iter().zip(ids).zip(answers);
         let release = |((name, &id), answer)| {
-            let op = Op::Release { id, token: granted(answer).expect("granted, in the usual way") };
+            let token = granted(answer).expect("granted, in the usual way");
+            let op = Op::Release { id, token, used: token.plus(used) };
             self.store.request(name, &op, Contention::None).expect("a good request")
         };
         grants.map(release).collect()

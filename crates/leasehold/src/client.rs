@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::mutex::{Mutex, check_lease};
 use crate::real::Real;
 use crate::reentry::Gates;
-use crate::session::{Lanes, Session};
+use crate::session::{HandOver, Lanes, Session};
 use crate::store::{Store, choose};
 use crate::world::World;
 
@@ -78,6 +78,7 @@ impl Leasehold {
             lease: Duration::from_millis(LEASE_DEFAULT_MS),
             holder: None,
             lanes: Lanes::Two,
+            hand_over: HandOver::Local,
         }
     }
 
@@ -158,6 +159,7 @@ pub struct Builder {
     lease: Duration,
     holder: Option<String>,
     lanes: Lanes,
+    hand_over: HandOver,
 }
 
 impl Builder {
@@ -190,6 +192,13 @@ impl Builder {
         self
     }
 
+    /// Without hand-over inside this client: every lock stands in the store's queue for itself. For tests that compare.
+    #[doc(hidden)]
+    pub fn remote_hand_over(mut self) -> Self {
+        self.hand_over = HandOver::Remote;
+        self
+    }
+
     /// Connects.
     ///
     /// # Cancel safety
@@ -217,7 +226,7 @@ impl Builder {
                 "the holder's label must have at most {LABEL_MAX} bytes and no control characters"
             )));
         }
-        let session = Session::connect(store, world, self.lanes).await?;
+        let session = Session::connect(store, world, self.lanes, self.hand_over).await?;
         Ok(Leasehold {
             handle: Arc::new(Handle { session, lease: self.lease, label: holder.into(), gates: Gates::default() }),
         })

@@ -39,8 +39,9 @@ enum Keeps {
 #[must_use = "NotHeld means that the work outlived its lease"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The lease is given back; the next waiter holds already. Also where the answer to the first request was lost and the
-    /// second found nothing, if the lease was valid by our own clock: the first has given it back, as far as anybody knows.
+    /// The lease is given back, or handed on inside this client; the next waiter holds already. Also where the answer to
+    /// the first request was lost and the second found nothing, if the lease was valid by our own clock: the first has
+    /// given it back, as far as anybody knows.
     Released,
     /// There was nothing to give back: the lease had ended before, was revoked, or was lost. Somebody should hear of it:
     /// the work outlived its lease.
@@ -114,8 +115,9 @@ impl Guard {
         Duration::from_micros(self.hold.kept_us())
     }
 
-    /// Whether others were waiting when the store was last heard: a long holder may want to give way. As old as the last
-    /// renewal. No round trip.
+    /// Whether others were waiting, in other clients or for strict order, when the store was last heard: a long holder may
+    /// want to give way. It says so at once where this client hands on (see [`Mutex`](crate::Mutex#who-is-next)), and is
+    /// as old as the last renewal otherwise. No round trip.
     #[must_use]
     pub fn others_wait(&self) -> bool {
         self.hold.contention() != Contention::None
@@ -129,7 +131,8 @@ impl Guard {
     }
 
     /// Gives the lease back, and answers once the store has said so: one round trip. From the moment of this call the
-    /// lease is no longer ours.
+    /// lease is no longer ours. Where it goes to the next one who waits in this client, or is [kept](crate::Mutex::sticky)
+    /// for it, this answers at once and asks nobody.
     ///
     /// While the store is away it waits for it, until the lease must have ended there: at most for the lease and 2 s. Put a
     /// time-out around it to wait for less: what is dropped goes on in the background.

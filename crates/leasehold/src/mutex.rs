@@ -1,10 +1,10 @@
 //! The mutex.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS};
+use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS, STICKY_MAX_MS};
 use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
 
 use crate::client::Handle;
@@ -16,6 +16,13 @@ use crate::session::{Entry, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
+/// # Who is next
+/// Those who wait in one client are served in the order of their calls, and so are clients among each other. A client hands
+/// a lock on to those who wait in it without a round trip; once somebody waits elsewhere it does so at most 16 times, and
+/// for at most 10 ms (an eighth of the lease, where that is less), and then goes to the end of the store's queue. The word
+/// that somebody waits comes at once or, should that message be lost, within a second. A mutex that is
+/// [`fair`](Mutex::fair) is served in the order of all calls of all clients.
+///
 /// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error. A second `lock`
 /// by the same task waits for the first, like anybody's: there is no re-entry, unless an [owner](Mutex::owner) is named.
 #[derive(Clone)]
@@ -26,7 +33,10 @@ pub struct Mutex {
     renewal: Renewal,
     order: Order,
     entry: Entry,
+    sticky: Duration,
     owner: Option<Owner>,
+    /// What follows from all that, once it was asked for.
+    terms: OnceLock<Arc<Terms>>,
 }
 
 impl Mutex {
@@ -34,7 +44,7 @@ impl Mutex {
         let lease = client.lease();
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
         let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
-        Self { client, name, lease, renewal, order, entry, owner: None }
+        Self { client, name, lease, renewal, order, entry, sticky: Duration::ZERO, owner: None, terms: OnceLock::new() }
     }
 
     /// How long a lease lasts without a word from its holder: 100 ms to 24 h, 30 s unless said. It is renewed each third
@@ -42,6 +52,7 @@ impl Mutex {
     /// first call's error. Replaces `fixed_lease`.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
+        self.terms = OnceLock::new();
         self.lease = lease;
         if self.renewal == Renewal::Never {
             self.renewal = Renewal::Always;
@@ -53,6 +64,7 @@ impl Mutex {
     /// [`Lost::Expired`](crate::Lost::Expired). Replaces `lease` and `max_hold`.
     #[must_use]
     pub fn fixed_lease(mut self, lease: Duration) -> Self {
+        self.terms = OnceLock::new();
         self.lease = lease;
         self.renewal = Renewal::Never;
         self
@@ -62,14 +74,17 @@ impl Mutex {
     /// the lease. No limit unless said. Replaces `fixed_lease`.
     #[must_use]
     pub fn max_hold(mut self, hold: Duration) -> Self {
+        self.terms = OnceLock::new();
         self.renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
         self
     }
 
-    /// Strict first come, first served over all clients. (Today that is every mutex. A later release hands a lock on
-    /// inside a process, a bounded number of times, unless somebody asks for this.)
+    /// Strict first come, first served over all clients: this call stands in the store's queue for itself, and while it
+    /// waits there nobody hands the lock on past it (see [Who is next](Mutex#who-is-next)). A round trip for each lock and
+    /// each release, also where nobody outside of this client wants it.
     #[must_use]
     pub fn fair(mut self) -> Self {
+        self.terms = OnceLock::new();
         self.order = Order::Strict;
         self
     }
@@ -115,12 +130,31 @@ impl Mutex {
     /// cannot be stopped within that. One more round trip after a wait; none where the lock was free.
     #[must_use]
     pub fn full_lease(mut self) -> Self {
+        self.terms = OnceLock::new();
         self.entry = Entry::OnLease;
         self
     }
 
+    /// When the last guard of this client has gone and nobody waits, its lease is kept for up to this long, at most a
+    /// minute, and the next lock by this client is granted at once, with a new token and without a round trip. It is
+    /// given back as soon as somebody else waits for it: that one waits for one message and one release more (or for a
+    /// second, should the message be lost). Zero, which is the default, keeps nothing.
+    ///
+    /// For a lock that one client takes again and again. A lease that is kept is renewed twice a second. To others it is
+    /// held: [`Mutex::inspect`] shows it, and a [`Mutex::try_lock`] elsewhere answers `None` and asks for nothing. A client
+    /// that is closed or dies gives it back like any other.
+    ///
+    /// A lease that may not be handed on cannot be kept: with `fair`, `fixed_lease`, `max_hold` or `full_lease`, as with
+    /// more than a minute, the first call's error is `Invalid`.
+    #[must_use]
+    pub fn sticky(mut self, keep: Duration) -> Self {
+        self.terms = OnceLock::new();
+        self.sticky = keep;
+        self
+    }
+
     /// Waits until this task holds the lock, however long that takes, over restarts and reconnects of the store. One
-    /// round trip when the lock is free.
+    /// round trip when the lock is free; none where this client holds it and hands it on in time.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the queue. If the grant was already on its way it is given back.
@@ -138,7 +172,7 @@ impl Mutex {
         }
     }
 
-    /// Takes the lock if nobody holds it or waits for it. One round trip.
+    /// Takes the lock if nobody holds it or waits for it. One round trip; none where this client holds it.
     ///
     /// # Cancel safety
     /// As [`Mutex::lock`].
@@ -247,11 +281,17 @@ impl Mutex {
 
     async fn acquire(&self, wait: Wait) -> Result<Option<Guard>> {
         let name = self.name()?;
-        let terms = Arc::new(self.terms()?);
+        let terms = match self.terms.get() {
+            Some(terms) => terms,
+            None => {
+                let terms = Arc::new(self.terms()?);
+                self.terms.get_or_init(|| terms)
+            }
+        };
         if let Some(owner) = &self.owner {
-            return Ok(enter(&self.client, (name, owner), &terms, wait).await?.map(Guard::shared));
+            return Ok(enter(&self.client, (name, owner), terms, wait).await?.map(Guard::shared));
         }
-        let hold = self.client.session().acquire(name, &terms, wait).await?;
+        let hold = self.client.session().acquire(name, terms, wait).await?;
         Ok(hold.map(|hold| Guard::alone(hold, Arc::clone(&self.client))))
     }
 
@@ -269,8 +309,24 @@ impl Mutex {
                 format!("max_hold is shorter than the lease of {:?}: use fixed_lease, or a shorter lease", self.lease);
             return Err(Error::invalid(message));
         }
-        let (order, entry) = (self.order, self.entry);
-        Ok(Terms { lease_ms, renewal, order, entry, label: self.client.label() })
+        let (order, entry, sticky_us) = (self.order, self.entry, self.sticky_us()?);
+        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, label: self.client.label() };
+        if sticky_us > 0 && !terms.may_stand() {
+            let message = "sticky contradicts fair, fixed_lease, max_hold and full_lease: a lease is kept only where \
+                           it could be handed on, too; leave one of them out";
+            return Err(Error::invalid(message));
+        }
+        Ok(terms)
+    }
+
+    fn sticky_us(&self) -> Result<u64> {
+        match u64::try_from(self.sticky.as_micros()) {
+            Ok(us) if us <= STICKY_MAX_MS * 1000 => Ok(us),
+            _ => {
+                let keep = self.sticky;
+                Err(Error::invalid(format!("sticky for {keep:?} is too long: at most {STICKY_MAX_MS} ms")))
+            }
+        }
     }
 }
 
@@ -302,7 +358,8 @@ pub struct Inspection {
 #[non_exhaustive]
 pub struct Holder {
     id: PublicId,
-    /// Its fencing token.
+    /// The fencing token of its grant. A client that has handed the lock on since has gone up from there: the guard that is
+    /// out may have a larger one, and never a smaller one.
     pub token: Token,
     /// What is left of its lease.
     pub remaining: Duration,

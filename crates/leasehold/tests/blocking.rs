@@ -119,7 +119,7 @@ on_all_stores!(a_thread_re_enters_what_it_holds_and_no_other_does, |shop| {
     release(outer);
     assert!(mutex.try_lock_for(Duration::ZERO).unwrap().is_some(), "it holds by the other");
 
-    let theirs = mutex.clone();
+    let theirs = mutex.clone().fair(); // in the store's queue, where it is seen
     let waiting = thread::spawn(move || theirs.lock().unwrap().token());
     until("the other thread waits", || waiters(&mutex) == 1);
     let held = inner.token();
@@ -151,7 +151,7 @@ on_all_stores!(a_guard_comes_with_a_whole_lease_after_a_wait_too, |shop| {
 
 on_all_stores!(a_call_of_the_canceller_ends_every_wait_that_uses_it, |shop| {
     let client = shop.connect();
-    let mutex = client.mutex("a");
+    let mutex = client.mutex("a").fair(); // in the store's queue, where they are seen
     let stop = Canceller::new();
     assert!(!stop.is_cancelled());
     release(mutex.lock_or_cancel(&stop).unwrap().expect("free"));
@@ -366,7 +366,7 @@ on_all_stores!(a_wait_is_not_ended_by_a_wake_up_for_nothing, |shop| {
     let mutex = client.mutex("a");
     let held = mutex.lock().unwrap();
     let is_over = Arc::new(AtomicBool::new(false));
-    let (waits, over) = (mutex.clone(), Arc::clone(&is_over));
+    let (waits, over) = (mutex.clone().fair(), Arc::clone(&is_over)); // in the store's queue, where it is seen
     let waiting = thread::spawn(move || {
         let guard = waits.lock().unwrap();
         over.store(true, Ordering::SeqCst);

@@ -1,11 +1,15 @@
 //! Every store passes the suite, and every cell of it is run.
 
-use leasehold_testkit::conformance::{Backend, Cell, Verdict, run};
+use leasehold_testkit::conformance::{Backend, Cell, HandOver, Verdict, run};
 
 fn conforms(backend: Backend, unsupported: usize) {
+    conforms_with(backend, HandOver::Local, unsupported);
+}
+
+fn conforms_with(backend: Backend, hand_over: HandOver, unsupported: usize) {
     // One cell alone, by its name: LEASEHOLD_CELL=Lock/New
     let only = std::env::var("LEASEHOLD_CELL").ok();
-    let report = run(backend, |cell| only.as_ref().is_none_or(|only| cell.to_string() == *only));
+    let report = run(backend, hand_over, |cell| only.as_ref().is_none_or(|only| cell.to_string() == *only));
     println!("{report}");
     for (cell, verdict) in &report.verdicts {
         match verdict {
@@ -36,6 +40,22 @@ fn a_directory_conforms() {
 #[test]
 fn one_redis_conforms() {
     conforms(Backend::Redis, 0);
+}
+
+/// What is promised does not depend on where a client hands on.
+#[test]
+fn the_embedded_store_conforms_without_hand_over_inside() {
+    conforms_with(Backend::Memory, HandOver::Remote, 1);
+}
+
+#[test]
+fn a_directory_conforms_without_hand_over_inside() {
+    conforms_with(Backend::File, HandOver::Remote, 1);
+}
+
+#[test]
+fn one_redis_conforms_without_hand_over_inside() {
+    conforms_with(Backend::Redis, HandOver::Remote, 0);
 }
 
 #[test]

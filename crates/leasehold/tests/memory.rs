@@ -86,11 +86,11 @@ async fn an_old_link_takes_no_newer_inbox_with_it() {
     });
     let acquire = |session| {
         let (id, label) = (GrantId { session, counter: 1, nonce: 1 }, String::new());
-        Op::Acquire(Acquire { id, lease_ms: 60_000, not_after_us: u64::MAX, patience: queue.clone(), label })
+        Op::Acquire(Acquire { id, lease_ms: 60_000, range: 1, not_after_us: u64::MAX, patience: queue.clone(), label })
     };
     let Outcome::Granted { token, .. } = ask(acquire(holder)).await else { panic!("it is free") };
     assert!(matches!(ask(acquire(waiter)).await, Outcome::Queued { .. }));
     let id = GrantId { session: holder, counter: 1, nonce: 1 };
-    assert_eq!(ask(Op::Release { id, token }).await, Outcome::Released);
+    assert_eq!(ask(Op::Release { id, token, used: token }).await, Outcome::Released);
     assert_eq!(heard.load(Ordering::SeqCst), 1, "the waiter was passed over");
 }

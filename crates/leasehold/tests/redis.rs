@@ -58,7 +58,7 @@ async fn do_everything(server: &RedisServer, url: &str) {
     let connect = || Leasehold::builder(url).lease(Duration::from_secs(3)).connect();
     let (a, b) = (connect().await.unwrap(), connect().await.unwrap());
     let lock = |client: &Leasehold| {
-        let mutex = client.mutex("stock");
+        let mutex = client.mutex("stock").fair(); // with an entry of its own
         tokio::spawn(async move { mutex.lock().await })
     };
     let granted = async |waiting: JoinHandle<Result<Guard>>| in_time("the lock", waiting).await.unwrap().unwrap();
@@ -371,7 +371,7 @@ async fn nonsense_in_the_record_ends_a_wait() {
         (Leasehold::connect(&server.url()).await.unwrap(), Leasehold::connect(&server.url()).await.unwrap());
     let (_held, other) = (theirs.mutex("stock").lock().await.unwrap(), ours.mutex("other").lock().await.unwrap());
     let waiting = tokio::spawn({
-        let mutex = theirs.mutex("stock");
+        let mutex = theirs.mutex("stock").fair(); // not in line behind its own client
         async move { mutex.lock().await }
     });
     let is_queue = |value: &Value| matches!(value.text(), Some(record) if record.len() >= 170);

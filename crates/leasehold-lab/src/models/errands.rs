@@ -54,7 +54,7 @@ impl Session {
                         dropped.extend(now.slips(Slip::ReleaseOnce).then_some(i));
                     }
                 }
-                Phase::Holding(holding) => drop(gone(&mut holding.renewing)),
+                Phase::Holding(holding) => drop((gone(&mut holding.renewing), gone(&mut holding.run.reserving))),
                 Phase::Waiting { .. } => {}
             }
         }
@@ -121,6 +121,9 @@ impl Session {
         }
         for i in 0..self.attempts.len() {
             self.keep(now, i);
+            if let Some(k) = self.pick(0) {
+                self.reserves(now, i, k);
+            }
         }
         for i in 0..self.attempts.len() {
             let attempt = &self.attempts[i];
@@ -145,7 +148,8 @@ impl Session {
                 if let Phase::Releasing { asked, .. } = &mut self.attempts[i].phase {
                     *asked = Some(k);
                 }
-                self.send(now, k, n, Ask::Release { token });
+                let used = if now.slips(Slip::ReleasesOwn) { token } else { self.attempts[i].used.max(token) };
+                self.send(now, k, n, Ask::Release { token, used });
             }
             Phase::Leaving { asked: None, again_at, .. } if again_at <= now.tick => {
                 // On another connection the leave would overtake its acquire, and leave nothing.
@@ -155,7 +159,8 @@ impl Session {
                 if let Phase::Leaving { asked, .. } = &mut self.attempts[i].phase {
                     *asked = Some(k);
                 }
-                self.send(now, k, n, Ask::Leave);
+                let used = self.attempts[i].used;
+                self.send(now, k, n, Ask::Leave { used });
             }
             _ => {}
         }
@@ -166,11 +171,11 @@ impl Session {
         let attempt = &mut self.attempts[i];
         let n = attempt.n;
         let token = match &mut attempt.phase {
-            Phase::Holding(h) if h.renewing.is_none() && h.renew_at <= now.tick => {
+            Phase::Holding(h) if h.renewing.is_none() && !h.is_revoked && h.renew_at <= now.tick => {
                 h.renewing = Some(k);
                 h.token
             }
-            Phase::Claiming { token, asked } if asked.is_none() => {
+            Phase::Claiming { token, asked, .. } if asked.is_none() => {
                 *asked = Some(k);
                 *token
             }
@@ -195,7 +200,7 @@ impl Session {
             _ => NEVER,
         };
         let bar = attempt
-            .filter(|_| ask == Ask::Leave)
+            .filter(|_| matches!(ask, Ask::Leave { .. }))
             .and_then(|a| a.open.iter().filter(|o| o.link != Some(k)).map(|o| o.not_after).max());
         self.links[k as usize].out.push_back(Request { n, ask, sent: now.tick, not_after, bar });
     }

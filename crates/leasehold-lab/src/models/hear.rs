@@ -3,7 +3,7 @@
 //! Every message may be older than what the session knows already: the grant was given back, ended, or was made anew for
 //! the same id meanwhile. So each branch below asks what the attempt is *now*, and compares tokens (P3).
 
-use leasehold_spec::{Answer, Contention, Delivery, Outcome, Token};
+use leasehold_spec::{Answer, Delivery, Event, LostHow, Outcome, Token};
 
 use super::ledger::Ledger;
 use super::network::{Ask, Message, Request};
@@ -15,7 +15,11 @@ impl Session {
     pub(crate) fn hear(&mut self, now: &Now<'_>, ledger: &mut Ledger, k: u8, message: Message) {
         match message {
             Message::Subscribed => self.proved(now),
-            Message::Push(delivery) => self.pushed(now, ledger, &delivery),
+            Message::Push(delivery) => match delivery.event {
+                Event::Granted => self.pushed(now, ledger, &delivery),
+                Event::Wanted => self.wanted(&delivery),
+                Event::Revoked => self.revoked(now, &delivery),
+            },
             Message::Answer { to, answer, others } => {
                 let executed = when(answer.now_us);
                 let ahead = executed.saturating_sub(to.sent);
@@ -23,7 +27,10 @@ impl Session {
                 if answer.handed_claim_ms.is_some() && !now.slips(Slip::NobodyLooks) {
                     self.settle_at = executed + now.scene.claim;
                 }
-                let run = Run { others: answer.contention, heard_at: now.tick, told: others, ..Run::default() };
+                // As with validity: what it says was so when it was asked, and perhaps no longer.
+                let heard_at = if now.slips(Slip::HeardNow) { now.tick } else { to.sent };
+                let (said_at, told) = (executed, others);
+                let run = Run { others: answer.contention, said_at, heard_at, told, ..Run::default() };
                 self.settle_open(&to, k);
                 self.answered(now, ledger, &to, &answer, now.scene.run(run));
             }
@@ -46,8 +53,9 @@ impl Session {
         match to.ask {
             Ask::Acquire { .. } => self.asked(now, ledger, i, to, answer, run),
             Ask::Renew { token } => self.renewed(now, ledger, i, to, answer, token, run),
-            Ask::Release { token } => self.released(now, ledger, i, token, answer),
-            Ask::Leave => self.left(now, i, to, answer),
+            Ask::Release { token, .. } => self.released(now, ledger, i, token, answer),
+            Ask::Reserve { token, .. } => self.reserved(now, i, token, answer, run),
+            Ask::Leave { .. } => self.left(now, i, to, answer),
             Ask::Subscribe | Ask::Settle => {}
         }
     }
@@ -69,7 +77,8 @@ impl Session {
             return;
         }
         match answer.outcome {
-            Outcome::Granted { token, left_us } => {
+            Outcome::Granted { token, left_us, range } => {
+                let run = now.scene.run(Run { range: range as u8, ..run });
                 let base = if now.slips(Slip::FromReceipt) { now.tick } else { to.sent };
                 self.granted(now, ledger, i, token, base + ticks(left_us), run);
             }
@@ -99,10 +108,20 @@ impl Session {
             }
             // Over before it was heard of: `lock()` never returns a guard that is lost already.
             Phase::Waiting { look_at } => *look_at = now.tick,
-            Phase::Holding(h) if h.token == token => h.until = h.until.max(until),
+            Phase::Holding(h) if h.token == token && !h.is_revoked => h.until = h.until.max(until),
             Phase::Holding(h) if now.slips(Slip::LastWordWins) => h.token = token,
+            Phase::Holding(h) if token > h.token => self.superseded(now, i, token),
             _ => {}
         }
+    }
+
+    /// A look was under way while the grant that it asked about was heard of, entered, and ended at the store: it has made
+    /// another one, for the same attempt. Nobody enters on that: it goes back.
+    fn superseded(&mut self, now: &Now<'_>, i: usize, newer: Token) {
+        if let Phase::Holding(h) = &mut self.attempts[i].phase {
+            (h.token, h.pass) = (newer, 0);
+        }
+        self.lose(now, i, false);
     }
 
     fn queued(&mut self, now: &Now<'_>, i: usize, highest: Token, next_look: u8) {
@@ -147,16 +166,25 @@ impl Session {
                     (Some(left), _) => {
                         h.until = h.until.max(base + left);
                         h.renew_at = if now.scene.is_fixed() { NEVER } else { now.tick + now.scene.third() };
-                        h.run = run.after(h.run);
+                        h.run = run.after(now, h.run);
                     }
-                    (None, Outcome::Lost { .. }) => self.lose(now, i, true),
+                    (None, Outcome::Lost { how }) => self.lose(now, i, *how == LostHow::NotHeld),
                     (None, _) => h.renew_at = now.tick,
                 }
             }
-            Phase::Claiming { token, .. } if *token == asked_for => match left.filter(|left| base + left > now.tick) {
-                Some(left) => self.enter(now, ledger, i, asked_for, base + left, run),
-                None => self.attempts[i].phase = Phase::Waiting { look_at: now.tick },
-            },
+            Phase::Claiming { token, range, .. } if *token == asked_for => {
+                match left.filter(|left| base + left > now.tick) {
+                    Some(left) => {
+                        let run = now.scene.run(Run { range: *range, ..run });
+                        self.enter(now, ledger, i, asked_for, base + left, run);
+                    }
+                    None if matches!(answer.outcome, Outcome::Lost { how: LostHow::Revoked }) => {
+                        self.ask_again(now, i);
+                        self.leave(now, i);
+                    }
+                    None => self.attempts[i].phase = Phase::Waiting { look_at: now.tick },
+                }
+            }
             _ => {}
         }
     }
@@ -211,10 +239,12 @@ impl Session {
         };
         let until = base + ticks(push.left_us);
         let is_fresh = 2 * until.saturating_sub(now.tick) > ticks(push.left_us);
-        let run = Run { others: push.contention, heard_at: now.tick, ..Run::default() };
+        let range = push.range as u8;
+        let (others, said_at) = (push.contention, when(push.now_us));
+        let run = Run { others, said_at, heard_at: base, range, ..Run::default() };
         match &mut self.attempts[i].phase {
             Phase::Waiting { .. } if is_fresh => self.enter(now, ledger, i, push.token, until, now.scene.run(run)),
-            Phase::Waiting { .. } => self.attempts[i].phase = Phase::Claiming { token: push.token, asked: None },
+            Phase::Waiting { .. } => self.attempts[i].phase = Phase::Claiming { token: push.token, range, asked: None },
             Phase::Leaving { asked: None, again_at, .. } => *again_at = now.tick,
             _ => {}
         }
@@ -225,7 +255,8 @@ impl Session {
         now.say(|| format!("does not know attempt {n}, and leaves"));
         let phase = leaving_at_once(now);
         let order = leasehold_spec::Order::Relaxed;
-        self.attempts.push(Attempt { n, order, ticket: None, waiters: Vec::new(), open: Vec::new(), phase });
+        let (ticket, used) = (None, Token::NONE);
+        self.attempts.push(Attempt { n, order, ticket, waiters: Vec::new(), used, open: Vec::new(), phase });
     }
 
     /// The script refused: nothing was done (P8). A new attempt is the caller's error; a look tries again, and asks for
@@ -255,13 +286,4 @@ impl Session {
 
 fn leaving_at_once(now: &Now<'_>) -> Phase {
     Phase::Leaving { asked: None, again_at: now.tick, close_at: now.tick + now.scene.lease }
-}
-
-impl Run {
-    /// What a newer answer says about others, in a run that goes on.
-    fn after(self, before: Run) -> Run {
-        let told = before.told || self.told;
-        let passes = if self.others == Contention::None { 0 } else { before.passes };
-        Run { passes, heedless: before.heedless, told, ..self }
-    }
 }

@@ -1,8 +1,9 @@
 //! What an all-knowing observer writes down: history that no session can see, kept as small as the properties allow.
 
-use leasehold_spec::Token;
+use leasehold_spec::{Contention, Token};
 
 use super::scene::Scene;
+use super::session::Run;
 
 /// What must never be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -22,6 +23,9 @@ pub(crate) enum Harm {
     Heedless,
     WaitsForEver,
     NobodyStands,
+    Outranks,
+    LetInLate,
+    Starves,
 }
 
 impl Harm {
@@ -43,6 +47,9 @@ impl Harm {
             Self::Heedless => "a run that goes on although others are known to wait",
             Self::WaitsForEver => "a waiter that waits for ever",
             Self::NobodyStands => "a local queue that nothing stands for",
+            Self::Outranks => "an old holder whose token is not below its successor's",
+            Self::LetInLate => "a task let in by its session on a lease that has ended",
+            Self::Starves => "a run that goes on unheard while others wait",
         }
     }
 }
@@ -51,7 +58,7 @@ impl Harm {
 pub(crate) struct Ledger {
     /// What a step did wrong. What is wrong with a state is not written down: it can be seen.
     pub(crate) harm: Option<Harm>,
-    /// The highest token that anybody entered with, and its local passes.
+    /// The highest token that anybody entered with, and the local passes before it.
     pub(crate) entered: (Token, u8),
     /// The last hand-over: by whom, to whom.
     pub(crate) handed: Option<Handed>,
@@ -69,6 +76,10 @@ pub(crate) struct Ledger {
     pub(crate) lost_push: bool,
     /// The store forgot everything: exclusion was never promised for that.
     pub(crate) forgot: bool,
+    /// The token of the grant that was revoked: who has not heard of that may overlap with the next.
+    pub(crate) revoked: Option<Token>,
+    /// Since when another session waits for the lease that is held.
+    pub(crate) wanted: Option<u8>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,9 +94,15 @@ impl Ledger {
         self.harm.get_or_insert(harm);
     }
 
-    /// Somebody enters: tokens grow with each entry, in real time.
+    /// Somebody enters: tokens grow with each entry, in real time. A session that could not hear that its lease has ended
+    /// may let in a task below the highest (which is what fences are for), and never one with the same token.
     pub(crate) fn enters(&mut self, token: Token, pass: u8) {
-        if (token, pass) <= self.entered {
+        let is_revoked = self.revoked.is_some_and(|revoked| revoked.plus(u64::from(pass)) == token);
+        let is_excused = is_revoked || self.forgot && pass > 0;
+        if is_excused && token < self.entered.0 {
+            return;
+        }
+        if token <= self.entered.0 {
             self.note(Harm::TokenFell);
         }
         self.entered = (token, pass);
@@ -113,10 +130,19 @@ impl Ledger {
         }
     }
 
-    /// A holder passed its lease on locally, `heedless` times since it was told that others wait.
-    pub(crate) fn passed(&mut self, scene: &Scene, heedless: u8) {
-        if heedless > scene.passes {
+    /// A holder passed its lease on locally.
+    pub(crate) fn passed(&mut self, scene: &Scene, tick: u8, run: &Run) {
+        // A queue that the store has forgotten is none.
+        if self.forgot {
+            return;
+        }
+        // Strict order allows no pass at all.
+        if run.heedless > scene.passes || run.others == Contention::Strict {
             self.note(Harm::Heedless);
+        }
+        let is_unheard = |since: u8| tick > since + scene.third();
+        if run.others == Contention::None && self.wanted.is_some_and(is_unheard) {
+            self.note(Harm::Starves);
         }
     }
 }

@@ -13,11 +13,13 @@
 //!
 //! ```text
 //!   session   what P2-P4, P7, P9, P11-P16 and P21 make a session do: its attempts and its callers
+//!   runs      how a lease goes round inside it: P19 to P21
 //!   errands   what is due: its timers, its connections, what it sends
 //!   hear      how it takes what it hears
 //!   network   connections as queues in both directions, and what becomes of them when they break
 //!   server    step, who is attached, what is published
-//!   world     all of it, and what may happen next: the state and the actions of the model
+//!   world     all of it, and what a step does: the state of the model
+//!   acts      what may happen next
 //!   ledger    what only an observer knows: history that the properties need
 //!   scene     how large a model is, and how often what may go wrong in it
 //! ```
@@ -26,6 +28,7 @@
 //! schedule is found that the rule closes. A flaw is a seeded one of the shipped code ([`leasehold_spec::mutant`]) or of
 //! the modelled session. README.md says what came of it.
 
+mod acts;
 mod cases;
 mod check;
 mod errands;
@@ -36,6 +39,7 @@ mod options;
 mod properties;
 mod report;
 mod rules;
+mod runs;
 mod scene;
 mod scenes;
 mod server;

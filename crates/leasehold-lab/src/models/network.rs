@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use leasehold_spec::{Answer, Delivery, Order, Token};
+use leasehold_spec::{Answer, Delivery, Event, Order, Token};
 
 /// What a session sends. `n` is the attempt's number, the model's grant id.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -24,10 +24,25 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Ask {
     Subscribe,
-    Acquire { ticket: Option<u64>, order: Order },
-    Renew { token: Token },
-    Release { token: Token },
-    Leave,
+    Acquire {
+        ticket: Option<u64>,
+        order: Order,
+    },
+    Renew {
+        token: Token,
+    },
+    /// Its last token that was used, beside its own.
+    Release {
+        token: Token,
+        used: Token,
+    },
+    Leave {
+        used: Token,
+    },
+    Reserve {
+        token: Token,
+        range: u8,
+    },
     Settle,
 }
 
@@ -60,6 +75,11 @@ pub(crate) struct Link {
 impl Link {
     pub(crate) fn open(is_subscribed: bool) -> Self {
         Self { is_up: true, is_subscribed, out: VecDeque::new(), back: VecDeque::new() }
+    }
+
+    /// Whether a grant is told on it: what that is about costs a claim if it is lost.
+    pub(crate) fn tells_a_grant(&self) -> bool {
+        self.back.iter().any(|m| matches!(m, Message::Push(push) if push.event == Event::Granted))
     }
 
     pub(crate) fn is_quiet(&self) -> bool {

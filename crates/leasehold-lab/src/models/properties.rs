@@ -10,7 +10,7 @@ use stateright::{Expectation, Property};
 use super::ledger::Harm;
 use super::scene::{Scene, clock_us};
 use super::server::{attempt_of, grant_id};
-use super::session::{Attempt, Life, Phase, Session, Task};
+use super::session::{Attempt, Holding, Life, Phase, Session, Task};
 use super::world::{Play, World};
 
 type Check = fn(&Play, &World) -> bool;
@@ -30,7 +30,8 @@ macro_rules! never {
 const NEVER: &[(Harm, Check)] = never! {
     TwoHolders: |_, w| !w.ledger.forgot && w.believers() > 1,
     TokenFell: |_, w| w.has(Harm::TokenFell),
-    Haunted: |_, w| w.is_haunted(),
+    // What was given back can be back after a failover. That sessions say it again (P13) is not in the model.
+    Haunted: |p, w| p.scene.budget.failovers == w.budget.failovers && w.is_haunted(),
     LeftButHolds: |p, w| p.scene.is_whole() && w.is_left_but_holds(),
     HeadWaits: |_, w| w.has(Harm::HeadWaits),
     FalseAlarm: |_, w| w.has(Harm::FalseAlarm),
@@ -42,6 +43,9 @@ const NEVER: &[(Harm, Check)] = never! {
     ClaimWasted: |_, w| w.has(Harm::ClaimWasted),
     Heedless: |_, w| w.has(Harm::Heedless),
     WaitsForEver: |_, w| w.has(Harm::WaitsForEver),
+    Outranks: |_, w| w.has(Harm::Outranks) || w.is_outranked(),
+    LetInLate: |_, w| w.has(Harm::LetInLate),
+    Starves: |_, w| w.has(Harm::Starves),
     NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
 };
 
@@ -52,7 +56,14 @@ const REACHED: &[(&str, Where, Check)] = &[
     ("a lease has ended, and nobody has touched it", Scene::may_lapse, |_, w| {
         w.store.grant.as_ref().is_some_and(|g| g.end_us() <= clock_us(w.tick)) && !w.store.queue.is_empty()
     }),
-    ("a lease is passed on locally", |scene| scene.passes > 0, |_, w| w.ledger.entered.1 > 0),
+    ("a lease is passed on locally", Scene::has_runs, |_, w| w.ledger.entered.1 > 0),
+    ("a range is made longer", Scene::is_short_of_tokens, |p, w| {
+        w.store.grant.as_ref().is_some_and(|g| g.range > u64::from(p.scene.range))
+    }),
+    ("an old holder is still there", Scene::has_old_holders, |_, w| {
+        let newer = |h: &Holding| w.store.grant.as_ref().is_some_and(|g| h.token < g.token);
+        w.holdings().any(|(_, h)| h.pass > 0 && newer(h))
+    }),
 ];
 
 pub(crate) fn all(play: &Play) -> Vec<Property<Play>> {
@@ -73,8 +84,21 @@ impl World {
 
     /// How many holders act, now, in the belief that the lease is theirs.
     fn believers(&self) -> usize {
-        let attempts = self.sessions.iter().filter(|s| s.life != Life::Dead).flat_map(|s| &s.attempts);
-        attempts.filter(|a| matches!(&a.phase, Phase::Holding(h) if h.until > self.tick)).count()
+        let is_unheard = |h: &Holding| !h.is_revoked && self.ledger.revoked == Some(h.token);
+        let living = self.holdings().filter(|(s, _)| s.life != Life::Dead);
+        living.filter(|(_, h)| h.until > self.tick && !is_unheard(h)).count()
+    }
+
+    /// All that any session thinks it holds, or thought when it stopped.
+    fn holdings(&self) -> impl Iterator<Item = (&Session, &Holding)> {
+        let all = self.sessions.iter().flat_map(|s| s.attempts.iter().map(move |a| (s, a)));
+        all.filter_map(|(s, a)| if let Phase::Holding(h) = &a.phase { Some((s, h)) } else { None })
+    }
+
+    /// What an old holder still writes, a resource that has heard of its successor must be able to refuse.
+    fn is_outranked(&self) -> bool {
+        let newest = self.store.grant.as_ref();
+        newest.is_some_and(|g| self.holdings().any(|(_, h)| h.token < g.token && g.token <= h.current()))
     }
 
     fn holds(&self, (session, n): (u8, u8)) -> bool {

@@ -22,6 +22,10 @@ pub(crate) enum Slip {
     RetryIsNew,
     /// P3: of two statements about an id the one that comes last is believed.
     LastWordWins,
+    /// P9: what was said earlier and heard later decides whether others wait.
+    OlderLevelWins,
+    /// P10, P20: a run goes on although its session was told of the revocation.
+    RunsRevoked,
     /// P7: who handed over does not look when the claim has ended.
     NobodyLooks,
     /// P9: a level that was heard is forgotten.
@@ -52,6 +56,24 @@ pub(crate) enum Slip {
     NoLook,
     /// P16: the last local waiter goes without a word.
     DropSilent,
+    /// P19: the next token is one more, reserved or not.
+    MintsBeyond,
+    /// P19: the next token is the client's clock.
+    MintsByClock,
+    /// P19: a release tells of the grant's own token only.
+    ReleasesOwn,
+    /// P19: a reservation counts as soon as it is asked for.
+    TrustsReserve,
+    /// P20: the clock is not read before the lease is passed on, as if no time could have passed in the section.
+    ReadsNoClock,
+    /// P20: a run goes on without an answer from the store.
+    RunsUnheard,
+    /// P20: a run without an answer ends a while after the last one was heard.
+    HeardNow,
+    /// P20: who waits in strict order is one waiter more.
+    StrictIsRelaxed,
+    /// P21: the local waiters of a lease that was lost get no new attempt.
+    LostForgets,
     /// P21: the entry belongs to the task that asked: it leaves when that task goes.
     EntryOfTask,
     /// P21: a push goes to the first local waiter, alive or not.

@@ -34,6 +34,15 @@ pub(crate) enum Renewal {
     Fixed,
 }
 
+/// The store's wall clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wall {
+    /// It goes with the clock of leases.
+    Right,
+    /// It was set back by more than a run lasts: only what the record remembers keeps tokens apart.
+    SetBack,
+}
+
 /// What may go wrong, how often. Also the part of the state that says how often it still may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
@@ -50,6 +59,10 @@ pub(crate) struct Budget {
     pub(crate) refusals: u8,
     /// The store restarts empty.
     pub(crate) restarts: u8,
+    /// The store fails over to a copy that missed the last change.
+    pub(crate) failovers: u8,
+    /// Somebody revokes what is held.
+    pub(crate) revokes: u8,
 }
 
 /// As often as it likes.
@@ -74,8 +87,14 @@ pub(crate) struct Scene {
     pub(crate) claim: u8,
     /// How far ahead `not_after` is.
     pub(crate) slack: u8,
-    /// Local passes once others wait; 0: no local runs.
+    /// Local passes once others wait (B); 0: no local runs.
     pub(crate) passes: u8,
+    /// How many tokens an attempt asks for (K).
+    pub(crate) range: u8,
+    /// What a revocation leaves to the holder.
+    pub(crate) grace: u8,
+    /// What tokens grow with.
+    pub(crate) wall: Wall,
     pub(crate) renewal: Renewal,
     /// These sessions have no inbox, and look (bit set).
     pub(crate) pollers: u8,
@@ -100,13 +119,35 @@ impl Scene {
 
     /// No connection breaks and no request is sent twice.
     pub(crate) fn is_whole(&self) -> bool {
-        let Budget { cuts, retries, crashes, restarts, .. } = self.budget;
-        cuts + retries + crashes + restarts == 0
+        let Budget { cuts, retries, crashes, restarts, failovers, .. } = self.budget;
+        cuts + retries + crashes + restarts + failovers == 0
     }
 
     /// Whether a lease can end before it is given back.
     pub(crate) fn may_lapse(&self) -> bool {
         self.until >= self.lease && (self.is_fixed() || self.budget.crashes + self.budget.pauses > 0)
+    }
+
+    /// Whether sessions hand the lease on to their own tasks.
+    pub(crate) fn has_runs(&self) -> bool {
+        self.passes > 0
+    }
+
+    /// A session has more tasks than an attempt asks tokens for.
+    pub(crate) fn is_short_of_tokens(&self) -> bool {
+        self.has_runs() && self.sessions.iter().any(|tasks| tasks.len() > usize::from(self.range))
+    }
+
+    /// A process can stand still in a run until somebody else holds.
+    pub(crate) fn has_old_holders(&self) -> bool {
+        self.has_runs() && self.until > self.lease && self.budget.pauses > 0
+    }
+
+    pub(crate) fn wall_us(&self, tick: u8) -> u64 {
+        match self.wall {
+            Wall::Right => clock_us(tick),
+            Wall::SetBack => 0,
+        }
     }
 
     pub(crate) fn is_hit(&self, session: u8) -> bool {
@@ -132,6 +173,6 @@ impl Scene {
 
     /// What bounds a run is part of the state only where there are runs.
     pub(crate) fn run(&self, run: Run) -> Run {
-        if self.passes > 0 { run } else { Run::default() }
+        if self.has_runs() { run } else { Run::default() }
     }
 }

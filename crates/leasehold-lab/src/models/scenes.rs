@@ -2,12 +2,13 @@
 
 use leasehold_spec::Order::{self, Relaxed, Strict};
 
-use super::scene::{Budget, Renewal, Scene};
+use super::scene::{Budget, Renewal, Scene, Wall};
 
 const ONE: &[Order] = &[Relaxed];
 const TWO: &[Order] = &[Relaxed, Relaxed];
 const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
 const THREE_STRICT: &[Order] = &[Strict, Strict, Strict];
+const ONE_STRICT: &[Order] = &[Strict];
 const TWO_STRICT: &[Order] = &[Strict, Strict];
 
 const NONE: Budget = Budget {
@@ -20,6 +21,8 @@ const NONE: Budget = Budget {
     crashes: 0,
     refusals: 0,
     restarts: 0,
+    failovers: 0,
+    revokes: 0,
 };
 
 const BASE: Scene = Scene {
@@ -34,6 +37,9 @@ const BASE: Scene = Scene {
     claim: 2,
     slack: 1,
     passes: 0,
+    range: 1,
+    grace: 0,
+    wall: Wall::Right,
     renewal: Renewal::Fixed,
     pollers: 0,
     is_uncounted: false,
@@ -141,8 +147,142 @@ pub(crate) const RUNS: Scene = Scene {
     about: "local hand-over while another session waits",
     sessions: &[THREE, ONE],
     passes: 1,
+    range: 3,
     renewal: Renewal::Thirds,
+    wall: Wall::SetBack,
     budget: Budget { slow: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const RANGES: Scene = Scene {
+    name: "ranges",
+    about: "more local waiters than tokens; the connection breaks at each point of the run",
+    sessions: &[THREE, ONE],
+    until: 3,
+    start_by: 0,
+    passes: 1,
+    range: 2,
+    renewal: Renewal::Thirds,
+    wall: Wall::SetBack,
+    budget: Budget { cuts: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const STOPPED: Scene = Scene {
+    name: "stopped",
+    about: "a run whose process stands still, or dies; tokens are counted, for the wall clock was set back",
+    sessions: &[TWO, ONE],
+    passes: 1,
+    range: 2,
+    start_by: 0,
+    wall: Wall::SetBack,
+    budget: Budget { pauses: 1, crashes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const REVOKED: Scene = Scene {
+    name: "revoked",
+    about: "a run whose lease is revoked, with a grace; messages are slow or lost",
+    sessions: &[THREE, ONE],
+    until: 3,
+    start_by: 0,
+    passes: 1,
+    range: 2,
+    grace: 1,
+    wall: Wall::SetBack,
+    budget: Budget { slow: 1, lost_pushes: 1, revokes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const SEIZED: Scene = Scene {
+    name: "seized",
+    about: "the same without a grace: the next holder is there before the last one knows",
+    grace: 0,
+    ..REVOKED
+};
+
+pub(crate) const EDGE: Scene = Scene {
+    name: "edge",
+    about: "the word that others wait is lost, and no answer repeats it",
+    sessions: &[TWO, ONE],
+    passes: 1,
+    range: 2,
+    lease: 6,
+    wall: Wall::SetBack,
+    budget: Budget { slow: 2, lost_pushes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const STRICT: Scene = Scene {
+    name: "strict",
+    about: "a run while another session waits in strict order",
+    sessions: &[THREE, ONE_STRICT],
+    until: 3,
+    passes: 2,
+    range: 3,
+    wall: Wall::SetBack,
+    ..BASE
+};
+
+pub(crate) const FORGOTTEN: Scene = Scene {
+    name: "forgotten",
+    about: "the store restarts empty during a run: tokens grow with the clock",
+    sessions: &[TWO, ONE],
+    until: 4,
+    start_by: 0,
+    passes: 1,
+    range: 2,
+    budget: Budget { restarts: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const REVERTED: Scene = Scene {
+    name: "reverted",
+    about: "a run during which the store loses its last change: tokens grow with the clock",
+    sessions: &[THREE, ONE],
+    until: 3,
+    budget: Budget { failovers: 1, ..NONE },
+    ..FORGOTTEN
+};
+
+pub(crate) const DROPS: Scene = Scene {
+    name: "drops",
+    about: "local waiters of a run drop their futures; messages are slow or lost",
+    sessions: &[THREE, ONE],
+    until: 3,
+    start_by: 0,
+    passes: 1,
+    range: 2,
+    wall: Wall::SetBack,
+    budget: Budget { slow: 1, lost_pushes: 1, cancels: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const LANES: Scene = Scene {
+    name: "lanes",
+    about: "a run with two connections, one breaks: reservations and releases cross, and come late",
+    sessions: &[THREE, ONE],
+    links: 2,
+    until: 1,
+    start_by: 0,
+    passes: 1,
+    range: 2,
+    wall: Wall::SetBack,
+    budget: Budget { slow: 1, cuts: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const ROUNDS: Scene = Scene {
+    name: "rounds",
+    about: "two sessions with runs of their own; messages are slow or lost",
+    sessions: &[TWO, TWO],
+    hit: 0b011,
+    until: 3,
+    start_by: 0,
+    passes: 1,
+    range: 2,
+    wall: Wall::SetBack,
+    budget: Budget { slow: 1, lost_pushes: 1, ..NONE },
     ..BASE
 };
 
@@ -216,7 +356,8 @@ pub(crate) const EVERYBODY: Scene = Scene {
 
 pub(crate) const ALL: &[Scene] = &[
     HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES, BOTH,
-    EVERYBODY, UNCOUNTED, POLLERS, AMNESIA,
+    EVERYBODY, UNCOUNTED, POLLERS, AMNESIA, RANGES, STOPPED, REVOKED, SEIZED, EDGE, STRICT, FORGOTTEN, REVERTED, DROPS,
+    LANES, ROUNDS,
 ];
 
 /// Found that a look did not take an entry back which had come back without its ticket. Too large for every day.
@@ -238,7 +379,8 @@ pub(crate) fn deep() -> Vec<Scene> {
         scene.budget.slow += u8::from(!scene.is_faultless());
         scene
     };
-    // The last two are large enough, or they would not end.
-    let scenes = ALL.iter().filter(|scene| scene.name != EVERYBODY.name).map(larger);
-    scenes.chain([EVERYBODY, DOUBLES]).collect()
+    // The last three are large enough, or they would not end.
+    let is_large = |scene: &&Scene| [EVERYBODY.name, LANES.name].contains(&scene.name);
+    let scenes = ALL.iter().filter(|scene| !is_large(scene)).map(larger);
+    scenes.chain([EVERYBODY, LANES, DOUBLES]).collect()
 }

@@ -3,8 +3,8 @@
 //! Expiry is passive because `step` is: a lease whose end has passed stays in the record until a script touches the name.
 
 use leasehold_spec::{
-    Acquire, Answer, Delivery, Entry, Env, From, Grant, GrantId, GrantState, Hears, Op, Outcome, Patience, Place,
-    Renew, Resource, Rest, SessionId, step,
+    Acquire, Answer, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Op, Outcome, Patience,
+    Place, Renew, Resource, Rest, SessionId, step,
 };
 
 use super::ledger::{Handed, Harm};
@@ -42,6 +42,9 @@ impl World {
         let (answer, deliveries) = self.step(now, session, &request);
         now.say(|| format!("the store, at tick {}: {}", self.tick, words::answer(&answer)));
         self.check(now, session, &request, &before, &answer);
+        if self.budget.failovers > 0 && before != self.store {
+            self.copy = before;
+        }
         for delivery in deliveries {
             self.publish(now, delivery);
         }
@@ -49,34 +52,59 @@ impl World {
             now.say(|| "the script fails after its writes, and answers an error".into());
             return Message::Refused { to: request };
         }
-        let others = now.scene.passes > 0 && self.store.queue.iter().any(|e| attempt_of(e.id).0 != session);
+        let others = now.scene.has_runs() && self.store.queue.iter().any(|e| attempt_of(e.id).0 != session);
         Message::Answer { to: request, answer, others }
     }
 
     fn step(&mut self, now: &Now<'_>, session: u8, request: &Request) -> (Answer, Vec<Delivery>) {
-        let op = operation(now, session, request);
+        self.carry_out(now, &operation(now, session, request))
+    }
+
+    fn carry_out(&mut self, now: &Now<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
+        let wall_us = now.scene.wall_us(self.tick);
         let attached = &self.attached;
         let mut told = Vec::new();
         if now.off.botches(Botch::CountsReceivers) {
-            let env = Env { wall_us: clock_us(self.tick), lease_us: clock_us(self.tick), attached: &|_| true };
-            told = step(&mut self.store.clone(), &env, &op).1;
+            let env = Env { wall_us, lease_us: clock_us(self.tick), attached: &|_| true };
+            told = step(&mut self.store.clone(), &env, op).1;
             told.retain(|push| !attached[attempt_of(push.id).0 as usize]);
         }
-        let env = Env {
-            wall_us: clock_us(self.tick),
-            lease_us: clock_us(self.tick),
-            attached: &|id: SessionId| attached[id.0 as usize],
-        };
-        let (answer, deliveries) = step(&mut self.store, &env, &op);
+        let env = Env { wall_us, lease_us: clock_us(self.tick), attached: &|id: SessionId| attached[id.0 as usize] };
+        let (answer, deliveries) = step(&mut self.store, &env, op);
         told.extend(deliveries);
         (answer, told)
+    }
+
+    /// Somebody who sees the holder revokes its grant, and is gone.
+    pub(crate) fn revoke(&mut self, now: &Now<'_>) {
+        let Some(Grant { id, token, .. }) = self.store.grant.clone() else { return };
+        self.ledger.revoked = Some(token);
+        let grace_ms = u64::from(now.scene.grace) * TICK_MS;
+        let (answer, deliveries) = self.carry_out(now, &Op::Revoke { holder: id.public(), token, grace_ms });
+        if let (Some(_), Some(grant)) = (answer.handed_claim_ms, &self.store.grant) {
+            let to = attempt_of(grant.id);
+            self.ledger.handed = Some(Handed { by: to.0, to, token: grant.token });
+        }
+        self.watch_queue(now);
+        for delivery in deliveries {
+            self.publish(now, delivery);
+        }
+    }
+
+    /// Notes since when another session waits for the lease.
+    fn watch_queue(&mut self, now: &Now<'_>) {
+        let holder = self.store.grant.as_ref().map(|g| attempt_of(g.id).0);
+        let is_other = |e: &Entry| holder.is_some_and(|holder| attempt_of(e.id).0 != holder);
+        let is_wanted = now.scene.has_runs() && self.store.queue.iter().any(is_other);
+        self.ledger.wanted = is_wanted.then_some(self.ledger.wanted.unwrap_or(self.tick));
     }
 
     /// A message to an inbox: on the first connection, if the subscription on it lives.
     fn publish(&mut self, now: &Now<'_>, delivery: Delivery) {
         let (session, n) = attempt_of(delivery.id);
         now.say(|| {
-            format!("the store pushes token {} to {}", words::token(delivery.token), words::attempt(session, n))
+            let (token, to) = (words::token(delivery.token), words::attempt(session, n));
+            format!("the store pushes to {to}: token {token}, {:?}", delivery.event).to_lowercase()
         });
         if now.scene.polls(session) {
             return;
@@ -85,7 +113,7 @@ impl World {
         if link.is_subscribed {
             link.back.push_back(Message::Push(delivery));
         } else {
-            self.ledger.lost_push = true;
+            self.ledger.lost_push |= delivery.event == Event::Granted;
         }
     }
 
@@ -93,6 +121,10 @@ impl World {
     fn check(&mut self, now: &Now<'_>, session: u8, request: &Request, before: &Resource, answer: &Answer) {
         let id = grant_id(session, request.n);
         self.ledger.idle[session as usize] = 0;
+        if before.grant.as_ref().map(|g| g.token) != self.store.grant.as_ref().map(|g| g.token) {
+            self.ledger.wanted = None;
+        }
+        self.watch_queue(now);
         if self.sessions[session as usize].life == Life::Dead {
             self.ledger.dead_ticks = 0;
         }
@@ -117,7 +149,9 @@ impl World {
                 self.ledger.gave_back.push((session, request.n));
                 self.ledger.gave_back_last = Some((session, request.n));
             }
-            (Ask::Leave, Outcome::Left { .. }) if before.held_by(id).is_some() => self.ledger.gave_back_last = None,
+            (Ask::Leave { .. }, Outcome::Left { .. }) if before.held_by(id).is_some() => {
+                self.ledger.gave_back_last = None;
+            }
             _ => {}
         }
         if let (Ask::Acquire { ticket: Some(ticket), .. }, Outcome::Queued { .. }) = (request.ask, &answer.outcome) {
@@ -163,15 +197,16 @@ fn operation(now: &Now<'_>, session: u8, request: &Request) -> Op {
                 _ => now.scene.claim,
             };
             let place = Place { claim_ms: u64::from(claim) * TICK_MS, limit_ms: None, ticket, hears, order };
-            let patience = Patience::Queue(place);
-            Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: String::new() })
+            let (patience, range) = (Patience::Queue(place), u64::from(now.scene.range));
+            Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: String::new(), range })
         }
         Ask::Renew { token } => {
             let from = if now.scene.is_fixed() { From::Grant } else { From::Now };
             Op::Renew(Renew { id, token, from, lease_ms, not_after_us })
         }
-        Ask::Release { token } => Op::Release { id, token },
-        Ask::Leave => Op::Leave { id },
+        Ask::Release { token, used } => Op::Release { id, token, used },
+        Ask::Leave { used } => Op::Leave { id, used },
+        Ask::Reserve { token, range } => Op::Reserve { id, token, range: u64::from(range) },
         Ask::Settle | Ask::Subscribe => Op::Settle,
     }
 }

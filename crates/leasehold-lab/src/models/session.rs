@@ -41,6 +41,8 @@ impl Now<'_> {
 pub(crate) enum Life {
     Awake,
     Paused,
+    /// It goes on: its tasks first, and its timers when its thread's turn comes.
+    Waking,
     Dead,
 }
 
@@ -65,6 +67,8 @@ pub(crate) struct Attempt {
     pub(crate) ticket: Option<u64>,
     /// The local queue.
     pub(crate) waiters: Vec<u8>,
+    /// The highest token that was used under any grant of it, where there are runs (P19).
+    pub(crate) used: Token,
     /// Acquires that were sent and not answered.
     pub(crate) open: Vec<Open>,
     pub(crate) phase: Phase,
@@ -85,6 +89,7 @@ pub(crate) enum Phase {
     /// A push that is too old to be entered unasked: claim first, then enter (P12).
     Claiming {
         token: Token,
+        range: u8,
         asked: Option<u8>,
     },
     Holding(Holding),
@@ -116,8 +121,10 @@ pub(crate) struct Holding {
     pub(crate) renew_at: u8,
     pub(crate) renewing: Option<u8>,
     pub(crate) task: u8,
-    /// Local passes since the grant, which are sub-tokens here (P19).
+    /// Local passes since the grant: the task's token is so many above the grant's (P19).
     pub(crate) pass: u8,
+    /// Its session was told that it is revoked (P10).
+    pub(crate) is_revoked: bool,
     pub(crate) run: Run,
 }
 
@@ -125,13 +132,26 @@ pub(crate) struct Holding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Run {
     pub(crate) others: Contention,
-    /// When the store was heard last.
+    /// When the store said that, by its clock.
+    pub(crate) said_at: u8,
+    /// When the session asked what the store answered last.
     pub(crate) heard_at: u8,
+    /// How many tokens are reserved, for all that the session knows.
+    pub(crate) range: u8,
+    /// Where more of them are asked for.
+    pub(crate) reserving: Option<u8>,
     /// Passes since the session heard that others wait.
     pub(crate) passes: u8,
     /// For the property only: whether an answer arrived that was given while, in truth, others waited; passes since.
     pub(crate) told: bool,
     pub(crate) heedless: u8,
+}
+
+impl Holding {
+    /// The token of the task that is inside.
+    pub(crate) fn current(&self) -> Token {
+        self.token.plus(u64::from(self.pass))
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -196,7 +216,8 @@ impl Session {
         let n = self.made;
         self.made += 1;
         let phase = Phase::Waiting { look_at: now.tick };
-        self.attempts.push(Attempt { n, order, ticket: None, waiters, open: Vec::new(), phase });
+        let (ticket, used, open) = (None, Token::NONE, Vec::new());
+        self.attempts.push(Attempt { n, order, ticket, waiters, used, open, phase });
     }
 
     /// The future of a waiting task is dropped (P16).
@@ -220,68 +241,12 @@ impl Session {
         self.pump(now);
     }
 
-    fn leave(&mut self, now: &Now<'_>, i: usize) {
+    pub(crate) fn leave(&mut self, now: &Now<'_>, i: usize) {
         let attempt = &mut self.attempts[i];
         let last = attempt.open.iter().map(|o| o.not_after).max().unwrap_or(now.tick).max(now.tick);
         let counts_from = if now.slips(Slip::ClosesEarly) { last - now.scene.slack.min(last) } else { last };
         let close_at = counts_from + now.scene.lease;
         attempt.phase = Phase::Leaving { asked: None, again_at: now.tick, close_at };
-    }
-
-    /// The holder's section ends: to the next local waiter if the run may go on (P20), else back to the store.
-    pub(crate) fn finish(&mut self, now: &Now<'_>, ledger: &mut Ledger, task: u8) {
-        self.tasks[task as usize] = Task::Served;
-        let inside = |a: &Attempt| matches!(&a.phase, Phase::Holding(h) if h.task == task);
-        let Some(i) = self.attempts.iter().position(inside) else { return };
-        let may_pass = self.may_pass(now, i);
-        let attempt = &mut self.attempts[i];
-        match &mut attempt.phase {
-            Phase::Holding(holding) if may_pass => {
-                holding.task = attempt.waiters.remove(0);
-                holding.pass += 1;
-                holding.run.passes += u8::from(holding.run.others != Contention::None);
-                holding.run.heedless += u8::from(holding.run.told);
-                ledger.enters(holding.token, holding.pass);
-                ledger.passed(now.scene, holding.run.heedless);
-                let next = holding.task;
-                self.tasks[next as usize] = Task::Inside;
-                now.say(|| format!("passes the lease on to its own task {next}"));
-            }
-            _ => self.end_run(now, i),
-        }
-        self.pump(now);
-    }
-
-    fn may_pass(&self, now: &Now<'_>, i: usize) -> bool {
-        let attempt = &self.attempts[i];
-        let Phase::Holding(holding) = &attempt.phase else { return false };
-        let run = holding.run;
-        let within = match run.others {
-            Contention::None => true,
-            Contention::Others => run.passes < now.scene.passes,
-            Contention::Strict => false,
-        };
-        let is_long_enough = 2 * (holding.until.saturating_sub(now.tick)) >= now.scene.lease;
-        now.scene.passes > 0
-            && !attempt.waiters.is_empty()
-            && is_long_enough
-            && (within || now.slips(Slip::IgnoresOthers))
-            && now.tick <= run.heard_at + now.scene.third()
-    }
-
-    /// Gives the grant back, and asks again for the local waiters who are left: release and acquire in one pipeline.
-    fn end_run(&mut self, now: &Now<'_>, i: usize) {
-        let attempt = &mut self.attempts[i];
-        let Phase::Holding(Holding { token, .. }) = attempt.phase else { return };
-        if attempt.open.is_empty() || now.slips(Slip::ReleaseOvertakes) {
-            attempt.phase = Phase::Releasing { token, asked: None, sent: Sent::Once };
-        } else {
-            // A look is unanswered. A release on another connection would overtake it, and the look take the lease anew.
-            self.leave(now, i);
-        }
-        if !now.slips(Slip::ReleaseOnly) {
-            self.ask_again(now, i);
-        }
     }
 
     /// The local waiters of an attempt that has ended get a new one.
@@ -305,7 +270,9 @@ impl Session {
         // A fixed lease is claimed, once, if it is a claim as yet; it is never lengthened.
         let is_claimed = left >= now.scene.lease;
         let renew_at = if now.scene.is_fixed() && is_claimed { NEVER } else { now.tick + third };
-        attempt.phase = Phase::Holding(Holding { token, until, renew_at, renewing: None, task, pass: 0, run });
+        let (renewing, pass, is_revoked) = (None, 0, false);
+        attempt.phase = Phase::Holding(Holding { token, until, renew_at, renewing, task, pass, is_revoked, run });
+        attempt.used = if now.scene.has_runs() { token } else { Token::NONE };
         ledger.enters(token, 0);
         if self.tasks[task as usize] == Task::Waiting {
             self.tasks[task as usize] = Task::Inside;
@@ -321,9 +288,11 @@ impl Session {
         }
         now.say(|| format!("task {task} hears that the lease is lost"));
         if !by_store {
-            return self.end_run(now, i);
+            return self.end_run(now, i, Slip::LostForgets);
         }
-        self.ask_again(now, i);
+        if !now.slips(Slip::LostForgets) {
+            self.ask_again(now, i);
+        }
         self.close(now, i);
     }
 

@@ -1,6 +1,6 @@
 //! A schedule, told.
 
-use leasehold_spec::{Answer, Contention, LostHow, Outcome, Token, Was};
+use leasehold_spec::{Answer, Contention, Event, LostHow, Outcome, Token, Was};
 
 use super::network::{Ask, Fate, Message, Request};
 use super::scene::{TICK_US, ticks};
@@ -24,9 +24,13 @@ pub(crate) fn token(token: Token) -> String {
 
 pub(crate) fn answer(answer: &Answer) -> String {
     let said = match &answer.outcome {
-        Outcome::Granted { token: t, left_us } => {
+        Outcome::Granted { token: t, left_us, range: 1 } => {
             format!("GRANTED token {}, {} ticks left", token(*t), ticks(*left_us))
         }
+        Outcome::Granted { token: t, left_us, range } => {
+            format!("GRANTED tokens {} to {}, {} ticks left", token(*t), token(t.plus(range - 1)), ticks(*left_us))
+        }
+        Outcome::Reserved { range } => format!("RESERVED {range} tokens"),
         Outcome::Queued { left_us, .. } => format!("QUEUED, the holder has {} ticks left", ticks(*left_us)),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ticks left", ticks(*left_us)),
         Outcome::Lost { how: LostHow::NotHeld } => "LOST".into(),
@@ -48,8 +52,9 @@ fn request(session: u8, request: &Request) -> String {
         Ask::Acquire { ticket: None, .. } => format!("acquire {id} (sent at {})", request.sent),
         Ask::Acquire { ticket: Some(_), .. } => format!("look {id} (sent at {})", request.sent),
         Ask::Renew { token: t } => format!("renew {id} token {}", token(t)),
-        Ask::Release { token: t } => format!("release {id} token {}", token(t)),
-        Ask::Leave => format!("leave {id}"),
+        Ask::Release { token: t, used } => format!("release {id} token {}, used {}", token(t), token(used)),
+        Ask::Leave { used } => format!("leave {id}, used {}", token(used)),
+        Ask::Reserve { token: t, range } => format!("reserve {range} for {id} token {}", token(t)),
         Ask::Settle => "settle".into(),
     }
 }
@@ -60,7 +65,12 @@ fn message(session: u8, message: &Message) -> String {
         Message::Answer { to, answer: said, .. } => format!("the answer to {}: {}", request(session, to), answer(said)),
         Message::Refused { to } => format!("an error for {}", request(session, to)),
         Message::Push(push) => {
-            format!("the push: {} holds with token {}", attempt(session, push.id.counter as u8), token(push.token))
+            let (id, token) = (attempt(session, push.id.counter as u8), token(push.token));
+            match push.event {
+                Event::Granted => format!("the push: {id} holds with token {token}"),
+                Event::Revoked => format!("the push: {id} is revoked"),
+                Event::Wanted => format!("the push: others wait for what {id} holds"),
+            }
         }
     }
 }
@@ -104,5 +114,8 @@ pub(crate) fn act(world: &World, act: Act) -> String {
         Act::Resume(s) => format!("{} goes on", name(s)),
         Act::Crash(s, f) => format!("{} dies{}", name(s), fate(f)),
         Act::Restart => "the store restarts, empty".into(),
+        Act::Failover => "the store fails over, without its last change".into(),
+        Act::Revoke => "somebody revokes the lease".into(),
+        Act::Wake(s) => format!("{}'s timers run", name(s)),
     }
 }

@@ -1,4 +1,4 @@
-//! The whole: one store, the sessions, the connections, the clock, and what may happen next.
+//! The whole: one store, the sessions, the connections, the clock, and what a step does to them.
 //!
 //! All clocks run at one rate (what P12's margin is for is not modelled), so one tick moves them together. A session that
 //! is awake does what is due when the tick comes; a paused one when it wakes.
@@ -8,21 +8,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use leasehold_spec::Resource;
+use leasehold_spec::{Grant, Resource, Token};
 use stateright::{Model, Property};
 
 use super::ledger::{Harm, Ledger};
 use super::network::{Fate, Message, Request};
 use super::properties;
-use super::rules::{Botch, Off};
-use super::scene::{ALWAYS, Budget, Scene};
-use super::session::{Life, Now, Session, Task};
+use super::rules::Off;
+use super::scene::{ALWAYS, Budget, Scene, clock_us};
+use super::session::{Holding, Life, Now, Session};
 use super::words;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) tick: u8,
     pub(crate) store: Resource,
+    /// What a copy has that missed the last change.
+    pub(crate) copy: Resource,
     pub(crate) sessions: Vec<Session>,
     /// Whose inbox the store believes to be attached.
     pub(crate) attached: Vec<bool>,
@@ -56,6 +58,10 @@ pub(crate) enum Act {
     Resume(u8),
     Crash(u8, Fate),
     Restart,
+    Failover,
+    Revoke,
+    /// The timers of a process that goes on.
+    Wake(u8),
 }
 
 /// A scene with a rule off, or none.
@@ -95,6 +101,7 @@ impl Model for Play {
         vec![World {
             tick: 0,
             store: Resource::default(),
+            copy: Resource::default(),
             attached: (0..sessions.len() as u8).map(|s| self.scene.is_counted(s)).collect(),
             sessions,
             buffers: Vec::new(),
@@ -123,114 +130,6 @@ impl Model for Play {
 }
 
 impl World {
-    fn acts(&self, play: &Play, acts: &mut Vec<Act>) {
-        // A session that no fault hits, and that has but one connection, hears its next message at once: nothing that
-        // could happen in between would make a difference to it or to anybody else.
-        let is_prompt = |s: &u8| self.is_prompt(play, *s) && !self.sessions[*s as usize].links[0].back.is_empty();
-        if let Some(s) = (0..self.sessions.len() as u8).find(is_prompt) {
-            return acts.push(Act::Hear(s, 0));
-        }
-        for s in 0..self.sessions.len() as u8 {
-            self.acts_of(play, s, acts);
-        }
-        acts.extend((0..self.buffers.len() as u8).map(Act::ServeLate));
-        if self.budget.restarts > 0 {
-            acts.push(Act::Restart);
-        }
-        if self.may_tick(play) {
-            acts.push(Act::Tick);
-        }
-    }
-
-    fn is_prompt(&self, play: &Play, s: u8) -> bool {
-        let (scene, budget) = (&play.scene, &self.budget);
-        let is_hit = scene.is_hit(s) && *budget != Budget::default();
-        let session = &self.sessions[s as usize];
-        scene.links_of(s) == 1 && !is_hit && session.life == Life::Awake && !session.tasks.contains(&Task::Idle)
-    }
-
-    /// Time passes when nothing is under way, or when what is under way is slow; and when everybody who is to come has.
-    fn may_tick(&self, play: &Play) -> bool {
-        let scene = &play.scene;
-        let is_slow = |s: u8| scene.is_hit(s) && self.budget.slow > 0;
-        let may_wait = |(s, session): (usize, &Session)| is_quiet(session) || is_slow(s as u8);
-        let is_late = self.tick >= scene.start_by
-            && self.sessions.iter().any(|s| s.life == Life::Awake && s.tasks.contains(&Task::Idle));
-        self.tick < scene.until && !is_late && self.sessions.iter().enumerate().all(may_wait)
-    }
-
-    fn acts_of(&self, play: &Play, s: u8, acts: &mut Vec<Act>) {
-        let session = &self.sessions[s as usize];
-        let (budget, is_hit) = (&self.budget, play.scene.is_hit(s));
-        for (k, link) in session.links.iter().enumerate().map(|(k, link)| (k as u8, link)) {
-            if !link.out.is_empty() {
-                acts.push(Act::Serve(s, k));
-                if budget.refusals > 0 && is_hit && self.may_refuse(play, s, k) {
-                    acts.push(Act::Refuse(s, k));
-                }
-            }
-            let is_push = link.back.iter().any(|m| matches!(m, Message::Push(_)));
-            if is_push && budget.lost_pushes > 0 && is_hit {
-                acts.push(Act::LosePush(s));
-            }
-        }
-        if self.attached[s as usize] && !play.scene.polls(s) && !session.links[0].is_subscribed {
-            acts.push(Act::Detach(s));
-        }
-        match session.life {
-            Life::Awake => self.acts_awake(play, s, acts),
-            Life::Paused => acts.push(Act::Resume(s)),
-            Life::Dead => {}
-        }
-        if session.life != Life::Dead && is_hit && budget.crashes > 0 && session.tasks.iter().any(|t| *t != Task::Idle)
-        {
-            let is_waiting = session.links.iter().any(|l| !l.out.is_empty());
-            acts.push(Act::Crash(s, Fate::Gone));
-            acts.extend(is_waiting.then_some(Act::Crash(s, Fate::Late)));
-        }
-    }
-
-    fn acts_awake(&self, play: &Play, s: u8, acts: &mut Vec<Act>) {
-        let session = &self.sessions[s as usize];
-        let (budget, is_hit) = (&self.budget, play.scene.is_hit(s));
-        // Local tasks of one kind are alike: they start in order.
-        acts.extend(session.tasks.iter().position(|t| *t == Task::Idle).map(|t| Act::Start(s, t as u8)));
-        for (t, task) in session.tasks.iter().enumerate().map(|(t, task)| (t as u8, task)) {
-            match task {
-                Task::Inside => acts.push(Act::Finish(s, t)),
-                Task::Waiting if budget.cancels > 0 && is_hit => acts.push(Act::Cancel(s, t)),
-                _ => {}
-            }
-        }
-        for (k, link) in session.links.iter().enumerate().map(|(k, link)| (k as u8, link)) {
-            if !link.back.is_empty() {
-                acts.push(Act::Hear(s, k));
-            }
-            if !link.is_up {
-                acts.push(Act::Reconnect(s, k));
-            } else if budget.cuts > 0 && is_hit {
-                acts.push(Act::Cut(s, k, Fate::Gone));
-                acts.extend((!link.out.is_empty()).then_some(Act::Cut(s, k, Fate::Late)));
-            }
-        }
-        if budget.retries > 0 && is_hit {
-            let may = (0..session.attempts.len()).filter(|i| session.may_retry(*i));
-            acts.extend(may.map(|i| Act::Retry(s, i as u8)));
-        }
-        if budget.pauses > 0 && is_hit && session.tasks.iter().any(|t| matches!(t, Task::Waiting | Task::Inside)) {
-            acts.push(Act::Pause(s));
-        }
-    }
-
-    fn may_refuse(&self, play: &Play, s: u8, k: u8) -> bool {
-        use super::network::Ask;
-        match self.sessions[s as usize].links[k as usize].out[0].ask {
-            Ask::Acquire { .. } => true,
-            Ask::Release { .. } => play.off.botches(Botch::ReleaseNeedsMemory),
-            _ => false,
-        }
-    }
-
     /// One step. With a log, it is told in words.
     pub(crate) fn act(&mut self, play: &Play, act: Act, log: Option<&RefCell<Vec<String>>>) {
         let now = Now { scene: &play.scene, off: play.off, tick: self.tick, log };
@@ -242,7 +141,10 @@ impl World {
                 let order = play.scene.sessions[s as usize][t as usize];
                 sessions[s as usize].start(&now, t, order);
             }
-            Act::Finish(s, t) => sessions[s as usize].finish(&now, ledger, t),
+            Act::Finish(s, t) => {
+                let passed = sessions[s as usize].finish(&now, ledger, t);
+                passed.into_iter().for_each(|held| self.check_pass(&held));
+            }
             Act::Cancel(s, t) => {
                 spend(&mut self.budget.cancels);
                 sessions[s as usize].cancel(&now, t);
@@ -270,7 +172,7 @@ impl World {
             Act::Detach(s) => self.attached[s as usize] = false,
             Act::LosePush(s) => {
                 spend(&mut self.budget.lost_pushes);
-                ledger.lost_push = true;
+                ledger.lost_push |= sessions[s as usize].links[0].tells_a_grant();
                 let back = &mut sessions[s as usize].links[0].back;
                 let at = back.iter().position(|m| matches!(m, Message::Push(_))).expect("a push is under way");
                 back.remove(at);
@@ -284,8 +186,19 @@ impl World {
                 sessions[s as usize].life = Life::Paused;
             }
             Act::Resume(s) => {
+                let session = &mut sessions[s as usize];
+                session.life = if now.scene.has_runs() { Life::Waking } else { Life::Awake };
+                session.wake(&now);
+                let late = session.late_token(&now);
+                late.into_iter().for_each(|(grant, token)| self.check_rank(grant, token));
+            }
+            Act::Wake(s) => {
                 sessions[s as usize].life = Life::Awake;
                 sessions[s as usize].wake(&now);
+            }
+            Act::Revoke => {
+                spend(&mut self.budget.revokes);
+                self.revoke(&now);
             }
             Act::Crash(s, fate) => {
                 spend(&mut self.budget.crashes);
@@ -296,11 +209,33 @@ impl World {
             }
             Act::Restart => {
                 spend(&mut self.budget.restarts);
-                self.restart(&now);
+                self.restart(&now, Resource::default());
+                return self.pass_time(play, log);
+            }
+            Act::Failover => {
+                spend(&mut self.budget.failovers);
+                let copy = std::mem::take(&mut self.copy);
+                self.restart(&now, copy);
                 return self.pass_time(play, log);
             }
         }
         self.tidy(play);
+    }
+
+    /// A session let its next task in: the lease has to be its own, unless it could not hear that it is not.
+    fn check_pass(&mut self, held: &Holding) {
+        let is_unheard = !held.is_revoked && self.ledger.revoked == Some(held.token);
+        let is_live = |g: &Grant| g.token == held.token && g.end_us() > clock_us(self.tick);
+        if !is_unheard && !self.ledger.forgot && !self.store.grant.as_ref().is_some_and(is_live) {
+            self.ledger.note(Harm::LetInLate);
+        }
+    }
+
+    /// A task of an earlier grant uses this token now.
+    fn check_rank(&mut self, grant: Token, token: Token) {
+        if self.store.grant.as_ref().is_some_and(|g| grant < g.token && g.token <= token) {
+            self.ledger.note(Harm::Outranks);
+        }
     }
 
     fn serve(&mut self, now: &Now<'_>, s: u8, k: u8, refuse: bool) {
@@ -318,17 +253,17 @@ impl World {
         if !self.sessions[s as usize].links[k as usize].is_up {
             return;
         }
-        let is_push = |m: &Message| matches!(m, Message::Push(_));
-        self.ledger.lost_push |= self.sessions[s as usize].links[k as usize].back.iter().any(is_push);
+        self.ledger.lost_push |= self.sessions[s as usize].links[k as usize].tells_a_grant();
         let requests = self.sessions[s as usize].lose_link(now, k);
         if fate == Fate::Late && !requests.is_empty() {
             self.buffers.push((s, requests));
         }
     }
 
-    /// The store forgets everything. That takes it a while, so no token can come twice in one tick.
-    fn restart(&mut self, now: &Now<'_>) {
-        self.store = Resource::default();
+    /// The store forgets everything, or what its copy does not know. That takes it a while, so no token can come twice in
+    /// one tick.
+    fn restart(&mut self, now: &Now<'_>, store: Resource) {
+        self.store = store;
         self.ledger.forgot = true;
         self.ledger.gave_back_last = None;
         self.buffers.clear();
@@ -376,7 +311,7 @@ impl World {
 }
 
 /// Whether nothing is under way between the store and this session, or nobody is there to hear it.
-fn is_quiet(session: &Session) -> bool {
+pub(crate) fn is_quiet(session: &Session) -> bool {
     session.life != Life::Awake || session.links.iter().all(|l| l.is_quiet())
 }
 

@@ -4,7 +4,7 @@
 //! All times are true time, which no process sees. So the history needs none of the care that a history of several
 //! machines needs: a claim is as long as it was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
 use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise};
@@ -27,7 +27,15 @@ struct Pages {
     queued_us: BTreeMap<(String, u64), u64>,
     /// When the server made a grant.
     given_us: BTreeMap<(String, u64), u64>,
-    /// When a grant ended before its lease.
+    /// The last token of which a guard was seen.
+    entered: BTreeMap<String, u64>,
+    /// Holds whose sections have panicked.
+    panicked: BTreeSet<(String, u64)>,
+    /// So many holds of a grant were entered when somebody had waited for long.
+    passes: BTreeMap<(String, u64), u64>,
+    /// When a grant of the server ended before its lease, with whatever it was handed on to.
+    revoked_us: BTreeMap<(String, u64), u64>,
+    /// When a hold ended before its lease.
     cut_us: BTreeMap<(String, u64), u64>,
 }
 
@@ -107,16 +115,59 @@ impl Book {
         lock(&self.0).given_us.get(&(name.to_owned(), token)).copied()
     }
 
+    /// Whether no server has made a grant behind this token.
+    pub(super) fn is_last_given(&self, name: &str, token: u64) -> bool {
+        let behind = (name.to_owned(), token + 1)..=(name.to_owned(), u64::MAX);
+        lock(&self.0).given_us.range(behind).next().is_none()
+    }
+
+    /// Whether nobody was seen with a guard of this name since that of this token.
+    pub(super) fn is_last_entered(&self, name: &str, token: u64) -> bool {
+        lock(&self.0).entered.get(name) == Some(&token)
+    }
+
+    /// A section has panicked under this token.
+    pub(super) fn panicked(&self, name: &str, token: u64) {
+        lock(&self.0).panicked.insert((name.to_owned(), token));
+    }
+
+    /// Whether that has happened under the same grant of the server as this token is of, before.
+    pub(super) fn is_behind_a_panic(&self, name: &str, token: u64) -> bool {
+        let pages = lock(&self.0);
+        let of = |token| (name.to_owned(), token);
+        let grant = pages.given_us.range(of(0)..=of(token)).next_back();
+        grant.is_some_and(|(grant, _)| pages.panicked.range(grant.clone()..of(token)).next().is_some())
+    }
+
+    /// One more pass of a grant for which others wait. Answers how many that makes.
+    pub(super) fn passed(&self, name: &str, token: u64) -> u64 {
+        let mut pages = lock(&self.0);
+        let passes = pages.passes.entry((name.to_owned(), token)).or_default();
+        *passes += 1;
+        *passes
+    }
+
     /// From then on what was sent under this token is no longer covered by the lease that its sender saw: the work was
-    /// dropped, or the lease revoked.
+    /// dropped.
     pub(super) fn cut_short(&self, name: &str, token: u64, at_us: u64) {
         let mut pages = lock(&self.0);
         let cut_us = pages.cut_us.entry((name.to_owned(), token)).or_insert(at_us);
         *cut_us = at_us.min(*cut_us);
     }
 
+    /// The same of everything under the server's grant of this token: it was revoked.
+    pub(super) fn revoked(&self, name: &str, token: u64, at_us: u64) {
+        let mut pages = lock(&self.0);
+        let revoked_us = pages.revoked_us.entry((name.to_owned(), token)).or_insert(at_us);
+        *revoked_us = at_us.min(*revoked_us);
+    }
+
     pub(super) fn cut_us(&self, name: &str, token: u64) -> Option<u64> {
-        lock(&self.0).cut_us.get(&(name.to_owned(), token)).copied()
+        let pages = lock(&self.0);
+        let of = |token| (name.to_owned(), token);
+        let grant = pages.given_us.range(of(0)..=of(token)).next_back().map(|((_, token), _)| *token);
+        let revoked_us = grant.and_then(|grant| pages.revoked_us.get(&of(grant)));
+        pages.cut_us.get(&of(token)).into_iter().chain(revoked_us).min().copied()
     }
 
     fn queued_us(&self, name: &str, token: u64) -> Option<u64> {
@@ -181,6 +232,7 @@ impl Grant {
     pub(super) fn granted(&self, book: &Book, asked_us: u64, granted_us: u64) {
         let Self { name, client, token } = self.clone();
         let queued_us = book.queued_us(&name, token);
+        lock(&book.0).entered.insert(name.clone(), token);
         // A token is as good a number of an attempt as any.
         let (attempt, units) = (token, 1);
         book.event(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });

@@ -105,10 +105,13 @@ impl Crew {
 async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
     let sim = Arc::clone(&crew.sim);
     let host = Host::new(&sim, pid, rng.fork());
+    let is_remote = rng.percent(sim.plan.remote);
     let leasehold = loop {
         let shop = Arc::new(Shop { sim: Arc::clone(&sim), pid });
         let world: Arc<dyn World> = Arc::clone(&host) as Arc<dyn World>;
-        match Leasehold::builder("").holder(client(pid)).connect_to(shop, world).await {
+        let builder = Leasehold::builder("").holder(client(pid));
+        let builder = if is_remote { builder.remote_hand_over() } else { builder };
+        match builder.connect_to(shop, world).await {
             Ok(leasehold) => break leasehold,
             Err(error) => sim.note(0, || format!("{} cannot connect: {error}", client(pid))),
         }

@@ -317,7 +317,7 @@ pub(super) fn excuse(sim: &Sim, breaks: Promise, for_us: u64, why: &'static str)
 pub(super) fn revoked(sim: &Arc<Sim>, name: &Name, token: Token, left_us: u64) {
     let (there, name) = (Arc::clone(sim), name.as_str().to_owned());
     let now_us = sim.exec.now_us();
-    sim.book.cut_short(&name, token.get(), now_us + left_us - left_us / 100);
+    sim.book.revoked(&name, token.get(), now_us + left_us - left_us / 100);
     // A waiter that was just granted may not have entered yet: its turn is spent, and it comes back behind the next one.
     let (spent, why) = (Some(name.clone()), "a revocation spent the turn of a waiter");
     sim.book.excuse(Excuse { name: spent, breaks: Promise::Order, from_us: now_us, to_us: now_us, why });

@@ -41,6 +41,18 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P16ReentersLost,
     Mutant::P16NoTurns,
     Mutant::P16InnerReleases,
+    Mutant::P9TellsNoHolder,
+    Mutant::P19BurnsNothing,
+    Mutant::P19IgnoresUsed,
+    Mutant::P19TokenStays,
+    Mutant::P19BeyondRange,
+    Mutant::P19ForgetsUsed,
+    Mutant::P20NeverEnds,
+    Mutant::P20PassesLate,
+    Mutant::P20Unwanted,
+    Mutant::P20PassesPanic,
+    Mutant::P21WaitsForGuard,
+    Mutant::P21WaitsOn,
     Mutant::P29StartsOnClaim,
 ];
 

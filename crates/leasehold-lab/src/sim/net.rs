@@ -12,8 +12,9 @@ use std::sync::Arc;
 use leasehold::ErrorKind;
 use leasehold::Result;
 use leasehold::seam::error;
-use leasehold_spec::{Answer, GrantId, Name, Op, Outcome, SessionId};
+use leasehold_spec::{Answer, GrantId, Name, Op, Order, Outcome, SessionId};
 
+use super::book::Grant;
 use super::exec::{Pid, lock};
 use super::link::{Wire, Word};
 use super::node::{Ask, Clock, Done, Node, Role, Said, label};
@@ -46,6 +47,15 @@ pub(super) struct Net {
     pub(super) is_calm: bool,
     /// The highest token of which a server may know nothing any more.
     pub(super) forgotten: u64,
+}
+
+/// A grant that is handed on inside its client.
+pub(super) struct Run {
+    pub(super) token: u64,
+    /// Since when somebody waits in the queue.
+    pub(super) waited_us: u64,
+    /// The same of those who asked for strict order.
+    pub(super) strict_us: u64,
 }
 
 pub(super) struct Conn {
@@ -119,6 +129,21 @@ impl Net {
 
     fn is_blocked(&self, conn: &Conn) -> bool {
         conn.stalls > 0 || conn.is_half_open || self.is_cut_off(conn.pid)
+    }
+
+    /// The grant that this hold is of, as the server has it now.
+    pub(super) fn run_of(&self, hold: &Grant) -> Option<Run> {
+        let records = &self.nodes[self.primary].records;
+        let (_, record) = records.iter().find(|(name, _)| name.as_str() == hold.name)?;
+        let grant = record.grant.as_ref()?;
+        let (token, last) = (grant.token.get(), grant.reserved().get());
+        let since_us = |orders: &[Order]| {
+            let waits = record.queue.iter().filter(|entry| orders.contains(&entry.order));
+            waits.filter_map(|entry| self.queued_us.get(&entry.id)).min().copied().unwrap_or(u64::MAX / 2)
+        };
+        let (waited_us, strict_us) = (since_us(&[Order::Relaxed, Order::Strict]), since_us(&[Order::Strict]));
+        let run = Run { token, waited_us, strict_us };
+        (token <= hold.token && hold.token <= last).then_some(run)
     }
 
     /// The open connections of those who are alive.

@@ -3,6 +3,8 @@
 //! A world in which everything goes wrong all the time shows little: connections that live for a second never let a lease
 //! be renewed three times. So each seed takes a few kinds of faults and leaves the others out, some seeds take none, and
 //! the sizes (how far the server is, how long leases and sections are, how many there are of everything) are chosen anew.
+//! So is what is handed on inside of clients: in some seeds many tasks of each want one lease for a moment, all of the
+//! time, and in some nobody hands anything on.
 
 use super::faults::Kind;
 use super::rng::Rng;
@@ -38,6 +40,16 @@ pub(super) struct Plan {
     pub(super) cancels: u64,
     /// Of a hundred actions so many are revocations.
     pub(super) revokes: u64,
+    /// Of a hundred clients so many hand nothing on inside.
+    pub(super) remote: u64,
+    /// Of a hundred guards that are dropped so many go in a panic.
+    pub(super) panics: u64,
+    /// Of a hundred actions so many are locks for a moment, and nothing else.
+    pub(super) plain: u64,
+    /// Of a hundred sections so many last to the end of what is left of their lease.
+    pub(super) lingers: u64,
+    /// Of a hundred locks so many may stand in line with all others of their client.
+    pub(super) alike: u64,
 }
 
 impl Plan {
@@ -55,7 +67,7 @@ impl Plan {
         let delay_us = (near, near + rng.scaled(1, near * 3));
         // Nobody ever holds a lease that is over before the word of it has come.
         let leases_ms = leases_ms.into_iter().map(|ms: u64| ms.max(8 * delay_us.1 / 1000)).collect();
-        Self {
+        let mut plan = Self {
             seed,
             chaos_us: rng.between(15, 60) * 1_000_000,
             clients: rng.between(2, 6),
@@ -73,7 +85,47 @@ impl Plan {
             hiccup_in: *rng.pick(&[0, 0, 8, 50]),
             cancels: *rng.pick(&[0, 5, 20, 50]),
             revokes: *rng.pick(&[0, 0, 0, 4]),
+            remote: *rng.pick(&[0, 0, 0, 50, 100]),
+            panics: *rng.pick(&[0, 5, 30]),
+            plain: 0,
+            lingers: 30,
+            alike: 0,
+        };
+        if rng.percent(40) {
+            plan.in_line(&mut rng);
         }
+        plan
+    }
+
+    /// Many tasks of a client want one lease for a moment. That is many steps in a second, so it is for a shorter time.
+    fn in_line(&mut self, rng: &mut Rng) {
+        self.workers = rng.between(3, 8);
+        self.clients = rng.between(2, 4);
+        if rng.percent(70) {
+            // Near enough for many in the time that a run has once others wait.
+            let near = rng.scaled(20, 500);
+            self.delay_us = (near, 2 * near);
+        }
+        self.leases_ms.truncate(1);
+        self.alike = *rng.pick(&[50, 90, 100]);
+        self.plain = *rng.pick(&[0, 50, 90]);
+        self.lingers = *rng.pick(&[0, 0, 1, 5]);
+        self.think_us = rng.scaled(2_000, 100_000);
+        self.section_us = rng.scaled(1_000, 50_000);
+        if rng.percent(25) {
+            // How far a run goes is judged where nothing is in its way.
+            self.faults.clear();
+            (self.slow_in, self.revokes) = (0, 0);
+        }
+        if rng.percent(25) {
+            // Nobody else is there, and a run goes on for as long as its answers come, and its tokens.
+            (self.clients, self.workers, self.alike, self.plain) = (1, 8, 100, 100);
+            (self.remote, self.panics, self.lingers) = (0, 0, 0);
+            (self.think_us, self.section_us) = (1_000, 1_000);
+            self.names.truncate(1);
+        }
+        self.chaos_us = rng.between(4, 12) * 1_000_000;
+        self.fault_every_us = rng.scaled(100_000, 2_000_000);
     }
 
     fn choose(rng: &mut Rng) -> Vec<(Kind, u64)> {
@@ -99,10 +151,11 @@ impl Plan {
         self.leases_ms.iter().max().copied().unwrap_or(0) * 1000
     }
 
-    /// Whether nothing happens that makes a waiter lose its turn: its inbox stays attached, and its pushes come in time.
+    /// Whether nothing happens that makes a waiter lose its turn: its inbox stays attached, its pushes come in time, and
+    /// nobody hands on past it. (How far that goes where somebody does: [`Worker::is_bounded`](super::worker::Worker).)
     pub(super) fn keeps_order(&self) -> bool {
         let shortest_us = self.lease_min_us();
-        self.faults.is_empty() && shortest_us.min(1_000_000) > 4 * (self.trip_us() + HICCUP_US)
+        self.remote == 100 && self.faults.is_empty() && shortest_us.min(1_000_000) > 4 * (self.trip_us() + HICCUP_US)
     }
 
     /// Whether leases are long enough to be held at all, at such a distance.

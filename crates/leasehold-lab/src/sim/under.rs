@@ -1,8 +1,10 @@
 //! Under the lock: what a lock is for, and whether its holder still believes in it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use leasehold::{Guard, Lost};
+use leasehold_spec::limits::{RUN_MAX_US, RUN_PASSES};
 use leasehold_testkit::history::Ended;
 
 use super::book::Grant;
@@ -38,11 +40,39 @@ impl Worker {
         let grant = Grant { name: name.into(), client: self.who.clone(), token };
         let now_us = self.sim.exec.now_us();
         grant.granted(&self.sim.book, asked_us, now_us);
+        if self.sim.plan.keeps_leases() {
+            self.is_bounded(&grant, now_us);
+        }
+        if self.sim.book.is_behind_a_panic(name, token) {
+            self.wrong("P20: a lease was handed on whose section had panicked");
+        }
         self.sim.note(token, || format!("{} holds {name} with token {token}", self.who));
         if guard.check().is_err() {
             self.wrong("lock() gave a guard that was lost already");
         }
         grant
+    }
+
+    /// Once somebody else waits a client hands on for so long, and so often, and no more (P20): counted from when the word
+    /// of that must have come.
+    fn is_bounded(&self, grant: &Grant, now_us: u64) {
+        let Some(run) = lock(&self.sim.net).run_of(grant) else { return };
+        let given_us = self.sim.book.given_us(&grant.name, run.token).unwrap_or(now_us);
+        let soon_us = self.sim.plan.soon_us();
+        let heard_us = given_us.max(run.waited_us) + soon_us;
+        if run.token == grant.token || now_us <= heard_us {
+            return;
+        }
+        if now_us > given_us.max(run.strict_us) + soon_us {
+            self.wrong("P20: a pass, and somebody waits who has asked for strict order");
+        }
+        let passes = self.sim.book.passed(&grant.name, run.token);
+        if now_us > heard_us + RUN_MAX_US || passes > u64::from(RUN_PASSES) {
+            let late_us = now_us - heard_us;
+            self.wrong(&format!(
+                "P20: pass {passes}, and somebody else has waited for {late_us} µs since that was heard"
+            ));
+        }
     }
 
     pub(super) async fn hold(&mut self, guard: Guard, grant: &Grant, rounds: u64) {
@@ -78,7 +108,11 @@ impl Worker {
         let us = self.rng.scaled(100, self.sim.plan.section_us);
         let left_us = left_us(guard);
         let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
-        if !is_over && left_us < 12_000 * MS && self.rng.percent(30) { left_us.saturating_sub(200) } else { us }
+        if !is_over && left_us < 12_000 * MS && self.rng.percent(self.sim.plan.lingers) {
+            left_us.saturating_sub(200)
+        } else {
+            us
+        }
     }
 
     async fn end(&mut self, guard: Guard, grant: &Grant) {
@@ -90,7 +124,10 @@ impl Worker {
         };
         grant.ended(book, self.sim.exec.now_us(), how);
         if self.rng.percent(30) {
-            drop(guard);
+            match self.rng.percent(self.sim.plan.panics) {
+                true => self.panics(guard, grant),
+                false => drop(guard),
+            }
             return self.is_given_back(grant).await;
         }
         let (began_us, was_left_us) = (self.sim.exec.now_us(), left_us(&guard));
@@ -113,18 +150,26 @@ impl Worker {
         book.met(what);
     }
 
-    /// What is dropped goes back at once.
+    /// The section panics, and its guard goes on the way.
+    fn panics(&self, guard: Guard, grant: &Grant) {
+        self.sim.book.met("a panic under the lock");
+        self.sim.book.panicked(&grant.name, grant.token);
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _guard = guard;
+            // Quietly.
+            resume_unwind(Box::new("the work gives up"));
+        }));
+        drop(panicked);
+    }
+
+    /// What is dropped goes back at once, or to the next one here.
     async fn is_given_back(&self, grant: &Grant) {
         if !self.sim.plan.keeps_leases() {
             return;
         }
         self.sleep(self.sim.plan.soon_us()).await;
-        let net = lock(&self.sim.net);
-        let mut records = net.nodes[net.primary].records.iter();
-        let record = records.find(|(name, _)| name.as_str() == grant.name).map(|(_, record)| record);
-        let held = record.and_then(|record| record.grant.as_ref()).map(|held| held.token.get());
-        drop(net);
-        if held == Some(grant.token) {
+        let run = lock(&self.sim.net).run_of(grant);
+        if run.is_some() && self.sim.book.is_last_entered(&grant.name, grant.token) {
             self.wrong("what was dropped is still held, and nothing was in its way");
         }
     }
@@ -140,12 +185,9 @@ impl Worker {
         }
     }
 
-    /// Whether the store knows of no later grant.
+    /// Whether the store has made no later grant.
     fn is_last(&self, grant: &Grant) -> bool {
-        let net = lock(&self.sim.net);
-        let records = &net.nodes[net.primary].records;
-        let record = records.iter().find(|(name, _)| name.as_str() == grant.name);
-        record.is_some_and(|(_, record)| record.last.get() == grant.token)
+        self.sim.book.is_last_given(&grant.name, grant.token)
     }
 
     /// A guard was told that somebody else was granted since.

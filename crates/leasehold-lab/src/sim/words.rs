@@ -30,8 +30,9 @@ pub(super) fn step(net: &Net, node: usize, name: &Name, op: &Op, answer: &Answer
     let asked = match op {
         Op::Acquire(acquire) => format!("acquire {} ({} ms)", attempt(net, acquire.id), acquire.lease_ms),
         Op::Renew(renew) => format!("renew {} token {} ({} ms)", attempt(net, renew.id), renew.token, renew.lease_ms),
-        Op::Release { id, token } => format!("release {} token {token}", attempt(net, *id)),
-        Op::Leave { id } => format!("leave {}", attempt(net, *id)),
+        Op::Release { id, token, used } => format!("release {} token {token}, used {used}", attempt(net, *id)),
+        Op::Leave { id, used } => format!("leave {}, used {used}", attempt(net, *id)),
+        Op::Reserve { id, token, range } => format!("reserve {range} for {} token {token}", attempt(net, *id)),
         Op::Revoke { holder, token, grace_ms } => {
             format!("revoke {} token {token} ({grace_ms} ms)", public(net, *holder))
         }
@@ -39,7 +40,7 @@ pub(super) fn step(net: &Net, node: usize, name: &Name, op: &Op, answer: &Answer
         Op::Inspect => "inspect".into(),
     };
     let said = match &answer.outcome {
-        Outcome::Granted { token, left_us } => format!("GRANTED token {token}, {} ms left", left_us / 1000),
+        Outcome::Granted { token, left_us, .. } => format!("GRANTED token {token}, {} ms left", left_us / 1000),
         Outcome::Queued { left_us, joined, .. } => format!("QUEUED ({joined:?}), the holder has {} ms", left_us / 1000),
         Outcome::Busy { left_us } => format!("BUSY, the holder has {} ms", left_us / 1000),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ms left", left_us / 1000),

@@ -72,7 +72,8 @@ impl Worker {
         if roll < cancels + revokes {
             return self.revoke(&mutex).await;
         }
-        match self.rng.below(100) {
+        let is_plain = self.rng.percent(self.sim.plan.plain);
+        match if is_plain { 0 } else { self.rng.below(100) } {
             0..40 => drop(self.lock(&mutex, &name).await),
             40..55 => self.try_lock(&mutex, &name).await,
             55..72 => self.try_lock_for(&mutex, &name).await,
@@ -80,7 +81,8 @@ impl Worker {
             75..83 => self.run(&mutex, &name).await,
             83..90 => self.re_enter(&mutex, &name).await,
             90..94 => self.two_of_one_owner(&mutex, &name).await,
-            94..96 => self.crowd(&mutex, &name).await,
+            // Many tasks in a line are busy enough.
+            94..96 if self.sim.plan.alike == 0 => self.crowd(&mutex, &name).await,
             _ => {
                 let call = self.call("inspect");
                 let inspected = mutex.inspect().await;
@@ -237,6 +239,8 @@ impl Worker {
     /// So many ask for a moment that the store has more to settle than one step does.
     async fn crowd(&mut self, mutex: &Mutex, name: &str) {
         let wait = Duration::from_micros(self.rng.scaled(MS, 500 * MS));
+        // Each stands in the store's queue for itself.
+        let mutex = mutex.clone().fair();
         let mut crowd: Vec<_> = (0..80).map(|_| Box::pin(mutex.try_lock_for(wait))).collect();
         let asked_us = self.sim.exec.now_us();
         let mut one = None;
@@ -321,7 +325,8 @@ impl Worker {
     fn mutex(&mut self, name: &str) -> Mutex {
         let lease = self.lease();
         let mutex = self.leasehold.mutex(name);
-        let kind = self.rng.below(20);
+        let is_alike = self.rng.percent(self.sim.plan.alike);
+        let kind = if is_alike { 20 } else { self.rng.below(20) };
         self.is_renewed = kind >= 6;
         match kind {
             0..4 => mutex.fixed_lease(lease),

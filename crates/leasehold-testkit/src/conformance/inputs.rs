@@ -93,7 +93,7 @@ pub(super) async fn run(input: Input, stage: &Stage) -> Verdict {
         }
         Input::WaitEndless => {
             let guard = client.mutex(stage.name()).try_lock_for(Duration::MAX).await.expect("an answer").expect("free");
-            let waits = client.mutex(stage.name());
+            let waits = client.mutex(stage.name()).fair();
             let waiting = tokio::spawn(async move { waits.try_lock_for(Duration::MAX).await });
             stage.waiters(&client, 1).await;
             release(guard).await;

@@ -56,7 +56,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-pub use backend::{Backend, Running};
+pub use backend::{Backend, HandOver, Running};
 pub use faces::{Call, Face, Situation};
 pub use inputs::Input;
 pub use laws::Law;
@@ -191,13 +191,14 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs every cell that `wanted` takes over a store, many at once. It blocks: each cell has a runtime of its own.
+/// Runs every cell that `wanted` takes over a store, many at once, with clients that hand on there. It blocks: each cell
+/// has a runtime of its own.
 ///
 /// # Panics
 /// When the store does not start.
-pub fn run(backend: Backend, wanted: impl Fn(&Cell) -> bool) -> Report {
+pub fn run(backend: Backend, hand_over: HandOver, wanted: impl Fn(&Cell) -> bool) -> Report {
     let runtime = runtime();
-    let running = Arc::new(runtime.block_on(Running::start(backend)));
+    let running = Arc::new(runtime.block_on(Running::start(backend, hand_over)));
     let cells: Mutex<VecDeque<Cell>> = Mutex::new(Cell::all().into_iter().filter(wanted).collect());
     let verdicts = Mutex::new(BTreeMap::new());
     let next = || cells.lock().unwrap_or_else(PoisonError::into_inner).pop_front();

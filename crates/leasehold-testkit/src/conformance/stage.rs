@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leasehold::{Builder, Guard, Inspection, Leasehold, Released, blocking};
 
-use super::{Cell, Running};
+use super::{Cell, HandOver, Running};
 
 /// How long anything that is to happen may take.
 pub(super) const SOON: Duration = Duration::from_secs(20);
@@ -48,7 +48,12 @@ impl Stage {
     }
 
     pub(super) async fn client_with(&self, build: impl FnOnce(Builder) -> Builder) -> Leasehold {
-        let client = build(Leasehold::builder(self.url())).connect().await.expect("connected");
+        let builder = build(Leasehold::builder(self.url()));
+        let builder = match self.running.hand_over() {
+            HandOver::Local => builder,
+            HandOver::Remote => builder.remote_hand_over(),
+        };
+        let client = builder.connect().await.expect("connected");
         self.clients().push(client.clone());
         client
     }

@@ -5,6 +5,7 @@ use leasehold_spec::{Acquire, From, GrantId, Hears, Op, Order, Patience, Place, 
 /// The arguments of `acquire.lua`, behind the key.
 pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
     let [id, lease, label, not_after, _ttl, optional @ ..] = argv else { return None };
+    let (range, label) = label.split_at_checked(8)?;
     let (label_len, label) = label.split_at_checked(3)?;
     if label_len.parse() != Ok(label.len()) || optional.len() > 3 {
         return None;
@@ -19,6 +20,7 @@ pub(super) fn acquire(argv: &[&str]) -> Option<Op> {
         not_after_us: number(not_after, 16)?,
         patience,
         label: label.to_owned(),
+        range: number(range, 8)?,
     }))
 }
 
@@ -61,12 +63,27 @@ pub(super) fn renew(want: &str) -> Option<Renew> {
     Some(Renew { id, token, from, lease_ms, not_after_us })
 }
 
-/// The first argument of `release.lua`.
-pub(super) fn release(held: &str) -> Option<Op> {
+/// The arguments of `release.lua`: the second one is a guess.
+pub(super) fn release(held: &str, used: Option<&str>) -> Option<Op> {
     let mut fields = Fields(held.strip_prefix("lh1H")?);
     let (token, id) = (fields.token()?, fields.id()?);
     fields.end()?;
-    Some(Op::Release { id, token })
+    let used = used.map_or(Some(token), |used| Fields(used).token())?;
+    Some(Op::Release { id, token, used })
+}
+
+/// The arguments of `leave.lua`.
+pub(super) fn leave(id: &str, used: Option<&str>) -> Option<Op> {
+    let used = used.map_or(Some(Token::NONE), |used| Fields(used).token())?;
+    Some(Op::Leave { id: id.parse().ok()?, used })
+}
+
+/// The argument of `reserve.lua`.
+pub(super) fn reserve(wanted: &str) -> Option<Op> {
+    let mut fields = Fields(wanted);
+    let (token, id, range) = (fields.token()?, fields.id()?, fields.number(8)?);
+    fields.end()?;
+    Some(Op::Reserve { id, token, range })
 }
 
 /// The arguments of `revoke.lua`.

@@ -48,9 +48,14 @@ impl Front {
                 let guess = if argv.get(7).is_some() { Guess::Hash } else { Guess::Text };
                 (decode::acquire(argv)?, guess)
             }
-            [held] if sha == scripts.release.sha => (decode::release(held)?, Guess::Text),
-            [held, _] if sha == scripts.release.sha => (decode::release(held)?, Guess::Hash),
-            [id] if sha == scripts.leave.sha => (Op::Leave { id: id.parse().ok()? }, Guess::Text),
+            [held, rest @ ..] if sha == scripts.release.sha && rest.len() <= 2 => {
+                let guess =
+                    if rest.first().is_none_or(|inboxes| inboxes.is_empty()) { Guess::Text } else { Guess::Hash };
+                (decode::release(held, rest.get(1).copied())?, guess)
+            }
+            [wanted] if sha == scripts.reserve.sha => (decode::reserve(wanted)?, Guess::Text),
+            [id] if sha == scripts.leave.sha => (decode::leave(id, None)?, Guess::Text),
+            [id, used] if sha == scripts.leave.sha => (decode::leave(id, Some(used))?, Guess::Text),
             [seen, grace] if sha == scripts.revoke.sha => (decode::revoke(seen, grace)?, Guess::Text),
             [] if sha == scripts.settle.sha => (Op::Settle, Guess::Text),
             [] if sha == scripts.inspect.sha => (Op::Inspect, Guess::Text),
@@ -102,10 +107,11 @@ fn is_short(record: &Record, now_us: u64, op: &Op, guess: Guess) -> bool {
             let is_free = record.shape == Shape::Text && resource.grant.is_none() && resource.last.get() < now_us;
             is_new || is_free && resource.released != Some(acquire.id)
         }
-        Op::Release { id, token } => resource.grant.as_ref().is_some_and(|grant| {
+        Op::Release { id, token, used } => resource.grant.as_ref().is_some_and(|grant| {
             record.shape == Shape::Text
                 && grant.state == GrantState::Held
                 && (grant.id, grant.token) == (*id, *token)
+                && (grant.token..=grant.reserved()).contains(used)
                 && grant.length_ms <= leasehold_spec::limits::RETENTION_MS
         }),
         _ => false,
@@ -118,7 +124,9 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
     let said = format!("{now_us:016} {:016} {} {} {claim}", highest.get(), who_waits(*contention), is_done(*rest));
     let lease = || lease(after.grant.as_ref());
     match outcome {
-        Outcome::Granted { token, .. } => format!("GRANTED {said} {:016} {}", token.get(), lease()),
+        Outcome::Granted { token, range, .. } => {
+            format!("GRANTED {said} {:016} {range:08} {}", token.get(), lease())
+        }
         Outcome::Queued { ticket, joined, .. } => {
             let joined = match joined {
                 Joined::Now => "now",
@@ -139,6 +147,7 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
         Outcome::Left { was: Was::Granted } => format!("LEFT {said} granted"),
         Outcome::Left { was: Was::Absent } => format!("LEFT {said} absent"),
         Outcome::Revoking { left_us } => format!("REVOKING {said} {}", marked(op, *now_us, *left_us, before, after)),
+        Outcome::Reserved { range } => format!("RESERVED {said} {range:08}"),
         Outcome::Settled => format!("SETTLED {said}"),
         Outcome::Inspected(inspection) => format!("INSPECTED {said} {}", inspected(inspection, after)),
     }
@@ -175,14 +184,16 @@ fn inspected(inspection: &Inspection, after: &Resource) -> String {
 
 /// What a session's inbox is told.
 fn message(key: &str, delivery: &Delivery) -> String {
-    let Delivery { now_us, contention, rest, id, token, left_us, event, .. } = delivery;
+    let Delivery { now_us, contention, rest, id, token, left_us, range, event, .. } = delivery;
     let (word, left) = match event {
         // A claim's own eight digits, and the zeros that make µs of it.
         Event::Granted => ("G", format!("{left_us:011}")),
         Event::Revoked => ("R", left_us.to_string()),
+        Event::Wanted => ("W", left_us.to_string()),
     };
     let (id, token) = (id.wire(), token.get());
-    format!("lh1 {word} {id} {token:016} {left} {now_us:016} {} {} {key}", who_waits(*contention), is_done(*rest))
+    let (who, rest) = (who_waits(*contention), is_done(*rest));
+    format!("lh1 {word} {id} {token:016} {left} {now_us:016} {who} {rest} {range:08} {key}")
 }
 
 fn who_waits(contention: Contention) -> &'static str {

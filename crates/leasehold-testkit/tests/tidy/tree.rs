@@ -30,9 +30,11 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Whether a page may link to it: a file, or a directory that has files.
+/// Whether a page may link to it: a file, or a directory that has files, or a picture.
 pub(crate) fn exists(paths: &BTreeSet<String>, path: &str) -> bool {
-    paths.contains(path) || paths.iter().any(|file| file.starts_with(&format!("{}/", path.trim_end_matches('/'))))
+    let folder = format!("{}/", path.trim_end_matches('/'));
+    let is_picture = || path.ends_with(".svg") && root().join(path).is_file();
+    paths.contains(path) || paths.iter().any(|file| file.starts_with(&folder)) || is_picture()
 }
 
 /// Every file that somebody here has written.

@@ -95,6 +95,12 @@ impl Leasehold {
 pub struct Builder(crate::Builder);
 
 impl Builder {
+    /// Without hand-over inside this client: see [`crate::Builder::remote_hand_over`].
+    #[doc(hidden)]
+    pub fn remote_hand_over(self) -> Self {
+        Self(self.0.remote_hand_over())
+    }
+
     /// A tenant's prefix: see [`crate::Builder::prefix`].
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self(self.0.prefix(prefix))

@@ -67,6 +67,12 @@ impl Mutex {
         self.with(crate::Mutex::full_lease)
     }
 
+    /// A lease that nobody uses is kept for so long: see [`crate::Mutex::sticky`].
+    #[must_use]
+    pub fn sticky(self, keep: Duration) -> Self {
+        self.with(|inner| inner.sticky(keep))
+    }
+
     /// This owner may lock again what it holds: see [`crate::Mutex::owner`]. Replaces `reentrant`.
     #[must_use]
     pub fn owner(self, owner: &Owner) -> Self {

@@ -33,11 +33,11 @@ impl<K: Ord> Alarms<K> {
         self.heap.peek().map(|Reverse(first)| *first)
     }
 
-    /// One that has rung by `now_us`.
-    pub(crate) fn pop(&mut self, now_us: u64) -> Option<K> {
+    /// One that has rung by `now_us`, and when it did.
+    pub(crate) fn pop(&mut self, now_us: u64) -> Option<(u64, K)> {
         if self.next_us()? > now_us {
             return None;
         }
-        self.heap.pop().map(|Reverse((_, what))| what)
+        self.heap.pop().map(|Reverse(rung)| rung)
     }
 }

@@ -16,11 +16,13 @@
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{GrantId, Name, Op, Order, Token};
+use leasehold_spec::{Contention, GrantId, Name, Op, Order, Token};
 use tokio::sync::oneshot;
 
 use super::bounds::{ANSWER_MAX_US, RETRY_US};
 use super::hold::Hold;
+use super::run::Run;
+use super::tries::Tries;
 use super::words::Words;
 use crate::error::Error;
 use crate::store::Link;
@@ -32,6 +34,8 @@ pub(crate) struct Terms {
     pub(crate) renewal: Renewal,
     pub(crate) order: Order,
     pub(crate) entry: Entry,
+    /// For how long the session keeps the lease when nobody uses it any more; 0: not at all.
+    pub(crate) sticky_us: u64,
     pub(crate) label: Arc<str>,
 }
 
@@ -58,6 +62,12 @@ pub(crate) enum Renewal {
 impl Terms {
     pub(crate) fn lease_us(&self) -> u64 {
         self.lease_ms * 1000
+    }
+
+    /// Whether a lease on these terms may be handed on inside the session (P20): what is asked for is the same for all who
+    /// stand in one line, and nobody there asked for more than the next lease.
+    pub(crate) fn may_stand(&self) -> bool {
+        self.renewal == Renewal::Always && self.order == Order::Relaxed && self.entry == Entry::OnClaim
     }
 
     /// How long a request may stay unanswered before its link is doubted.
@@ -100,7 +110,14 @@ pub(crate) struct Attempt {
     /// The largest token in a statement about this id that was believed (P3).
     pub(crate) latest: Token,
     pub(crate) ticket: Option<u64>,
+    /// Who hears the verdict, of an attempt that is somebody's own.
     pub(crate) caller: Option<oneshot::Sender<Verdict>>,
+    /// The line that it stands for (P21).
+    pub(crate) line: Option<u64>,
+    /// How many tokens it asks for (P19).
+    pub(crate) range: u64,
+    /// That others wait for the grant of this token, as the store said at a moment of its clock. It overtook the grant.
+    pub(crate) wanted: Option<(Token, Contention, u64)>,
     /// The request in flight, if any.
     pub(crate) asked: Option<Asked>,
     /// How many answers in a row made no sense.
@@ -115,22 +132,44 @@ pub(crate) enum Phase {
     /// In the store's queue.
     Queued { next_us: u64 },
     /// Pushed a grant that cannot be placed in time: claim first, then enter (P12).
-    Claiming { token: Token, until_us: u64, next_us: u64 },
+    Claiming { token: Token, range: u64, until_us: u64, next_us: u64 },
     /// Ours.
     Held(Holding),
     /// Lost, and its guard is still out: what is left is given back when that ends, until the store has ended it itself.
-    Ended { token: Token, until_us: u64 },
+    Ended { token: Token, used: Token, until_us: u64 },
     /// Being given back.
     Returning(Returning),
 }
 
 pub(crate) struct Holding {
+    /// What the guard that is out has, or the next one will have.
     pub(crate) hold: Arc<Hold>,
+    /// What the store granted, and how far it may be handed on.
+    pub(crate) run: Run,
+    /// Whether a guard is out.
+    pub(crate) kept: Kept,
+    /// For how long it is kept once nobody uses it.
+    pub(crate) sticky_us: u64,
     pub(crate) granted_us: u64,
     /// When to renew next; `u64::MAX` for a fixed lease.
     pub(crate) renew_us: u64,
     /// A pushed fixed lease is claimed once.
     pub(crate) claim: Claim,
+}
+
+/// Whether a lease that is held is in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// A guard of it is out.
+    InUse,
+    /// Nobody has it, and until then it waits for the next one here.
+    Until { until_us: u64 },
+}
+
+impl Kept {
+    pub(crate) fn is_over(self, now_us: u64) -> bool {
+        matches!(self, Self::Until { until_us } if until_us <= now_us)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,15 +190,15 @@ pub(crate) struct Returning {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    Release(Token),
-    Leave,
+    Release { token: Token, used: Token },
+    Leave { used: Token },
 }
 
 impl What {
     pub(crate) fn op(self, id: GrantId) -> Op {
         match self {
-            Self::Release(token) => Op::Release { id, token },
-            Self::Leave => Op::Leave { id },
+            Self::Release { token, used } => Op::Release { id, token, used },
+            Self::Leave { used } => Op::Leave { id, used },
         }
     }
 }
@@ -183,75 +222,6 @@ pub(crate) struct Asked {
     pub(crate) serial: u64,
 }
 
-/// The acquires of one attempt that may yet be carried out (P14).
-#[derive(Default)]
-pub(crate) struct Tries {
-    in_flight: u32,
-    /// The one link that all of them are on; `None` when they are spread, or on a link that is gone.
-    link: Option<Arc<dyn Link>>,
-    spread: bool,
-    /// The latest `not_after` of them, in server time.
-    pub(crate) until_us: u64,
-    /// The requests up to this serial may have been sent before one of them.
-    before: u64,
-}
-
-impl Tries {
-    pub(crate) fn sent(&mut self, link: &Arc<dyn Link>, not_after_us: u64) {
-        self.spread |= self.link.as_ref().is_some_and(|known| !same(known, link));
-        self.link = Some(Arc::clone(link));
-        self.in_flight += 1;
-        self.until_us = self.until_us.max(not_after_us);
-    }
-
-    /// The one that was noted last is its caller's to send. It may be stopped before that, and whatever we send meanwhile
-    /// would overtake it.
-    pub(crate) fn left_to_caller(&mut self) {
-        self.before = u64::MAX;
-    }
-
-    /// The caller has sent it, or never will. The requests after that of this serial come behind it.
-    pub(crate) fn sent_by_caller(&mut self, last_serial: u64) {
-        self.before = self.before.min(last_serial);
-    }
-
-    /// One was answered, or surely not carried out.
-    pub(crate) fn answered(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        if self.in_flight == 0 && !self.spread {
-            *self = Self::default();
-        }
-    }
-
-    /// One went down with its link: it may be carried out until its `not_after`.
-    pub(crate) fn gone(&mut self) {
-        self.in_flight = self.in_flight.saturating_sub(1);
-        self.spread = true;
-    }
-
-    /// The store's clock shows this: those of an earlier `not_after` are refused from now on, whatever became of them.
-    pub(crate) fn passed(&mut self, now_us: u64) {
-        if now_us > self.until_us {
-            *self = Self::default();
-        }
-    }
-
-    /// Where a leave should go, so that it comes after what it ends.
-    pub(crate) fn follow(&self) -> Option<&Arc<dyn Link>> {
-        self.link.as_ref().filter(|link| self.in_flight > 0 && !self.spread && !link.is_closed())
-    }
-
-    pub(crate) fn is_settled(&self) -> bool {
-        self.in_flight == 0 && !self.spread
-    }
-
-    /// Whether a leave that was answered at server time `now_us` was the last word: nothing can come after it.
-    pub(crate) fn closed_by(&self, leave: &Asked, now_us: u64) -> bool {
-        let is_same_link = !self.spread && self.link.as_ref().is_none_or(|known| same(known, &leave.link));
-        (is_same_link && leave.serial > self.before) || now_us > self.until_us
-    }
-}
-
 /// Whether the session has a link of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
@@ -259,8 +229,20 @@ pub(crate) enum Reach {
     Offline,
 }
 
-pub(crate) fn same(a: &Arc<dyn Link>, b: &Arc<dyn Link>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
+impl Holding {
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.kept == Kept::InUse
+    }
+
+    /// When something is due of it, whatever is under way.
+    fn due_us(&self, reach: Reach) -> u64 {
+        let kept_us = match self.kept {
+            Kept::InUse => u64::MAX,
+            Kept::Until { until_us } => until_us,
+        };
+        let reserve_us = if reach == Reach::Online && self.run.wants_more() { 0 } else { u64::MAX };
+        self.hold.valid_until_us().min(kept_us).min(reserve_us)
+    }
 }
 
 impl Attempt {
@@ -278,7 +260,7 @@ impl Attempt {
             Phase::Asking { next_us } if self.wait == Wait::No && self.asked.is_none() => *next_us,
             Phase::Asking { next_us } | Phase::Queued { next_us } => next(*next_us),
             Phase::Claiming { until_us, next_us, .. } => next(*next_us).min(*until_us),
-            Phase::Held(holding) => next(holding.renew_us).min(holding.hold.valid_until_us()),
+            Phase::Held(holding) => next(holding.renew_us).min(holding.due_us(reach)),
             Phase::Ended { until_us, .. } => *until_us,
             // A leave may follow its acquire on the callers' link, which can be up when ours is not.
             Phase::Returning(returning) if self.asked.is_none() && self.tries.follow().is_some() => returning.next_us,
@@ -317,7 +299,7 @@ impl Attempt {
     /// The token of the grant that it holds, or is about to claim.
     pub(crate) fn token(&self) -> Option<Token> {
         match &self.phase {
-            Phase::Held(holding) => Some(holding.hold.token),
+            Phase::Held(holding) => Some(holding.run.grant()),
             Phase::Claiming { token, .. } => Some(*token),
             Phase::Asking { .. } | Phase::Queued { .. } | Phase::Ended { .. } | Phase::Returning(_) => None,
         }
@@ -328,13 +310,34 @@ impl Attempt {
         self.terms.entry == Entry::OnClaim || left_us >= self.terms.lease_us() || is_on(Mutant::P29StartsOnClaim)
     }
 
+    /// Until when nobody is told "nobody knows": the first answer is on its way, and not late yet.
+    pub(crate) fn first_answer_us(&self) -> u64 {
+        match (&self.phase, &self.asked) {
+            (Phase::Asking { .. }, Some(asked)) => asked.usual_us,
+            _ => 0,
+        }
+    }
+
+    /// Whether another than its own caller has what it was granted.
+    pub(crate) fn is_passed_on(&self) -> bool {
+        match &self.phase {
+            Phase::Held(holding) => holding.hold.token != holding.run.grant(),
+            Phase::Ended { token, used, .. } => token != used,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.phase, Phase::Ended { .. })
+    }
+
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.phase, Phase::Held(_))
     }
 
     /// Whether it holds an earlier grant than that of this token.
     pub(crate) fn holds_before(&self, token: Token) -> bool {
-        matches!(&self.phase, Phase::Held(holding) if holding.hold.token < token)
+        matches!(&self.phase, Phase::Held(holding) if holding.run.grant() < token)
     }
 
     /// One more answer made no sense. Answers when to ask again, and `None` once that was tried often enough.
@@ -343,7 +346,7 @@ impl Attempt {
         (self.damaged < DAMAGED_TRIES).then_some(RETRY_US)
     }
 
-    /// Tells the caller, once.
+    /// Tells the caller, once. (Those in a line are told by the line.)
     pub(crate) fn tell(&mut self, words: &mut Words, verdict: Verdict) {
         words.verdict(self.id.counter, self.caller.take(), verdict);
     }
@@ -360,6 +363,7 @@ mod tests {
             renewal: Renewal::Always,
             order: Order::Relaxed,
             entry: Entry::OnClaim,
+            sticky_us: 0,
             label: "".into(),
         };
         assert_eq!(terms(3_000).answer_within_us(), 500_000);

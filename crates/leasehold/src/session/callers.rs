@@ -3,14 +3,17 @@
 use std::mem::take;
 use std::sync::Arc;
 
+use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Op, Token};
 use tokio::sync::oneshot;
 
-use super::attempt::{Asked, Attempt, GivenBack, Phase, Renewal, Terms, Tries, Verdict, Wait};
+use super::attempt::{Asked, Attempt, GivenBack, Phase, Renewal, Terms, Verdict, Wait};
 use super::hold::Hold;
-use super::state::{Stage, State, Wake};
+use super::lane::Upkeep;
+use super::state::{HandOver, Stage, State, Wake};
+use super::tries::Tries;
 use crate::error::{Error, Lost};
 use crate::store::Link;
 
@@ -21,7 +24,40 @@ pub(crate) struct First {
     pub(crate) guess: Contention,
 }
 
-type Answer = oneshot::Receiver<Result<GivenBack, Error>>;
+/// Who is behind an attempt.
+pub(crate) enum Whose {
+    /// One caller, who hears of it.
+    Caller(oneshot::Sender<Verdict>),
+    /// A line: see `lines.rs`.
+    Line(u64),
+}
+
+/// What becomes of a lease that its guard gives back.
+pub(crate) enum LetGo {
+    /// The next one here has it: there is nothing to wait for.
+    Passed,
+    /// There is nothing of it left here.
+    NotHeld,
+    /// What the caller sends, if it can: the release, and behind it what those ask for who still wait in line.
+    Sent { sending: Box<Sending>, upkeep: Upkeep },
+}
+
+/// A release, and what goes with it.
+pub(crate) struct Sending {
+    pub(crate) answer: oneshot::Receiver<Result<GivenBack, Error>>,
+    pub(crate) release: Option<First>,
+    /// Whether the lease was surely ours until then.
+    pub(crate) was_valid: bool,
+    /// For whom the line asks next.
+    pub(crate) next: Option<(GrantId, First)>,
+}
+
+/// How a guard went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Panicking {
+    Yes,
+    No,
+}
 
 impl State {
     /// Registers an attempt, before anything is sent: the push may come before the answer. Answers what to send on
@@ -35,10 +71,37 @@ impl State {
         lane: Option<Arc<dyn Link>>,
         now_us: u64,
     ) -> (GrantId, Option<First>) {
-        let id = self.new_id();
-        let counter = id.counter;
         let may_send = self.home().is_some() || wait == Wait::No || is_on(Mutant::P11NoProof);
         let link = lane.or_else(|| self.home().cloned()).filter(|_| may_send);
+        let (id, first) = self.begin_on(name, terms, wait, Whose::Caller(caller), link, now_us);
+        if first.is_none() && wait == Wait::No {
+            self.fail(id.counter, self.away(), now_us);
+        }
+        (id, first)
+    }
+
+    /// The same by this link; without one the thread sends.
+    pub(crate) fn begin_on(
+        &mut self,
+        name: &Name,
+        terms: &Arc<Terms>,
+        wait: Wait,
+        whose: Whose,
+        link: Option<Arc<dyn Link>>,
+        now_us: u64,
+    ) -> (GrantId, Option<First>) {
+        let id = self.new_id();
+        let counter = id.counter;
+        let (caller, line) = match whose {
+            Whose::Caller(caller) => (Some(caller), None),
+            Whose::Line(line) => (None, Some(line)),
+        };
+        if let Some(line) = line {
+            self.stands_for(line, counter);
+        }
+        // One who only tries is in no line, and may be the first of one all the same.
+        let may_hand_on = line.is_some() || (wait == Wait::No && terms.may_stand());
+        let range = if may_hand_on && self.hand_over == HandOver::Local { RANGE_MAX } else { 1 };
         self.insert(Attempt {
             id,
             name: name.clone(),
@@ -49,7 +112,10 @@ impl State {
             tries: Tries::default(),
             latest: Token::NONE,
             ticket: None,
-            caller: Some(caller),
+            caller,
+            line,
+            range,
+            wanted: None,
             asked: None,
             damaged: 0,
             alarm_us: u64::MAX,
@@ -59,9 +125,6 @@ impl State {
             self.attempts.get_mut(&counter)?.tries.left_to_caller();
             Some(First { op, asked, guess: self.guess(name) })
         });
-        if first.is_none() && wait == Wait::No {
-            self.fail(counter, self.away(), now_us);
-        }
         self.arm(counter);
         (id, first)
     }
@@ -75,6 +138,9 @@ impl State {
         }
         let (now_us, serial) = (self.world.now_us(), self.last_serial());
         if let Some(attempt) = self.attempts.get_mut(&counter) {
+            if attempt.is_passed_on() {
+                return; // Whoever did not take it has given it to the next one here.
+            }
             attempt.tries.sent_by_caller(serial);
         }
         self.give_back(counter, now_us);
@@ -86,27 +152,64 @@ impl State {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.tries.sent_by_caller(serial);
         attempt.asked = None;
-        if let Phase::Returning(returning) = &mut attempt.phase {
-            returning.next_us = now_us;
+        // Its answer goes unheard: of what it asked for nothing is known, and the next request is the thread's.
+        match &mut attempt.phase {
+            Phase::Returning(returning) => returning.next_us = now_us,
+            Phase::Asking { next_us } => *next_us = now_us,
+            _ => {}
         }
         self.arm(counter);
     }
 
+    /// A guard gives its lease back: it goes to the next one here, or to the store.
+    pub(crate) fn let_go(&mut self, hold: &Hold) -> LetGo {
+        let now_us = self.world.now_us();
+        if self.pass(hold, now_us) {
+            return LetGo::Passed;
+        }
+        let (lane, upkeep) = self.lane_link(now_us);
+        match self.begin_release(hold, lane, now_us) {
+            Some(sending) => LetGo::Sent { sending: Box::new(sending), upkeep },
+            None => LetGo::NotHeld,
+        }
+    }
+
+    /// A guard goes without a word. In a panic the next one in line does not get what its section has left behind before
+    /// the store has been asked: whoever waits elsewhere comes first.
+    pub(crate) fn dropped(&mut self, hold: &Hold, panicking: Panicking) {
+        let now_us = self.world.now_us();
+        let may_pass = panicking == Panicking::No || is_on(Mutant::P20PassesPanic);
+        if (may_pass && self.pass(hold, now_us)) || !self.is_out(hold) {
+            return;
+        }
+        self.give_back(hold.id.counter, now_us);
+    }
+
+    /// Whether this guard's hold is what its attempt has out. One that was passed on is not, though its attempt still
+    /// holds.
+    fn is_out(&self, hold: &Hold) -> bool {
+        let attempt = self.attempts.get(&hold.id.counter).filter(|attempt| attempt.id == hold.id);
+        attempt.is_some_and(|attempt| match &attempt.phase {
+            Phase::Held(holding) => holding.hold.token == hold.token && holding.is_in_use(),
+            Phase::Ended { used, .. } => *used == hold.token,
+            _ => false,
+        })
+    }
+
     /// Begins to give a lease back. `None`: there is nothing of it left here.
-    pub(crate) fn begin_release(
-        &mut self,
-        hold: &Hold,
-        lane: Option<Arc<dyn Link>>,
-        now_us: u64,
-    ) -> Option<(Answer, Option<First>)> {
+    fn begin_release(&mut self, hold: &Hold, lane: Option<Arc<dyn Link>>, now_us: u64) -> Option<Sending> {
         let counter = hold.id.counter;
-        let attempt = self.attempts.get(&counter).filter(|attempt| attempt.id == hold.id)?;
-        if !matches!(attempt.phase, Phase::Held(_) | Phase::Ended { .. }) {
+        if !self.is_out(hold) {
             return None;
         }
+        let was_valid = now_us < hold.valid_until_us();
+        let line = self.detach(counter);
         // Known once the state is changed: the guard must not be valid while its release is under way.
         self.words.lost(hold, Lost::Released);
         self.begin_return(counter, now_us);
+        if let Some(line) = line.filter(|_| !self.attempts.contains_key(&counter)) {
+            self.begin_for(line, None, now_us);
+        }
         let attempt = self.attempts.get(&counter)?;
         let (link, terms) = (attempt.tries.follow().cloned(), Arc::clone(&attempt.terms));
         let first = link.or(lane).or_else(|| self.home().cloned()).map(|link| self.asked(link, &terms, now_us));
@@ -119,7 +222,10 @@ impl State {
         attempt.asked = first.clone();
         self.arm(counter);
         let guess = self.guess(&hold.name);
-        Some((answer, first.map(|asked| First { op, asked, guess })))
+        // Behind the release on its own link, and not before it on another. Without a proved inbox the thread sends.
+        let link = first.as_ref().map(|asked| Arc::clone(&asked.link)).filter(|_| self.home().is_some());
+        let next = line.and_then(|line| self.begin_for(line, link, now_us));
+        Some(Sending { answer, was_valid, release: first.map(|asked| First { op, asked, guess }), next })
     }
 
     /// A renewal under way asks for the old length: its answer makes this one due ([`State::heard_renew`]).
@@ -130,6 +236,9 @@ impl State {
             return;
         }
         attempt.terms = Arc::new(Terms { lease_ms, ..Terms::clone(&attempt.terms) });
+        if let Phase::Held(holding) = &mut attempt.phase {
+            holding.run.seal();
+        }
         self.set_next(counter, now_us);
         self.arm(counter);
     }
@@ -173,6 +282,7 @@ impl State {
         if !all.is_empty() {
             hit(Mark::ClosedInUse);
         }
+        self.tell_lines(&Error::closed());
         for counter in all {
             let Some(attempt) = self.attempts.get_mut(&counter) else { continue };
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
@@ -187,6 +297,7 @@ impl State {
     /// The thread has ended: nobody renews or sends any more.
     pub(crate) fn end_all(&mut self) {
         self.stage = Stage::Closed;
+        self.tell_lines(&Error::closed());
         for attempt in self.attempts.values_mut() {
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             match &mut attempt.phase {

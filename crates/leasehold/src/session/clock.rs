@@ -166,12 +166,21 @@ pub(crate) struct Term {
     pub(crate) until_us: u64,
     /// When to renew it: two more tries fit in behind that.
     pub(crate) renew_us: u64,
+    /// From when it counts.
+    pub(crate) from_us: u64,
+    /// When half of it is over.
+    pub(crate) half_us: u64,
 }
 
 impl Term {
     /// Counts from the moment before the question was sent (P12).
     pub(crate) fn of(from_us: u64, left_us: u64) -> Self {
-        Self { until_us: from_us + reliable_us(left_us), renew_us: from_us + left_us / 3 }
+        Self {
+            until_us: from_us + reliable_us(left_us),
+            renew_us: from_us + left_us / 3,
+            from_us,
+            half_us: from_us + left_us / 2,
+        }
     }
 }
 

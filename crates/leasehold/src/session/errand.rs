@@ -5,13 +5,12 @@ use std::sync::Arc;
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew};
+use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew, Token};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
-use super::bounds::ANSWER_MAX_US;
 use super::clock::margin_us;
-use super::state::State;
-use super::watch::Then;
+use super::state::{State, Wake};
+use super::window::Kind;
 use crate::error::Lost;
 use crate::store::Link;
 
@@ -19,6 +18,7 @@ use crate::store::Link;
 pub(crate) enum Errand {
     Return { counter: u64, name: Name, op: Op, asked: Asked },
     Renew(Vec<Renewing>),
+    Reserve(Reserving),
     Look { id: GrantId, name: Name, op: Op, asked: Asked },
     Settle { name: Name, asked: Asked },
 }
@@ -30,71 +30,123 @@ pub(crate) struct Renewing {
     pub(crate) asked: Asked,
 }
 
+pub(crate) struct Reserving {
+    pub(crate) counter: u64,
+    pub(crate) name: Name,
+    /// The token of the grant.
+    pub(crate) grant: Token,
+    pub(crate) op: Op,
+    pub(crate) asked: Asked,
+}
+
+/// What is due of one attempt.
+#[expect(clippy::large_enum_variant, reason = "it lives for a moment, and a box would be an allocation for each")]
+enum Due {
+    Errand(Errand),
+    /// It waits for its turn: those of the lowest rank come first. At `until_us` something else is due of it.
+    Turn {
+        kind: Kind,
+        rank: u64,
+        until_us: u64,
+    },
+}
+
 impl State {
     /// Everything that is due, in the order of P11: what goes back, what is renewed (the earliest end first), who looks.
     pub(crate) fn errands(&mut self, now_us: u64) -> Vec<Errand> {
         let reach = self.reach();
-        let (mut returns, mut renewals, mut looks) = (Vec::new(), Vec::new(), Vec::new());
-        while let Some(counter) = self.alarms.pop(now_us) {
-            let Some(attempt) = self.attempts.get_mut(&counter) else { continue };
+        self.impatient(now_us);
+        let (mut errands, mut others, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some((at_us, counter)) = self.alarms.pop(now_us) {
+            // Of an attempt that is over, or has an earlier one since: kept, it would be set anew each time.
+            let rings = |attempt: &&mut Attempt| attempt.alarm_us == at_us;
+            let Some(attempt) = self.attempts.get_mut(&counter).filter(rings) else { continue };
             attempt.alarm_us = u64::MAX;
             if attempt.due_us(reach) <= now_us {
                 match self.due(counter, now_us) {
-                    Some(errand @ Errand::Return { .. }) => returns.push(errand),
-                    Some(Errand::Renew(mut one)) => renewals.append(&mut one),
-                    Some(errand) => looks.push(errand),
+                    Some(Due::Errand(errand)) => others.push(errand),
+                    Some(Due::Turn { kind, rank, until_us }) => {
+                        self.windows.wait(kind, rank, counter);
+                        waiting.push((counter, until_us));
+                        continue;
+                    }
                     None => {}
                 }
             }
             self.arm_after(counter, now_us);
         }
-        renewals.sort_by_key(|one| one.renew.not_after_us);
-        let mut errands = returns;
-        while !renewals.is_empty() {
-            let rest = renewals.split_off(renewals.len().min(RENEW_BATCH));
-            errands.push(Errand::Renew(std::mem::replace(&mut renewals, rest)));
-        }
-        errands.append(&mut looks);
-        let Some(home) = self.home().cloned() else { return errands };
-        for (name, then) in self.ended_watches(now_us) {
-            let look = if then == Then::Look { self.look_for(&name, now_us) } else { None };
-            hit(if look.is_some() { Mark::WatchLooked } else { Mark::WatchSettled });
-            errands.push(look.unwrap_or_else(|| {
-                let asked = self.asked_within(Arc::clone(&home), ANSWER_MAX_US, now_us);
-                Errand::Settle { name, asked }
-            }));
+        self.look_where_a_watch_ended(now_us, &mut others);
+        self.send_due(Kind::Return, now_us, |state, counter| {
+            state.due_return(counter, now_us).map(|errand| errands.push(errand))
+        });
+        self.send_renewals(now_us, &mut errands);
+        errands.append(&mut others);
+        self.send_due(Kind::Look, now_us, |state, counter| {
+            state.due_look(counter, now_us).map(|errand| errands.push(errand))
+        });
+        for (counter, until_us) in waiting {
+            // Whose turn has come has its alarm.
+            if until_us < u64::MAX && self.attempts.get(&counter).is_some_and(|attempt| attempt.alarm_us == u64::MAX) {
+                self.set_alarm(counter, until_us);
+            }
         }
         errands
     }
 
-    /// A look by one of our waiters for this name, if there is one with none under way.
-    fn look_for(&mut self, name: &Name, now_us: u64) -> Option<Errand> {
-        let waits = |a: &Attempt| matches!(a.phase, Phase::Queued { .. }) && a.asked.is_none() && a.name == *name;
-        let known = self.slots.get(name)?.waiter;
-        let counter = match self.attempts.get(&known).filter(|attempt| waits(attempt)) {
-            Some(_) => known,
-            // It went: seldom, so that looking at all of them is cheap enough.
-            None => *self.attempts.iter().find(|(_, attempt)| waits(attempt))?.0,
-        };
-        self.set_next(counter, now_us);
-        let look = self.due_look(counter, now_us);
-        self.arm(counter);
-        look
+    /// Renewals leave in batches.
+    fn send_renewals(&mut self, now_us: u64, errands: &mut Vec<Errand>) {
+        let mut batch = Vec::new();
+        self.send_due(Kind::Renewal, now_us, |state, counter| {
+            let renewing = state.due_renewal(counter, now_us)?;
+            batch.push(renewing);
+            if batch.len() == RENEW_BATCH {
+                errands.push(Errand::Renew(std::mem::take(&mut batch)));
+            }
+            Some(())
+        });
+        if !batch.is_empty() {
+            errands.push(Errand::Renew(batch));
+        }
+    }
+
+    /// Sends what waits for its turn, as far as there is room. The rest waits for answers.
+    fn send_due(&mut self, kind: Kind, now_us: u64, mut send: impl FnMut(&mut Self, u64) -> Option<()>) {
+        let mut room = self.windows.room(kind);
+        while room > 0 {
+            let Some(counter) = self.windows.next(kind) else { return };
+            if send(self, counter).is_some() {
+                self.windows.sent(kind);
+                room -= 1;
+            }
+            self.arm_after(counter, now_us);
+        }
+    }
+
+    /// So many requests of this kind have their answers, or will have none.
+    pub(crate) fn ended(&mut self, kind: Kind, count: usize) {
+        self.windows.ended(kind, count);
+        if self.windows.is_due() {
+            self.wake = Wake::Now;
+        }
     }
 
     /// Sets the next alarm. What waits for a link has none: attaching wakes every attempt.
     fn arm_after(&mut self, counter: u64, now_us: u64) {
         let reach = self.reach();
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let due_us = attempt.due_us(reach);
+        let Some(due_us) = self.attempts.get(&counter).map(|attempt| attempt.due_us(reach)) else { return };
         if due_us < u64::MAX {
             // What is still due could not be sent: not again in the same turn.
-            attempt.alarm_us = due_us.max(now_us + 1_000);
-            self.alarms.set(attempt.alarm_us, counter);
+            self.set_alarm(counter, due_us.max(now_us + 1_000));
         }
     }
 
-    fn due(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
+    fn set_alarm(&mut self, counter: u64, at_us: u64) {
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        attempt.alarm_us = at_us;
+        self.alarms.set(at_us, counter);
+    }
+
+    fn due(&mut self, counter: u64, now_us: u64) -> Option<Due> {
         let overdue = |asked: &mut Asked| asked.until_us <= now_us;
         let unanswered = self.attempts.get_mut(&counter)?.asked.take_if(overdue);
         if let Some(asked) = unanswered {
@@ -102,35 +154,64 @@ impl State {
             self.unanswered(counter, now_us);
         }
         let attempt = self.attempts.get(&counter)?;
+        let renewal = |until_us| Some(Due::Turn { kind: Kind::Renewal, rank: until_us, until_us });
         match &attempt.phase {
             Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. } if attempt.patience_us() <= now_us => {
                 self.give_up_waiting(counter, now_us);
-                self.due_return(counter, now_us)
+                self.return_turn(counter, now_us)
             }
             Phase::Asking { .. } if attempt.wait == Wait::No && self.home().is_none() => {
                 let error = self.away_for(attempt);
                 self.fail(counter, error, now_us);
                 None
             }
-            Phase::Asking { .. } | Phase::Queued { .. } => self.due_look(counter, now_us),
+            Phase::Asking { .. } | Phase::Queued { .. } => self.look_turn(counter, now_us),
             Phase::Claiming { until_us, .. } if *until_us <= now_us => {
                 self.lapse(counter, now_us);
-                self.due_look(counter, now_us)
+                self.look_turn(counter, now_us)
             }
-            Phase::Claiming { .. } => self.due_renewal(counter, now_us),
+            Phase::Claiming { until_us, .. } => renewal(*until_us),
             Phase::Held(holding) if holding.hold.valid_until_us() <= now_us => {
                 hit(Mark::ValidityOver);
                 self.words.lost(&holding.hold, Lost::Expired);
                 self.give_back(counter, now_us);
-                self.due_return(counter, now_us)
+                self.return_turn(counter, now_us)
             }
-            Phase::Held(_) => self.due_renewal(counter, now_us),
+            Phase::Held(holding) if holding.kept.is_over(now_us) => {
+                self.give_back(counter, now_us);
+                self.return_turn(counter, now_us)
+            }
+            Phase::Held(holding) if holding.run.wants_more() && self.home().is_some() => {
+                self.due_reserve(counter, now_us).map(Due::Errand)
+            }
+            Phase::Held(holding) => renewal(holding.hold.valid_until_us()),
             Phase::Ended { .. } => {
                 self.forget(counter, now_us);
                 None
             }
-            Phase::Returning(_) => self.due_return(counter, now_us),
+            Phase::Returning(_) => self.return_turn(counter, now_us),
         }
+    }
+
+    /// What looks waits in the order in which it fell due.
+    fn look_turn(&self, counter: u64, now_us: u64) -> Option<Due> {
+        let attempt = self.attempts.get(&counter)?;
+        Some(Due::Turn { kind: Kind::Look, rank: now_us, until_us: attempt.patience_us() })
+    }
+
+    /// So does what goes back, until the store must have ended it by itself.
+    fn return_turn(&mut self, counter: u64, now_us: u64) -> Option<Due> {
+        let attempt = self.attempts.get_mut(&counter)?;
+        let Phase::Returning(returning) = &mut attempt.phase else { return None };
+        if returning.until_us <= now_us {
+            hit(Mark::ReturnExpired);
+            let caller = returning.caller.take();
+            let error = self.silence().may_act();
+            self.words.given_back(caller, || Err(error));
+            self.remove(counter);
+            return None;
+        }
+        Some(Due::Turn { kind: Kind::Return, rank: now_us, until_us: returning.until_us })
     }
 
     /// A request found no answer in time: what it asked for counts as not given, and it is asked again.
@@ -172,9 +253,9 @@ impl State {
     /// The store has ended what was left: nothing goes back, unless an old acquire may yet be carried out.
     fn forget(&mut self, counter: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        if let (Phase::Ended { token, .. }, true) = (&attempt.phase, attempt.tries.is_settled()) {
-            let token = *token;
-            self.ended_there(counter, token, now_us);
+        if let (Phase::Ended { token, used, .. }, true) = (&attempt.phase, attempt.tries.is_settled()) {
+            let (token, used) = (*token, *used);
+            self.ended_there(counter, token, used, now_us);
             return;
         }
         attempt.phase = Phase::Queued { next_us: now_us };
@@ -200,14 +281,16 @@ impl State {
         let terms = Arc::clone(&self.attempts.get(&counter)?.terms);
         let asked = self.asked(Arc::clone(link), &terms, now_us);
         let not_after_us = self.clock.not_after(now_us, u64::MAX);
+        let attempt = self.attempts.get(&counter)?;
+        let until_us = match (attempt.line, attempt.wait) {
+            (Some(line), _) => self.told_limit_us(line),
+            (None, Wait::Until { until_us }) => until_us,
+            (None, Wait::No | Wait::ForEver) => u64::MAX,
+        };
         let attempt = self.attempts.get_mut(&counter)?;
-        let limit_ms = |until_us: u64| until_us.saturating_sub(now_us) / 1000;
         let place = Place {
             claim_ms,
-            limit_ms: match attempt.wait {
-                Wait::Until { until_us } => Some(limit_ms(until_us)),
-                Wait::No | Wait::ForEver => None,
-            },
+            limit_ms: (until_us != u64::MAX).then(|| until_us.saturating_sub(now_us) / 1000),
             ticket: attempt.ticket,
             hears: Hears::Listens,
             order: attempt.terms.order,
@@ -218,6 +301,7 @@ impl State {
         let acquire = Acquire {
             id: attempt.id,
             lease_ms: attempt.terms.lease_ms,
+            range: attempt.range,
             not_after_us,
             patience: if attempt.wait == Wait::No { Patience::Try } else { Patience::Queue(place) },
             label: attempt.terms.label.to_string(),
@@ -227,16 +311,16 @@ impl State {
         Some((attempt.name.clone(), Op::Acquire(acquire), asked))
     }
 
-    fn due_renewal(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
+    fn due_renewal(&mut self, counter: u64, now_us: u64) -> Option<Renewing> {
         let link = self.home().cloned()?;
         let attempt = self.attempts.get(&counter)?;
         if attempt.asked.is_some() {
             return None;
         }
         let (token, until_us, claim, next_us, held_us) = match &attempt.phase {
-            Phase::Claiming { token, until_us, next_us } => (*token, *until_us, Claim::Due, *next_us, 0),
-            Phase::Held(Holding { hold, granted_us, renew_us, claim }) => {
-                (hold.token, hold.valid_until_us(), *claim, *renew_us, now_us.saturating_sub(*granted_us))
+            Phase::Claiming { token, until_us, next_us, .. } => (*token, *until_us, Claim::Due, *next_us, 0),
+            Phase::Held(Holding { hold, run, granted_us, renew_us, claim, .. }) => {
+                (run.grant(), hold.valid_until_us(), *claim, *renew_us, now_us.saturating_sub(*granted_us))
             }
             _ => return None,
         };
@@ -265,10 +349,22 @@ impl State {
         let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
         let asked = self.asked(link, &terms, now_us);
         self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
-        Some(Errand::Renew(vec![Renewing { counter, name, renew, asked }]))
+        Some(Renewing { counter, name, renew, asked })
     }
 
-    fn stop_renewing(&mut self, counter: u64) -> Option<Errand> {
+    /// More tokens for a run. Nothing waits for its answer, so it is no request of the attempt: a renewal goes beside it.
+    fn due_reserve(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
+        let link = self.home().cloned()?;
+        let attempt = self.attempts.get_mut(&counter)?;
+        let (id, name, terms) = (attempt.id, attempt.name.clone(), Arc::clone(&attempt.terms));
+        let Phase::Held(holding) = &mut attempt.phase else { return None };
+        let (grant, range) = (holding.run.grant(), holding.run.reserve());
+        let op = Op::Reserve { id, token: grant, range };
+        let asked = self.asked(link, &terms, now_us);
+        Some(Errand::Reserve(Reserving { counter, name, grant, op, asked }))
+    }
+
+    fn stop_renewing(&mut self, counter: u64) -> Option<Renewing> {
         if let Phase::Held(holding) = &mut self.attempts.get_mut(&counter)?.phase {
             holding.renew_us = u64::MAX;
         }
@@ -276,21 +372,11 @@ impl State {
     }
 
     fn due_return(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
-        let attempt = self.attempts.get_mut(&counter)?;
-        let Phase::Returning(returning) = &mut attempt.phase else { return None };
-        if returning.until_us <= now_us {
-            hit(Mark::ReturnExpired);
-            let caller = returning.caller.take();
-            let error = self.silence().may_act();
-            self.words.given_back(caller, || Err(error));
-            self.remove(counter);
-            return None;
-        }
+        let attempt = self.attempts.get(&counter)?;
+        let Phase::Returning(returning) = &attempt.phase else { return None };
         if attempt.asked.is_some() || returning.next_us > now_us {
             return None;
         }
-        let attempt = self.attempts.get(&counter)?;
-        let Phase::Returning(returning) = &attempt.phase else { return None };
         // Behind the acquire that it ends, on the same connection: on another one it would overtake it.
         let follow = attempt.tries.follow().filter(|_| !is_on(Mutant::P11LeaveOvertakes));
         let link = Arc::clone(follow.or(self.home())?);

@@ -14,11 +14,13 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Rest, Token};
 
-use super::attempt::{Claim, Holding, Phase, Renewal, Verdict};
+use super::attempt::{Claim, Holding, Kept, Phase, Renewal, Verdict};
 use super::clock::Term;
-use super::errand::Renewing;
+use super::errand::{Renewing, Reserving};
 use super::heard::Heard;
 use super::hold::Hold;
+use super::lines::Line;
+use super::run::Run;
 use super::state::State;
 use super::watch::Then;
 use crate::error::Lost;
@@ -27,9 +29,13 @@ use crate::error::Lost;
 #[derive(Clone, Copy)]
 pub(crate) struct Entering {
     pub(crate) token: Token,
+    /// How many tokens are reserved (P19).
+    pub(crate) range: u64,
     pub(crate) term: Term,
     pub(crate) claim: Claim,
+    /// Whether others wait, and when the store said so.
     pub(crate) level: Contention,
+    pub(crate) said_us: u64,
 }
 
 impl State {
@@ -56,15 +62,31 @@ impl State {
             (Event::Granted, _) if attempt.holds_before(push.token) => self.superseded(counter, push.token, now_us),
             (Event::Granted, _) => hit(Mark::OlderPush),
             (Event::Revoked, Phase::Held(holding))
-                if holding.hold.token == push.token && !is_on(Mutant::P10Unheard) =>
+                if holding.run.grant() == push.token && !is_on(Mutant::P10Unheard) =>
             {
                 self.revoked(counter, now_us, push);
+            }
+            (Event::Wanted, Phase::Held(holding)) if holding.run.grant() == push.token => {
+                hit(Mark::WantedHeard);
+                self.heard_of_others(counter, push.contention, push.now_us, now_us);
             }
             // It has overtaken the answer, or the message, by which the grant is told: nobody enters on that any more.
             (Event::Revoked, Phase::Asking { .. } | Phase::Queued { .. }) if push.token > attempt.latest => {
                 self.finish(counter, Verdict::Again);
             }
-            (Event::Revoked, _) => {}
+            // The answer to the claim is on its way, says what was left before, and would be entered on for longer than the
+            // store keeps the grant.
+            (Event::Revoked, Phase::Claiming { token, .. }) if *token == push.token => {
+                self.finish(counter, Verdict::Again);
+            }
+            // The answer goes by another link than this: kept for when the grant is entered.
+            (Event::Wanted, Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. })
+                if push.token >= attempt.latest =>
+            {
+                hit(Mark::WantedEarly);
+                attempt.wanted = Some((push.token, push.contention, push.now_us));
+            }
+            (Event::Revoked | Event::Wanted, _) => {}
         }
         if let Some(slot) = self.slots.get_mut(&name) {
             slot.guess = push.contention;
@@ -94,47 +116,84 @@ impl State {
         match made_us {
             Some(made_us) if now_us < made_us + left_us / 2 && attempt.may_enter_on_a_claim(left_us) => {
                 hit(Mark::PushEntered);
-                let (token, term, level) = (push.token, Term::of(made_us, left_us), push.contention);
-                self.enter(counter, now_us, Entering { token, term, claim: Claim::Due, level });
+                let (token, range, level, said_us) = (push.token, push.range, push.contention, push.now_us);
+                let (term, claim) = (Term::of(made_us, left_us), Claim::Due);
+                self.enter(counter, now_us, Entering { token, range, term, claim, level, said_us });
             }
             _ => {
                 hit(Mark::PushClaimed);
-                self.claim_first(counter, now_us, push.token, now_us + left_us);
+                self.claim_first(counter, now_us, (push.token, push.range), now_us + left_us);
             }
         }
     }
 
     /// Claims a grant before anybody enters on it.
-    pub(crate) fn claim_first(&mut self, counter: u64, now_us: u64, token: Token, until_us: u64) {
+    pub(crate) fn claim_first(&mut self, counter: u64, now_us: u64, (token, range): (Token, u64), until_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         // Said again while its claim is under way.
         if attempt.token() != Some(token) {
             attempt.latest = token;
-            self.set_phase(counter, Phase::Claiming { token, until_us, next_us: now_us });
+            self.set_phase(counter, Phase::Claiming { token, range, until_us, next_us: now_us });
         }
     }
 
-    /// Makes the attempt a held lease and tells the caller.
+    /// Makes the attempt a held lease and tells its caller, or the first who waits in its line.
     pub(crate) fn enter(&mut self, counter: u64, now_us: u64, entering: Entering) {
-        let Entering { token, term, claim, level } = entering;
-        let world = Arc::clone(&self.world);
+        let Entering { token, range, term, claim, level, said_us } = entering;
+        let (world, rtt_us) = (Arc::clone(&self.world), self.rtt_us);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.latest = token;
-        if let Phase::Held(holding) = &attempt.phase {
-            if holding.hold.token == token {
+        let lease_us = attempt.terms.lease_us();
+        if let Phase::Held(holding) = &mut attempt.phase {
+            if holding.run.grant() == token {
                 // The same grant, said again.
                 holding.hold.extend(term.until_us);
+                holding.run.reserved(Some(range));
+                holding.run.heard(&term, lease_us, rtt_us);
+                self.heard_of_others(counter, level, said_us, now_us);
                 return;
             }
             self.superseded(counter, token, now_us);
             return;
         }
+        let (number, caller, sticky_us) = match attempt.line.map(|line| self.lines.get_mut(&line).and_then(Line::next))
+        {
+            None => (counter, attempt.caller.take(), attempt.terms.sticky_us),
+            Some(Some(waiter)) => (waiter.number, Some(waiter.caller), waiter.sticky_us),
+            Some(None) => {
+                // They have gone, all of them, and their futures are about to say so.
+                attempt.phase = Phase::Claiming { token, range, until_us: term.until_us, next_us: u64::MAX };
+                self.give_back(counter, now_us);
+                return;
+            }
+        };
+        let mut run = Run::new(token, range);
+        run.heard(&term, lease_us, rtt_us);
+        run.hear_of_others(level, said_us, now_us, lease_us);
+        if let Some((_, level, said_us)) = attempt.wanted.take().filter(|(wanted, ..)| *wanted == token) {
+            run.hear_of_others(level, said_us, now_us, lease_us);
+        }
         let hold = Arc::new(Hold::new(attempt.name.clone(), attempt.id, token, term.until_us, world));
-        hold.set_contention(level);
+        hold.set_contention(run.others());
         let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
         let renew_us = if is_whole { u64::MAX } else { term.renew_us };
-        attempt.phase = Phase::Held(Holding { hold: Arc::clone(&hold), granted_us: now_us, renew_us, claim });
-        attempt.tell(&mut self.words, Verdict::Granted(hold));
+        let (kept, granted_us) = (Kept::InUse, now_us);
+        let holding = Holding { hold: Arc::clone(&hold), run, kept, sticky_us, granted_us, renew_us, claim };
+        attempt.phase = Phase::Held(holding);
+        self.words.verdict(number, caller, Verdict::Granted(hold));
+        self.adopt(counter);
+    }
+
+    /// Whether others wait for what this attempt holds. What is kept for nobody goes back then.
+    pub(crate) fn heard_of_others(&mut self, counter: u64, level: Contention, said_us: u64, now_us: u64) {
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let lease_us = attempt.terms.lease_us();
+        let Phase::Held(holding) = &mut attempt.phase else { return };
+        holding.run.hear_of_others(level, said_us, now_us, lease_us);
+        holding.hold.set_contention(holding.run.others());
+        if !holding.is_in_use() && holding.run.others() != Contention::None {
+            self.give_back(counter, now_us);
+        }
     }
 
     /// The grant that is held has ended, and a late look had the same attempt granted anew: somebody may have held in
@@ -145,7 +204,7 @@ impl State {
         if let Phase::Held(holding) = &attempt.phase {
             self.words.lost(&holding.hold, Lost::Superseded);
         }
-        attempt.phase = Phase::Ended { token, until_us: u64::MAX };
+        attempt.phase = Phase::Ended { token, used: token, until_us: u64::MAX };
         self.give_back(counter, now_us);
     }
 
@@ -188,31 +247,31 @@ impl State {
 
     fn renew_says(&mut self, counter: u64, asked_ms: u64, since_us: u64, heard_us: u64, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let lease_us = attempt.terms.lease_us();
+        let (lease_us, rtt_us) = (attempt.terms.lease_us(), self.rtt_us);
         match (&mut attempt.phase, &answer.outcome) {
             (Phase::Held(holding), Outcome::Renewed { left_us }) => {
                 let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
                 let term = Term::of(from_us, (*left_us).min(lease_us));
                 holding.hold.extend(term.until_us);
-                holding.hold.set_contention(answer.contention);
+                holding.run.heard(&term, lease_us, rtt_us);
                 holding.claim = Claim::Done;
                 holding.renew_us = match attempt.terms.renewal {
                     Renewal::Never => u64::MAX,
                     // Lengthened meanwhile, or the last piece of a longest hold: the next look at it knows.
                     _ if asked_ms < attempt.terms.lease_ms => heard_us,
-                    _ => term.renew_us,
+                    _ if !holding.is_in_use() => term.renew_us.min(holding.run.refresh_us()),
+                    _ => self.pace.plan(heard_us, term.renew_us),
                 };
+                self.heard_of_others(counter, answer.contention, answer.now_us, heard_us);
             }
-            (Phase::Claiming { token, .. }, Outcome::Renewed { left_us }) => {
-                let (token, term) = (*token, Term::of(since_us, (*left_us).min(lease_us)));
-                self.enter(counter, heard_us, Entering { token, term, claim: Claim::Done, level: answer.contention });
+            (Phase::Claiming { token, range, .. }, Outcome::Renewed { left_us }) => {
+                let (token, range, term) = (*token, *range, Term::of(since_us, (*left_us).min(lease_us)));
+                let (level, said_us) = (answer.contention, answer.now_us);
+                self.enter(counter, heard_us, Entering { token, range, term, claim: Claim::Done, level, said_us });
             }
-            (Phase::Held(holding), Outcome::Lost { how }) => {
+            (Phase::Held(_), Outcome::Lost { how }) => {
                 hit(Mark::RenewalLost);
-                let why = why_lost(*how, holding.hold.token, answer.highest);
-                // Revoked: the store waits for our release until its grace is over. Otherwise nothing is left there.
-                let left_us = if why == Lost::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
-                self.end(counter, why, heard_us + left_us);
+                self.lost(counter, *how, answer.highest, heard_us);
             }
             (Phase::Claiming { .. }, Outcome::Lost { how: LostHow::Revoked }) => self.finish(counter, Verdict::Again),
             (Phase::Claiming { .. }, Outcome::Lost { .. }) => {
@@ -225,22 +284,51 @@ impl State {
         }
     }
 
+    /// The answer to a reservation of tokens. It lengthens nothing: who hears none only hands on no further.
+    pub(crate) fn heard_reserve(&mut self, one: &Reserving, heard: Heard) {
+        let Reserving { counter, name, grant, asked, .. } = one;
+        let (counter, heard_us) = (*counter, self.world.now_us());
+        let heard = self.hear(asked, heard);
+        let answer = heard.ok().inspect(|answer| {
+            self.note(name, answer, asked.sent_us, heard_us);
+        });
+        let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.token() == Some(*grant)) else {
+            return;
+        };
+        let Phase::Held(holding) = &mut attempt.phase else { return };
+        match answer {
+            Some(Answer { outcome: Outcome::Reserved { range }, contention, now_us, .. }) => {
+                holding.run.reserved(Some(range));
+                self.heard_of_others(counter, contention, now_us, heard_us);
+            }
+            Some(Answer { outcome: Outcome::Lost { how }, highest, .. }) => self.lost(counter, how, highest, heard_us),
+            _ => holding.run.reserved(None),
+        }
+        self.arm(counter);
+    }
+
+    /// The store says that a grant is not ours any more.
+    fn lost(&mut self, counter: u64, how: LostHow, highest: Token, heard_us: u64) {
+        let Some(Phase::Held(holding)) = self.attempts.get(&counter).map(|attempt| &attempt.phase) else { return };
+        let why = holding.run.why_lost(how, highest);
+        // Revoked: the store waits for our release until its grace is over. Otherwise nothing is left there.
+        let left_us = if why == Lost::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
+        self.end(counter, why, heard_us + left_us);
+    }
+
     /// The store ended a lease. Its guard may still be out: what is left goes back when that is dropped.
     pub(super) fn end(&mut self, counter: u64, why: Lost, until_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let Phase::Held(holding) = &attempt.phase else { return };
-        let token = holding.hold.token;
+        let (token, used, kept) = (holding.run.grant(), holding.hold.token, holding.kept);
         self.words.lost(&holding.hold, why);
         attempt.asked = None;
-        attempt.phase = Phase::Ended { token, until_us };
-    }
-}
-
-fn why_lost(how: LostHow, token: Token, highest: Token) -> Lost {
-    match how {
-        LostHow::Revoked => Lost::Revoked,
-        LostHow::NotHeld if highest > token => Lost::Superseded,
-        LostHow::NotHeld if highest == token => Lost::Expired,
-        LostHow::NotHeld => Lost::Forgotten,
+        attempt.phase = Phase::Ended { token, used, until_us };
+        let now_us = self.world.now_us();
+        // Who waits behind it goes on at once, however long its guard stays out.
+        self.go_on(counter, now_us);
+        if kept != Kept::InUse {
+            self.give_back(counter, now_us);
+        }
     }
 }

@@ -55,6 +55,7 @@ impl State {
         for attempt in self.attempts.values_mut() {
             if let Phase::Held(holding) = &mut attempt.phase {
                 holding.hold.shorten(jump_us);
+                holding.run.shorten(jump_us);
                 if holding.renew_us != u64::MAX {
                     holding.renew_us = 0;
                 }
@@ -67,7 +68,7 @@ impl State {
     /// The answer to an acquire, first or repeated.
     pub(crate) fn heard_acquire(&mut self, name: &Name, id: GrantId, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
-        let heard = self.hear(asked, heard);
+        let heard = self.hear(asked, heard).and_then(|answer| of_acquire(answer, asked));
         let counter = id.counter;
         let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
             // It was closed, and carried out all the same: a script that the server had forgotten is sent a second time,
@@ -110,7 +111,7 @@ impl State {
             return; // Given up meanwhile: whatever this grants, the leave behind it takes back.
         }
         match answer.outcome {
-            Outcome::Granted { token, left_us } => {
+            Outcome::Granted { token, left_us, range } => {
                 if token < attempt.latest {
                     self.not_at_once(counter, heard_us);
                     return;
@@ -122,12 +123,12 @@ impl State {
                 let left_us = left_us.min(attempt.terms.lease_us());
                 // Not a whole lease: a grant whose push or whose answer was lost.
                 let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
-                let (term, level) = (Term::of(from_us, left_us), answer.contention);
+                let (term, level, said_us) = (Term::of(from_us, left_us), answer.contention, answer.now_us);
                 if claim == Claim::Due && !attempt.may_enter_on_a_claim(left_us) && !attempt.is_held() {
-                    self.claim_first(counter, heard_us, token, from_us + left_us);
+                    self.claim_first(counter, heard_us, (token, range), from_us + left_us);
                     return;
                 }
-                self.enter(counter, heard_us, Entering { token, term, claim, level });
+                self.enter(counter, heard_us, Entering { token, range, term, claim, level, said_us });
             }
             Outcome::Queued { ticket, left_us, joined } => {
                 if !attempt.believes(answer.highest) {
@@ -146,7 +147,10 @@ impl State {
                     self.give_back(counter, heard_us);
                     return;
                 }
-                let next_us = self.next_look_us(lease_ms, heard_us);
+                let next_us = match self.is_told_short(counter) {
+                    true => heard_us,
+                    false => self.next_look_us(lease_ms, heard_us),
+                };
                 self.set_phase(counter, Phase::Queued { next_us });
                 if re_entered {
                     hit(Mark::LookReentered);
@@ -173,7 +177,8 @@ impl State {
                 self.finish(counter, Verdict::Again);
             }
             Outcome::Full => self.finish(counter, Verdict::Failed(full(name))),
-            _ => self.finish(counter, Verdict::Failed(nonsense("acquire"))),
+            // See `of_acquire`.
+            _ => {}
         }
     }
 
@@ -241,15 +246,29 @@ impl State {
 /// Between two calls to all waiters of a name to look.
 const RALLY_US: u64 = 100_000;
 
-fn full(name: &Name) -> Error {
+pub(crate) fn full(name: &Name) -> Error {
     let message =
         format!("{QUEUE_MAX} wait for \"{name}\" already: nothing was queued; try again later, or split the name");
     Error::new(ErrorKind::Full, message)
 }
 
-fn nonsense(to: &str) -> Error {
-    Error::new(
-        ErrorKind::Store,
-        format!("the store's answer to {to} makes no sense: is another program writing our keys?"),
-    )
+/// The answer to something else: one got lost on the way, and each request on this link hears that of the one behind it
+/// from now on. None of them can be believed, this one least; it is asked again on another link.
+fn of_acquire(answer: Answer, asked: &Asked) -> Result<Answer, Fault> {
+    let is_one = matches!(
+        answer.outcome,
+        Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Busy { .. }
+            | Outcome::Gone
+            | Outcome::Late
+            | Outcome::Full
+    );
+    if is_one {
+        return Ok(answer);
+    }
+    asked.link.close();
+    let message =
+        "the store answered a request that was not made: is a proxy in between that drops or repeats answers?";
+    Err(Fault::Gone(Error::new(ErrorKind::Unreachable, message)))
 }

@@ -44,6 +44,14 @@ impl Hold {
         Self { name, id, token, world, valid_until_us, fate: Mutex::default() }
     }
 
+    /// What follows on this one under the same grant: its validity, and a token of its own.
+    pub(crate) fn next(&self, token: Token, contention: Contention) -> Self {
+        let (name, world) = (self.name.clone(), Arc::clone(&self.world));
+        let valid_until_us = AtomicU64::new(self.valid_until_us());
+        let fate = Mutex::new(Fate { contention, ..Fate::default() });
+        Self { name, id: self.id, token, world, valid_until_us, fate }
+    }
+
     /// Reads the clock at every call: after a stop of an hour the first look tells the truth, before any timer has run.
     pub(crate) fn check(&self) -> Result<Token, Lost> {
         if self.world.now_us() < self.valid_until_us.load(Ordering::Acquire) {

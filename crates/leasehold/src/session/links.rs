@@ -10,11 +10,12 @@ use leasehold_spec::Token;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 
-use super::attempt::{Asked, Attempt, Phase, same};
+use super::attempt::{Asked, Attempt, Phase};
 use super::clock::ServerClock;
 use super::heard::Heard;
 use super::silent;
 use super::state::{State, Wake};
+use super::tries::same;
 use crate::error::Error;
 use crate::store::{Fault, Link};
 
@@ -74,6 +75,11 @@ impl State {
     /// is given up, and the next one is greeted anew. What it says of itself concerns whoever waits for an answer, unlike
     /// what a store refuses of one name.
     pub(crate) fn hear(&mut self, asked: &Asked, heard: Heard) -> Heard {
+        if heard.is_ok()
+            && let Some((_, answers)) = self.proving.iter_mut().find(|(known, _)| same(known, &asked.link))
+        {
+            *answers += 1;
+        }
         let is_of_this_run = asked.link.run() == self.run;
         let of_another = |_| {
             hit(Mark::AnswerOfAnotherRun);
@@ -132,10 +138,29 @@ impl State {
 
     /// A request was left unanswered on this link: it answers a ping in time, or is replaced.
     pub(crate) fn doubt(&mut self, link: &Arc<dyn Link>) {
-        if !self.doubted.iter().any(|known| same(known, link)) {
+        let known = self.proving.iter().map(|(known, _)| known).chain(&self.doubted);
+        if !known.into_iter().any(|known| same(known, link)) {
             hit(Mark::LinkDoubted);
             self.doubted.push(Arc::clone(link));
             self.wake = Wake::Now;
         }
+    }
+
+    /// A ping is under way on this link. Answers whether it is the only one.
+    pub(crate) fn begin_proof(&mut self, link: &Arc<dyn Link>) -> bool {
+        let is_new = !self.proving.iter().any(|(known, _)| same(known, link));
+        if is_new {
+            self.proving.push((Arc::clone(link), 0));
+        }
+        is_new
+    }
+
+    /// How many answers have come on this link while its ping is under way.
+    pub(crate) fn answers_meanwhile(&self, link: &Arc<dyn Link>) -> u64 {
+        self.proving.iter().find(|(known, _)| same(known, link)).map_or(0, |(_, answers)| *answers)
+    }
+
+    pub(crate) fn end_proof(&mut self, link: &Arc<dyn Link>) {
+        self.proving.retain(|(known, _)| !same(known, link));
     }
 }

@@ -16,34 +16,39 @@ mod alarms;
 mod attempt;
 mod bounds;
 mod callers;
+mod calls;
 mod clock;
 mod errand;
 mod grants;
 mod heard;
 mod hold;
 mod lane;
+mod lines;
 mod links;
+mod pace;
+mod passes;
 mod returns;
+mod run;
 mod state;
 mod thread;
+mod tries;
 mod watch;
+mod window;
 mod words;
 
 use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 
-use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
-use self::attempt::Verdict;
 pub(crate) use self::attempt::{Entry, GivenBack, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
 use self::lane::Lane;
 pub(crate) use self::lane::Lanes;
+pub(crate) use self::state::HandOver;
 use self::state::{Stage, State, Wake};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Link, Store};
@@ -54,6 +59,7 @@ pub(crate) struct Session {
     pub(crate) world: Arc<dyn World>,
     store: Arc<dyn Store>,
     process: u32,
+    hand_over: HandOver,
     state: Mutex<State>,
     wake: Notify,
 }
@@ -61,13 +67,19 @@ pub(crate) struct Session {
 impl Session {
     /// Connects, and answers the first error: a wrong URL, password or address is told at once. The lanes are open and
     /// the inbox is proved when this returns.
-    pub(crate) async fn connect(store: Arc<dyn Store>, world: Arc<dyn World>, lanes: Lanes) -> Result<Arc<Self>> {
+    pub(crate) async fn connect(
+        store: Arc<dyn Store>,
+        world: Arc<dyn World>,
+        lanes: Lanes,
+        hand_over: HandOver,
+    ) -> Result<Arc<Self>> {
         let mut random = [0; 16];
         world.random(&mut random);
         let id = SessionId(u128::from_ne_bytes(random));
         let session = Arc::new(Self {
             process: world.process(),
-            state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes))),
+            hand_over,
+            state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes), hand_over)),
             wake: Notify::new(),
             world,
             store,
@@ -81,108 +93,6 @@ impl Session {
         session.await_lane(lane).await;
         std::mem::forget(opening);
         Ok(session)
-    }
-
-    /// Acquires `name`. `None`: somebody else holds it, and `wait` is over.
-    ///
-    /// Dropping the future gives the attempt up, whatever became of it.
-    pub(crate) async fn acquire(
-        self: &Arc<Self>,
-        name: &Name,
-        terms: &Arc<Terms>,
-        wait: Wait,
-    ) -> Result<Option<Arc<Hold>>> {
-        loop {
-            match self.attempt(name, terms, wait).await? {
-                Verdict::Granted(hold) if hold.check().is_ok() => return Ok(Some(hold)),
-                // Granted and lost before the caller came to look: nobody gets a guard that is already lost.
-                Verdict::Granted(hold) => self.drop_hold(&hold),
-                Verdict::Busy => return Ok(None),
-                Verdict::Again => {}
-                Verdict::Failed(error) => return Err(error),
-            }
-        }
-    }
-
-    async fn attempt(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
-        self.check_usable()?;
-        let (tell, verdict) = oneshot::channel();
-        let (id, first, upkeep) = self.with(|state| {
-            if state.stage != Stage::Open {
-                return Err(Error::closed());
-            }
-            let now_us = state.world.now_us();
-            let (link, upkeep) = state.lane_link(now_us);
-            let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
-            Ok((id, first, upkeep))
-        })?;
-        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
-        self.keep_up(upkeep, None);
-        let ask = async {
-            let first = first?;
-            let heard = first.asked.link.apply(name, &first.op, first.guess).await;
-            self.with(|state| {
-                state.heard_acquire(name, id, &first.asked, heard);
-                state.words.take_verdict(id.counter)
-            })
-        };
-        // The answer and the push come by different ways, and the push may be first: then nobody waits for the answer.
-        let (mut ask, mut verdict) = (pin!(ask), pin!(verdict));
-        let mut is_answered = false;
-        let told = loop {
-            tokio::select! {
-                biased;
-                told = &mut ask, if !is_answered => {
-                    is_answered = true;
-                    if let Some(told) = told {
-                        break Ok(told.by_hand(verdict.as_mut()));
-                    }
-                }
-                told = &mut verdict => break told,
-            }
-        };
-        asking.disarm();
-        if !is_answered {
-            self.with(|state| state.left_alone(id.counter));
-        }
-        told.map_err(|_| Error::closed())
-    }
-
-    /// Gives a lease back and waits for the store's word. Dropping the future leaves the release to the session.
-    pub(crate) async fn release(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<GivenBack> {
-        self.check_usable()?;
-        let was_valid = hold.check().is_ok();
-        let (begun, upkeep) = self.with(|state| {
-            let now_us = state.world.now_us();
-            let (link, upkeep) = state.lane_link(now_us);
-            (state.begin_release(hold, link, now_us), upkeep)
-        });
-        let counter = hold.id.counter;
-        let Some((answer, first)) = begun else { return Ok(GivenBack::NotHeld) };
-        let mut releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
-        self.keep_up(upkeep, None);
-        if let Some(first) = first {
-            let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
-            self.with(|state| state.heard_return(counter, &first.asked, heard));
-        }
-        let given_back = answer.await.map_err(|_| Error::closed())?;
-        releasing.disarm();
-        // The work outlived the lease, even if nobody came between.
-        given_back.map(|word| if was_valid { word } else { GivenBack::NotHeld })
-    }
-
-    /// Gives a lease back in the background: what dropping a guard does, with a runtime or without.
-    pub(crate) fn drop_hold(&self, hold: &Hold) {
-        if !self.is_ours() || is_on(Mutant::P16RenewsDropped) {
-            return; // The lease is the parent's.
-        }
-        self.with(|state| {
-            let is_same = |id| state.attempts.get(&id).is_some_and(|attempt| attempt.id == hold.id);
-            if is_same(hold.id.counter) {
-                let now_us = state.world.now_us();
-                state.give_back(hold.id.counter, now_us);
-            }
-        });
     }
 
     /// Makes the lease of a hold as long as this, where it is renewed and was shorter: by a renewal, as soon as can be.
@@ -323,13 +233,15 @@ impl Session {
     fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut state);
+        #[cfg(debug_assertions)]
+        state.assert_lines();
         let wake = std::mem::replace(&mut state.wake, Wake::No);
         let words = state.words.take();
         drop(state);
         if wake == Wake::Now {
             self.wake.notify_one();
         }
-        words.say();
+        words.say(|hold| self.drop_hold(hold));
         result
     }
 }
@@ -340,36 +252,6 @@ struct Opening<'a>(&'a Session);
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         self.0.begin_close();
-    }
-}
-
-/// A future of the caller's that may be dropped: the session goes on with what it began.
-struct Unfinished<'a> {
-    session: &'a Session,
-    counter: u64,
-    /// `None` once it is finished.
-    on_drop: Option<fn(&mut State, u64)>,
-}
-
-impl Unfinished<'_> {
-    fn give_up(state: &mut State, counter: u64) {
-        state.abandon(counter);
-    }
-
-    fn hurry(state: &mut State, counter: u64) {
-        state.left_alone(counter);
-    }
-
-    fn disarm(&mut self) {
-        self.on_drop = None;
-    }
-}
-
-impl Drop for Unfinished<'_> {
-    fn drop(&mut self) {
-        if let Some(on_drop) = self.on_drop.filter(|_| self.session.is_ours()) {
-            self.session.with(|state| on_drop(state, self.counter));
-        }
     }
 }
 

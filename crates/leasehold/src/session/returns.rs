@@ -16,10 +16,11 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
 
-use super::attempt::{Asked, Attempt, Entry, GivenBack, Phase, Renewal, Returning, Terms, Tries, Verdict, Wait, What};
+use super::attempt::{Asked, Attempt, Entry, GivenBack, Phase, Renewal, Returning, Terms, Verdict, Wait, What};
 use super::bounds::RETRY_US;
 use super::heard::Heard;
 use super::state::State;
+use super::tries::Tries;
 use crate::error::{Error, Lost};
 use crate::store::Fault;
 
@@ -41,8 +42,8 @@ impl State {
     /// Ends an attempt that neither waits nor holds.
     pub(crate) fn finish(&mut self, counter: u64, verdict: Verdict) {
         let now_us = self.world.now_us();
+        self.tell(counter, verdict);
         if let Some(attempt) = self.attempts.get_mut(&counter) {
-            attempt.tell(&mut self.words, verdict);
             attempt.ticket = None;
         }
         self.give_back(counter, now_us);
@@ -50,10 +51,19 @@ impl State {
 
     /// Ends an attempt by an error, and gives back whatever there may be of it.
     pub(crate) fn fail(&mut self, counter: u64, error: Error, now_us: u64) {
-        if let Some(attempt) = self.attempts.get_mut(&counter) {
-            attempt.tell(&mut self.words, Verdict::Failed(error));
-        }
+        self.tell(counter, Verdict::Failed(error));
         self.give_back(counter, now_us);
+    }
+
+    /// Tells whoever is behind an attempt: its caller, or all who wait in its line what is wrong. That it has to be asked
+    /// for again they need not hear: the line does so.
+    fn tell(&mut self, counter: u64, verdict: Verdict) {
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        match (attempt.line, verdict) {
+            (Some(line), Verdict::Failed(error)) => self.tell_line(line, &error),
+            (Some(_), _) => {}
+            (None, verdict) => attempt.tell(&mut self.words, verdict),
+        }
     }
 
     /// Makes an attempt one to give back, whatever it was.
@@ -65,33 +75,36 @@ impl State {
     /// The same without its alarm, for a caller that sends the release itself: an alarm that is due now wakes the thread,
     /// and at each release that costs more than the release.
     pub(crate) fn begin_return(&mut self, counter: u64, now_us: u64) {
+        self.go_on(counter, now_us);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let token = match &attempt.phase {
+        let (token, used) = match &attempt.phase {
             Phase::Returning(_) => return,
             // The store has ended it already. Its alarm may not have rung yet.
-            Phase::Ended { token, until_us } if *until_us <= now_us && attempt.tries.is_settled() => {
-                let token = *token;
-                self.ended_there(counter, token, now_us);
+            Phase::Ended { token, used, until_us } if *until_us <= now_us && attempt.tries.is_settled() => {
+                let (token, used) = (*token, *used);
+                self.ended_there(counter, token, used, now_us);
                 return;
             }
             Phase::Held(holding) => {
                 self.words.lost(&holding.hold, Lost::Released);
-                Some(holding.hold.token)
+                (Some(holding.run.grant()), holding.hold.token)
             }
-            Phase::Claiming { token, .. } | Phase::Ended { token, .. } => Some(*token),
-            Phase::Asking { .. } | Phase::Queued { .. } => None,
+            Phase::Claiming { token, .. } => (Some(*token), *token),
+            Phase::Ended { token, used, .. } => (Some(*token), *used),
+            Phase::Asking { .. } | Phase::Queued { .. } => (None, Token::NONE),
         };
+        let used = if is_on(Mutant::P19ForgetsUsed) { token.unwrap_or(used) } else { used };
         // While an acquire of it is unanswered the grant may have lapsed and been made anew, with a token that nobody here
         // has heard of. A release of the old one would find nothing and close the attempt.
         let what = match token {
-            Some(token) if attempt.tries.is_settled() => What::Release(token),
+            Some(token) if attempt.tries.is_settled() => What::Release { token, used },
             Some(_) => {
                 hit(Mark::LeaveForRelease);
-                What::Leave
+                What::Leave { used }
             }
-            None => What::Leave,
+            None => What::Leave { used },
         };
-        let nothing_is_there = what == What::Leave && attempt.ticket.is_none() && attempt.tries.is_settled();
+        let nothing_is_there = token.is_none() && attempt.ticket.is_none() && attempt.tries.is_settled();
         if nothing_is_there {
             self.remove(counter);
             return;
@@ -103,10 +116,10 @@ impl State {
     }
 
     /// The store has ended the lease. A failover can bring it back all the same: a revocation may be among what it lost.
-    pub(crate) fn ended_there(&mut self, counter: u64, token: Token, now_us: u64) {
+    pub(crate) fn ended_there(&mut self, counter: u64, token: Token, used: Token, now_us: u64) {
         let Some(attempt) = self.remove(counter) else { return };
         let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
-        let (name, id, what) = (attempt.name, attempt.id, What::Release(token));
+        let (name, id, what) = (attempt.name, attempt.id, What::Release { token, used });
         self.remember_release(GivenUp { name, id, what, until_us }, now_us);
     }
 
@@ -169,8 +182,8 @@ impl State {
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let closed = match returning.what {
             // The usual release does not say the time: it closes what went before it on its own link.
-            What::Release(_) => attempt.tries.closed_by(asked, 0),
-            What::Leave => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
+            What::Release { .. } => attempt.tries.closed_by(asked, 0),
+            What::Leave { .. } => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
         };
         // A leave that hands a grant on is a release by another name. So may be one that was never answered, where the next
         // one finds nothing: nobody knows which of the two has ended what there was. And a grant that we have heard of and
@@ -179,13 +192,14 @@ impl State {
         let is_release = match answer.outcome {
             Outcome::Left { was: Was::Granted } => true,
             Outcome::Left { was: Was::Absent } => returning.unheard > 0 || was_granted,
-            _ => what != What::Leave,
+            _ => matches!(what, What::Release { .. }),
         };
         let released = is_release.then_some(GivenUp { name, id, what, until_us });
         if !closed {
             hit(Mark::LeaveAgain);
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(NOT_AFTER_MAX_US);
-            returning.what = What::Leave;
+            let (What::Release { used, .. } | What::Leave { used }) = what;
+            returning.what = What::Leave { used };
             returning.next_us = now_us + wait_us + 1_000;
         } else {
             self.remove(counter);
@@ -210,7 +224,7 @@ impl State {
         // While the store cannot be reached it is kept for as long as the grant can last; within bounds, as anybody can
         // publish.
         let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
-        self.insert_return(name, id, What::Leave, now_us + left_us + NOT_AFTER_MAX_US);
+        self.insert_return(name, id, What::Leave { used: Token::NONE }, now_us + left_us + NOT_AFTER_MAX_US);
     }
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).
@@ -228,6 +242,7 @@ impl State {
                 renewal: Renewal::Never,
                 order: Order::Relaxed,
                 entry: Entry::OnClaim,
+                sticky_us: 0,
                 label: "".into(),
             }),
             wait: Wait::No,
@@ -236,6 +251,9 @@ impl State {
             latest: Token::NONE,
             ticket: None,
             caller: None,
+            line: None,
+            range: 1,
+            wanted: None,
             asked: None,
             damaged: 0,
             alarm_us: u64::MAX,

@@ -15,9 +15,12 @@ use super::alarms::Alarms;
 use super::attempt::{Asked, Attempt, Phase, Reach, Terms};
 use super::clock::ServerClock;
 use super::lane::Lane;
+use super::lines::Line;
+use super::pace::Pace;
 use super::returns::GivenUp;
 use super::silent;
 use super::watch::Watch;
+use super::window::Windows;
 use super::words::Words;
 use crate::error::Error;
 use crate::store::{Link, Store};
@@ -28,9 +31,18 @@ pub(crate) struct State {
     store: Arc<dyn Store>,
     pub(crate) session: SessionId,
     pub(crate) attempts: HashMap<u64, Attempt, BuildHasherDefault<Spread>>,
-    /// P21: what a session knows of a name. Local queues will stand here.
+    /// What a session knows of a name.
     pub(crate) slots: HashMap<Name, Slot>,
+    /// Who waits here for which name (P21).
+    pub(crate) lines: HashMap<u64, Line, BuildHasherDefault<Spread>>,
+    /// Whether leases are handed on inside the session.
+    pub(crate) hand_over: HandOver,
     pub(crate) alarms: Alarms<u64>,
+    pub(crate) line_alarms: Alarms<u64>,
+    /// When renewals are planned.
+    pub(crate) pace: Pace,
+    /// What is due, and how much is under way.
+    pub(crate) windows: Windows,
     pub(crate) watches: Alarms<Name>,
     pub(crate) clock: ServerClock,
     pub(crate) run: String,
@@ -41,6 +53,8 @@ pub(crate) struct State {
     pub(crate) home: Option<Arc<dyn Link>>,
     /// Links that left a request unanswered.
     pub(crate) doubted: Vec<Arc<dyn Link>>,
+    /// Links that a ping is under way on, and how many other answers have come meanwhile.
+    pub(crate) proving: Vec<(Arc<dyn Link>, u64)>,
     /// Links that ended lately, and why.
     pub(crate) ends: VecDeque<(Arc<dyn Link>, Error)>,
     /// Why the store could not be reached last.
@@ -90,6 +104,15 @@ pub(crate) enum Stage {
     Closed,
 }
 
+/// Where a lease may be handed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HandOver {
+    /// Inside the session, within the bounds of P20, and by the store.
+    Local,
+    /// By the store only.
+    Remote,
+}
+
 /// Whether the session's thread is to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wake {
@@ -103,6 +126,8 @@ pub(crate) struct Slot {
     /// What was heard of the queue last: which form of the record to expect.
     pub(crate) guess: Contention,
     pub(crate) attempts: u32,
+    /// The lines of the name, by the length of the lease that is asked for in each, ms.
+    pub(crate) lines: Vec<(u64, u64)>,
     /// When all waiters of the name were last called to look.
     pub(crate) rallied_us: u64,
     /// The waiter that was told so last.
@@ -119,14 +144,25 @@ const IDLE_ALARMS: usize = 64;
 const USUAL_MIN_US: u64 = 500_000;
 
 impl State {
-    pub(crate) fn new(world: Arc<dyn World>, store: Arc<dyn Store>, session: SessionId, lane: Lane) -> Self {
+    pub(crate) fn new(
+        world: Arc<dyn World>,
+        store: Arc<dyn Store>,
+        session: SessionId,
+        lane: Lane,
+        hand_over: HandOver,
+    ) -> Self {
         Self {
             world,
             store,
             session,
             attempts: HashMap::default(),
             slots: HashMap::new(),
+            lines: HashMap::default(),
+            hand_over,
             alarms: Alarms::default(),
+            line_alarms: Alarms::default(),
+            pace: Pace::default(),
+            windows: Windows::default(),
             watches: Alarms::default(),
             clock: ServerClock::default(),
             run: String::new(),
@@ -137,6 +173,7 @@ impl State {
             mourners: Vec::new(),
             home: None,
             doubted: Vec::new(),
+            proving: Vec::new(),
             ends: VecDeque::new(),
             trouble: None,
             released: VecDeque::new(),
@@ -156,9 +193,14 @@ impl State {
     }
 
     pub(crate) fn new_id(&mut self) -> GrantId {
-        let counter = self.next_counter;
-        self.next_counter += 1;
+        let counter = self.next_number();
         GrantId { session: self.session, counter, nonce: self.random() }
+    }
+
+    /// Numbers attempts, lines and waiters: whom a word is for follows from it.
+    pub(crate) fn next_number(&mut self) -> u64 {
+        self.next_counter += 1;
+        self.next_counter - 1
     }
 
     fn random(&mut self) -> u64 {
@@ -202,6 +244,8 @@ impl State {
     }
 
     pub(crate) fn remove(&mut self, counter: u64) -> Option<Attempt> {
+        let now_us = self.world.now_us();
+        self.go_on(counter, now_us);
         let attempt = self.attempts.remove(&counter)?;
         if let Some(slot) = self.slots.get_mut(&attempt.name) {
             slot.attempts -= 1;
@@ -215,7 +259,8 @@ impl State {
     }
 
     pub(crate) fn sweep(&mut self, name: &Name) {
-        if self.slots.get(name).is_some_and(|slot| slot.attempts == 0 && slot.watch.is_none()) {
+        if self.slots.get(name).is_some_and(|slot| slot.attempts == 0 && slot.watch.is_none() && slot.lines.is_empty())
+        {
             self.slots.remove(name);
         }
     }
@@ -231,6 +276,9 @@ impl State {
         }
         if due_us < self.planned_us {
             self.wake = Wake::Now;
+        }
+        if let Some(line) = attempt.line {
+            self.arm_line(line);
         }
     }
 
@@ -293,9 +341,16 @@ impl State {
     /// When the thread has to look at the latest.
     pub(crate) fn next_due_us(&mut self) -> u64 {
         self.drop_idle_alarms();
+        if self.windows.is_due() {
+            return 0;
+        }
         // What a watch asks for needs a link: without one it stays due until there is.
         let watch_us = self.watches.next_us().filter(|_| self.home().is_some());
         let bell_us = self.bells.iter().map(|(at_us, _)| *at_us).min();
-        [self.alarms.next_us(), watch_us, bell_us].into_iter().flatten().min().unwrap_or(u64::MAX)
+        [self.alarms.next_us(), self.line_alarms.next_us(), watch_us, bell_us]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(u64::MAX)
     }
 }

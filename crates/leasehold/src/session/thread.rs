@@ -13,10 +13,11 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Op, SessionId};
 use tokio::sync::oneshot;
 
-use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
+use super::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::clock::Sample;
 use super::errand::Errand;
 use super::state::{Stage, State, Wake};
+use super::window::Kind;
 use super::{Session, silent, unanswered};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
@@ -26,12 +27,15 @@ type Ready = oneshot::Sender<Result<(), Error>>;
 
 /// The longest sleep: deadlines are on a clock that runs while the machine sleeps, and timers are not.
 const TICK_US: u64 = 250_000;
-/// The shortest: what cannot be sent now is not asked for again at once.
+/// The shortest: timers know no shorter one.
 const PAUSE_US: u64 = 1_000;
 /// An idle link is asked for the time this often, so that a push can be placed, and a dead link is found out.
 const IDLE_US: u64 = 20_000_000;
 /// How often deadlines are looked at while there is no link.
 const OFFLINE_TICK_US: u64 = 50_000;
+/// The longest that a ping waits behind other answers: with as much before them requests are refused as late, and what is
+/// left on such a link is worth nothing.
+const PROOF_MAX_US: u64 = ANSWER_MAX_US;
 /// The first pause between two tries to connect.
 const BACKOFF_MIN_US: u64 = 20_000;
 
@@ -149,7 +153,10 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
             let request = asked.link.apply(&name, &op, guess);
             spawn(session, async move {
                 let heard = request.await;
-                session_.with(|state| state.heard_acquire(&name, id, &asked, heard));
+                session_.with(|state| {
+                    state.ended(Kind::Look, 1);
+                    state.heard_acquire(&name, id, &asked, heard);
+                });
             });
         }
         Errand::Renew(batch) => {
@@ -159,10 +166,19 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
             spawn(session, async move {
                 let heard = request.await;
                 session_.with(|state| {
+                    state.ended(Kind::Renewal, batch.len());
                     for (one, heard) in batch.iter().zip(heard) {
                         state.heard_renew(one, heard);
                     }
                 });
+            });
+        }
+        Errand::Reserve(one) => {
+            let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&one.name)));
+            let request = one.asked.link.apply(&one.name, &one.op, guess);
+            spawn(session, async move {
+                let heard = request.await;
+                session_.with(|state| state.heard_reserve(&one, heard));
             });
         }
         Errand::Settle { name, asked } => {
@@ -182,25 +198,48 @@ fn send_return(session: &Arc<Session>, errand: Errand) {
     let request = asked.link.apply(&name, &op, guess);
     spawn(session, async move {
         let heard = request.await;
-        session_.with(|state| state.heard_return(counter, &asked, heard));
+        session_.with(|state| {
+            state.ended(Kind::Return, 1);
+            state.heard_return(counter, &asked, heard);
+        });
     });
 }
 
 /// A link that left a request unanswered answers a ping in time, or is replaced: a stalled connection stays open for
 /// ever otherwise, and everything on it waits.
+///
+/// One on which other answers go on coming is not stalled: the ping waits behind them, at a server, or in a process, that
+/// is behind. On another link all of it would be asked for once more, of a server that is not done with the first.
 fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
     let session_ = Arc::clone(session);
+    if !session.with(|state| state.begin_proof(&link)) {
+        return;
+    }
     spawn(session, async move {
-        let within_us = session_.with(|state| state.usual_us());
-        let proof = race(&*session_.world, within_us, ask_time(&session_, &link)).await;
-        if !matches!(proof, Some(Ok(()))) {
+        let begun_us = session_.world.now_us();
+        let mut proof = pin!(ask_time(&session_, &link));
+        let is_proved = loop {
+            let (within_us, before) = session_.with(|state| (state.usual_us(), state.answers_meanwhile(&link)));
+            match race(&*session_.world, within_us, proof.as_mut()).await {
+                Some(proved) => break proved.is_ok(),
+                None if session_.world.now_us().saturating_sub(begun_us) > PROOF_MAX_US => break false,
+                None if session_.with(|state| state.answers_meanwhile(&link)) == before => break false,
+                None => {}
+            }
+        };
+        if !is_proved {
             // One that was closed meanwhile, by its own end, is replaced by nobody.
             if !link.is_closed() {
                 hit(Mark::LinkReplaced);
             }
             link.close();
-            session_.with(|state| state.wake = Wake::Now);
         }
+        session_.with(|state| {
+            state.end_proof(&link);
+            if !is_proved {
+                state.wake = Wake::Now;
+            }
+        });
     });
 }
 
@@ -222,10 +261,16 @@ fn spawn(session: &Arc<Session>, task: impl Future<Output = ()> + Send + 'static
 }
 
 /// Sleeps until something is due, or somebody says so; at most `at_most_us`.
+///
+/// Not at all where something fell due during the turn: the thread is not woken for that, and a guard that was dropped
+/// meanwhile would go back by the shortest sleep too late. What could not be sent is never due at once (`arm_after`).
 async fn rest(session: &Arc<Session>, at_most_us: u64) {
     let now_us = session.world.now_us();
     let for_us = session.with(|state| {
-        let for_us = state.next_due_us().saturating_sub(now_us).clamp(PAUSE_US, at_most_us);
+        let for_us = match state.next_due_us().saturating_sub(now_us) {
+            0 => 0,
+            later_us => later_us.clamp(PAUSE_US, at_most_us),
+        };
         if !is_on(Mutant::P17LostWake) {
             state.planned_us = now_us + for_us;
         }
@@ -234,18 +279,35 @@ async fn rest(session: &Arc<Session>, at_most_us: u64) {
     if is_on(Mutant::P17LostWake) {
         session.with(|state| state.planned_us = now_us + for_us);
     }
-    let mut woken = pin!(session.wake.notified());
-    let mut slept = session.world.sleep(Duration::from_micros(for_us));
-    poll_fn(|context| match woken.as_mut().poll(context) {
-        Poll::Ready(()) => Poll::Ready(()),
-        Poll::Pending => slept.as_mut().poll(context),
-    })
-    .await;
+    if for_us == 0 {
+        step_aside().await;
+    } else {
+        let mut woken = pin!(session.wake.notified());
+        let mut slept = session.world.sleep(Duration::from_micros(for_us));
+        poll_fn(|context| match woken.as_mut().poll(context) {
+            Poll::Ready(()) => Poll::Ready(()),
+            Poll::Pending => slept.as_mut().poll(context),
+        })
+        .await;
+    }
     // While it works, the thread sees every change at the end of its turn.
     session.with(|state| {
         state.planned_us = 0;
         state.ring_bells();
     });
+}
+
+/// Lets what was spawned run, once.
+async fn step_aside() {
+    let mut is_aside = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut is_aside, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 fn is_over(session: &Arc<Session>) -> bool {

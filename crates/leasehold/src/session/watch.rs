@@ -4,12 +4,17 @@
 //! so somebody has to ask. One timer per name and session does, however many wait: whoever handed over sets it to the end
 //! of the claim (P7), waiters to the end of the lease that they queue for (P15), and an answer that says MORE to now (P1).
 
+use std::sync::Arc;
+
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::{Name, Token};
 
-use super::attempt::Asked;
-use super::bounds::RETRY_US;
+use super::attempt::{Asked, Attempt, Phase};
+use super::bounds::{ANSWER_MAX_US, RETRY_US};
+use super::errand::Errand;
 use super::heard::Heard;
 use super::state::{State, Wake};
+use super::window::Kind;
 use crate::store::Fault;
 
 /// Whose lease to look after, and when that ends.
@@ -61,9 +66,9 @@ impl State {
     }
 
     /// The names whose watched lease has ended, and what to do about it.
-    pub(crate) fn ended_watches(&mut self, now_us: u64) -> Vec<(Name, Then)> {
+    fn ended_watches(&mut self, now_us: u64) -> Vec<(Name, Then)> {
         let mut ended = Vec::new();
-        while let Some(name) = self.watches.pop(now_us) {
+        while let Some((_, name)) = self.watches.pop(now_us) {
             let Some(slot) = self.slots.get_mut(&name) else { continue };
             let Some(watch) = &mut slot.watch else { continue };
             if watch.due_us > now_us {
@@ -78,6 +83,33 @@ impl State {
             ended.push((name, then));
         }
         ended
+    }
+
+    /// A waiter of ours looks where the lease that it waits for has ended; without one the name is settled.
+    pub(crate) fn look_where_a_watch_ended(&mut self, now_us: u64, errands: &mut Vec<Errand>) {
+        let Some(home) = self.home().cloned() else { return };
+        for (name, then) in self.ended_watches(now_us) {
+            let waiter = if then == Then::Look { self.waiter_of(&name) } else { None };
+            hit(if waiter.is_some() { Mark::WatchLooked } else { Mark::WatchSettled });
+            if let Some(counter) = waiter {
+                self.set_next(counter, now_us);
+                self.windows.wait(Kind::Look, now_us, counter);
+                continue;
+            }
+            let asked = self.asked_within(Arc::clone(&home), ANSWER_MAX_US, now_us);
+            errands.push(Errand::Settle { name, asked });
+        }
+    }
+
+    /// A waiter of ours for this name with no look under way, if there is one.
+    fn waiter_of(&self, name: &Name) -> Option<u64> {
+        let waits = |a: &Attempt| matches!(a.phase, Phase::Queued { .. }) && a.asked.is_none() && a.name == *name;
+        let known = self.slots.get(name)?.waiter;
+        match self.attempts.get(&known).filter(|attempt| waits(attempt)) {
+            Some(_) => Some(known),
+            // It went: seldom, so that looking at all of them is cheap enough.
+            None => self.attempts.iter().find(|(_, attempt)| waits(attempt)).map(|(counter, _)| *counter),
+        }
     }
 
     /// The answer to a settle that nobody but the queue waited for.

@@ -5,7 +5,6 @@
 //! state's lock it would stand still for ever. So the state only notes what is to be said.
 
 use std::mem;
-use std::pin::Pin;
 use std::task::Waker;
 
 use tokio::sync::oneshot;
@@ -15,11 +14,15 @@ use super::hold::Hold;
 use crate::error::{Lost, Result};
 
 #[derive(Default)]
-pub(crate) struct Words(Vec<Word>);
+pub(crate) struct Words {
+    /// Nearly always the only one: it needs no allocation.
+    first: Option<Word>,
+    more: Vec<Word>,
+}
 
 /// A verdict, and whom it is for.
 pub(crate) struct Told {
-    counter: u64,
+    number: u64,
     caller: oneshot::Sender<Verdict>,
     verdict: Verdict,
 }
@@ -27,7 +30,7 @@ pub(crate) struct Told {
 impl Told {
     /// Takes the verdict by hand. Said through the channel, or by dropping the sender of one that is open, it would wake
     /// the task that is just running: another turn for nothing, and another thread of the runtime called for it.
-    pub(crate) fn by_hand(self, mut channel: Pin<&mut oneshot::Receiver<Verdict>>) -> Verdict {
+    pub(crate) fn by_hand(self, channel: &mut oneshot::Receiver<Verdict>) -> Verdict {
         channel.close();
         self.verdict
     }
@@ -42,16 +45,34 @@ enum Word {
 
 impl Words {
     /// A grant that nobody takes is for the session to give back: the future's own drop gives its attempt up.
-    pub(crate) fn verdict(&mut self, counter: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
-        self.0.extend(caller.map(|caller| Word::Verdict(Told { counter, caller, verdict })));
+    pub(crate) fn verdict(&mut self, number: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
+        if let Some(caller) = caller {
+            self.push(Word::Verdict(Told { number, caller, verdict }));
+        }
     }
 
-    /// Takes out what the caller of this attempt is told: it is here, and need not be called.
-    pub(crate) fn take_verdict(&mut self, counter: u64) -> Option<Told> {
-        let at = self.0.iter().position(|word| matches!(word, Word::Verdict(told) if told.counter == counter))?;
-        match self.0.remove(at) {
+    /// Takes out what the caller of this number (that of its attempt, or of its place in a line) is told: it is here, and
+    /// need not be called.
+    pub(crate) fn take_verdict(&mut self, number: u64) -> Option<Told> {
+        let is_its = |word: &Word| matches!(word, Word::Verdict(told) if told.number == number);
+        let word = match self.first.take_if(|word| is_its(word)) {
+            None => {
+                let at = self.more.iter().position(is_its)?;
+                self.more.remove(at)
+            }
+            Some(word) => word,
+        };
+        match word {
             Word::Verdict(told) => Some(told),
             _ => None,
+        }
+    }
+
+    fn push(&mut self, word: Word) {
+        match self.first {
+            // In the order in which it was noted.
+            None if self.more.is_empty() => self.first = Some(word),
+            _ => self.more.push(word),
         }
     }
 
@@ -60,31 +81,37 @@ impl Words {
         caller: Option<oneshot::Sender<Result<GivenBack>>>,
         word: impl FnOnce() -> Result<GivenBack>,
     ) {
-        self.0.extend(caller.map(|caller| Word::GivenBack(caller, word())));
+        if let Some(caller) = caller {
+            self.push(Word::GivenBack(caller, word()));
+        }
     }
 
     /// The hold has ended from now on; who waits for that hears it a moment later.
     pub(crate) fn lost(&mut self, hold: &Hold, why: Lost) {
         let (_, waiting) = hold.end(why);
         if !waiting.is_empty() {
-            self.0.push(Word::Lost(waiting));
+            self.push(Word::Lost(waiting));
         }
     }
 
     /// Rings by being dropped.
     pub(crate) fn ring(&mut self, bell: oneshot::Sender<()>) {
-        self.0.push(Word::Bell(bell));
+        self.push(Word::Bell(bell));
     }
 
     pub(crate) fn take(&mut self) -> Self {
         mem::take(self)
     }
 
-    /// Says it all. Never under a lock.
-    pub(crate) fn say(self) {
-        for word in self.0 {
+    /// Says it all. Never under a lock. `untaken` gets what was granted to one who has gone in that very moment.
+    pub(crate) fn say(self, mut untaken: impl FnMut(&Hold)) {
+        for word in self.first.into_iter().chain(self.more) {
             match word {
-                Word::Verdict(Told { caller, verdict, .. }) => drop(caller.send(verdict)),
+                Word::Verdict(Told { caller, verdict, .. }) => {
+                    if let Err(Verdict::Granted(hold)) = caller.send(verdict) {
+                        untaken(&hold);
+                    }
+                }
                 Word::GivenBack(caller, word) => drop(caller.send(word)),
                 Word::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
                 Word::Bell(bell) => drop(bell),

@@ -87,7 +87,7 @@ on_all_stores!(a_grant_that_nobody_asked_for_is_given_back, |bench| {
             Place { claim_ms: 60_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
         let not_after_us = link.ping().await.expect("an answer") + NOT_AFTER_MAX_US;
         let patience = Patience::Queue(place);
-        let acquire = Acquire { id: ghost, lease_ms: 60_000, not_after_us, patience, label: "ghost".into() };
+        let acquire = Acquire { id: ghost, lease_ms: 60_000, not_after_us, patience, label: "ghost".into(), range: 1 };
         let name = Name::new("a").expect("a good name");
         let answer = link.apply(&name, &Op::Acquire(acquire), Contention::None).await.expect("an answer");
         assert!(matches!(answer.outcome, Outcome::Queued { .. }));

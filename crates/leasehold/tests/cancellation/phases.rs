@@ -84,9 +84,10 @@ impl Ward {
         Driven::new(async move { mutex.lock().await })
     }
 
-    /// Futures for these names, `LINE` for each.
+    /// Futures for these names, `LINE` for each, and each with an attempt of its own.
     fn line_up(&self, names: &[String], count: usize) -> Vec<Driven<leasehold::Result<Guard>>> {
-        (0..count).map(|number| self.lock(&names[number / LINE])).collect()
+        let mutexes = (0..count).map(|number| self.subject.mutex(&names[number / LINE]).fair());
+        mutexes.map(|mutex| Driven::new(async move { mutex.lock().await })).collect()
     }
 
     fn hold_all(&self, names: &[String]) -> Vec<Guard> {
@@ -174,7 +175,7 @@ impl Ward {
         let mut futures: Vec<_> = names.iter().map(|name| self.lock(name)).collect();
         self.wait_all(&self.subject, &mut futures);
         // Some have somebody behind them, who must get what they do not take.
-        let behind: Vec<Mutex> = names.iter().step_by(10).map(|name| self.other.mutex(name)).collect();
+        let behind: Vec<Mutex> = names.iter().step_by(10).map(|name| self.other.mutex(name).fair()).collect();
         let mut behind: Vec<_> = behind.into_iter().map(|m| Driven::new(async move { m.lock().await })).collect();
         self.wait_all(&self.other, &mut behind);
         assert_eq!(self.bench.there(&self.other, &names), 2 * count + behind.len());

@@ -78,6 +78,7 @@ fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
     let length_ms = fields.number(8)?;
     let since_us = fields.number(16)?;
     let prev = fields.id()?;
+    let range = fields.number(8)?;
     let label = fields.label()?;
     let state = match state {
         "F" => return Ok(Resource { last, released: id, ..Resource::default() }),
@@ -87,7 +88,7 @@ fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
         other => return Err(format!("no state: {other:?}")),
     };
     let id = id.ok_or("a grant without an id")?;
-    let grant = Some(Grant { id, token: last, since_us, length_ms, state, label });
+    let grant = Some(Grant { id, token: last, since_us, length_ms, state, label, range });
     Ok(Resource { last, grant, released: prev, ..Resource::default() })
 }
 
@@ -191,9 +192,10 @@ impl<'a> Fields<'a> {
         };
         let lease_ms = self.number(8)?;
         let before = self.take(64)?;
+        let range = self.number(8)?;
         let label = self.label()?;
         self.end()?;
-        Ok((Entry { id, ticket, lease_ms, claim_ms, limit_us, seen_us, hears, order, label }, before))
+        Ok((Entry { id, ticket, lease_ms, claim_ms, limit_us, seen_us, hears, order, label, range }, before))
     }
 
     fn end(&self) -> Result<(), String> {

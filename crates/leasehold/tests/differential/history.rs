@@ -1,7 +1,7 @@
 //! Random histories. They lean towards what is rare: half of the choices look at the model first, so that a release is
 //! often of the grant that is held, a renewal of one that was marked, and the clock stops where a lease ends.
 
-use leasehold_spec::limits::{LEASE_MAX_MS, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS};
+use leasehold_spec::limits::{LEASE_MAX_MS, RANGE_MAX, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
     Acquire, Contention, From, GrantId, GrantState, Hears, Op, Order, Outcome, Patience, Place, Renew, SessionId, Token,
 };
@@ -143,11 +143,12 @@ impl<'a> History<'a> {
                 let session = self.random.index(self.sessions);
                 self.acquire_anew(lock, session, Patience::Try);
             }
-            14..=31 => {
+            14..=30 => {
                 let session = self.random.index(self.sessions);
                 let place = self.place();
                 self.acquire_anew(lock, session, place);
             }
+            31 => self.reserve(lock),
             32..=44 => self.look(lock),
             45..=53 => self.release(lock),
             54..=62 => self.leave(lock),
@@ -179,7 +180,12 @@ impl<'a> History<'a> {
                 true
             }
             (Some(grant), _) if self.random.chance(25) => {
-                self.apply(lock, &Op::Leave { id: grant.id });
+                let used = self.used(lock, grant.token);
+                self.apply(lock, &Op::Leave { id: grant.id, used });
+                true
+            }
+            (Some(grant), _) if self.random.chance(40) => {
+                self.reserve_as(lock, grant.id, grant.token);
                 true
             }
             (Some(grant), _) => {
@@ -193,7 +199,10 @@ impl<'a> History<'a> {
                     return false;
                 };
                 match self.attempts[at].token {
-                    Some(token) if self.random.chance(30) => self.apply(lock, &Op::Release { id: released, token }),
+                    Some(token) if self.random.chance(30) => {
+                        let used = self.used(lock, token);
+                        self.apply(lock, &Op::Release { id: released, token, used });
+                    }
                     _ => self.acquire_again(at),
                 }
                 true
@@ -252,6 +261,7 @@ impl<'a> History<'a> {
             not_after_us: self.not_after_us(),
             patience,
             label: (*self.random.pick(&LABELS)).to_owned(),
+            range: self.range(),
         };
         self.attempts.push(Attempt { lock, acquire, token: None, ticket: None });
         self.ask(self.attempts.len() - 1);
@@ -323,7 +333,8 @@ impl<'a> History<'a> {
     fn release(&mut self, lock: usize) {
         if let Some(at) = self.one_of(lock) {
             let token = self.token(at);
-            self.apply(lock, &Op::Release { id: self.attempts[at].acquire.id, token });
+            let used = self.used(lock, token);
+            self.apply(lock, &Op::Release { id: self.attempts[at].acquire.id, token, used });
         }
     }
 
@@ -331,11 +342,50 @@ impl<'a> History<'a> {
         let queue = &self.locks[lock].model.queue;
         if !queue.is_empty() && self.random.chance(85) {
             let id = queue[self.random.index(queue.len())].id;
-            return self.apply(lock, &Op::Leave { id });
+            return self.apply(lock, &Op::Leave { id, used: Token::NONE });
         }
         if let Some(at) = self.one_of(lock) {
-            self.apply(lock, &Op::Leave { id: self.attempts[at].acquire.id });
+            let token = self.token(at);
+            let used = if self.random.chance(40) { Token::NONE } else { self.used(lock, token) };
+            self.apply(lock, &Op::Leave { id: self.attempts[at].acquire.id, used });
         }
+    }
+
+    fn range(&mut self) -> u64 {
+        match self.random.below(4) {
+            0 => 1,
+            1 => self.random.within(2, RANGE_MAX),
+            2 => RANGE_MAX,
+            // More than anybody gets.
+            _ => *self.random.pick(&[0, 2, RANGE_MAX + 1]),
+        }
+    }
+
+    /// Up to where the range of a grant was used: what a session may say, and what it may not.
+    fn used(&mut self, lock: usize, token: Token) -> Token {
+        let reserved = self.locks[lock].model.reserved();
+        match self.random.below(8) {
+            0..=2 => token,
+            3 | 4 => token.plus(self.random.within(0, reserved.get().saturating_sub(token.get()))),
+            5 => reserved,
+            6 => *self.random.pick(&[reserved.plus(1), token.plus(RANGE_MAX), Token::HIGHEST]),
+            _ => *self.random.pick(&[Token::NONE, Token::new(token.get().saturating_sub(1)).unwrap()]),
+        }
+    }
+
+    fn reserve(&mut self, lock: usize) {
+        let Some(at) = self.one_of(lock) else { return };
+        let (id, token) = (self.attempts[at].acquire.id, self.token(at));
+        self.reserve_as(lock, id, token);
+    }
+
+    fn reserve_as(&mut self, lock: usize, id: GrantId, token: Token) {
+        let range = match self.random.below(3) {
+            0 => self.random.within(1, 4 * RANGE_MAX),
+            1 => self.random.within(1, TOKEN_LEAD_US),
+            _ => *self.random.pick(&[0, RANGE_MAX + 1, TOKEN_LEAD_US, 10 * TOKEN_LEAD_US, u64::MAX]),
+        };
+        self.apply(lock, &Op::Reserve { id, token, range });
     }
 
     fn renewal(&mut self, id: GrantId, token: Token) -> Renew {

@@ -89,13 +89,19 @@ fn check_coverage(seen: &Seen) {
 }
 
 /// What must not be missing, however seldom it is.
-const RARE: [&str; 9] = [
+const RARE: [&str; 15] = [
     "more",
     "came back to its place",
     "forgotten",
     "sixteen lapses",
     "push of a grant",
     "push of a revocation",
+    "push that somebody waits",
+    "range used",
+    "range unused",
+    "used beyond the range",
+    "range burnt",
+    "range cut",
     "stored as a string",
     "stored as a hash",
     "stored as a hash without a queue",

@@ -4,6 +4,7 @@
 //! runs it on the model, at the time that the server's answer gives, with the attachments that the script could see. The
 //! answer, everything that is stored, and everything that was published must be the same.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -11,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use leasehold::seam::{Fault, Link, Message, Real, RedisStore, Store};
 use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Entry, Env, Event, GrantId, Hears, LostHow, Name, Op, Order, Outcome,
+    Acquire, Answer, Contention, Delivery, Entry, Env, Event, Grant, GrantId, Hears, LostHow, Name, Op, Order, Outcome,
     Patience, Place, Renew, Resource, Rest, SessionId, Was, step,
 };
 use leasehold_testkit::{RedisServer, Resp, Value};
@@ -47,7 +48,7 @@ impl Lock {
 
     /// When the record may be forgotten.
     fn end_us(&self) -> u64 {
-        self.model.keep_until_us.max(self.model.last.get() + RETENTION_US)
+        self.model.keep_until_us.max(self.model.reserved().get() + RETENTION_US)
     }
 }
 
@@ -264,7 +265,7 @@ impl Rig {
             Op::Acquire(acquire) => model.queue.iter().find(|entry| entry.id == acquire.id).map(|entry| entry.ticket),
             _ => None,
         };
-        let before = place(&lock.model);
+        let (before, grant) = (place(&lock.model), lock.model.grant.clone());
         let (mut expected, deliveries) = step(&mut lock.model, &env, op);
         if place(&lock.model).is_some_and(|ticket| before.is_some_and(|before| ticket < before)) {
             self.count("came back to its place");
@@ -273,6 +274,7 @@ impl Rig {
             expected.now_us = 0;
         }
         self.count(kind(&expected.outcome));
+        self.count_ranges(op, grant.as_ref(), &lock.model);
         if expected.rest == Rest::More {
             self.count("more");
         }
@@ -280,6 +282,7 @@ impl Rig {
             self.count(match delivery.event {
                 Event::Granted => "push of a grant",
                 Event::Revoked => "push of a revocation",
+                Event::Wanted => "push that somebody waits",
             });
         }
         if *answer != expected {
@@ -287,6 +290,26 @@ impl Rig {
         }
         due.extend(deliveries.into_iter().map(|delivery| (lock.name.clone(), delivery)));
         self.check_stored(lock);
+    }
+
+    /// What became of the tokens of a grant.
+    fn count_ranges(&mut self, op: &Op, before: Option<&Grant>, model: &Resource) {
+        if let (Op::Acquire(acquire), Some(grant), None) = (op, &model.grant, before)
+            && grant.id == acquire.id
+            && grant.range < acquire.range
+        {
+            self.count("range cut");
+        }
+        let Some(before) = before.filter(|grant| model.held_by(grant.id).is_none() && grant.range > 1) else { return };
+        match (op, model.released == Some(before.id)) {
+            (_, false) => self.count("range burnt"),
+            (Op::Release { used, .. } | Op::Leave { used, .. }, true) => match used.cmp(&before.reserved()) {
+                _ if *used <= before.token => self.count("range unused"),
+                Ordering::Greater => self.count("used beyond the range"),
+                Ordering::Less | Ordering::Equal => self.count("range used"),
+            },
+            _ => {}
+        }
     }
 
     /// What is stored is what the specification says, and ends when it says.
@@ -359,9 +382,11 @@ impl Rig {
                 Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
             let patience = Patience::Queue(place);
             let not_after_us = self.now_us() + 2_000_000;
-            let acquire = Acquire { id, lease_ms: LEASE_MAX_MS, not_after_us, patience, label: "many".into() };
+            let acquire =
+                Acquire { id, lease_ms: LEASE_MAX_MS, not_after_us, patience, label: "many".into(), range: 9 };
             let op = Op::Acquire(acquire);
-            if counter == 0 {
+            // The first one waits where nobody did, and its holder is told.
+            if counter <= 1 {
                 self.apply(lock, &op, Contention::None);
                 continue;
             }
@@ -377,6 +402,7 @@ impl Rig {
                 hears: Hears::Listens,
                 order: Order::Relaxed,
                 label: "many".into(),
+                range: 9,
             });
         }
     }
@@ -471,7 +497,7 @@ fn heard_until(connection: &mut Resp, last: &str) -> Vec<String> {
 
 /// A message without the zeros that a script may leave before what is left of a lease.
 fn plain(text: &str) -> String {
-    let mut words: Vec<_> = text.splitn(9, ' ').map(str::to_owned).collect();
+    let mut words: Vec<_> = text.splitn(10, ' ').map(str::to_owned).collect();
     if let Some(left) = words.get_mut(4).filter(|left| left.parse::<u64>().is_ok()) {
         *left = left.parse::<u64>().unwrap().to_string();
     }
@@ -480,10 +506,11 @@ fn plain(text: &str) -> String {
 
 /// The message that a delivery is, as a channel and a text.
 fn message(name: &Name, delivery: &Delivery) -> (String, String) {
-    let Delivery { to, now_us, contention, rest, id, token, left_us, event } = delivery;
+    let Delivery { to, now_us, contention, rest, id, token, left_us, range, event, .. } = delivery;
     let event = match event {
         Event::Granted => 'G',
         Event::Revoked => 'R',
+        Event::Wanted => 'W',
     };
     let contention = match contention {
         Contention::None => 'N',
@@ -497,7 +524,7 @@ fn message(name: &Name, delivery: &Delivery) -> (String, String) {
     let key = Lock::new(name.as_str()).key;
     (
         format!("lh1:inbox:{to}"),
-        format!("lh1 {event} {} {token} {left_us} {now_us} {contention} {rest} {key}", id.wire()),
+        format!("lh1 {event} {} {token} {left_us} {now_us} {contention} {rest} {range:08} {key}", id.wire()),
     )
 }
 
@@ -507,6 +534,7 @@ pub(crate) fn kind(outcome: &Outcome) -> &'static str {
         Outcome::Queued { .. } => "queued",
         Outcome::Busy { .. } => "busy",
         Outcome::Gone => "gone",
+        Outcome::Reserved { .. } => "reserved",
         Outcome::Late => "late",
         Outcome::Full => "full",
         Outcome::Renewed { .. } => "renewed",
@@ -524,7 +552,7 @@ pub(crate) fn kind(outcome: &Outcome) -> &'static str {
 }
 
 /// What every run must have seen, and at least two in a hundred times.
-pub(crate) const OUTCOMES: [&str; 18] = [
+pub(crate) const OUTCOMES: [&str; 19] = [
     "granted",
     "queued",
     "busy",
@@ -532,6 +560,7 @@ pub(crate) const OUTCOMES: [&str; 18] = [
     "late",
     "full",
     "renewed",
+    "reserved",
     "lost: revoked",
     "lost: not held",
     "released",

@@ -26,7 +26,7 @@ impl Forged {
     pub(crate) fn send(&self, resp: &mut Resp) {
         let id = format!("{}{:016x}{:016x}", self.session, self.counter, 0x5eed);
         let place = format!("{:08}Lr", self.claim_ms);
-        let label = format!("{:03}{}", self.label.len(), self.label);
+        let label = format!("00000001{:03}{}", self.label.len(), self.label);
         let late = "9".repeat(16);
         let sha = &Scripts::get().acquire.sha;
         resp.send(&["EVALSHA", sha, "1", KEY, &id, "00030000", &label, &late, "90000", &place, "", "c"]).unwrap();

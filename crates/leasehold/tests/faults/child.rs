@@ -165,8 +165,9 @@ async fn obey(url: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         let token = || words.last().and_then(|word| word.parse().ok()).expect("a token");
         match words[..] {
+            // With an entry of its own, whoever else of this process waits.
             ["lock", name, lease_ms] => {
-                let mutex = client.mutex(name).lease(Duration::from_millis(lease_ms.parse().unwrap()));
+                let mutex = client.mutex(name).lease(Duration::from_millis(lease_ms.parse().unwrap())).fair();
                 let guards = Arc::clone(&guards);
                 tokio::spawn(async move {
                     let guard = mutex.lock().await.unwrap();

@@ -68,9 +68,9 @@ pub(crate) async fn client(url: &str, lease: Duration) -> Leasehold {
     Leasehold::builder(url).lease(lease).connect().await.unwrap()
 }
 
-/// Locks in the background.
+/// Locks in the background, with an entry of its own, whoever else waits in that client.
 pub(crate) fn lock(client: &Leasehold, name: &str) -> JoinHandle<Result<Guard>> {
-    let mutex = client.mutex(name);
+    let mutex = client.mutex(name).fair();
     tokio::spawn(async move { mutex.lock().await })
 }
 

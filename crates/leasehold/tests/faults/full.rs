@@ -25,7 +25,7 @@ async fn memory() {
     for error in [
         within(PROMPT, "a refusal", client.mutex("b").lock()).await.unwrap_err(),
         client.mutex("b").try_lock().await.unwrap_err(),
-        client.mutex(NAME).try_lock_for(PROMPT).await.unwrap_err(),
+        client.mutex(NAME).fair().try_lock_for(PROMPT).await.unwrap_err(),
     ] {
         assert_eq!((error.kind(), error.may_have_acted(), error.is_retryable()), (ErrorKind::Store, false, true));
         assert!(error.to_string().contains("memory is full") && error.to_string().contains("maxmemory"), "{error}");
@@ -72,8 +72,8 @@ async fn queue() {
         assert!(matches!(resp.receive().unwrap(), Value::Bulk(said) if said.starts_with(b"QUEUED")));
     }
     for error in [
-        within(PROMPT, "a refusal", client.mutex(NAME).lock()).await.unwrap_err(),
-        within(PROMPT, "a refusal", client.mutex(NAME).try_lock_for(LONG)).await.unwrap_err(),
+        within(PROMPT, "a refusal", client.mutex(NAME).fair().lock()).await.unwrap_err(),
+        within(PROMPT, "a refusal", client.mutex(NAME).fair().try_lock_for(LONG)).await.unwrap_err(),
     ] {
         assert_eq!((error.kind(), error.may_have_acted(), error.is_retryable()), (ErrorKind::Full, false, true));
         assert!(error.to_string().contains("10000") && error.to_string().contains(NAME), "{error}");

@@ -119,7 +119,7 @@ async fn no_acquire_before_the_inbox_is_proved() {
     let calls = bench.calls(acquire).len();
     let waiting = lock(&client, NAME);
     // Nobody waits for an answer: this one comes by the callers' connection, behind what the lock would have sent.
-    assert!(client.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert!(client.mutex(NAME).fair().try_lock().await.unwrap().is_none());
     assert_eq!(bench.calls(acquire).len(), calls + 1, "an acquire that may wait was sent without an inbox");
     // Connecting, greeting and proving have five seconds together; then it is tried anew.
     bench.proxy.wait_seen("another probe", LONG, |seen| seen.count("PUBLISH") == 3);

@@ -49,7 +49,29 @@ async fn a_newer_layout_is_left_alone_and_both_are_named() {
     store.database().pragma_update(None, "user_version", 7).unwrap();
     let error = store.refused().await;
     says(&error, ErrorKind::Foreign, "layout 7");
-    says(&error, ErrorKind::Foreign, "knows layout 1");
+    says(&error, ErrorKind::Foreign, "knows layout 2");
+}
+
+/// What a program without ranges of tokens has left.
+#[tokio::test]
+async fn an_earlier_layout_is_taken_over_once_nobody_lives_in_it() {
+    let store = Store::new();
+    let mut holds = Child::start(&store.url());
+    let token: u64 = holds.ask("lock x 3600", "locked").parse().unwrap();
+    store
+        .database()
+        .execute_batch(
+            "DROP INDEX told; DROP INDEX stricts; ALTER TABLE names DROP COLUMN range; ALTER TABLE waiters DROP COLUMN \
+             range; ALTER TABLE ended DROP COLUMN range; CREATE INDEX told ON names (session) WHERE state IN (0, 2); \
+             PRAGMA user_version = 1",
+        )
+        .unwrap();
+    // It holds: nothing of it may be touched.
+    says(&store.refused().await, ErrorKind::Foreign, "layout 1");
+    holds.kill();
+    let client = store.client().await;
+    let anew = client.mutex("x").try_lock().await.unwrap().expect("whoever held has ended");
+    assert!(anew.token().get() > token);
 }
 
 #[tokio::test]
@@ -119,7 +141,7 @@ async fn a_record_that_makes_no_sense_is_its_names_own() {
         let guard = client.mutex(&name).lock().await.unwrap();
         let changed = format!("UPDATE names SET {nonsense}, stamp = stamp + 1 WHERE name = ?1");
         assert_eq!(store.database().execute(&changed, [&name]).unwrap(), 1, "{nonsense}");
-        let error = within(LONG, nonsense, client.mutex(&name).try_lock()).await.unwrap_err();
+        let error = within(LONG, nonsense, client.mutex(&name).fair().try_lock()).await.unwrap_err();
         says(&error, ErrorKind::Store, "makes no sense");
         drop(guard);
         let another = within(LONG, "another", client.mutex("another").try_lock()).await.unwrap().unwrap();

@@ -218,6 +218,7 @@ async fn played(store: &Store, patience: Patience) -> (Outcome, (Arc<dyn Link>, 
         not_after_us: u64::MAX,
         patience,
         label: String::new(),
+        range: 1,
     };
     let asked = link.apply(&Name::new("x").unwrap(), &Op::Acquire(acquire), Contention::None).await.unwrap();
     (asked.outcome, (link, desk))

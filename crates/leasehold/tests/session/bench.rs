@@ -51,13 +51,15 @@ impl Bench {
         let store = Arc::new(Scripted {
             requests: send,
             on_open: Mutex::default(),
+            on_ask: Mutex::default(),
+            at_once: Mutex::default(),
             links: Mutex::default(),
             run: Mutex::new("first".into()),
             ahead_us: AtomicU64::new(AHEAD_US),
             may_attach: AtomicBool::new(true),
             is_away: AtomicBool::new(false),
             opened: AtomicUsize::new(0),
-            ping_ms,
+            ping_ms: AtomicU64::new(ping_ms),
             pings: AtomicUsize::new(0),
         });
         (store, requests)
@@ -92,7 +94,7 @@ impl Bench {
     pub(crate) async fn next_leave(&mut self) -> (Asked, GrantId) {
         let asked = self.next().await;
         match asked.op {
-            Op::Leave { id } => (asked, id),
+            Op::Leave { id, .. } => (asked, id),
             ref other => panic!("a leave was expected: {other:?}"),
         }
     }
@@ -109,7 +111,17 @@ impl Bench {
     }
 
     pub(crate) fn lock(&self, lease_ms: u64) -> JoinHandle<leasehold::Result<Guard>> {
-        let mutex = self.leasehold.mutex("name").lease(Duration::from_millis(lease_ms));
+        self.lock_as("name", lease_ms)
+    }
+
+    pub(crate) fn lock_as(&self, name: &str, lease_ms: u64) -> JoinHandle<leasehold::Result<Guard>> {
+        let mutex = self.leasehold.mutex(name).lease(Duration::from_millis(lease_ms));
+        tokio::spawn(async move { mutex.lock().await })
+    }
+
+    /// The same with an attempt of its own, whoever else waits here.
+    pub(crate) fn lock_apart(&self, lease_ms: u64) -> JoinHandle<leasehold::Result<Guard>> {
+        let mutex = self.leasehold.mutex("name").lease(Duration::from_millis(lease_ms)).fair();
         tokio::spawn(async move { mutex.lock().await })
     }
 
@@ -136,10 +148,33 @@ impl Bench {
 
     /// Locks and is granted at once.
     pub(crate) async fn locked(&mut self, lease_ms: u64, number: u64) -> Guard {
-        let locking = self.lock(lease_ms);
+        self.locked_as("name", lease_ms, number).await
+    }
+
+    /// The same by this name.
+    pub(crate) async fn locked_as(&mut self, name: &str, lease_ms: u64, number: u64) -> Guard {
+        let locking = self.lock_as(name, lease_ms);
         let (asked, _) = self.next_acquire().await;
-        self.say(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS }, number);
+        self.say(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range: 1 }, number);
         locking.await.unwrap().unwrap()
+    }
+
+    /// The same with a range of tokens, and by which grant.
+    pub(crate) async fn reserved(&mut self, lease_ms: u64, number: u64, range: u64) -> (Guard, GrantId) {
+        let locking = self.lock(lease_ms);
+        let (asked, Acquire { id, .. }) = self.next_acquire().await;
+        self.say(asked, Outcome::Granted { token: token(number), left_us: lease_ms * MS, range }, number);
+        (locking.await.unwrap().unwrap(), id)
+    }
+
+    /// So many wait in line: each has come to its place before the next one does.
+    pub(crate) async fn in_line(&self, lease_ms: u64, count: usize) -> Vec<JoinHandle<leasehold::Result<Guard>>> {
+        let mut waiting = Vec::new();
+        for _ in 0..count {
+            waiting.push(self.lock(lease_ms));
+            tokio::task::yield_now().await;
+        }
+        waiting
     }
 
     pub(crate) fn push(&self, id: GrantId, number: u64, now_us: u64, left_us: u64) {
@@ -152,7 +187,26 @@ impl Bench {
             token: token(number),
             left_us,
             event: Event::Granted,
+            range: 1,
         });
+    }
+
+    /// A grant of this moment with a range of tokens.
+    pub(crate) fn push_range(&self, id: GrantId, number: u64, range: u64) {
+        let (to, now_us, contention, rest) = (id.session, self.store.server_us(), Contention::None, Rest::Done);
+        let (left_us, event) = (1_000 * MS, Event::Granted);
+        self.deliver(Delivery { to, now_us, contention, rest, id, token: token(number), left_us, range, event });
+    }
+
+    /// The store tells the holder whether others wait.
+    pub(crate) fn want(&self, id: GrantId, number: u64, contention: Contention) {
+        self.want_at(id, number, contention, self.store.server_us());
+    }
+
+    pub(crate) fn want_at(&self, id: GrantId, number: u64, contention: Contention, now_us: u64) {
+        let to = id.session;
+        let (rest, left_us, range, event) = (Rest::Done, 30_000 * MS, 1_024, Event::Wanted);
+        self.deliver(Delivery { to, now_us, contention, rest, id, token: token(number), left_us, range, event });
     }
 
     pub(crate) fn deliver(&self, delivery: Delivery) {
@@ -186,19 +240,44 @@ impl Bench {
 
 /// The world as it is, but for what a test changes in it.
 pub(crate) struct Altered {
+    /// What the clock shows while it stands still; 0: it runs.
+    stands_us: AtomicU64,
     pub(crate) process: AtomicU32,
     pub(crate) sleeps: AtomicUsize,
+    /// Those of a millisecond.
+    pub(crate) naps: AtomicUsize,
+    /// For callers; the session's thread has its own.
+    pub(crate) is_without_runtime: AtomicBool,
 }
 
 impl Altered {
     pub(crate) fn world() -> Arc<Self> {
-        Arc::new(Self { process: AtomicU32::new(Real.process()), sleeps: AtomicUsize::new(0) })
+        Arc::new(Self {
+            stands_us: AtomicU64::new(0),
+            process: AtomicU32::new(Real.process()),
+            sleeps: AtomicUsize::new(0),
+            naps: AtomicUsize::new(0),
+            is_without_runtime: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Altered {
+    pub(crate) fn stand_still(&self) {
+        self.stands_us.store(Real.now_us(), Ordering::SeqCst);
+    }
+
+    pub(crate) fn set_on(&self, by_us: u64) {
+        self.stands_us.fetch_add(by_us, Ordering::SeqCst);
     }
 }
 
 impl World for Altered {
     fn now_us(&self) -> u64 {
-        Real.now_us()
+        match self.stands_us.load(Ordering::SeqCst) {
+            0 => Real.now_us(),
+            now_us => now_us,
+        }
     }
 
     fn wall_us(&self) -> u64 {
@@ -219,6 +298,7 @@ impl World for Altered {
 
     fn sleep(&self, duration: Duration) -> Pending<()> {
         self.sleeps.fetch_add(1, Ordering::SeqCst);
+        self.naps.fetch_add(usize::from(duration <= Duration::from_millis(1)), Ordering::SeqCst);
         Real.sleep(duration)
     }
 
@@ -227,7 +307,11 @@ impl World for Altered {
     }
 
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        Real.spawn(task)
+        let is_callers = std::thread::current().name() != Some("leasehold");
+        match is_callers && self.is_without_runtime.load(Ordering::SeqCst) {
+            true => Err(task),
+            false => Real.spawn(task),
+        }
     }
 
     fn spawn_session(&self, session: Pending<()>) -> std::io::Result<()> {

@@ -3,10 +3,47 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Lost, Released};
-use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest, Was};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest, Token, Was};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, MS, pause, queued, token};
+
+/// The answer to the claim is older than the word of the revocation, which comes by another link: it would be entered on
+/// for longer than the grace.
+#[tokio::test]
+async fn p10_a_grant_that_is_revoked_while_it_is_claimed_is_not_entered() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    pause(20).await;
+    bench.push(acquire.id, 8, bench.store.server_us() - 800 * MS, 1_000 * MS);
+    let claim = bench.next().await;
+    assert!(matches!(claim.op, Op::Renew(_)), "{:?}", claim.op);
+    let renewed = bench.answer(Outcome::Renewed { left_us: 30_000 * MS }, 8);
+    bench.deliver(Delivery {
+        to: acquire.id.session,
+        now_us: bench.store.server_us(),
+        contention: Contention::None,
+        rest: Rest::Done,
+        id: acquire.id,
+        token: token(8),
+        left_us: 50 * MS,
+        event: Event::Revoked,
+        range: 1,
+    });
+    let _late = claim.reply.send(Ok(renewed));
+    let release = bench.next().await;
+    assert!(
+        matches!(release.op, Op::Release { id, .. } | Op::Leave { id, .. } if id == acquire.id),
+        "{:?}",
+        release.op
+    );
+    let (asked, again) = bench.next_acquire().await;
+    assert_ne!(again.id, acquire.id, "who waits goes on");
+    bench.say(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
+}
 
 #[tokio::test]
 async fn p1_whoever_hears_more_settles_again() {
@@ -33,6 +70,7 @@ async fn p1_whoever_hears_more_settles_again() {
         token: token(8),
         left_us: 30_000 * MS,
         event: Event::Granted,
+        range: 1,
     });
     assert_eq!(bench.next_but_renewals().await.op, Op::Settle);
 }
@@ -46,7 +84,7 @@ async fn p4_a_late_request_is_asked_again() {
     let (asked, again) = bench.next_acquire().await;
     assert_eq!(again.id, first.id);
     assert!(again.not_after_us >= first.not_after_us);
-    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert!(locking.await.unwrap().is_ok());
 }
 
@@ -82,6 +120,7 @@ async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
                 token: token(7),
                 left_us: 5_000 * MS,
                 event: Event::Revoked,
+                range: 1,
             });
         } else {
             bench.say(renewal, Outcome::Lost { how: LostHow::Revoked }, 7);
@@ -91,7 +130,7 @@ async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
         bench.nothing();
         drop(guard);
         let release = bench.next().await;
-        assert_eq!(release.op, Op::Release { id: renew.id, token: token(7) });
+        assert_eq!(release.op, Op::Release { id: renew.id, token: token(7), used: token(7) });
         bench.say(release, Outcome::Released, 7);
     }
 }
@@ -110,7 +149,7 @@ async fn p29_a_guard_that_asks_for_a_whole_lease_claims_before_it_enters() {
             bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
         } else {
             // The push was lost: a look finds the claim, with what is left of it.
-            bench.say(asked, Outcome::Granted { token: token(8), left_us: 700 * MS }, 8);
+            bench.say(asked, Outcome::Granted { token: token(8), left_us: 700 * MS, range: 1 }, 8);
         }
         let claim = bench.next().await;
         assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
@@ -126,7 +165,7 @@ async fn p29_a_guard_that_asks_for_a_whole_lease_claims_before_it_enters() {
     // A lock that is free costs no round trip more.
     let locking = tokio::spawn(async move { mutex.lock().await });
     let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    bench.say(asked, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert!(locking.await.unwrap().unwrap().remaining() > Duration::from_secs(29));
 }
 
@@ -150,7 +189,7 @@ async fn p10_a_revoked_guard_says_how_long_others_are_kept_out() {
     let mut bench = Bench::new().await;
     let locking = bench.lock(30_000);
     let (asked, Acquire { id, .. }) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     assert!(guard.grace() > Duration::from_secs(29), "{:?}", guard.grace());
     let made_us = bench.store.server_us() - 1_000 * MS;
@@ -163,6 +202,7 @@ async fn p10_a_revoked_guard_says_how_long_others_are_kept_out() {
         token: token(7),
         left_us: 5_000 * MS,
         event: Event::Revoked,
+        range: 1,
     });
     assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
     let grace = guard.grace();
@@ -187,13 +227,14 @@ async fn p10_a_revocation_that_overtakes_its_grant_is_heeded() {
         token: token(7),
         left_us: 500 * MS,
         event: Event::Revoked,
+        range: 1,
     });
     // It is given back, and its caller asks anew.
     let (mut is_left, mut again) = (false, None);
     while !is_left || again.is_none() {
         let asked = bench.next().await;
         match asked.op.clone() {
-            Op::Leave { id } if id == acquire.id => {
+            Op::Leave { id, used: Token::NONE } if id == acquire.id => {
                 is_left = true;
                 bench.say(asked, Outcome::Left { was: Was::Granted }, 7);
             }
@@ -201,7 +242,7 @@ async fn p10_a_revocation_that_overtakes_its_grant_is_heeded() {
             other => panic!("{other:?}"),
         }
     }
-    drop(late.reply.send(Ok(bench.answer(Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7))));
-    bench.say(again.unwrap(), Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    drop(late.reply.send(Ok(bench.answer(Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7))));
+    bench.say(again.unwrap(), Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(9));
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::seam::{Fault, World};
 use leasehold::{Lost, Released};
 use leasehold_spec::{Op, Outcome, Was};
 use tokio::time::timeout;
 
-use crate::bench::{Altered, Bench, MS, pause, token};
+use crate::bench::{Altered, Bench, MS, pause, queued, token};
 use crate::store::{any_error, gone};
 
 #[tokio::test]
@@ -23,7 +23,7 @@ async fn p11_no_acquire_that_may_queue_leaves_before_the_inbox_is_proved() {
     bench.nothing();
     bench.store.may_attach.store(true, Ordering::SeqCst);
     let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     assert!(locking.await.unwrap().is_ok());
 }
 
@@ -37,12 +37,28 @@ async fn p11_what_another_run_says_is_no_answer() {
     *bench.store.run.lock().unwrap() = "second".into();
     bench.cut_home();
     bench.home_again(3).await;
-    bench.say(old, Outcome::Granted { token: token(9), left_us: 30_000 * MS }, 9);
+    bench.say(old, Outcome::Granted { token: token(9), left_us: 30_000 * MS, range: 1 }, 9);
     let (asked, again) = bench.next_acquire().await;
     assert_eq!((asked.link, again.id), (2, acquire.id));
     pause(50).await;
     assert!(!locking.is_finished(), "granted by a store that is not the one any more");
-    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
+}
+
+/// An answer that got lost makes each request hear that of the one behind it.
+#[tokio::test]
+async fn p11_a_link_whose_answers_are_out_of_step_is_replaced() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    assert_eq!(asked.link, 1, "the callers' lane");
+    bench.say(asked, Outcome::Settled, 9);
+    let (asked, again) = bench.next_acquire().await;
+    assert_eq!(again.id, acquire.id);
+    assert_ne!(asked.link, 1, "nothing that is heard on it can be believed");
+    assert!(bench.store.links()[1].closed.load(Ordering::SeqCst));
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
 }
 
@@ -190,4 +206,45 @@ async fn a_damaged_record_is_told_to_who_wants_it_and_costs_nobody_a_link() {
     let release = bench.next_but(|op| matches!(op, Op::Leave { .. })).await;
     bench.say(release, Outcome::Released, 7);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+}
+
+/// One request stays unanswered, and others by the same link are answered all the time: the server is behind, and the ping
+/// waits there like everything else. Answers whether the link is given up before `within_ms`.
+async fn is_given_up(ping_ms: u64, within_ms: u64) -> bool {
+    let mut bench = Bench::new().await;
+    bench.store.ping_ms.store(ping_ms, Ordering::SeqCst);
+    let _waiting = bench.lock(600);
+    let (unanswered, first) = bench.next_acquire().await;
+    let lane = Arc::clone(&bench.store.links()[1]);
+    assert_eq!(unanswered.link, lane.number.load(Ordering::SeqCst), "the callers' lane");
+    let pings = bench.store.pings.load(Ordering::SeqCst);
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(within_ms) && !lane.closed.load(Ordering::SeqCst) {
+        let trying = bench.try_lock("other");
+        loop {
+            let (asked, acquire) = bench.next_acquire().await;
+            // In doubt of the lane, the session asks by its own link.
+            if acquire.id == first.id {
+                bench.say(asked, queued(1, 60_000), 7);
+                continue;
+            }
+            bench.say(asked, Outcome::Busy { left_us: 60_000 * MS }, 7);
+            break;
+        }
+        assert!(trying.await.unwrap().unwrap().is_none());
+        pause(5).await;
+    }
+    assert!(bench.store.pings.load(Ordering::SeqCst) > pings, "nobody was in doubt");
+    lane.closed.load(Ordering::SeqCst)
+}
+
+#[tokio::test]
+async fn p11_a_link_that_goes_on_answering_is_not_replaced() {
+    assert!(!is_given_up(1_200, 2_000).await);
+}
+
+/// It answers everything but a ping. That is no way to live on for ever.
+#[tokio::test]
+async fn p11_a_link_that_never_answers_its_ping_is_replaced() {
+    assert!(is_given_up(60_000, 30_000).await);
 }

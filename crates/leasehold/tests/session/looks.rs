@@ -1,5 +1,6 @@
 //! Waiters that look for themselves.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,7 +24,7 @@ async fn p15_a_waiter_whose_push_was_lost_looks() {
     assert!(begun.elapsed() > Duration::from_millis(150), "{:?}", begun.elapsed());
     assert_eq!(again.id, acquire.id);
     assert!(matches!(again.patience, Patience::Queue(place) if place.ticket == Some(42)));
-    bench.say(look, Outcome::Granted { token: token(8), left_us: 600 * MS }, 8);
+    bench.say(look, Outcome::Granted { token: token(8), left_us: 600 * MS, range: 1 }, 8);
     assert!(locking.await.unwrap().is_ok());
 }
 
@@ -103,7 +104,7 @@ async fn p15_a_lease_that_ends_while_the_store_is_away_keeps_nobody_busy() {
 #[tokio::test]
 async fn p15_every_waiter_looks_after_a_reconnect() {
     let mut bench = Bench::new().await;
-    let _waiting = [bench.lock(30_000), bench.lock(30_000)];
+    let _waiting = [bench.lock_apart(30_000), bench.lock_apart(30_000)];
     for ticket in [1, 2] {
         let (asked, _) = bench.next_acquire().await;
         bench.say(asked, queued(ticket, 60_000), 7);
@@ -117,6 +118,42 @@ async fn p15_every_waiter_looks_after_a_reconnect() {
         assert!(matches!(acquire.patience, Patience::Queue(place) if place.ticket.is_some()));
         bench.say(look, queued(1, 60_000), 7);
     }
+}
+
+/// So many wait that the server would be behind for longer than a link is believed. On a new link they look in turn.
+#[tokio::test]
+async fn p15_many_waiters_look_in_turn_after_a_reconnect() {
+    const WAITERS: usize = 6_000;
+    let mut bench = Bench::new().await;
+    let _waiting: Vec<_> = (0..WAITERS).map(|number| bench.lock_as(&format!("name {number}"), 900_000)).collect();
+    let mut queued_up = BTreeSet::new();
+    while queued_up.len() < WAITERS {
+        let (asked, acquire) = bench.next_acquire().await;
+        queued_up.insert(acquire.id.counter);
+        bench.say(asked, queued(1, 900_000), 7);
+    }
+    bench.cut_home();
+    bench.home_again(3).await;
+    let (mut unanswered, mut looked) = (Vec::new(), BTreeSet::new());
+    let mut most = 0;
+    while looked.len() < WAITERS {
+        // Answered where nothing more comes.
+        let within = Duration::from_millis(if unanswered.is_empty() { 10_000 } else { 100 });
+        if let Ok(Some(asked)) = timeout(within, bench.requests.recv()).await {
+            unanswered.push(asked);
+            continue;
+        }
+        assert!(!unanswered.is_empty(), "{} of {WAITERS} are forgotten", WAITERS - looked.len());
+        let mut together = BTreeSet::new();
+        for asked in unanswered.drain(..) {
+            let Op::Acquire(acquire) = &asked.op else { panic!("{:?}", asked.op) };
+            together.insert(acquire.id.counter);
+            bench.say(asked, queued(1, 900_000), 7);
+        }
+        most = most.max(together.len());
+        looked.append(&mut together);
+    }
+    assert!(most < WAITERS, "all at once");
 }
 
 #[tokio::test]

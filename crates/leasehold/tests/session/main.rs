@@ -4,12 +4,14 @@
 
 mod bench;
 mod hand_over;
+mod lines;
 mod links;
 mod looks;
 mod owners;
 mod renewals;
 mod returns;
 mod statements;
+mod sticky;
 mod store;
 mod threads;
 mod validity;

@@ -26,7 +26,7 @@ fn mutex(bench: &Bench, owner: &Owner) -> Mutex {
 async fn first(bench: &mut Bench, mutex: &Mutex, number: u64) -> Guard {
     let locking = tokio::spawn(lock(mutex));
     let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(number), left_us: acquire.lease_ms * MS }, number);
+    bench.say(asked, Outcome::Granted { token: token(number), left_us: acquire.lease_ms * MS, range: 1 }, number);
     locking.await.unwrap().unwrap()
 }
 
@@ -79,7 +79,7 @@ async fn p16_a_lost_lease_is_not_entered_until_its_last_guard_has_gone() {
     let mutex = mutex(&bench, &Owner::new());
     let locking = tokio::spawn(lock(&mutex));
     let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
     let (outer, inner) = (locking.await.unwrap().unwrap(), mutex.lock().await.unwrap());
     bench.deliver(Delivery {
         to: acquire.id.session,
@@ -90,6 +90,7 @@ async fn p16_a_lost_lease_is_not_entered_until_its_last_guard_has_gone() {
         token: token(7),
         left_us: 5_000 * MS,
         event: Event::Revoked,
+        range: 1,
     });
     assert_eq!((outer.check(), inner.check()), (Err(Lost::Revoked), Err(Lost::Revoked)));
     let refused = async |mutex: &Mutex| {
@@ -134,14 +135,14 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     let (acquire, leave) = (asked.pop().unwrap(), asked.pop().unwrap());
     assert!(matches!(leave.op, Op::Leave { .. }), "{:?}", leave.op);
     bench.say(leave, Outcome::Left { was: Was::Queued }, 6);
-    bench.say(acquire, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS }, 7);
+    bench.say(acquire, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
 
     // While the store is asked others of this owner come and share what it says.
     assert_eq!(released(&mut bench, guard).await, Released::Released);
     let tasks: Vec<_> = (0..5).map(|_| tokio::spawn(lock(&mutex))).collect();
     let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS }, 8);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS, range: 1 }, 8);
     let mut guards = Vec::new();
     for task in tasks {
         guards.push(task.await.unwrap().unwrap());
@@ -165,7 +166,7 @@ async fn an_attempt_that_fails_is_followed_by_the_next_ones() {
     let waiting = tokio::spawn(waits);
     let asked = bench.next_but(|op| matches!(op, Op::Leave { .. })).await;
     assert!(matches!(asked.op, Op::Acquire(_)), "{:?}", asked.op);
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
     assert_eq!(waiting.await.unwrap().unwrap().token(), token(7));
 }
 
@@ -179,13 +180,13 @@ async fn what_was_lost_and_dropped_meanwhile_is_acquired_anew() {
     assert!(poll(&mut one).await.is_pending());
     let (asked, _) = bench.next_acquire().await;
     assert!(poll(&mut two).await.is_pending());
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 100 * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 100 * MS, range: 1 }, 7);
     let guard = one.await.unwrap();
     assert_eq!(guard.lost().await, Lost::Expired);
     drop(guard);
     let waiting = tokio::spawn(two);
     let asked = bench.next_but(|op| matches!(op, Op::Release { .. })).await;
-    bench.say(asked, Outcome::Granted { token: token(8), left_us: 100 * MS }, 8);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 100 * MS, range: 1 }, 8);
     assert_eq!(waiting.await.unwrap().unwrap().token(), token(8));
 }
 
@@ -199,9 +200,9 @@ async fn a_lock_behind_a_release_that_is_under_way_asks_the_store() {
     let release = bench.next().await;
     let locking = tokio::spawn(lock(&mutex));
     let (asked, acquire) = bench.next_acquire().await;
-    assert_ne!(release.op, Op::Release { id: acquire.id, token: token(7) }, "another attempt");
+    assert_ne!(release.op, Op::Release { id: acquire.id, token: token(7), used: token(7) }, "another attempt");
     bench.say(release, Outcome::Released, 7);
-    bench.say(asked, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS }, 8);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS, range: 1 }, 8);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
 }
@@ -287,8 +288,11 @@ async fn two_owners_and_none_wait_for_each_other() {
         let mutex = mutex(&bench, &ours);
         first(&mut bench, &mutex, 7).await
     };
-    let strangers =
-        [mutex(&bench, &theirs), bench.leasehold.mutex("name"), bench.leasehold.mutex("other").owner(&ours)];
+    let strangers = [
+        mutex(&bench, &theirs).fair(),
+        bench.leasehold.mutex("name").fair(),
+        bench.leasehold.mutex("other").owner(&ours),
+    ];
     for stranger in strangers {
         let waiting = tokio::spawn(lock(&stranger));
         let (asked, _) = bench.next_acquire().await;
@@ -304,7 +308,7 @@ async fn two_owners_and_none_wait_for_each_other() {
 #[tokio::test]
 async fn a_closed_client_refuses_its_owners() {
     let mut bench = Bench::new().await;
-    let (holding, waiting) = (mutex(&bench, &Owner::new()), mutex(&bench, &Owner::new()));
+    let (holding, waiting) = (mutex(&bench, &Owner::new()), mutex(&bench, &Owner::new()).fair());
     let guard = first(&mut bench, &holding, 7).await;
     let tasks: Vec<_> = (0..3).map(|_| tokio::spawn(lock(&waiting))).collect();
     let patient = waiting.clone();

@@ -1,14 +1,16 @@
 //! What is given back, again if need be, and when that is over.
 
-use std::sync::atomic::Ordering;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::{Lost, Released};
-use leasehold_spec::{Contention, Delivery, Event, Op, Outcome, Rest, Was};
+use leasehold_spec::{Contention, Delivery, Event, Op, Outcome, Rest, Token, Was};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use crate::bench::{Bench, MS, pause, queued, token};
+use crate::bench::{Altered, Bench, MS, pause, queued, token};
 use crate::store::gone;
 
 #[tokio::test]
@@ -53,7 +55,7 @@ async fn p14_an_acquire_that_is_too_late_to_be_carried_out_is_forgotten() {
     let (lost, acquire) = bench.next_acquire().await;
     drop(lost.reply.send(Err(gone())));
     let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     while bench.store.server_us() <= acquire.not_after_us + 1_000 * MS {
         let renewal = bench.next().await;
@@ -62,7 +64,7 @@ async fn p14_an_acquire_that_is_too_late_to_be_carried_out_is_forgotten() {
     }
     let releasing = tokio::spawn(guard.release());
     let release = bench.next_but_renewals().await;
-    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(7) });
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(7), used: token(7) });
     bench.say(release, Outcome::NotHeld, 9);
     assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
 }
@@ -104,7 +106,7 @@ async fn p13_what_was_revoked_is_said_again_to_another_run() {
     let mut bench = Bench::new().await;
     let locking = bench.lock(30_000);
     let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     bench.deliver(Delivery {
         to: acquire.id.session,
@@ -115,6 +117,7 @@ async fn p13_what_was_revoked_is_said_again_to_another_run() {
         token: token(7),
         left_us: 0,
         event: Event::Revoked,
+        range: 1,
     });
     assert_eq!(guard.lost().await, Lost::Revoked);
     drop(guard);
@@ -122,7 +125,7 @@ async fn p13_what_was_revoked_is_said_again_to_another_run() {
     bench.nothing();
     *bench.store.run.lock().unwrap() = "second".into();
     bench.cut_home();
-    assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(7) });
+    assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(7), used: token(7) });
 }
 
 /// The same while a look is unanswered: the guard goes back by a leave, which finds that the revocation was first.
@@ -144,6 +147,7 @@ async fn p13_what_was_revoked_behind_a_look_is_said_again_to_another_run() {
         token: token(8),
         left_us: 0,
         event: Event::Revoked,
+        range: 1,
     });
     assert_eq!(guard.lost().await, Lost::Revoked);
     drop(guard);
@@ -225,7 +229,7 @@ async fn p14_a_leave_before_an_acquire_that_its_caller_had_still_to_send_is_repe
         at_the_gap.send(()).unwrap();
         may_go_on.recv().unwrap();
     }));
-    let locking = bench.lock(30_000);
+    let locking = bench.lock_apart(30_000);
     is_at_the_gap.await.unwrap();
     let closing = tokio::spawn(bench.leasehold.clone().close());
     // The guard's release is not answered for now: the session lives on.
@@ -238,12 +242,12 @@ async fn p14_a_leave_before_an_acquire_that_its_caller_had_still_to_send_is_repe
     pause(50).await;
     go_on.send(()).unwrap();
     let (asked, acquire) = bench.next_acquire().await;
-    assert_eq!(left, Op::Leave { id: acquire.id });
-    drop(asked.reply.send(Ok(bench.answer(Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8))));
+    assert_eq!(left, Op::Leave { id: acquire.id, used: Token::NONE });
+    drop(asked.reply.send(Ok(bench.answer(Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8))));
     assert_eq!(locking.await.unwrap().unwrap_err().kind(), leasehold::ErrorKind::Closed);
     // On the new lane the release is said again, too.
     let leave = bench.next_but(|op| matches!(op, Op::Release { .. })).await;
-    assert_eq!(leave.op, Op::Leave { id: acquire.id });
+    assert_eq!(leave.op, Op::Leave { id: acquire.id, used: Token::NONE });
     bench.say(leave, Outcome::Left { was: Was::Granted }, 8);
     bench.say(release, Outcome::Released, 8);
     assert!(closing.await.unwrap().unconfirmed().is_empty());
@@ -262,7 +266,7 @@ async fn p14_a_look_that_is_granted_behind_its_leave_is_given_back() {
     let (leave, _) = bench.next_leave().await;
     bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
     pause(50).await;
-    bench.say(look, Outcome::Granted { token: token(8), left_us: 900 * MS }, 8);
+    bench.say(look, Outcome::Granted { token: token(8), left_us: 900 * MS, range: 1 }, 8);
     let (_, again) = bench.next_leave().await;
     assert_eq!(again, acquire.id);
 }
@@ -322,7 +326,7 @@ async fn p16_a_grant_that_nobody_takes_is_given_back() {
     bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
     drop(locking);
     let release = bench.next().await;
-    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(8) });
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(8), used: token(8) });
 }
 
 /// The work is done, and its caller wants to go on. The store is away: the lease goes back in the background.
@@ -333,7 +337,7 @@ async fn p13_run_waits_for_its_release_within_bounds() {
     let running = timeout(Duration::from_secs(10), mutex.run(async |guard| guard.token()));
     let serving = async {
         let (asked, _) = bench.next_acquire().await;
-        bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+        bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
         bench.next().await
     };
     let (done, unanswered) = tokio::join!(running, serving);
@@ -342,5 +346,69 @@ async fn p13_run_waits_for_its_release_within_bounds() {
     let again = bench.next().await;
     assert_eq!(again.op, unanswered.op);
     bench.say(again, Outcome::Released, 7);
+    assert!(bench.leasehold.close().await.unconfirmed().is_empty());
+}
+
+/// The session's thread is at its turn and sees no change before the end of it. What fell due meanwhile is sent then, and
+/// not after the shortest sleep.
+#[tokio::test]
+async fn what_is_dropped_during_a_turn_goes_back_without_a_sleep() {
+    const NOT_YET: usize = usize::MAX;
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<_>).await;
+    let dropped = Mutex::new(Some(bench.locked(30_000, 7).await));
+    let _renewed = bench.locked(3_000, 8).await;
+    let (at_drop, at_release) = (Arc::new(AtomicUsize::new(NOT_YET)), Arc::new(AtomicUsize::new(NOT_YET)));
+    let (dropping, releasing) = (Arc::clone(&at_drop), Arc::clone(&at_release));
+    *bench.store.on_ask.lock().unwrap() = Some(Box::new(move |op| {
+        let naps = world.naps.load(Ordering::SeqCst);
+        match op {
+            // Within the turn in which it was due.
+            Op::Renew(_) => {
+                if let Some(guard) = dropped.lock().unwrap().take() {
+                    dropping.store(naps, Ordering::SeqCst);
+                    drop(guard);
+                }
+            }
+            Op::Release { .. } => releasing.store(naps, Ordering::SeqCst),
+            _ => {}
+        }
+    }));
+    let released = bench.next_but_renewals().await;
+    assert!(matches!(released.op, Op::Release { .. }), "{:?}", released.op);
+    assert_ne!(at_drop.load(Ordering::SeqCst), NOT_YET);
+    assert_eq!(at_release.load(Ordering::SeqCst), at_drop.load(Ordering::SeqCst), "it slept before the release");
+}
+
+/// So many leases go back at once that the server would be behind for longer than a link is believed. They go in turn.
+#[tokio::test]
+async fn what_goes_back_at_once_goes_in_turn() {
+    const LEASES: u64 = 6_000;
+    let mut bench = Bench::new().await;
+    let mut guards = Vec::new();
+    for number in 1..=LEASES {
+        guards.push(bench.locked_as(&format!("name {number}"), 900_000, number).await);
+    }
+    drop(guards);
+    let (mut unanswered, mut released) = (Vec::new(), BTreeSet::new());
+    let mut most = 0;
+    while (released.len() as u64) < LEASES {
+        // Answered where nothing more comes.
+        let within = Duration::from_millis(if unanswered.is_empty() { 10_000 } else { 100 });
+        if let Ok(Some(asked)) = timeout(within, bench.requests.recv()).await {
+            unanswered.push(asked);
+            continue;
+        }
+        assert!(!unanswered.is_empty(), "{} of {LEASES} are forgotten", LEASES - released.len() as u64);
+        let mut together = BTreeSet::new();
+        for asked in unanswered.drain(..) {
+            let Op::Release { token, .. } = asked.op else { panic!("{:?}", asked.op) };
+            together.insert(token);
+            bench.say(asked, Outcome::Released, token.get());
+        }
+        most = most.max(together.len());
+        released.append(&mut together);
+    }
+    assert!(most < LEASES as usize, "all at once");
     assert!(bench.leasehold.close().await.unconfirmed().is_empty());
 }

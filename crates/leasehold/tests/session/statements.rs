@@ -40,10 +40,10 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
     let (look, _) = bench.next_acquire().await;
     bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
-    bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS }, 9);
+    bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS, range: 1 }, 9);
     assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Superseded);
     let release = bench.next_but_renewals().await;
-    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(9) });
+    assert_eq!(release.op, Op::Release { id: acquire.id, token: token(9), used: token(9) });
     bench.say(release, Outcome::Released, 9);
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
@@ -77,20 +77,20 @@ async fn p3_the_claim_of_an_earlier_grant_does_not_end_the_later_one() {
     bench.push(acquire.id, 8, bench.store.server_us() - 1_700 * MS, 3_000 * MS);
     let claim = bench.next().await;
     assert!(matches!(&claim.op, Op::Renew(renew) if renew.token == token(8)), "{:?}", claim.op);
-    bench.say(look, Outcome::Granted { token: token(9), left_us: 6_000 * MS }, 9);
+    bench.say(look, Outcome::Granted { token: token(9), left_us: 6_000 * MS, range: 1 }, 9);
     let guard = locking.await.unwrap().unwrap();
     bench.say(claim, Outcome::Lost { how: LostHow::NotHeld }, 9);
     pause(50).await;
     assert_eq!(guard.check(), Ok(token(9)));
     drop(guard);
-    assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(9) });
+    assert_eq!(bench.next().await.op, Op::Release { id: acquire.id, token: token(9), used: token(9) });
 }
 
 /// A store that restarted empty with its clock behind begins below the tokens that its waiters have heard of.
 #[tokio::test]
 async fn p3_tokens_of_two_runs_are_not_compared() {
     let mut bench = Bench::new().await;
-    let locking = [bench.lock(30_000), bench.lock(30_000)];
+    let locking = [bench.lock_apart(30_000), bench.lock_apart(30_000)];
     for ticket in [1, 2] {
         let (asked, _) = bench.next_acquire().await;
         bench.say(asked, queued(ticket, 60_000), 1_000);
@@ -100,7 +100,7 @@ async fn p3_tokens_of_two_runs_are_not_compared() {
     bench.cut_home();
     let (first, _) = bench.next_acquire().await;
     let (second, waiter) = bench.next_acquire().await;
-    bench.say(first, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    bench.say(first, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     bench.say(second, queued(2, 60_000), 7);
     pause(100).await;
     bench.nothing();
@@ -147,7 +147,7 @@ async fn an_answer_wakes_its_caller_once() {
     let mut locking = pin!(mutex.lock());
     assert!(locking.as_mut().poll(&mut context).is_pending());
     let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
     let Poll::Ready(guard) = locking.as_mut().poll(&mut context) else { panic!("the answer is there") };
     assert_eq!(guard.unwrap().token(), token(7));
     assert_eq!(count.0.load(Ordering::SeqCst), 1);

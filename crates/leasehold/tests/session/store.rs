@@ -23,9 +23,17 @@ pub(crate) struct Asked {
 /// What happens when a link is asked for, on the stack of whoever asks.
 pub(crate) type OnOpen = Box<dyn FnOnce() + Send>;
 
+/// What happens when something is asked, on the stack of whoever asks.
+pub(crate) type OnAsk = Box<dyn FnMut(&Op) + Send>;
+
+/// What is answered on the stack of whoever asks.
+pub(crate) type AtOnce = Box<dyn FnMut(&Op) -> Option<Answer> + Send>;
+
 pub(crate) struct Scripted {
     pub(crate) requests: mpsc::UnboundedSender<Asked>,
     pub(crate) on_open: Mutex<Option<OnOpen>>,
+    pub(crate) on_ask: Mutex<Option<OnAsk>>,
+    pub(crate) at_once: Mutex<Option<AtOnce>>,
     pub(crate) links: Mutex<Vec<Arc<Line>>>,
     pub(crate) run: Mutex<String>,
     pub(crate) ahead_us: AtomicU64,
@@ -33,7 +41,7 @@ pub(crate) struct Scripted {
     pub(crate) is_away: AtomicBool,
     pub(crate) opened: AtomicUsize,
     /// How long a ping takes, and how many there were.
-    pub(crate) ping_ms: u64,
+    pub(crate) ping_ms: AtomicU64,
     pub(crate) pings: AtomicUsize,
 }
 
@@ -82,16 +90,31 @@ pub(crate) struct Handle(Arc<Line>);
 
 impl Handle {
     pub(crate) fn ask(&self, op: Op) -> Pending<Result<Answer, Fault>> {
+        let begin = self.begin(op);
+        Box::pin(async move { Self::end(begin()).await })
+    }
+
+    /// What sends a request, when its future is polled.
+    fn begin(&self, op: Op) -> impl FnOnce() -> Option<oneshot::Receiver<Result<Answer, Fault>>> + Send + use<> {
         let (line, closed) = (Arc::clone(&self.0), self.is_closed());
-        Box::pin(async move {
+        line.store.on_ask.lock().unwrap().iter_mut().for_each(|on_ask| on_ask(&op));
+        move || {
             let (reply, answer) = oneshot::channel();
-            if closed
-                || line.store.requests.send(Asked { link: line.number.load(Ordering::SeqCst), op, reply }).is_err()
-            {
-                return Err(gone());
+            let at_once = line.store.at_once.lock().unwrap().as_mut().and_then(|at_once| at_once(&op));
+            if let Some(said) = at_once {
+                drop(reply.send(Ok(said)));
+                return Some(answer);
             }
-            answer.await.unwrap_or_else(|_| Err(gone()))
-        })
+            let asked = Asked { link: line.number.load(Ordering::SeqCst), op, reply };
+            (!closed && line.store.requests.send(asked).is_ok()).then_some(answer)
+        }
+    }
+
+    async fn end(answer: Option<oneshot::Receiver<Result<Answer, Fault>>>) -> Result<Answer, Fault> {
+        match answer {
+            Some(answer) => answer.await.unwrap_or_else(|_| Err(gone())),
+            None => Err(gone()),
+        }
     }
 }
 
@@ -101,11 +124,12 @@ impl Link for Handle {
     }
 
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
-        let each: Vec<_> = batch.iter().map(|(_, renew)| self.ask(Op::Renew(renew.clone()))).collect();
+        let each: Vec<_> = batch.iter().map(|(_, renew)| self.begin(Op::Renew(renew.clone()))).collect();
         Box::pin(async move {
+            let each: Vec<_> = each.into_iter().map(|begin| begin()).collect();
             let mut answers = Vec::new();
             for one in each {
-                answers.push(one.await);
+                answers.push(Self::end(one).await);
             }
             answers
         })
@@ -134,8 +158,9 @@ impl Link for Handle {
         let line = Arc::clone(&self.0);
         line.store.pings.fetch_add(1, Ordering::SeqCst);
         Box::pin(async move {
-            if line.store.ping_ms > 0 {
-                Real.sleep(Duration::from_millis(line.store.ping_ms)).await;
+            let ping_ms = line.store.ping_ms.load(Ordering::SeqCst);
+            if ping_ms > 0 {
+                Real.sleep(Duration::from_millis(ping_ms)).await;
             }
             if line.closed.load(Ordering::SeqCst) { Err(gone()) } else { Ok(line.store.server_us()) }
         })

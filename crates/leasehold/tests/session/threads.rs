@@ -38,7 +38,7 @@ async fn a_client_for_threads_has_no_lane_and_is_not_for_a_forked_child() {
         contention: Contention::None,
         rest: Rest::Done,
         handed_claim_ms: None,
-        outcome: Outcome::Granted { token: token(7), left_us: 30_000 * MS },
+        outcome: Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 },
     };
     assert!(asked.reply.send(Ok(granted)).is_ok());
     let guard: Guard = locking.await.unwrap().unwrap();

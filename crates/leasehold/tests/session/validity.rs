@@ -13,7 +13,7 @@ async fn p12_validity_counts_from_before_the_sending() {
     let locking = bench.lock(3_000);
     let (asked, _) = bench.next_acquire().await;
     pause(300).await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 3_000 * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
     assert!(guard.remaining() < Duration::from_millis(2_700 - 30), "{:?}", guard.remaining());
     assert!(guard.is_valid());
@@ -103,12 +103,12 @@ async fn p12_nobody_gets_a_guard_that_is_lost_already() {
     let mut bench = Bench::new().await;
     let locking = bench.lock(30_000);
     let (asked, first) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: MS }, 7);
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: MS, range: 1 }, 7);
     let (mut release, mut again) = (bench.next_but_renewals().await, bench.next_but_renewals().await);
     if matches!(release.op, Op::Acquire(_)) {
         std::mem::swap(&mut release, &mut again);
     }
-    assert_eq!(release.op, Op::Release { id: first.id, token: token(7) });
-    bench.say(again, Outcome::Granted { token: token(8), left_us: 30_000 * MS }, 8);
+    assert_eq!(release.op, Op::Release { id: first.id, token: token(7), used: token(7) });
+    bench.say(again, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
     assert_eq!(locking.await.unwrap().unwrap().check(), Ok(token(8)));
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use leasehold::fence::{Access, Fenced};
@@ -113,6 +114,91 @@ fn a_dropped_future_leaves_nothing_and_hands_on() {
         }
         together(works);
         drop(clients);
+        stage.end(LATE);
+    });
+}
+
+/// One line, and what can happen in one: guards that are released and dropped, waiters that come, go and run out of
+/// patience, and somebody elsewhere.
+#[test]
+fn a_line_goes_on_whoever_comes_and_goes() {
+    explore(|| {
+        let (stage, section) = (Stage::new(), Arc::<Section>::default());
+        let (client, other) = (stage.client(), stage.client());
+        let mut works = vec![in_turns(&client, &section, 2), in_turns(&other, &section, 1)];
+        let (mutex, inside) = (client.mutex(NAME), Arc::clone(&section));
+        works.push(work(async move {
+            if let Some(guard) = impatient(mutex.lock()).await {
+                inside.work(&guard.unwrap());
+            }
+            if let Some(guard) = mutex.try_lock_for(Duration::from_millis(5)).await.unwrap() {
+                inside.work(&guard);
+            }
+        }));
+        let (mutex, inside) = (client.mutex(NAME), Arc::clone(&section));
+        works.push(work(async move {
+            let guard = mutex.lock().await.unwrap();
+            inside.work(&guard);
+            drop(guard);
+            if let Some(guard) = mutex.try_lock().await.unwrap() {
+                inside.work(&guard);
+                impatient(guard.release()).await;
+            }
+        }));
+        together(works);
+        drop((client, other));
+        stage.end(LATE);
+    });
+}
+
+/// In a line those who come first are first, whatever the threads of the client do meanwhile.
+#[test]
+fn a_line_is_served_in_its_order() {
+    explore(|| {
+        let (stage, order) = (Stage::new(), Arc::new(Mutex::new(Vec::new())));
+        let client = stage.client();
+        let guard = block_on(client.mutex(NAME).lock()).unwrap();
+        let mut works: Vec<Work> = Vec::new();
+        for number in 0..3 {
+            let (mutex, order) = (client.mutex(NAME), Arc::clone(&order));
+            let mut locking = Box::pin(async move { mutex.lock().await });
+            // Each has its place before the next one asks for one.
+            let first = locking.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert!(first.is_pending());
+            works.push(work(async move {
+                let guard = locking.await.unwrap();
+                order.lock().unwrap().push((number, guard.token()));
+                drop(guard);
+            }));
+        }
+        works.push(work(async move { assert_eq!(guard.release().await.unwrap(), Released::Released) }));
+        together(works);
+        let order = order.lock().unwrap();
+        assert!(order.is_sorted() && order.len() == 3 && order.is_sorted_by_key(|(_, token)| *token), "{order:?}");
+        drop(client);
+        stage.end(AT_ONCE);
+    });
+}
+
+#[test]
+fn closing_is_heard_in_a_line_that_is_handed_on() {
+    explore(|| {
+        let stage = Stage::new();
+        let client = stage.client();
+        let mut works: Vec<Work> = Vec::new();
+        for _ in 0..3 {
+            let mutex = client.mutex(NAME);
+            works.push(work(async move {
+                loop {
+                    match mutex.lock().await {
+                        Ok(guard) => drop(guard),
+                        Err(error) => break assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
+                    }
+                }
+            }));
+        }
+        works.push(work(async move { assert!(client.close().await.unconfirmed().is_empty()) }));
+        together(works);
         stage.end(LATE);
     });
 }

@@ -126,8 +126,11 @@ impl Shift {
         (random, registers): (&mut Random, &mut Registers),
     ) {
         let longest_ms = u64::try_from(Class::of(name).longest_lease().as_millis()).expect("seconds");
-        let lease = Duration::from_millis(random.within(longest_ms / 2, longest_ms));
+        // Most are alike: who asks for the same in one client stands in one line, and hands on inside of it.
+        let shortest_ms = if random.chance(70) { longest_ms } else { longest_ms / 2 };
+        let lease = Duration::from_millis(random.within(shortest_ms, longest_ms));
         let mutex = client.mutex(name);
+        let mutex = if random.chance(10) { mutex.fair() } else { mutex };
         let mutex = if random.chance(10) { mutex.fixed_lease(lease) } else { mutex.lease(lease) };
         let mutex = if random.chance(5) { mutex.full_lease() } else { mutex };
         let way =

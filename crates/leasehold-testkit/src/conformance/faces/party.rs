@@ -9,6 +9,7 @@ use leasehold::{
 };
 
 use super::Face;
+use crate::conformance::HandOver;
 use crate::conformance::stage::{SOON, Stage, soon};
 
 #[derive(Clone)]
@@ -38,6 +39,10 @@ impl Party {
             Face::Tasks => Self::Tasks(stage.client(label).await),
             Face::Threads => {
                 let builder = blocking::Leasehold::builder(stage.url()).holder(label);
+                let builder = match stage.running().hand_over() {
+                    HandOver::Local => builder,
+                    HandOver::Remote => builder.remote_hand_over(),
+                };
                 let client = on_a_thread(|| builder.connect()).await.expect("connected");
                 stage.keep(client.clone());
                 Self::Threads(client)

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 
 use super::party::{Held, Lock, Party};
 use super::{Face, Situation};
+use crate::conformance::HandOver;
 use crate::conformance::rules::Raw;
 use crate::conformance::stage::{Stage, eventually};
 
@@ -26,6 +27,16 @@ pub(super) struct Scene {
     pub(super) seen: Option<Holder>,
     /// Who waits.
     pub(super) queued: Option<JoinHandle<Held>>,
+    /// Where the caller's wait can be seen.
+    pub(super) stands: Stands,
+}
+
+/// Where somebody waits.
+pub(super) enum Stands {
+    /// In the store's queue.
+    InQueue,
+    /// In its own client, which holds: the store is not asked.
+    InLine,
 }
 
 impl Scene {
@@ -43,7 +54,14 @@ pub(super) async fn set(face: Face, at: Situation, stage: &Stage) -> Scene {
     let witness = stage.client("witness").await;
     let (caller, other) = (Party::connect(face, stage, "caller").await, Party::connect(face, stage, "other").await);
     let (mutex, theirs) = (caller.mutex(stage.name()), other.mutex(stage.name()));
-    let mut scene = Scene { holding: caller.clone(), caller, mutex, witness, guard: None, seen: None, queued: None };
+    let stands = match at {
+        Situation::HeldBySelf | Situation::HeldByOtherOwner if stage.running().hand_over() == HandOver::Local => {
+            Stands::InLine
+        }
+        _ => Stands::InQueue,
+    };
+    let mut scene =
+        Scene { holding: caller.clone(), caller, mutex, witness, guard: None, seen: None, queued: None, stands };
     match at {
         Situation::New => {}
         Situation::Free => {

@@ -2,6 +2,7 @@
 
 mod clients;
 mod holding;
+mod lines;
 mod order;
 mod owners;
 
@@ -15,6 +16,14 @@ dimension! {
         FifoAcrossClients,
         /// So are the tasks of one client.
         FifoWithinClient,
+        /// Tasks of one client that wait for what it holds itself are served in the order of their calls.
+        LinesAreFifo,
+        /// What an earlier holder in a line sends is refused behind a later one.
+        LinesAreFenced,
+        /// Who leaves a line is passed over, and nothing is left of it.
+        LinesGoOnWithoutWhoLeaves,
+        /// A client hands on inside so often, and no more, once somebody else waits.
+        LinesEndForOthers,
         /// When a release is answered the next waiter holds: nobody gets in between.
         HandOverLeavesNoGap,
         /// At no moment are there two holders, and nobody waits for ever.
@@ -75,6 +84,10 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
     match law {
         Law::FifoAcrossClients => order::fifo(stage, order::Clients::Many).await,
         Law::FifoWithinClient => order::fifo(stage, order::Clients::One).await,
+        Law::LinesAreFifo => lines::fifo(stage).await,
+        Law::LinesAreFenced => lines::fenced(stage).await,
+        Law::LinesGoOnWithoutWhoLeaves => lines::go_on_without_who_leaves(stage).await,
+        Law::LinesEndForOthers => lines::end_for_others(stage).await,
         Law::HandOverLeavesNoGap => order::hand_over_leaves_no_gap(stage).await,
         Law::ExclusionAndProgress => order::exclusion_and_progress(stage).await,
         Law::TokensRise => order::tokens_rise(stage).await,

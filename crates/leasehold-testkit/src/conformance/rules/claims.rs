@@ -75,7 +75,7 @@ pub(super) async fn lapse(stage: &Stage) {
     let _ = b.release(alive, push.token).await;
     assert!(a.is_held_by(theirs[1]).await);
     assert_eq!(
-        frozen.ask(Op::Leave { id: theirs[1] }).await.outcome,
+        frozen.ask(Op::Leave { id: theirs[1], used: Token::NONE }).await.outcome,
         Outcome::Left { was: leasehold_spec::Was::Granted }
     );
 }

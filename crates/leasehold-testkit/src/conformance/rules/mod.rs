@@ -4,6 +4,7 @@
 
 mod claims;
 mod queue;
+mod ranges;
 mod raw;
 mod records;
 
@@ -43,10 +44,18 @@ dimension! {
         P7Lapse,
         /// Every answer says whether others wait.
         P9Level,
+        /// The holder of a range is told when somebody begins to wait, and when to wait in strict order.
+        P9Wanted,
         /// A revocation names the token, tells its holder, and leaves it its grace.
         P10Revoke,
         /// A leave takes an entry out, and hands a grant on.
         P16Leave,
+        /// Tokens are reserved, grow, and the next one is above all that were used.
+        P19Reserved,
+        /// A range that nobody reports back is burnt.
+        P19Burnt,
+        /// A range grows for its holder alone.
+        P19ForItsHolder,
         /// One waiter too many is refused.
         QueueBound,
     }
@@ -69,8 +78,12 @@ pub(super) async fn run(rule: Rule, stage: &Stage) -> Verdict {
         Rule::P7Fixed => claims::fixed(stage).await,
         Rule::P7Lapse => claims::lapse(stage).await,
         Rule::P9Level => queue::level(stage).await,
+        Rule::P9Wanted => ranges::wanted(stage).await,
         Rule::P10Revoke => claims::revoke(stage).await,
         Rule::P16Leave => queue::leave(stage).await,
+        Rule::P19Reserved => ranges::reserved(stage).await,
+        Rule::P19Burnt => ranges::burnt(stage).await,
+        Rule::P19ForItsHolder => ranges::for_its_holder(stage).await,
         Rule::QueueBound => queue::bound(stage).await,
     }
     Verdict::Passed

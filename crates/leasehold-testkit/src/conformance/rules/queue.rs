@@ -154,9 +154,9 @@ pub(super) async fn level(stage: &Stage) {
     assert_eq!(renew().await, Contention::Others, "a level, and not an edge");
     c.queue(third, LEASE_MS, Place { order: Order::Strict, ..place() }).await;
     assert_eq!(renew().await, Contention::Strict);
-    let _ = b.ask(Op::Leave { id: second }).await;
+    let _ = b.ask(Op::Leave { id: second, used: Token::NONE }).await;
     assert_eq!(renew().await, Contention::Strict);
-    let _ = c.ask(Op::Leave { id: third }).await;
+    let _ = c.ask(Op::Leave { id: third, used: Token::NONE }).await;
     assert_eq!(renew().await, Contention::None);
     let _ = a.release(first, token).await;
 }
@@ -168,19 +168,23 @@ pub(super) async fn leave(stage: &Stage) {
     b.queue(second, LEASE_MS, place()).await;
     c.queue(third, LEASE_MS, place()).await;
     let left = |was| Outcome::Left { was };
-    assert_eq!(b.ask(Op::Leave { id: second }).await.outcome, left(Was::Queued));
-    assert_eq!(b.ask(Op::Leave { id: second }).await.outcome, left(Was::Absent), "twice is as good as once");
+    assert_eq!(b.ask(Op::Leave { id: second, used: Token::NONE }).await.outcome, left(Was::Queued));
+    assert_eq!(
+        b.ask(Op::Leave { id: second, used: Token::NONE }).await.outcome,
+        left(Was::Absent),
+        "twice is as good as once"
+    );
     b.queue(second, LEASE_MS, place()).await;
     assert_eq!(a.release(first, token).await.outcome, Outcome::Released);
     let push = c.hear().await;
     // It was granted, and does not want it any more.
-    assert_eq!(c.ask(Op::Leave { id: third }).await.outcome, left(Was::Granted));
+    assert_eq!(c.ask(Op::Leave { id: third, used: Token::NONE }).await.outcome, left(Was::Granted));
     let next = b.hear().await;
     assert_eq!(next.id, second, "handed on in the same step");
     assert!(next.token > push.token && b.is_held_by(second).await);
     let late = c.acquire(third, LEASE_MS, Patience::Queue(place())).await;
     assert_eq!(late.outcome, Outcome::Gone, "an acquire that comes behind its leave");
-    assert_eq!(b.ask(Op::Leave { id: second }).await.outcome, left(Was::Granted));
+    assert_eq!(b.ask(Op::Leave { id: second, used: Token::NONE }).await.outcome, left(Was::Granted));
     assert_eq!(a.inspect().await.holder, None);
 }
 

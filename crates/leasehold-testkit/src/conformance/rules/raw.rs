@@ -88,15 +88,24 @@ impl Raw {
     }
 
     pub(super) async fn take_as(&self, id: GrantId, lease_ms: u64) -> Token {
-        match self.acquire(id, lease_ms, Patience::Try).await.outcome {
-            Outcome::Granted { token, .. } => token,
+        self.take_range(id, lease_ms, 1).await.0
+    }
+
+    /// Takes the lease with so many tokens. Answers the first, and how many there are.
+    pub(super) async fn take_range(&self, id: GrantId, lease_ms: u64, range: u64) -> (Token, u64) {
+        match self.acquire_range(id, lease_ms, Patience::Try, range).await.outcome {
+            Outcome::Granted { token, range, .. } => (token, range),
             other => panic!("it is free: {other:?}"),
         }
     }
 
     pub(super) async fn acquire(&self, id: GrantId, lease_ms: u64, patience: Patience) -> Answer {
+        self.acquire_range(id, lease_ms, patience, 1).await
+    }
+
+    async fn acquire_range(&self, id: GrantId, lease_ms: u64, patience: Patience, range: u64) -> Answer {
         let not_after_us = self.now_us().await + NOT_AFTER_MAX_US;
-        self.ask(Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: "raw".into() })).await
+        self.ask(Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label: "raw".into(), range })).await
     }
 
     /// Many at once.
@@ -133,7 +142,7 @@ impl Raw {
     }
 
     pub(super) async fn release(&self, id: GrantId, token: Token) -> Answer {
-        self.ask(Op::Release { id, token }).await
+        self.ask(Op::Release { id, token, used: token }).await
     }
 
     pub(super) async fn inspect(&self) -> Inspection {

@@ -29,7 +29,7 @@ pub(super) async fn what_is_left(stage: &Stage) {
         renewed.now_us + LEASE_MS * 1000,
         "a waiter hears when the holder's lease ends"
     );
-    let _ = b.ask(Op::Leave { id: theirs }).await;
+    let _ = b.ask(Op::Leave { id: theirs, used: Token::NONE }).await;
     let _ = a.release(id, token_of(&first)).await;
 }
 
@@ -70,6 +70,7 @@ pub(super) async fn late(stage: &Stage) {
         not_after_us,
         patience: Patience::Queue(place()),
         label: String::new(),
+        range: 1,
     };
     let past_us = a.now_us().await;
     let refused = a.ask(Op::Acquire(acquire(id, past_us - 1))).await;

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::directory::{Directory, FileKey};
 use super::fault::Trouble;
 use super::live::Live;
+use super::rows::to_tell;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -20,7 +21,9 @@ pub(super) const DATABASE: &str = "leasehold.db";
 /// "LHF1": this is what says that a database is ours.
 const APPLICATION: i64 = 0x4c48_4631;
 /// The layout that this program writes.
-const LAYOUT: i64 = 1;
+const LAYOUT: i64 = 2;
+/// The one before it, of programs without ranges of tokens.
+const RANGELESS: i64 = 1;
 /// Only for those who have no turn: a backup, a person with a shell. Among us nobody ever waits here.
 const BUSY: Duration = Duration::from_millis(500);
 
@@ -30,34 +33,48 @@ const BUSY: Duration = Duration::from_millis(500);
 /// `ended` has the grant of each name that was revoked without a grace, and whose holder has to hear of that: the name's
 /// row is another's by then.
 ///
-/// `seq` orders waiters with equal tickets by when they came.
-const SCHEMA: &str = "
+/// `seq` orders waiters with equal tickets by when they came. `range` is how many tokens a grant has, or is to have.
+pub(super) const SCHEMA: &str = concat!(
+    "
 CREATE TABLE meta (
   key TEXT PRIMARY KEY, value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE names (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp INTEGER NOT NULL, last INTEGER NOT NULL,
   keep_until_us INTEGER NOT NULL, released BLOB, waiting INTEGER NOT NULL, lapsed INTEGER NOT NULL,
-  session BLOB, counter INTEGER, nonce INTEGER, token INTEGER, since_us INTEGER, length_ms INTEGER, state INTEGER,
-  label TEXT
+  session BLOB, counter INTEGER, nonce INTEGER, token INTEGER, range INTEGER,
+  since_us INTEGER, length_ms INTEGER, state INTEGER, label TEXT
 ) STRICT;
-CREATE INDEX told ON names (session) WHERE state IN (0, 2);
+CREATE INDEX told ON names (session) WHERE ",
+    to_tell!(),
+    ";
 CREATE TABLE waiters (
   name INTEGER NOT NULL, ticket INTEGER NOT NULL, seq INTEGER NOT NULL, session BLOB NOT NULL,
-  counter INTEGER NOT NULL, nonce INTEGER NOT NULL, lease_ms INTEGER NOT NULL, claim_ms INTEGER NOT NULL,
-  limit_us INTEGER, seen_us INTEGER NOT NULL, hears INTEGER NOT NULL, strict INTEGER NOT NULL, label TEXT NOT NULL,
+  counter INTEGER NOT NULL, nonce INTEGER NOT NULL, lease_ms INTEGER NOT NULL, range INTEGER NOT NULL,
+  claim_ms INTEGER NOT NULL, limit_us INTEGER, seen_us INTEGER NOT NULL, hears INTEGER NOT NULL,
+  strict INTEGER NOT NULL, label TEXT NOT NULL,
   PRIMARY KEY (name, ticket, seq)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX stricts ON waiters (name) WHERE strict = 1;
 CREATE TABLE lapses (
   name INTEGER NOT NULL, place INTEGER NOT NULL, session BLOB NOT NULL, at_us INTEGER NOT NULL,
   PRIMARY KEY (name, place)
 ) STRICT, WITHOUT ROWID;
 CREATE TABLE ended (
   name INTEGER PRIMARY KEY, session BLOB NOT NULL, counter INTEGER NOT NULL, nonce INTEGER NOT NULL,
-  token INTEGER NOT NULL
+  token INTEGER NOT NULL, range INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX ended_of ON ended (session);
-";
+"
+);
+
+/// What was found where the database is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Was {
+    New,
+    Rangeless,
+    Ours,
+}
 
 /// An open database.
 pub(super) struct Database {
@@ -99,8 +116,13 @@ impl Database {
         let application = number("PRAGMA application_id").map_err(said)?;
         let layout = number("PRAGMA user_version").map_err(said)?;
         let tables = number("SELECT count(*) FROM sqlite_schema").map_err(said)?;
-        let is_new = (application, layout, tables) == (0, 0, 0);
-        if !is_new {
+        let was = match (application, layout) {
+            (0, 0) if tables == 0 => Was::New,
+            // Programs of that time would not know what this one writes; and one that has ended holds nothing.
+            (APPLICATION, RANGELESS) if !live.is_inhabited() => Was::Rangeless,
+            _ => Was::Ours,
+        };
+        if was == Was::Ours {
             check_ours(&path, application, layout)?;
         }
         let mode: String = self.db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(said)?;
@@ -110,17 +132,31 @@ impl Database {
         }
         self.db.execute_batch("PRAGMA synchronous = NORMAL").map_err(said)?;
         let now = Boot::now()?;
-        if is_new {
-            self.make(&now, world).map_err(said)?;
+        if was != Was::Ours {
+            self.make(was, &now, world).map_err(said)?;
         }
         self.meet(&now, live, world)
     }
 
-    fn make(&mut self, now: &Boot, world: &dyn World) -> Result<(), rusqlite::Error> {
+    /// Makes what is missing. Of an earlier layout only what keeps tokens growing is taken over.
+    fn make(&mut self, was: Was, now: &Boot, world: &dyn World) -> Result<(), rusqlite::Error> {
         let mut id = [0; 16];
         world.random(&mut id);
         let made = self.db.transaction()?;
+        if was == Was::Rangeless {
+            made.execute_batch(
+                "DROP INDEX told; DROP INDEX ended_of; ALTER TABLE names RENAME TO names_before; DROP TABLE meta; \
+                 DROP TABLE waiters; DROP TABLE lapses; DROP TABLE ended",
+            )?;
+        }
         made.execute_batch(SCHEMA)?;
+        if was == Was::Rangeless {
+            let keep = (world.now_us() + RETENTION_US).cast_signed();
+            let sql = "INSERT INTO names (name, stamp, last, keep_until_us, waiting, lapsed) \
+                       SELECT name, stamp + 1, last, ?1, 0, 0 FROM names_before";
+            made.execute(sql, [keep])?;
+            made.execute_batch("DROP TABLE names_before")?;
+        }
         let values = [("id", format!("{:032x}", u128::from_ne_bytes(id))), ("boot", now.id.clone())];
         for (key, value) in values.into_iter().chain([("time", now.time_namespace.clone())]) {
             made.execute("INSERT INTO meta VALUES (?1, ?2)", params![key, value])?;
@@ -187,6 +223,10 @@ fn check_ours(path: &Path, application: i64, layout: i64) -> Result<(), Error> {
         (APPLICATION, newer) if newer > LAYOUT => format!(
             "the database in {place} has layout {newer}, of a newer Leasehold; this program knows layout {LAYOUT}: use \
              the newer program for all, or name another directory"
+        ),
+        (APPLICATION, older) => format!(
+            "the database in {place} has layout {older}, of a Leasehold before its first release; this program knows \
+             layout {LAYOUT}: when no program uses it any more, remove the directory"
         ),
         _ => format!("{DATABASE} in {place} is another program's database: it is left alone; name another directory"),
     };

@@ -183,6 +183,7 @@ impl Record {
             ":counter": number(|grant| grant.id.counter),
             ":nonce": number(|grant| grant.id.nonce),
             ":token": number(|grant| grant.token.get()),
+            ":range": number(|grant| grant.range),
             ":since": number(|grant| grant.since_us),
             ":length": number(|grant| grant.length_ms),
             ":state": grant.map(|grant| state_number(grant.state)),
@@ -192,14 +193,15 @@ impl Record {
         let sql = match self.id {
             Some(_) => {
                 "UPDATE names SET stamp = :stamp, last = :last, keep_until_us = :keep, released = :released, \
-                 waiting = :waiting, lapsed = :lapsed, session = :session, counter = :counter, nonce = :nonce, \
-                 token = :token, since_us = :since, length_ms = :length, state = :state, label = :label \
-                 WHERE name = :name"
+                 waiting = :waiting, lapsed = :lapsed, session = :session, counter = :counter, \
+                 nonce = :nonce, token = :token, range = :range, since_us = :since, length_ms = :length, \
+                 state = :state, label = :label WHERE name = :name"
             }
             None => {
-                "INSERT INTO names (name, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, \
-                 nonce, token, since_us, length_ms, state, label) VALUES (:name, :stamp, :last, :keep, :released, \
-                 :waiting, :lapsed, :session, :counter, :nonce, :token, :since, :length, :state, :label)"
+                "INSERT INTO names (name, stamp, last, keep_until_us, released, waiting, lapsed, session, \
+                 counter, nonce, token, range, since_us, length_ms, state, label) VALUES (:name, :stamp, :last, :keep, \
+                 :released, :waiting, :lapsed, :session, :counter, :nonce, :token, :range, :since, :length, \
+                 :state, :label)"
             }
         };
         db.prepare_cached(sql)?.execute(values)?;

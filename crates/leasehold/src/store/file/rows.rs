@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use leasehold_spec::limits::{LABEL_MAX, LAPSES, LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
-use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token};
+use leasehold_spec::limits::{LABEL_MAX, LAPSES, LEASE_MAX_MS, QUEUE_MAX, RANGE_END, RANGE_MAX, RETENTION_US};
+use leasehold_spec::{
+    Contention, Delivery, Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token,
+};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
 use super::record::{Bad, Plain};
@@ -15,7 +17,7 @@ pub(super) fn delete(db: &Connection, name: i64, ticket: u64, seq: i64) -> Resul
 }
 
 pub(super) fn insert(db: &Connection, name: i64, entry: &Entry, seq: i64) -> Result<(), Bad> {
-    let sql = "INSERT INTO waiters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)";
+    let sql = "INSERT INTO waiters VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)";
     db.prepare_cached(sql)?.execute(params![
         name,
         entry.ticket.cast_signed(),
@@ -24,6 +26,7 @@ pub(super) fn insert(db: &Connection, name: i64, entry: &Entry, seq: i64) -> Res
         entry.id.counter.cast_signed(),
         entry.id.nonce.cast_signed(),
         entry.lease_ms.cast_signed(),
+        entry.range.cast_signed(),
         entry.claim_ms.cast_signed(),
         entry.limit_us.map(u64::cast_signed),
         entry.seen_us.cast_signed(),
@@ -35,8 +38,8 @@ pub(super) fn insert(db: &Connection, name: i64, entry: &Entry, seq: i64) -> Res
 }
 
 pub(super) fn queue(db: &Connection, name: i64) -> Result<(VecDeque<Entry>, HashMap<GrantId, i64>), Bad> {
-    let sql = "SELECT ticket, seq, session, counter, nonce, lease_ms, claim_ms, limit_us, seen_us, hears, strict, \
-               label FROM waiters WHERE name = ?1 ORDER BY ticket, seq";
+    let sql = "SELECT ticket, seq, session, counter, nonce, lease_ms, range, claim_ms, limit_us, seen_us, hears, \
+               strict, label FROM waiters WHERE name = ?1 ORDER BY ticket, seq";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([name])?;
     let (mut queue, mut seqs) = (VecDeque::new(), HashMap::new());
@@ -45,12 +48,13 @@ pub(super) fn queue(db: &Connection, name: i64) -> Result<(VecDeque<Entry>, Hash
             id: grant_id(row, 2)?,
             ticket: time(row, 0)?,
             lease_ms: length(row, 5)?,
-            claim_ms: unsigned(row, 6)?,
-            limit_us: row.get::<_, Option<i64>>(7)?.map(i64::cast_unsigned),
-            seen_us: time(row, 8)?,
-            hears: if flag(row, 9)? { Hears::Polls } else { Hears::Listens },
-            order: if flag(row, 10)? { Order::Strict } else { Order::Relaxed },
-            label: label(row, 11)?,
+            range: range(row, 6, RANGE_MAX)?,
+            claim_ms: unsigned(row, 7)?,
+            limit_us: row.get::<_, Option<i64>>(8)?.map(i64::cast_unsigned),
+            seen_us: time(row, 9)?,
+            hears: if flag(row, 10)? { Hears::Polls } else { Hears::Listens },
+            order: if flag(row, 11)? { Order::Strict } else { Order::Relaxed },
+            label: label(row, 12)?,
         };
         sane(seqs.insert(entry.id, row.get(1)?).is_none(), "somebody waits twice")?;
         queue.push_back(entry);
@@ -73,29 +77,40 @@ pub(super) fn lapses(db: &Connection, name: i64) -> Result<Vec<Lapse>, Bad> {
 /// A row of `names`, as [`plain`] counts its columns. Whoever asks for more asks for it behind these.
 macro_rules! columns {
     () => {
-        "id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, since_us, \
-         length_ms, state, label"
+        "id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, range, \
+         since_us, length_ms, state, label"
     };
 }
+
+/// What a bell can be about: grants that are pushed or marked, and those of a range that somebody waits for. In these words
+/// it is the condition of an index, and a bell of a session that holds much reads nothing else.
+macro_rules! to_tell {
+    () => {
+        "state IN (0, 2) OR state = 1 AND range > 1 AND waiting > 0"
+    };
+}
+pub(super) use to_tell;
 
 pub(super) const OF_NAME: &str = concat!("SELECT ", columns!(), " FROM names WHERE name = ?1");
 const NEWS: &str = concat!(
     "SELECT ",
     columns!(),
-    ", name, (SELECT max(strict) FROM waiters WHERE waiters.name = names.id) FROM names \
-     WHERE session = ?1 AND state IN (0, 2)"
+    ", name, waiting, EXISTS (SELECT 1 FROM waiters WHERE waiters.name = names.id AND strict = 1) FROM names \
+     WHERE session = ?1 AND (",
+    to_tell!(),
+    ")"
 );
 
 pub(super) fn plain(row: &Row<'_>) -> Result<Plain, Bad> {
     let released = row.get::<_, Option<[u8; 32]>>(4)?.map(from_bytes);
-    let grant = if row.get::<_, Option<i64>>(13)?.is_some() { Some(grant(row)?) } else { None };
+    let grant = if row.get::<_, Option<i64>>(14)?.is_some() { Some(grant(row)?) } else { None };
     let last = token(row, 2)?;
     sane(grant.as_ref().is_none_or(|grant| grant.token <= last), "a token is above the highest")?;
     Ok(Plain { last, keep_until_us: time(row, 3)?, released, grant })
 }
 
 fn grant(row: &Row<'_>) -> Result<Grant, Bad> {
-    let state = match row.get(13)? {
+    let state = match row.get(14)? {
         0 => GrantState::Pushed,
         1 => GrantState::Held,
         2 => GrantState::Revoked,
@@ -104,10 +119,11 @@ fn grant(row: &Row<'_>) -> Result<Grant, Bad> {
     Ok(Grant {
         id: grant_id(row, 7)?,
         token: token(row, 10)?,
-        since_us: time(row, 11)?,
-        length_ms: length(row, 12)?,
+        range: range(row, 11, RANGE_END)?,
+        since_us: time(row, 12)?,
+        length_ms: length(row, 13)?,
         state,
-        label: label(row, 14)?,
+        label: label(row, 15)?,
     })
 }
 
@@ -119,42 +135,49 @@ pub(super) fn state_number(state: GrantState) -> i64 {
     }
 }
 
-/// What is pushed to a session, or revoked: all that a bell can be about.
+/// Of what is pushed to a session, or revoked, or waited for: all that a bell can be about.
 pub(super) enum News {
     /// The record says so.
-    Stands { name: String, grant: Grant, waiting: Option<Order> },
+    Stands { name: String, grant: Grant, waiting: Contention },
     /// The record is another's already.
-    Ended { name: String, id: GrantId, token: Token },
+    Ended { name: String, id: GrantId, token: Token, range: u64 },
 }
 
 /// What ended comes first, as it did.
 pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad> {
     let mut news = Vec::new();
-    let sql = "SELECT ended.session, ended.counter, ended.nonce, ended.token, names.name FROM ended \
+    let sql = "SELECT ended.session, ended.counter, ended.nonce, ended.token, ended.range, names.name FROM ended \
                JOIN names ON names.id = ended.name WHERE ended.session = ?1";
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([session.0.to_be_bytes()])?;
     while let Some(row) = rows.next()? {
         // One name's nonsense is its own: whoever asks for it is told.
-        let (Ok(id), Ok(token)) = (grant_id(row, 0), token(row, 3)) else { continue };
-        news.push(News::Ended { name: row.get(4)?, id, token });
+        let (Ok(id), Ok(token), Ok(range)) = (grant_id(row, 0), token(row, 3), range(row, 4, RANGE_END)) else {
+            continue;
+        };
+        news.push(News::Ended { name: row.get(5)?, id, token, range });
     }
     let mut statement = db.prepare_cached(NEWS)?;
     let mut rows = statement.query([session.0.to_be_bytes()])?;
     while let Some(row) = rows.next()? {
         let Ok(grant) = grant(row) else { continue };
-        let strict: Option<i64> = row.get(16)?;
-        let waiting = strict.map(|strict| if strict == 0 { Order::Relaxed } else { Order::Strict });
-        news.push(News::Stands { name: row.get(15)?, grant, waiting });
+        let waiting = match (row.get(17)?, row.get(18)?) {
+            (0_i64, _) => Contention::None,
+            (_, 0_i64) => Contention::Others,
+            _ => Contention::Strict,
+        };
+        news.push(News::Stands { name: row.get(16)?, grant, waiting });
     }
     Ok(news)
 }
 
 /// Notes that a grant was revoked of which the name's row will not tell.
-pub(super) fn note_ended(db: &Connection, name: &Name, id: GrantId, token: Token) -> Result<(), Bad> {
-    let sql = "INSERT OR REPLACE INTO ended SELECT id, ?2, ?3, ?4, ?5 FROM names WHERE name = ?1";
+pub(super) fn note_ended(db: &Connection, name: &Name, told: &Delivery) -> Result<(), Bad> {
+    let Delivery { id, token, range, .. } = *told;
+    let sql = "INSERT OR REPLACE INTO ended SELECT id, ?2, ?3, ?4, ?5, ?6 FROM names WHERE name = ?1";
     let (counter, nonce) = (id.counter.cast_signed(), id.nonce.cast_signed());
-    let values = params![name.as_str(), id.session.0.to_be_bytes(), counter, nonce, token.get().cast_signed()];
+    let (token, range) = (token.get().cast_signed(), range.cast_signed());
+    let values = params![name.as_str(), id.session.0.to_be_bytes(), counter, nonce, token, range];
     db.prepare_cached(sql)?.execute(values)?;
     Ok(())
 }
@@ -176,11 +199,12 @@ pub(super) fn holders(db: &Connection, lease_us: u64) -> Result<HashSet<SessionI
     rows.map(|session| Ok(SessionId(u128::from_be_bytes(session?)))).collect()
 }
 
-/// What of a row of `names` is forgotten at the moment `:lease` of the one clock, with last tokens up to `:newest`, and
+/// What of a row of `names` is forgotten at the moment `:lease` of the one clock, with tokens up to `:newest`, and
 /// nobody waits for: `Resource::is_forgotten`, in SQL. Such a row is as good as none, whether it is swept already or not.
 macro_rules! forgotten {
     () => {
-        "keep_until_us <= :lease AND last <= :newest AND waiting = 0 AND lapsed = 0"
+        "keep_until_us <= :lease AND max(last, coalesce(token + range - 1, 0)) <= :newest AND waiting = 0 \
+         AND lapsed = 0"
     };
 }
 
@@ -254,6 +278,12 @@ fn length(row: &Row<'_>, at: usize) -> Result<u64, Bad> {
     Ok(length_ms)
 }
 
+fn range(row: &Row<'_>, at: usize, end: u64) -> Result<u64, Bad> {
+    let range = unsigned(row, at)?;
+    sane((1..=end).contains(&range), "a range of tokens has no sensible length")?;
+    Ok(range)
+}
+
 fn flag(row: &Row<'_>, at: usize) -> Result<bool, Bad> {
     let flag: i64 = row.get(at)?;
     sane(flag == 0 || flag == 1, "a flag is neither on nor off")?;
@@ -287,4 +317,23 @@ fn from_bytes(bytes: [u8; 32]) -> GrantId {
     let part = |range: std::ops::Range<usize>| u64::from_be_bytes(std::array::from_fn(|at| bytes[range.start + at]));
     let session = u128::from(part(0..8)) << 64 | u128::from(part(8..16));
     GrantId { session: SessionId(session), counter: part(16..24), nonce: part(24..32) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A session may hold a hundred thousand names that nobody waits for: a bell reads none of them.
+    #[test]
+    fn a_bell_finds_what_it_is_about_by_an_index() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(super::super::database::SCHEMA).unwrap();
+        let plan = |row: &Row<'_>| row.get::<_, String>("detail");
+        let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {NEWS}")).unwrap();
+        let said: Vec<_> = statement.query_map([0], plan).unwrap().map(Result::unwrap).collect();
+        // And of a long queue no more than whether one asks for strict order.
+        let [names, _, waiters] = &*said else { panic!("{said:?}") };
+        assert_eq!(names, "SEARCH names USING INDEX told (session=?)");
+        assert!(waiters.contains("INDEX stricts (name=?)"), "{waiters}");
+    }
 }

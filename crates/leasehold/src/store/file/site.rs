@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, GrantId, GrantState, Name, Op, Order, Outcome, Rest, SessionId, step,
+    Answer, Contention, Delivery, Env, Event, Grant, GrantId, GrantState, Name, Op, Outcome, Rest, SessionId, Token,
+    step,
 };
 use rusqlite::Connection;
 
@@ -178,28 +179,40 @@ impl Site {
     pub(super) fn news(&self, world: &dyn World, session: SessionId) -> Vec<(Name, Delivery)> {
         let Ok(news) = rows::news(&self.database.db, session) else { return Vec::new() };
         let now_us = lease_us(world);
-        let told = |news: rows::News| {
+        let mut told = Vec::new();
+        let mut tell = |name: &str, delivery| {
+            if let Ok(name) = Name::new(name) {
+                told.push((name, delivery));
+            }
+        };
+        for news in news {
             let (to, rest) = (session, Rest::Done);
             match news {
-                rows::News::Ended { name, id, token } => {
+                rows::News::Ended { name, id, token, range } => {
                     let (contention, event) = (Contention::None, Event::Revoked);
-                    let told = Delivery { to, now_us, contention, rest, id, token, left_us: 0, event };
-                    Some((Name::new(&name).ok()?, told))
+                    tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us: 0, range, event });
                 }
                 rows::News::Stands { name, grant, waiting } => {
                     // A push is told as it was made, however late it is read: its receiver counts from then. Of a mark it
                     // matters what is left.
-                    let (event, now_us, contention) = match grant.state {
-                        GrantState::Revoked => (Event::Revoked, now_us, Contention::None),
-                        GrantState::Pushed | GrantState::Held => (Event::Granted, grant.since_us, level(waiting)),
+                    let Grant { id, token, range, .. } = grant;
+                    let mut tell_of = |event, now_us, contention| {
+                        let left_us = grant.left_us(now_us);
+                        tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us, range, event });
                     };
-                    let (id, token, left_us) = (grant.id, grant.token, grant.left_us(now_us));
-                    let told = Delivery { to, now_us, contention, rest, id, token, left_us, event };
-                    Some((Name::new(&name).ok()?, told))
+                    match grant.state {
+                        GrantState::Revoked => tell_of(Event::Revoked, now_us, Contention::None),
+                        GrantState::Pushed => tell_of(Event::Granted, grant.since_us, waiting),
+                        GrantState::Held => {}
+                    }
+                    // A level, told with every bell for as long as it stands (P9).
+                    if range > 1 && waiting > Contention::None {
+                        tell_of(Event::Wanted, now_us, waiting);
+                    }
                 }
             }
-        };
-        news.into_iter().filter_map(told).collect()
+        }
+        told
     }
 
     /// Buries some of those that died without a word, beginning anywhere. In turn.
@@ -249,7 +262,7 @@ fn one(
     record.save(db, name, subject, lease_us)?;
     for told in deliveries.iter().filter(|told| told.event == Event::Revoked) {
         if record.resource.held_by(told.id).is_none() {
-            rows::note_ended(db, name, told.id, told.token)?;
+            rows::note_ended(db, name, told)?;
         }
     }
     let resource = &record.resource;
@@ -273,14 +286,6 @@ fn now(world: &dyn World) -> rows::Now {
     rows::Now { wall_us: world.wall_us(), lease_us: lease_us(world) }
 }
 
-fn level(waiting: Option<Order>) -> Contention {
-    match waiting {
-        None => Contention::None,
-        Some(Order::Relaxed) => Contention::Others,
-        Some(Order::Strict) => Contention::Strict,
-    }
-}
-
 /// Gives the lease of a dead session back on its behalf, where the request would be served by that. A holder's own
 /// requests are not: they show that it lives.
 fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Delivery> {
@@ -297,7 +302,8 @@ fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Deliv
         record.forget_grant();
         return Vec::new();
     }
-    let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id });
+    // Nobody knows what it has handed on inside its session.
+    let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id, used: Token::HIGHEST });
     deliveries
 }
 
@@ -305,8 +311,8 @@ fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Deliv
 fn subject(op: &Op) -> Option<GrantId> {
     match op {
         Op::Acquire(acquire) => Some(acquire.id),
-        Op::Leave { id } => Some(*id),
-        Op::Renew(_) | Op::Release { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
+        Op::Leave { id, .. } => Some(*id),
+        Op::Renew(_) | Op::Release { .. } | Op::Reserve { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
     }
 }
 

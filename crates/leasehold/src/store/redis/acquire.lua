@@ -4,20 +4,22 @@
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
 --          2 lease in ms (8)
---          3 bytes of the caller's label (3), and the label
+--          3 how many tokens to reserve (8, P19), bytes of the caller's label (3), and the label
 --          4 not_after in µs (16): later than this nothing is done (P4)
 --          5 time to live of a fresh grant in ms: lease + R
 --          6 to be queued: claim in ms (8), L listens or P polls, s strict or r relaxed; absent or empty: BUSY
---          7 patience in ms (16, dashes: for ever) and ticket to come back with (16, dashes: none); absent or empty: neither
+--          7 patience in ms (16, dashes: for ever), ticket to come back with (16, dashes: none); absent or empty: neither
 --          8 c if somebody is thought to wait: then the record is looked for as a hash first
--- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, nobody waits.
---          GRANTED … token lease | QUEUED … ticket lease now|before | BUSY … lease | GONE … | LATE … | FULL …, where a
---          lease is since when (µs) and for how long (ms), 0 0 if nobody holds
+-- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, as many tokens
+--          are reserved as were asked for, nobody waits.
+--          GRANTED … token range lease | QUEUED … ticket lease now|before | BUSY … lease | GONE … | LATE … | FULL …,
+--          where a lease is since when (µs) and for how long (ms), 0 0 if nobody holds
 --          FOREIGN type | NEWER version
--- EFFECTS  makes the grant or the entry; settles. Not `allow-oom`: with a full memory it is refused before it begins.
+-- EFFECTS  makes the grant or the entry; settles; tells the holder of a range when somebody begins to wait (P9). Not
+--          `allow-oom`: with a full memory it is refused before it begins.
 -- RETRY    safe: whose id holds is granted again, whose id waits is queued again, with what is left (P2, P3)
--- COST     TIME, GET, SET. Queued: TIME, HMGET, HSET; the first waiter of a name TIME, GET, DEL, HSET, PEXPIRE. A way
---          back to one's place walks up to 64 entries.
+-- COST     TIME, GET, SET. Queued: TIME, HMGET, HSET; the first waiter of a name TIME, GET, DEL, HSET, PEXPIRE.
+--          PUBLISH to the holder of a range. A way back to one's place walks up to 64 entries.
 --@clock
 local found, got
 if now <= ARGV[4] then
@@ -49,7 +51,8 @@ if now <= ARGV[4] then
       local end_us = since + length * 1000
       if end_us > now + 0 and counts < '1000000000' and sub(queue, 91, 106) < now then
         local lapses = #queue > 170 and sub(queue, 171) or ''
-        local more = string.format('%010d', counts + (string.byte(ARGV[6], 10) == 115 and 100001 or 100000))
+        local is_strict = string.byte(ARGV[6], 10) == 115
+        local more = string.format('%010d', counts + (is_strict and 100001 or 100000))
         local entry = '0000000000000000' .. now .. now .. ARGV[6] .. ARGV[2]
         if counts ~= '0000000000' then
           local tail = sub(queue, 107, 170)
@@ -57,12 +60,23 @@ if now <= ARGV[4] then
             'e' .. ARGV[1], entry .. tail .. ARGV[3], 'n' .. tail, ARGV[1])
         else
           local nobody = '----------------------------------------------------------------'
-          local keep = string.format('%016.0f', end_us + 60000000)
+          local keep, last_us = sub(queue, 1, 16), math.max(end_us, sub(record, 5, 20) + sub(record, 173, 180) - 1)
+          local is_short = keep + 0 < last_us + 60000000
+          if is_short then keep = string.format('%016.0f', last_us + 60000000) end
           redis.call('HSET', KEYS[1], 'q', keep .. ARGV[1] .. more .. now .. ARGV[1] .. lapses,
             'e' .. ARGV[1], entry .. nobody .. ARGV[3])
-          redis.call('PEXPIRE', KEYS[1], math.ceil((math.max(keep, sub(record, 5, 20) + 60000000) - now) / 1000))
+          if is_short then redis.call('PEXPIRE', KEYS[1], math.ceil((keep - now) / 1000)) end
         end
         local others = sub(more, 6) ~= '00000' and ' S D - ' or ' O D - '
+        if counts == '0000000000' or is_strict and sub(counts, 6) == '00000' then
+          local range = sub(record, 173, 180)
+          if range ~= '00000001' then
+            -- The holder of a range may be handing on inside its session (P9).
+            redis.pcall('PUBLISH', string.match(KEYS[1], '^[^{]*') .. 'inbox:' .. sub(record, 21, 52),
+              'lh1 W ' .. sub(record, 21, 84) .. ' ' .. sub(record, 5, 20) .. ' ' .. string.format('%.0f', end_us - now)
+                .. ' ' .. now .. sub(others, 1, 5) .. range .. ' ' .. KEYS[1])
+          end
+        end
         return 'QUEUED ' .. now .. ' ' .. sub(record, 5, 20) .. others .. now .. ' ' .. since .. ' ' .. length .. ' now'
       end
     end
@@ -130,9 +144,10 @@ elseif entry then
 elseif state == 'F' and counts == 0 then
   -- Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
   word = 'GRANTED'
-  if now > token then token = now else token = string.format('%016.0f', token + 1) end
-  state, rear, id, length, since = 'H', id .. ARGV[3], asked, lease_ms, now
-  keep, ttl_changed = string.format('%016.0f', now_us + length * 1000 + R_US), true
+  local range = sub(ARGV[3], 1, 8)
+--@mint
+  state, rear, id, length, since = 'H', id .. range .. sub(ARGV[3], 9), asked, lease_ms, now
+  keep, ttl_changed = string.format('%016.0f', math.max(now_us + length * 1000, token + range - 1) + R_US), true
 elseif not queues then
   word = 'BUSY'
 elseif counts >= QUEUE_MAX * 100000 then
@@ -140,7 +155,10 @@ elseif counts >= QUEUE_MAX * 100000 then
 else
   word, joined = 'QUEUED', ' now'
   if counts == 0 then
-    keep, ttl_changed = string.format('%016.0f', math.max(since + length * 1000, now_us) + R_US), true
+    local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1, now_us)
+    if not keep or keep + 0 < last_us + R_US then
+      keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
+    end
   end
   local after, later
   if ticket and counts > 0 and ticket <= tail_ticket then
@@ -149,10 +167,19 @@ else
   end
   -- Too far from the head, it is a place at the tail with a new ticket, as for a newcomer.
   if not ticket then ticket = counts > 0 and tail_ticket >= now and string.format('%016.0f', tail_ticket + 1) or now end
+  local before, range = counts, sub(rear, 65, 72)
   enqueue(after, later, ARGV[6] .. lease_ms, ARGV[3])
+  local is_strict = counts % 100000 > 0
+  if state ~= 'F' and range ~= '00000001' and (before == 0 or is_strict and before % 100000 == 0) then
+    told = told or {}
+    told[#told + 1] = inboxes .. sub(id, 1, 32)
+    local left_us = string.format('%.0f', since + length * 1000 - now_us)
+    told[#told + 1] = 'lh1 W ' .. id .. ' ' .. token .. ' ' .. left_us .. ' ' .. now .. (is_strict and ' S D ' or ' O D ')
+      .. range .. ' ' .. name
+  end
 end
 --@save
-if word == 'GRANTED' then return word .. said .. ' ' .. token .. ' ' .. lease end
+if word == 'GRANTED' then return word .. said .. ' ' .. token .. ' ' .. sub(rear, 65, 72) .. ' ' .. lease end
 if word == 'QUEUED' then return word .. said .. ' ' .. ticket .. ' ' .. lease .. joined end
 if word == 'BUSY' then return word .. said .. ' ' .. lease end
 return word .. said

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::time::Duration;
 
-use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, NAME_MAX, TOKEN_END};
+use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, NAME_MAX, RANGE_END, RANGE_MAX, TOKEN_END};
 use leasehold_spec::{
     Answer, Contention, Delivery, Event, GrantId, Joined, LostHow, Name, Outcome, Rest, SessionId, Token, Was,
 };
@@ -164,15 +164,22 @@ fn id() -> impl Strategy<Value = GrantId> {
     })
 }
 
+fn range() -> impl Strategy<Value = u64> {
+    1..=RANGE_END
+}
+
 /// An answer, and how a script says it. Times are such that a lease does not end before it is told.
 fn answer() -> impl Strategy<Value = (Answer, String)> {
-    let outcome = (0..10_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7));
+    let outcome = (0..11_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range());
     let parts = (0..10_u64.pow(15), token(), contention(), rest(), any::<Option<u16>>(), outcome);
-    parts.prop_map(|(now_us, highest, contention, rest, claim, (which, token, ticket, length_ms))| {
+    parts.prop_map(|(now_us, highest, contention, rest, claim, (which, token, ticket, length_ms, range))| {
         let left_us = length_ms * 1000;
         let lease = format!("{now_us:016} {length_ms:08}");
         let (word, outcome, tail) = match which {
-            0 => ("GRANTED", Outcome::Granted { token, left_us }, format!(" {:016} {lease}", token.get())),
+            0 => {
+                let granted = Outcome::Granted { token, left_us, range };
+                ("GRANTED", granted, format!(" {:016} {range:08} {lease}", token.get()))
+            }
             1 => {
                 let queued = Outcome::Queued { ticket, left_us, joined: Joined::Before };
                 ("QUEUED", queued, format!(" {ticket:016} {lease} before"))
@@ -183,7 +190,8 @@ fn answer() -> impl Strategy<Value = (Answer, String)> {
             5 => ("RENEWED", Outcome::Renewed { left_us }, format!(" {lease}")),
             6 => ("LOST", Outcome::Lost { how: LostHow::Revoked }, " revoked".to_owned()),
             7 => ("RELEASED", Outcome::Released, String::new()),
-            8 => ("LEFT", Outcome::Left { was: Was::Granted }, " granted".to_owned()),
+            8 => ("RESERVED", Outcome::Reserved { range }, format!(" {range:08}")),
+            9 => ("LEFT", Outcome::Left { was: Was::Granted }, " granted".to_owned()),
             _ => ("REVOKING", Outcome::Revoking { left_us }, format!(" {lease}")),
         };
         let handed_claim_ms = claim.map(u64::from);
@@ -208,8 +216,8 @@ fn letter(contention: Contention) -> &'static str {
 
 fn to() -> impl Strategy<Value = To> {
     prop_oneof![
-        (0..10_u64.pow(8)).prop_map(|lease_ms| To::Acquire { lease_ms }),
-        token().prop_map(|token| To::Release { token }),
+        (0..10_u64.pow(8), 1..=RANGE_MAX).prop_map(|(lease_ms, range)| To::Acquire { lease_ms, range }),
+        token().prop_map(|last| To::Release { last }),
         Just(To::Other),
     ]
 }
@@ -239,14 +247,13 @@ fn a_bent_answer_is_no_panic() {
 
 fn message() -> impl Strategy<Value = (Name, Delivery, String)> {
     let name = text().prop_filter_map("no name", |text| Name::new(&text).ok());
-    let parts = (name, id(), token(), any::<u64>(), any::<u64>(), contention(), rest(), any::<bool>());
-    parts.prop_map(|(name, id, token, left_us, now_us, contention, rest, is_grant)| {
-        let event = if is_grant { Event::Granted } else { Event::Revoked };
-        let delivery = Delivery { to: id.session, now_us, contention, rest, id, token, left_us, event };
-        let word = if is_grant { "G" } else { "R" };
+    let events = select(vec![(Event::Granted, "G"), (Event::Revoked, "R"), (Event::Wanted, "W")]);
+    let parts = (name, id(), token(), any::<u64>(), any::<u64>(), contention(), rest(), events, range());
+    parts.prop_map(|(name, id, token, left_us, now_us, contention, rest, (event, word), range)| {
+        let delivery = Delivery { to: id.session, now_us, contention, rest, id, token, left_us, event, range };
         let (wire, number, who, key) = (id.wire(), token.get(), letter(contention), Keys::new("p:").record(&name));
         let rest = if rest == Rest::Done { "D" } else { "M" };
-        (name, delivery, format!("lh1 {word} {wire} {number:016} {left_us} {now_us} {who} {rest} {key}"))
+        (name, delivery, format!("lh1 {word} {wire} {number:016} {left_us} {now_us} {who} {rest} {range:08} {key}"))
     })
 }
 

@@ -3,6 +3,7 @@
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
+--          2 the highest token that was used under any grant of it (16); absent: none
 -- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent
 --          FOREIGN type | NEWER version
 -- EFFECTS  takes the entry out, or gives the grant back and publishes who holds now; settles
@@ -11,12 +12,13 @@
 --@clock
 local name, asked, found, got = KEYS[1], ARGV[1], nil, nil
 --@open
-local ended, was = nil, 'absent'
+local ended, used, was = nil, ARGV[2], 'absent'
 if entry then
   was = 'queued'
 --@unlink
 elseif state ~= 'F' and id == asked then
-  state, ended, was = 'F', length, 'granted'
+  was = 'granted'
+--@spend
 end
 --@settle
 if ended and state == 'F' and counts == 0 and ended + 0 > R_MS then

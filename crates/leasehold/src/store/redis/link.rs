@@ -8,10 +8,11 @@
 //!
 //! No time-out is set here: the session has its own, and closes the link when it does not believe in it any more.
 
-use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::task::{Poll, ready};
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -19,6 +20,7 @@ use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, oneshot};
+use tokio::task::yield_now;
 
 use super::fault::{self, Asker, Trouble};
 use super::keys::Keys;
@@ -30,6 +32,9 @@ use crate::world::{Address, Pending, World};
 
 /// Keys that the server looks at in one step of a scan: half a millisecond of its time.
 const SCANNED: u32 = 1_000;
+
+/// As many requests under way are worth a write together.
+const CROWD: usize = 4;
 
 /// A connection whose first exchange went well.
 pub(super) struct RedisLink {
@@ -53,6 +58,8 @@ pub(super) struct Line {
     is_closed: AtomicBool,
     hang_up: Notify,
     attached: Mutex<Option<Attached>>,
+    /// How many requests wait for their answers.
+    under_way: AtomicUsize,
 }
 
 struct Attached {
@@ -64,7 +71,8 @@ struct Attached {
 impl Line {
     pub(super) fn new(to: &Address) -> Self {
         let attached = Mutex::default();
-        Self { at: to.to_string(), is_closed: AtomicBool::new(false), hang_up: Notify::new(), attached }
+        let (is_closed, under_way) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Self { at: to.to_string(), is_closed, hang_up: Notify::new(), attached, under_way }
     }
 
     /// Runs the driver until it ends or the link is given up. Dropping it (with its runtime) ends the link as well.
@@ -73,7 +81,7 @@ impl Line {
         tokio::select! {
             biased;
             () = line.0.hang_up.notified() => {}
-            () = driver => {}
+            () = unhurried(&line.0, driver) => {}
         }
     }
 
@@ -120,6 +128,37 @@ impl Line {
     }
 }
 
+/// Polls the driver behind everything that is ready beside it, while many requests are under way. A runtime runs first
+/// what was woken last: each request would be written by itself, as soon as it is there, which is half of what it costs.
+/// With few of them there is nothing to gather, and to step aside costs more than a write.
+async fn unhurried(line: &Line, driver: impl Future<Output = ()>) {
+    let (mut driver, mut behind) = (pin!(driver), pin!(yield_now()));
+    poll_fn(|context| {
+        if line.under_way.load(Ordering::Relaxed) >= CROWD {
+            ready!(behind.as_mut().poll(context));
+            behind.set(yield_now());
+        }
+        driver.as_mut().poll(context)
+    })
+    .await;
+}
+
+/// A request that waits for its answer.
+struct UnderWay(Arc<Line>);
+
+impl UnderWay {
+    fn on(line: &Arc<Line>) -> Self {
+        line.under_way.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(line))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Says that the link is gone, however the driver ended.
 struct Ending(Arc<Line>);
 
@@ -136,6 +175,7 @@ impl Drop for Ending {
 impl Wire {
     /// Sends a command, and takes its answer as it is.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        let _under_way = UnderWay::on(&self.line);
         self.connection.send_packed_command(command).await?.extract_error()
     }
 
@@ -281,7 +321,7 @@ impl Link for RedisLink {
 /// Runs all of them at once, so that they leave in one write, and joins what they give.
 async fn all<T>(mut parts: Vec<Pending<Vec<T>>>) -> Vec<T> {
     let mut done: Vec<Option<Vec<T>>> = parts.iter().map(|_| None).collect();
-    std::future::poll_fn(|context| {
+    poll_fn(|context| {
         for (part, done) in parts.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
             if let Poll::Ready(answers) = Pin::new(part).poll(context) {
                 *done = Some(answers);

@@ -4,27 +4,36 @@
 -- KEYS     1 the record
 -- ARGV     1 lh1H, token (16) and grant id (64): how the record begins if the grant is held and nobody waits
 --          2 if somebody is thought to wait, what goes before a session's id in the name of its channel: then the record
---            is looked for as a hash first
+--            is looked for as a hash first; absent or empty: nobody
+--          3 the highest token of its range that was used (16), if that is another than its own (P19)
 -- RETURNS  RELEASED alone: nobody waited, and the time was not asked for
 --          RELEASED … | NOTHELD …
 --          FOREIGN type | NEWER version
--- EFFECTS  frees the record, or makes the next waiter its holder and publishes that. The key stays for R, with its token:
---          a repeat hears RELEASED, and tokens do not fall behind a clock that steps back.
+-- EFFECTS  frees the record, or makes the next waiter its holder and publishes that. The key stays for R, with the last
+--          token that was used: a repeat hears RELEASED, and tokens do not fall behind a clock that steps back.
 -- RETRY    safe: a repeat of the last release answers RELEASED again (P3)
 -- COST     GET, SETRANGE; with a queue TIME, HMGET, HMGET, PUBSUB NUMSUB, HSET, HDEL, PUBLISH, and two calls more for each
 --          dead waiter, up to 64
 local found, got
-if not ARGV[2] then
+if not ARGV[2] or ARGV[2] == '' then
   found = redis.pcall('GET', KEYS[1])
   -- An error has no length. A lease longer than R set a time to live that is longer than a free record needs.
   if found and #found > 0 and string.find(found, ARGV[1], 1, true) == 1 and string.sub(found, 85, 92) <= '00060000' then
-    redis.call('SETRANGE', KEYS[1], '3', 'F')
-    return 'RELEASED'
+    local used = ARGV[3]
+    if not used then
+      redis.call('SETRANGE', KEYS[1], '3', 'F')
+      return 'RELEASED'
+    end
+    local more = used - string.sub(found, 5, 20)
+    if more >= 0 and more < string.sub(found, 173, 180) + 0 then
+      redis.call('SETRANGE', KEYS[1], '3', 'F' .. used)
+      return 'RELEASED'
+    end
   end
 end
 --@clock
-local name, asked, who = KEYS[1], nil, string.sub(ARGV[1], 21)
-if ARGV[2] then
+local name, asked, who, used = KEYS[1], nil, string.sub(ARGV[1], 21), ARGV[3]
+if ARGV[2] and ARGV[2] ~= '' then
   -- The usual way with a queue: the holder gives back, and the head is there. All that it does and says is done and said
   -- below, too; a quarter of a busy lock's server time is saved by not taking the record apart.
   local sub = string.sub
@@ -32,7 +41,8 @@ if ARGV[2] then
   local record, queue = got[1], got[2]
   local counts = queue and #queue == 170 and sub(queue, 81, 90)
   if record and counts and counts ~= '0000000000' and string.find(record, '^lh1[HPR]')
-    and string.find(record, sub(ARGV[1], 5), 1, true) == 5 and sub(record, 5, 20) < now then
+    and string.find(record, sub(ARGV[1], 5), 1, true) == 5 and sub(record, 5, 20) < now
+    and (not used or used < now) then
     local head = sub(queue, 17, 80)
     local e, n, channel = 'e' .. head, 'n' .. head, ARGV[2] .. sub(head, 1, 32)
     local next_two = redis.call('HMGET', name, e, n)
@@ -49,8 +59,8 @@ if ARGV[2] then
       redis.call('HSET', name, 'q', keep .. (after or nobody) .. counts .. ends,
         'r', 'lh1P' .. now .. head .. claim_ms .. now .. who .. sub(waiter, 131))
       redis.call('HDEL', name, e, n)
-      redis.pcall('PUBLISH', channel,
-        'lh1 G ' .. head .. ' ' .. now .. ' ' .. claim_ms .. '000 ' .. now .. others .. name)
+      redis.pcall('PUBLISH', channel, 'lh1 G ' .. head .. ' ' .. now .. ' ' .. claim_ms .. '000 ' .. now .. others
+        .. sub(waiter, 131, 138) .. ' ' .. name)
       return 'RELEASED ' .. now .. ' ' .. now .. others .. claim_ms
     end
   end
@@ -59,7 +69,8 @@ end
 -- What is given back is not ended for its age first: it ends here anyway, and who comes next is the same.
 local ended, word = nil, 'NOTHELD'
 if state ~= 'F' and id == who and token == sub(ARGV[1], 5, 20) then
-  state, ended, word = 'F', length, 'RELEASED'
+  word = 'RELEASED'
+--@spend
 elseif (state == 'F' and id or sub(rear, 1, 64)) == who then
   word = 'RELEASED'
 end

@@ -19,7 +19,10 @@ for i, name in ipairs(KEYS) do
   local begin = found and #found > 0 and string.sub(found, 1, 4)
   if (begin == 'lh1H' or begin == 'lh1P') and string.sub(found, 5, 84) == string.sub(want, 1, 80)
     and string.sub(want, 105) == 'N' and now <= string.sub(want, 89, 104) and string.sub(found, 5, 20) <= now
-    and string.sub(found, 93, 108) + string.sub(found, 85, 92) * 1000 > now + 0 then
+    and string.sub(found, 93, 108) + string.sub(found, 85, 92) * 1000 > now + 0
+    -- The time to live of a lease is also that of a range that has been used, or was never made longer.
+    and (string.sub(found, 173, 180) <= '00001024'
+      or string.sub(found, 5, 20) + string.sub(found, 173, 180) <= now + 0) then
     local lease = string.sub(want, 81, 88)
     local text = 'lh1H' .. string.sub(want, 1, 88) .. now .. string.sub(found, 109)
     redis.call('SET', name, text, 'PX', ARGV[2 * i])
@@ -46,7 +49,8 @@ local function renew(name, found, want)
     elseif state == 'P' and length < sub(want, 81, 88) then
       length = sub(want, 81, 88)
     end
-    state, keep, ttl_changed = 'H', string.format('%016.0f', since + length * 1000 + R_US), true
+    local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1)
+    state, keep, ttl_changed = 'H', string.format('%016.0f', last_us + R_US), true
   end
 --@save
   if word == 'RENEWED' then return word .. said .. ' ' .. lease end

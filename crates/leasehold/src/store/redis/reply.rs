@@ -4,6 +4,7 @@
 
 use std::str::{FromStr, SplitN};
 
+use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
     Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Joined, LostHow, Name, Op, Outcome,
     PublicId, Rest, SessionId, Token, Was,
@@ -28,16 +29,18 @@ pub(super) enum Said {
 /// What of a request its answer leaves out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum To {
-    Acquire { lease_ms: u64 },
-    Release { token: Token },
+    Acquire { lease_ms: u64, range: u64 },
+    Release { last: Token },
     Other,
 }
 
 impl From<&Op> for To {
     fn from(op: &Op) -> Self {
         match op {
-            Op::Acquire(acquire) => Self::Acquire { lease_ms: acquire.lease_ms },
-            Op::Release { token, .. } => Self::Release { token: *token },
+            Op::Acquire(acquire) => {
+                Self::Acquire { lease_ms: acquire.lease_ms, range: acquire.range.clamp(1, RANGE_MAX) }
+            }
+            Op::Release { token, used, .. } => Self::Release { last: *token.max(used) },
             _ => Self::Other,
         }
     }
@@ -47,12 +50,12 @@ impl From<&Op> for To {
 pub(super) fn parse(to: To, text: &str) -> Option<Said> {
     match (to, text) {
         // The two answers of an uncontended lock have no words to spare.
-        (To::Acquire { lease_ms }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
+        (To::Acquire { lease_ms, range }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
             let token = token(digits)?;
-            let outcome = Outcome::Granted { token, left_us: lease_ms * 1000 };
+            let outcome = Outcome::Granted { token, left_us: lease_ms * 1000, range };
             Some(Said::Answer(quiet(token.get(), token, outcome)))
         }
-        (To::Release { token }, "RELEASED") => Some(Said::Answer(quiet(0, token, Outcome::Released))),
+        (To::Release { last }, "RELEASED") => Some(Said::Answer(quiet(0, last, Outcome::Released))),
         _ => words(text).or_else(|| is_begun(text).then_some(Said::Damaged)),
     }
 }
@@ -65,7 +68,7 @@ fn is_begun(text: &str) -> bool {
 }
 
 /// How sentences begin that say something of a record.
-const SENTENCES: [&str; 14] = [
+const SENTENCES: [&str; 15] = [
     "GRANTED",
     "QUEUED",
     "BUSY",
@@ -73,6 +76,7 @@ const SENTENCES: [&str; 14] = [
     "LATE",
     "FULL",
     "RENEWED",
+    "RESERVED",
     "LOST",
     "RELEASED",
     "NOTHELD",
@@ -104,13 +108,17 @@ fn words(text: &str) -> Option<Said> {
         claim => Some(number(claim)?),
     };
     let outcome = match word {
-        "GRANTED" => Outcome::Granted { token: words.token()?, left_us: words.left(now_us)? },
+        "GRANTED" => {
+            let (token, range) = (words.token()?, words.range()?);
+            Outcome::Granted { token, range, left_us: words.left(now_us)? }
+        }
         "QUEUED" => Outcome::Queued { ticket: words.number()?, left_us: words.left(now_us)?, joined: words.joined()? },
         "BUSY" => Outcome::Busy { left_us: words.left(now_us)? },
         "GONE" => Outcome::Gone,
         "LATE" => Outcome::Late,
         "FULL" => Outcome::Full,
         "RENEWED" => Outcome::Renewed { left_us: words.left(now_us)? },
+        "RESERVED" => Outcome::Reserved { range: words.range()? },
         "LOST" => Outcome::Lost { how: words.how()? },
         "RELEASED" => Outcome::Released,
         "NOTHELD" => Outcome::NotHeld,
@@ -127,13 +135,14 @@ fn words(text: &str) -> Option<Said> {
 /// A message to an inbox; `None` for garbage.
 pub(super) fn delivery(keys: &Keys, to: SessionId, text: &str) -> Option<(Name, Delivery)> {
     // The key comes last: a name may have spaces in it.
-    let mut words = Words(text.splitn(9, ' '));
+    let mut words = Words(text.splitn(10, ' '));
     if words.next()? != "lh1" {
         return None;
     }
     let event = match words.next()? {
         "G" => Event::Granted,
         "R" => Event::Revoked,
+        "W" => Event::Wanted,
         _ => return None,
     };
     let id = GrantId::from_str(words.next()?).ok().filter(|id| id.session == to)?;
@@ -142,8 +151,9 @@ pub(super) fn delivery(keys: &Keys, to: SessionId, text: &str) -> Option<(Name, 
     let now_us = words.number()?;
     let contention = words.contention()?;
     let rest = words.rest()?;
+    let range = words.range()?;
     let name = keys.name(words.next()?)?;
-    Some((name, Delivery { to, now_us, contention, rest, id, token, left_us, event }))
+    Some((name, Delivery { to, now_us, contention, rest, id, token, left_us, range, event }))
 }
 
 struct Words<'a>(SplitN<'a, char>);
@@ -163,6 +173,11 @@ impl<'a> Words<'a> {
 
     fn token(&mut self) -> Option<Token> {
         token(self.next()?)
+    }
+
+    /// Every grant has a token.
+    fn range(&mut self) -> Option<u64> {
+        self.number().filter(|range| (1..=RANGE_END).contains(range))
     }
 
     /// A lease, as since when and for how long: what is left of it at the server's now. The script would have to format

@@ -20,10 +20,13 @@ if state ~= 'F' and token .. sub(id, 1, 48) == ARGV[1] then
   -- A grant from "the future" (the clock stepped back) is dated from now, so that the grace is the grace.
   if since > now then since = now end
   state, length = 'R', string.format('%08.0f', math.floor((last_us - since) / 1000))
+  local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1, now_us)
+  keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
   local left_us = string.format('%.0f', math.max(since + length * 1000 - now_us, 0))
   revoked, told = since .. ' ' .. length, told or {}
   told[#told + 1] = inboxes .. sub(id, 1, 32)
-  told[#told + 1] = 'lh1 R ' .. id .. ' ' .. token .. ' ' .. left_us .. ' ' .. now .. ' N D ' .. name
+  told[#told + 1] = 'lh1 R ' .. id .. ' ' .. token .. ' ' .. left_us .. ' ' .. now .. ' N D '
+    .. sub(rear, 65, 72) .. ' ' .. name
 end
 if revoked then
 --@settle

@@ -3,11 +3,13 @@
 use std::sync::OnceLock;
 
 /// What scripts share, put in as text where one says so: see `part/open.lua` for why it is no function.
-const PARTS: [(&str, &str); 5] = [
+const PARTS: [(&str, &str); 7] = [
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@open\n", include_str!("part/open.lua")),
     ("--@unlink\n", include_str!("part/unlink.lua")),
     ("--@settle\n", include_str!("part/settle.lua")),
+    ("--@spend\n", include_str!("part/spend.lua")),
+    ("--@mint\n", include_str!("part/mint.lua")),
     ("--@save\n", include_str!("part/save.lua")),
 ];
 
@@ -31,6 +33,8 @@ pub struct Scripts {
     pub renew: Script,
     /// Gives back.
     pub release: Script,
+    /// Makes a grant's range of tokens longer.
+    pub reserve: Script,
     /// Stops waiting.
     pub leave: Script,
     /// Marks.
@@ -55,6 +59,7 @@ impl Scripts {
             acquire: script("acquire", include_str!("acquire.lua")),
             renew: script("renew", include_str!("renew.lua")),
             release: script("release", include_str!("release.lua")),
+            reserve: script("reserve", include_str!("reserve.lua")),
             leave: script("leave", include_str!("leave.lua")),
             revoke: script("revoke", include_str!("revoke.lua")),
             settle: script("settle", include_str!("settle.lua")),
@@ -68,8 +73,9 @@ impl Scripts {
     }
 
     /// Each of them that is about a lock.
-    pub fn each(&self) -> [&Script; 7] {
-        [&self.acquire, &self.renew, &self.release, &self.leave, &self.revoke, &self.settle, &self.inspect]
+    pub fn each(&self) -> [&Script; 8] {
+        let Self { acquire, renew, release, reserve, leave, revoke, settle, inspect, .. } = self;
+        [acquire, renew, release, reserve, leave, revoke, settle, inspect]
     }
 }
 
@@ -162,6 +168,10 @@ mod tests {
         );
         let scripts = Scripts::get();
         assert!(scripts.settle.source.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
+        let lead = format!("local LEAD_US = {}\n", limits::TOKEN_LEAD_US);
+        assert!(scripts.settle.source.contains(&lead), "part/open.lua has another lead");
+        let usual = format!("<= '{:08}'", limits::RANGE_MAX);
+        assert!(scripts.renew.source.contains(&usual), "renew.lua has another range");
         let floor = format!(" / 3), {})", limits::LOOK_MAX_MS);
         assert!(scripts.settle.source.contains(&floor), "part/settle.lua has another floor");
         let long = format!("<= '{:08}'", limits::RETENTION_MS);

@@ -1,6 +1,7 @@
 //! What goes to the scripts: requests as arguments of fixed width, which no script has to take apart with care.
 
-use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew};
+use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
+use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, Token};
 use redis::{Arg, Cmd};
 
 use super::keys::Keys;
@@ -27,12 +28,20 @@ impl Call {
         let call = match op {
             Op::Acquire(acquire) => acquire_args(begin(&scripts.acquire), acquire, guess)?,
             Op::Renew(renew) => return Self::renew(keys, &[(name, renew)]),
-            Op::Release { id, token } => {
+            Op::Release { id, token, used } => {
                 let held = Fields::new().text("lh1H").decimal(token.get(), 16).id(id);
-                let call = begin(&scripts.release).and(held);
-                if is_contended(guess) { call.and(keys.inboxes()) } else { call }
+                let used = (used > token).then(|| Fields::new().decimal(used.get(), 16));
+                let inboxes = if is_contended(guess) { keys.inboxes() } else { String::new() };
+                begin(&scripts.release).and(held).and_said([inboxes.as_bytes(), said(&used)])
             }
-            Op::Leave { id } => begin(&scripts.leave).and(Fields::new().id(id)),
+            Op::Leave { id, used } => {
+                let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
+                begin(&scripts.leave).and(Fields::new().id(id)).and_said([said(&used)])
+            }
+            Op::Reserve { id, token, range } => {
+                let wanted = Fields::new().decimal(token.get(), 16).id(id);
+                begin(&scripts.reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), 8))
+            }
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), 16).hex(holder.session.0, 32);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
@@ -94,6 +103,17 @@ impl Call {
         self.command.arg(argument.as_ref());
         self
     }
+
+    /// Arguments that a request can do without: each costs the server 0.1 µs, and the usual one has none that says nothing.
+    fn and_said<const N: usize>(self, optional: [&[u8]; N]) -> Self {
+        let said = optional.iter().rposition(|argument| !argument.is_empty()).map_or(0, |last| last + 1);
+        optional[..said].iter().fold(self, |call, argument| call.and(argument))
+    }
+}
+
+/// The bytes of a field; none of one that says nothing.
+fn said(field: &Option<Fields>) -> &[u8] {
+    field.as_ref().map_or(&[], |field| field.as_ref())
 }
 
 fn acquire_args(call: Call, acquire: &Acquire, guess: Contention) -> Result<Call, Error> {
@@ -104,16 +124,14 @@ fn acquire_args(call: Call, acquire: &Acquire, guess: Contention) -> Result<Call
         Patience::Queue(place) => queue_fields(place)?,
     };
     let hint: &[u8] = if is_contended(guess) { b"c" } else { b"" };
+    let rear = Fields::new().decimal(acquire.range.clamp(1, RANGE_MAX), 8).decimal(label_len, 3);
     let call = call
         .and(Fields::new().id(&acquire.id))
         .and(Fields::new().decimal(lease_ms, 8))
-        .and([Fields::new().decimal(label_len, 3).as_ref(), acquire.label.as_bytes()].concat())
+        .and([rear.as_ref(), acquire.label.as_bytes()].concat())
         .and(Fields::new().decimal(acquire.not_after_us.min(TIME_END - 1), 16))
         .and(keep_ms(lease_ms));
-    // Each argument costs the server 0.1 µs: the usual request has none that says nothing.
-    let optional = [place.as_ref(), bounds.as_ref(), hint];
-    let said = optional.iter().rposition(|argument| !argument.is_empty()).map_or(0, |last| last + 1);
-    Ok(optional[..said].iter().fold(call, |call, argument| call.and(argument)))
+    Ok(call.and_said([place.as_ref(), bounds.as_ref(), hint]))
 }
 
 /// What a waiter is, and its patience and ticket if it has either.

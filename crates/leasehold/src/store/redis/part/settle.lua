@@ -11,6 +11,8 @@ if state ~= 'F' and since + length * 1000 <= now_us then
     lapses = kept .. session .. string.format('%016.0f', since + length * 1000)
   end
   state, id = 'F', sub(rear, 1, 64)
+  -- Nobody says how much of the range was used: all of it is burnt (P19).
+  if sub(rear, 65, 72) ~= '00000001' then token = string.format('%016.0f', token + sub(rear, 65, 72) - 1) end
 end
 local looked_at = 0
 while state == 'F' and counts > 0 do
@@ -49,24 +51,20 @@ while state == 'F' and counts > 0 do
     alive = sub(waiter, 17, 32) + 3 * floor_ms * 1000 > now_us
   end
   if alive then
-    local lease_ms, claim_ms = sub(waiter, 59, 66), sub(waiter, 49, 56)
+    local lease_ms, claim_ms, range = sub(waiter, 59, 66), sub(waiter, 49, 56), sub(waiter, 131, 138)
     if lease_ms < claim_ms then claim_ms = lease_ms end
-    -- The token follows the clock, and never falls when that steps back.
-    if now > token then
-      token = now
-    else
-      token, ttl_changed = string.format('%016.0f', token + 1), true
-    end
-    state, rear, id, length, since = 'P', id .. sub(waiter, 131), who, claim_ms, now
+--@mint
+    state, rear, id, length, since = 'P', id .. range .. sub(waiter, 139), who, claim_ms, now
+    local last_us = token + range - 1
     -- Not at every hand-over: on a busy lock this is a write in a thousand.
-    if keep + 0 < now_us + claim_ms * 1000 + R_US then
-      keep, ttl_changed = string.format('%016.0f', now_us + lease_ms * 1000 + R_US), true
+    if keep + 0 < math.max(now_us + claim_ms * 1000, last_us) + R_US then
+      keep, ttl_changed = string.format('%016.0f', math.max(now_us + lease_ms * 1000, last_us) + R_US), true
     end
     handed, told = claim_ms, told or {}
     local others = counts % 100000 > 0 and ' S D ' or counts > 0 and ' O D ' or ' N D '
     local at = #told
     told[at + 1] = channel
-    told[at + 2] = 'lh1 G ' .. who .. ' ' .. token .. ' ' .. claim_ms .. '000 ' .. now .. others .. name
+    told[at + 2] = 'lh1 G ' .. who .. ' ' .. token .. ' ' .. claim_ms .. '000 ' .. now .. others .. range .. ' ' .. name
   end
 end
 if counts == 0 then lapses = '' end

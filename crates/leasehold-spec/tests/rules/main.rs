@@ -1,102 +1,16 @@
 //! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches each rule off and sees its test
 //! fail.
 
-use std::collections::HashSet;
+mod ranges;
+mod world;
 
-use leasehold_spec::limits::{CLAIM_MIN_MS, NOT_AFTER_MAX_US, RETENTION_US, SETTLE_STEPS};
+use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US, SETTLE_STEPS};
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Env, Event, From, GrantId, GrantState, Hears, LostHow, Op, Order, Outcome,
-    Patience, Place, Renew, Resource, Rest, SessionId, Token, Was, step,
+    Contention, Event, From, GrantId, GrantState, Hears, LostHow, Op, Order, Outcome, Renew, Resource, Rest, SessionId,
+    Token, Was,
 };
 
-const LEASE_MS: u64 = 30_000;
-const START_US: u64 = 1_795_193_818_000_000;
-
-/// One name, its clock, and who is attached.
-struct World {
-    resource: Resource,
-    now_us: u64,
-    detached: HashSet<SessionId>,
-    pushed: Vec<Delivery>,
-}
-
-impl World {
-    fn new() -> Self {
-        Self { resource: Resource::default(), now_us: START_US, detached: HashSet::new(), pushed: Vec::new() }
-    }
-
-    fn step(&mut self, op: &Op) -> Answer {
-        let attached = |session: SessionId| !self.detached.contains(&session);
-        let env = Env { wall_us: self.now_us, lease_us: self.now_us, attached: &attached };
-        let (answer, deliveries) = step(&mut self.resource, &env, op);
-        self.pushed.extend(deliveries);
-        answer
-    }
-
-    fn acquire(&mut self, id: GrantId) -> Answer {
-        self.step(&Op::Acquire(self.request(id)))
-    }
-
-    fn request(&self, id: GrantId) -> Acquire {
-        let place = Place {
-            claim_ms: CLAIM_MIN_MS,
-            limit_ms: None,
-            ticket: None,
-            hears: Hears::Listens,
-            order: Order::Relaxed,
-        };
-        Acquire {
-            id,
-            lease_ms: LEASE_MS,
-            not_after_us: self.now_us + NOT_AFTER_MAX_US,
-            patience: Patience::Queue(place),
-            label: "test".into(),
-        }
-    }
-
-    fn with_place(&mut self, id: GrantId, change: impl FnOnce(&mut Place)) -> Answer {
-        let mut request = self.request(id);
-        if let Patience::Queue(place) = &mut request.patience {
-            change(place);
-        }
-        self.step(&Op::Acquire(request))
-    }
-
-    fn renew(&mut self, id: GrantId, token: Token, from: From) -> Answer {
-        let renew = Renew { id, token, from, lease_ms: LEASE_MS, not_after_us: self.now_us };
-        self.step(&Op::Renew(renew))
-    }
-
-    fn release(&mut self, id: GrantId, token: Token) -> Answer {
-        self.step(&Op::Release { id, token })
-    }
-
-    fn holder(&self) -> Option<GrantId> {
-        self.resource.grant.as_ref().map(|grant| grant.id)
-    }
-
-    fn pass(&mut self, ms: u64) {
-        self.now_us += ms * 1000;
-    }
-}
-
-fn id(session: u128, counter: u64) -> GrantId {
-    GrantId { session: SessionId(session), counter, nonce: counter + 1 }
-}
-
-fn granted(answer: &Answer) -> Token {
-    match answer.outcome {
-        Outcome::Granted { token, .. } => token,
-        ref other => panic!("not granted: {other:?}"),
-    }
-}
-
-fn ticket(answer: &Answer) -> u64 {
-    match answer.outcome {
-        Outcome::Queued { ticket, .. } => ticket,
-        ref other => panic!("not queued: {other:?}"),
-    }
-}
+use crate::world::{LEASE_MS, World, granted, id, ticket};
 
 #[test]
 fn p1_a_free_lease_goes_to_the_queue_and_not_to_a_newcomer() {
@@ -134,7 +48,7 @@ fn p2_a_repeated_acquire_hears_what_is_left_and_lengthens_nothing() {
     let token = granted(&world.acquire(id(1, 1)));
     world.pass(10_000);
     let again = world.acquire(id(1, 1));
-    assert_eq!(again.outcome, Outcome::Granted { token, left_us: (LEASE_MS - 10_000) * 1000 });
+    assert_eq!(again.outcome, Outcome::Granted { token, left_us: (LEASE_MS - 10_000) * 1000, range: 1 });
     world.pass(LEASE_MS - 10_000);
     assert!(granted(&world.acquire(id(2, 1))) > token, "it ended when it was to");
 }
@@ -365,9 +279,9 @@ fn p16_a_leave_hands_on_a_grant_that_was_already_made() {
     ticket(&world.acquire(id(2, 1)));
     ticket(&world.acquire(id(3, 1)));
     world.release(id(1, 1), token);
-    assert_eq!(world.step(&Op::Leave { id: id(2, 1) }).outcome, Outcome::Left { was: Was::Granted });
+    assert_eq!(world.step(&Op::Leave { id: id(2, 1), used: Token::NONE }).outcome, Outcome::Left { was: Was::Granted });
     assert_eq!(world.holder(), Some(id(3, 1)));
-    assert_eq!(world.step(&Op::Leave { id: id(2, 1) }).outcome, Outcome::Left { was: Was::Absent });
+    assert_eq!(world.step(&Op::Leave { id: id(2, 1), used: Token::NONE }).outcome, Outcome::Left { was: Was::Absent });
 }
 
 #[test]

@@ -1,0 +1,265 @@
+//! What callers wait for: a lease, and the word that it is given back. Futures that may be dropped at every await, and the
+//! session goes on with what they began (P16).
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{GrantId, Name};
+use tokio::sync::oneshot;
+
+use super::Session;
+use super::attempt::{GivenBack, Terms, Verdict, Wait};
+use super::callers::{First, LetGo, Panicking, Sending};
+use super::hold::Hold;
+use super::lines::{Place, Stood};
+use super::state::{HandOver, Stage, State};
+use crate::error::{Error, Result};
+use crate::world::Pending;
+
+impl Session {
+    /// Acquires `name`. `None`: somebody else holds it, and `wait` is over.
+    ///
+    /// Dropping the future gives the attempt up, whatever became of it.
+    pub(crate) async fn acquire(
+        self: &Arc<Self>,
+        name: &Name,
+        terms: &Arc<Terms>,
+        wait: Wait,
+    ) -> Result<Option<Arc<Hold>>> {
+        loop {
+            self.check_usable()?;
+            let verdict = match terms.may_stand() && self.hand_over == HandOver::Local {
+                true => self.stand(name, terms, wait).await?,
+                false => self.attempt(name, terms, wait).await?,
+            };
+            match verdict {
+                Verdict::Granted(hold) if hold.check().is_ok() => return Ok(Some(hold)),
+                // Granted and lost before the caller came to look: nobody gets a guard that is already lost.
+                Verdict::Granted(hold) => self.drop_hold(&hold),
+                Verdict::Busy => return Ok(None),
+                Verdict::Again => {}
+                Verdict::Failed(error) => return Err(error),
+            }
+        }
+    }
+
+    /// In the line for this name, where there is one for these terms: a waiter, and no attempt of its own.
+    async fn stand(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
+        match self.with(|state| state.stand(name, terms, wait)) {
+            Stood::Told(verdict) => Ok(verdict),
+            Stood::Apart => self.attempt(name, terms, wait).await,
+            Stood::InLine { place, verdict, first: None, upkeep } => {
+                let mut standing = Standing { session: self, place: Some(place), sends: 0, verdict };
+                self.keep_up(upkeep, None);
+                let told = (&mut standing.verdict).await;
+                standing.place = None;
+                told.map_err(|_| Error::closed())
+            }
+            Stood::InLine { place, verdict, first: Some(first), upkeep } => {
+                let (id, first) = *first;
+                let mut standing = Standing { session: self, place: Some(place), sends: id.counter, verdict };
+                self.keep_up(upkeep, None);
+                let ask = async {
+                    let heard = first.asked.link.apply(name, &first.op, first.guess).await;
+                    self.with(|state| {
+                        state.heard_acquire(name, id, &first.asked, heard);
+                        state.words.take_verdict(place.number)
+                    })
+                };
+                let mut ask = pin!(ask);
+                let told = loop {
+                    tokio::select! {
+                        biased;
+                        told = &mut ask, if standing.sends != 0 => {
+                            standing.sends = 0;
+                            if let Some(told) = told {
+                                break Ok(told.by_hand(&mut standing.verdict));
+                            }
+                        }
+                        told = &mut standing.verdict => break told,
+                    }
+                };
+                standing.place = None;
+                told.map_err(|_| Error::closed())
+            }
+        }
+    }
+
+    async fn attempt(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
+        let (tell, verdict) = oneshot::channel();
+        let (id, first, upkeep) = self.with(|state| {
+            if state.stage != Stage::Open {
+                return Err(Error::closed());
+            }
+            let now_us = state.world.now_us();
+            let (link, upkeep) = state.lane_link(now_us);
+            let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
+            Ok((id, first, upkeep))
+        })?;
+        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
+        self.keep_up(upkeep, None);
+        let ask = async {
+            let first = first?;
+            let heard = first.asked.link.apply(name, &first.op, first.guess).await;
+            self.with(|state| {
+                state.heard_acquire(name, id, &first.asked, heard);
+                state.words.take_verdict(id.counter)
+            })
+        };
+        // The answer and the push come by different ways, and the push may be first: then nobody waits for the answer.
+        let (mut ask, mut verdict) = (pin!(ask), verdict);
+        let mut is_answered = false;
+        let told = loop {
+            tokio::select! {
+                biased;
+                told = &mut ask, if !is_answered => {
+                    is_answered = true;
+                    if let Some(told) = told {
+                        break Ok(told.by_hand(&mut verdict));
+                    }
+                }
+                told = &mut verdict => break told,
+            }
+        };
+        asking.disarm();
+        if !is_answered {
+            self.with(|state| state.left_alone(id.counter));
+        }
+        told.map_err(|_| Error::closed())
+    }
+
+    /// Gives a lease back: to the next one here, at once, or to the store, and then waits for its word. Dropping the future
+    /// leaves the release to the session.
+    pub(crate) async fn release(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<GivenBack> {
+        self.check_usable()?;
+        let (sending, upkeep) = match self.with(|state| state.let_go(hold)) {
+            LetGo::Passed => return Ok(GivenBack::Released),
+            LetGo::NotHeld => return Ok(GivenBack::NotHeld),
+            LetGo::Sent { sending, upkeep } => (sending, upkeep),
+        };
+        let Sending { answer, release, next, was_valid } = *sending;
+        let counter = hold.id.counter;
+        let mut releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
+        self.keep_up(upkeep, None);
+        // Those who still wait in line ask again behind the release, on its heels: one round trip for both.
+        let next = next.map(|(id, first)| self.ask_for(&hold.name, id, first));
+        let release = async {
+            if let Some(first) = release {
+                let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
+                self.with(|state| state.heard_return(counter, &first.asked, heard));
+            }
+        };
+        match next {
+            None => release.await,
+            Some(mut next) => {
+                let (mut release, mut is_asked) = (pin!(release), false);
+                poll_fn(|context| {
+                    let released = release.as_mut().poll(context);
+                    // Also where the release is answered at once: what was never polled is not sent, and dropped like that
+                    // it is nobody's to repeat.
+                    is_asked = is_asked || next.as_mut().poll(context).is_ready();
+                    released
+                })
+                .await;
+                // Its answer is not for this caller. The runtime waits for it, or, where there is none, the session's
+                // thread asks anew.
+                if !is_asked {
+                    drop(self.world.spawn(next));
+                }
+            }
+        }
+        let given_back = answer.await.map_err(|_| Error::closed())?;
+        releasing.disarm();
+        // The work outlived the lease, even if nobody came between.
+        given_back.map(|word| if was_valid { word } else { GivenBack::NotHeld })
+    }
+
+    /// The request of a line that its caller does not wait for. Dropped before its answer it is the session's to repeat.
+    fn ask_for(self: &Arc<Self>, name: &Name, id: GrantId, first: First) -> Pending<()> {
+        let (session, name) = (Arc::clone(self), name.clone());
+        Box::pin(async move {
+            let mut asking = Unfinished { session: &session, counter: id.counter, on_drop: Some(Unfinished::hurry) };
+            let heard = first.asked.link.apply(&name, &first.op, first.guess).await;
+            asking.disarm();
+            session.with(|state| state.heard_acquire(&name, id, &first.asked, heard));
+        })
+    }
+
+    /// Gives a lease back in the background: what dropping a guard does, with a runtime or without.
+    pub(crate) fn drop_hold(&self, hold: &Hold) {
+        if !self.is_ours() || is_on(Mutant::P16RenewsDropped) {
+            return; // The lease is the parent's.
+        }
+        let panicking = if std::thread::panicking() { Panicking::Yes } else { Panicking::No };
+        self.with(|state| state.dropped(hold, panicking));
+    }
+}
+
+/// Somebody in a line, whose future may be dropped.
+struct Standing<'a> {
+    session: &'a Session,
+    /// `None` once it was told.
+    place: Option<Place>,
+    /// The attempt whose first request this one sends, and has not heard of; 0: none.
+    sends: u64,
+    verdict: oneshot::Receiver<Verdict>,
+}
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        let Self { session, place, sends, verdict } = self;
+        if (place.is_none() && *sends == 0) || !session.is_ours() {
+            return;
+        }
+        let is_there = session.with(|state| {
+            let is_there = place.is_some_and(|place| state.forsake(place));
+            if *sends != 0 {
+                state.left_alone(*sends);
+            }
+            is_there
+        });
+        if place.is_none() {
+            return;
+        }
+        // Granted in this very moment, and not taken: it goes the way of a dropped guard. (Or the word is only about to be
+        // said: then whoever says it finds nobody.)
+        verdict.close();
+        if let (false, Ok(Verdict::Granted(hold))) = (is_there || is_on(Mutant::P21GrantStays), verdict.try_recv()) {
+            hit(Mark::PassUntaken);
+            session.drop_hold(&hold);
+        }
+    }
+}
+
+/// A future of the caller's that may be dropped: the session goes on with what it began.
+struct Unfinished<'a> {
+    session: &'a Session,
+    counter: u64,
+    /// `None` once it is finished.
+    on_drop: Option<fn(&mut State, u64)>,
+}
+
+impl Unfinished<'_> {
+    fn give_up(state: &mut State, counter: u64) {
+        state.abandon(counter);
+    }
+
+    fn hurry(state: &mut State, counter: u64) {
+        state.left_alone(counter);
+    }
+
+    fn disarm(&mut self) {
+        self.on_drop = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(on_drop) = self.on_drop.filter(|_| self.session.is_ours()) {
+            self.session.with(|state| on_drop(state, self.counter));
+        }
+    }
+}

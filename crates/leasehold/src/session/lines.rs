@@ -1,0 +1,374 @@
+//! Lines: who waits for one name in this process, and is handed it without a round trip (P21).
+//!
+//! A line stands at the store as one attempt, whoever of its waiters began it. That attempt has no caller: what it is
+//! granted goes to the first waiter then alive, and from guard to guard for as long as a [`Run`](super::run::Run) goes.
+//! There is one line for each length of lease that is asked for, nearly always one: a lease cannot be two lengths at
+//! once.
+//!
+//! What must never be is a line that nobody sees to: its waiters sleep, and no answer or alarm is of any of them. So,
+//! asserted behind every change: *who waits in a line waits for a guard that is out, or for an attempt that the session
+//! asks about until it is over.* Whatever ends the attempt goes through [`State::detach`], and where somebody is left the
+//! next one begins in the same moment: a lease that is lost is not waited for until its guard goes.
+//!
+//! Nobody is forgotten on the other side either. A waiter whose future is dropped leaves the line; one that had been
+//! granted the lease at that moment, and never took it, hands it on like a guard (`calls.rs`).
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use leasehold_spec::limits::QUEUE_MAX;
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{GrantId, Name};
+use tokio::sync::oneshot;
+
+use super::attempt::{Holding, Phase, Terms, Verdict, Wait};
+use super::callers::{First, Whose};
+use super::heard::full;
+use super::lane::Upkeep;
+use super::state::{Stage, State, Wake};
+use crate::error::Error;
+use crate::store::Link;
+
+pub(crate) struct Line {
+    name: Name,
+    terms: Arc<Terms>,
+    /// The attempt that stands for it; 0 while there is none.
+    counter: u64,
+    waiters: VecDeque<Waiter>,
+    /// Until when each waits that does not wait for ever, and which it is.
+    patience: BTreeSet<(u64, u64)>,
+    /// The earliest alarm that is set.
+    alarm_us: u64,
+    /// Until when the store keeps the entry, as it was told last.
+    told_us: u64,
+}
+
+pub(crate) struct Waiter {
+    pub(crate) number: u64,
+    /// `u64::MAX`: for ever.
+    until_us: u64,
+    pub(crate) sticky_us: u64,
+    pub(crate) caller: oneshot::Sender<Verdict>,
+}
+
+/// Where somebody waits.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    pub(crate) line: u64,
+    pub(crate) number: u64,
+}
+
+/// What comes of asking for a place in a line.
+pub(crate) enum Stood {
+    /// The verdict, at once.
+    Told(Verdict),
+    /// The line is not for this one: it asks the store for itself.
+    Apart,
+    /// In line, as the first where there is something to send.
+    InLine { place: Place, verdict: oneshot::Receiver<Verdict>, first: Option<Box<(GrantId, First)>>, upkeep: Upkeep },
+}
+
+impl Line {
+    /// Takes out who is next and still there.
+    pub(crate) fn next(&mut self) -> Option<Waiter> {
+        loop {
+            let waiter = self.waiters.pop_front()?;
+            self.forget(&waiter);
+            if !waiter.caller.is_closed() {
+                return Some(waiter);
+            }
+            hit(Mark::NextHadGone);
+        }
+    }
+
+    fn take(&mut self, number: u64) -> Option<Waiter> {
+        let at = self.waiters.binary_search_by_key(&number, |waiter| waiter.number).ok()?;
+        let waiter = self.waiters.remove(at)?;
+        self.forget(&waiter);
+        Some(waiter)
+    }
+
+    fn forget(&mut self, waiter: &Waiter) {
+        if waiter.until_us != u64::MAX {
+            self.patience.remove(&(waiter.until_us, waiter.number));
+        }
+    }
+
+    /// Until when the last of them waits.
+    fn until_us(&self) -> u64 {
+        let timed = self.patience.last().map_or(0, |(until_us, _)| *until_us);
+        if self.patience.len() < self.waiters.len() { u64::MAX } else { timed }
+    }
+}
+
+impl State {
+    /// Asks for a place in the line for this name and lease: the way of every lock that may be handed on here.
+    pub(crate) fn stand(&mut self, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Stood {
+        if self.stage != Stage::Open {
+            return Stood::Told(Verdict::Failed(Error::closed()));
+        }
+        let known = self.line_of(name, terms.lease_ms);
+        if let Some(line) = known {
+            if let Some(hold) = self.enter_kept(line, terms) {
+                return Stood::Told(Verdict::Granted(hold));
+            }
+            if wait == Wait::No && self.is_taken(line) {
+                return Stood::Told(Verdict::Busy);
+            }
+        }
+        let until_us = match wait {
+            Wait::No => return Stood::Apart,
+            Wait::Until { until_us } => until_us,
+            Wait::ForEver => u64::MAX,
+        };
+        let line = self.line_of(name, terms.lease_ms).unwrap_or_else(|| self.open_line(name, terms));
+        let (number, counter) = (self.next_number(), self.attempt_of(line));
+        let (caller, verdict) = oneshot::channel();
+        if let Some(line) = self.lines.get_mut(&line) {
+            if line.waiters.len() >= QUEUE_MAX {
+                return Stood::Told(Verdict::Failed(full(name)));
+            }
+            line.waiters.push_back(Waiter { number, until_us, sticky_us: terms.sticky_us, caller });
+            if until_us != u64::MAX {
+                line.patience.insert((until_us, number));
+            }
+        }
+        let (mut first, mut upkeep) = (None, Upkeep::Fine);
+        if counter == 0 {
+            let now_us = self.world.now_us();
+            let (lane, care) = self.lane_link(now_us);
+            let link = self.home().cloned().map(|home| lane.unwrap_or(home));
+            (first, upkeep) = (self.begin_for(line, link, now_us).map(Box::new), care);
+        } else {
+            self.outlast(line, until_us);
+        }
+        self.arm_line(line);
+        Stood::InLine { place: Place { line, number }, verdict, first, upkeep }
+    }
+
+    pub(super) fn line_of(&self, name: &Name, lease_ms: u64) -> Option<u64> {
+        let slot = self.slots.get(name)?;
+        slot.lines.iter().find(|(length_ms, _)| *length_ms == lease_ms).map(|(_, line)| *line)
+    }
+
+    pub(super) fn open_line(&mut self, name: &Name, terms: &Arc<Terms>) -> u64 {
+        let id = self.next_number();
+        self.slots.entry(name.clone()).or_default().lines.push((terms.lease_ms, id));
+        let (name, terms) = (name.clone(), Arc::clone(terms));
+        let (waiters, patience) = (VecDeque::new(), BTreeSet::new());
+        let line = Line { name, terms, counter: 0, waiters, patience, alarm_us: u64::MAX, told_us: 0 };
+        self.lines.insert(id, line);
+        id
+    }
+
+    pub(super) fn attempt_of(&self, line: u64) -> u64 {
+        self.lines.get(&line).map_or(0, |line| line.counter)
+    }
+
+    pub(super) fn holding(&mut self, line: u64) -> Option<&mut Holding> {
+        match &mut self.attempts.get_mut(&self.lines.get(&line)?.counter)?.phase {
+            Phase::Held(holding) => Some(holding),
+            _ => None,
+        }
+    }
+
+    /// Whether a line makes it needless to ask the store: we hold the name ourselves, or others stand before.
+    fn is_taken(&mut self, line: u64) -> bool {
+        let now_us = self.world.now_us();
+        self.lines.get(&line).is_some_and(|line| !line.waiters.is_empty())
+            || self.holding(line).is_some_and(|holding| now_us < holding.hold.valid_until_us())
+    }
+
+    /// Begins the attempt that stands for a line. Answers what its caller sends on `link`; without one the thread sends.
+    pub(crate) fn begin_for(
+        &mut self,
+        line: u64,
+        link: Option<Arc<dyn Link>>,
+        now_us: u64,
+    ) -> Option<(GrantId, First)> {
+        let known = self.lines.get(&line)?;
+        let (name, terms) = (known.name.clone(), Arc::clone(&known.terms));
+        let (id, first) = self.begin_on(&name, &terms, Wait::ForEver, Whose::Line(line), link, now_us);
+        first.map(|first| (id, first))
+    }
+
+    pub(crate) fn stands_for(&mut self, line: u64, counter: u64) {
+        if let Some(line) = self.lines.get_mut(&line) {
+            line.counter = counter;
+        }
+    }
+
+    /// For how long the entry of a line is to stay at the store (its last waiter's patience), and notes it as told.
+    pub(crate) fn told_limit_us(&mut self, line: u64) -> u64 {
+        self.lines.get_mut(&line).map_or(u64::MAX, |line| {
+            line.told_us = line.until_us();
+            line.told_us
+        })
+    }
+
+    /// Somebody waits for longer than the store was told: the entry looks at once, and says so. The store would drop it
+    /// otherwise, and it would come back only when it looks.
+    fn outlast(&mut self, line: u64, until_us: u64) {
+        let Some(known) = self.lines.get(&line) else { return };
+        let counter = known.counter;
+        let is_queued = |phase: &Phase| matches!(phase, Phase::Asking { .. } | Phase::Queued { .. });
+        if until_us <= known.told_us
+            || is_on(Mutant::P21ShortLimit)
+            || !self.attempts.get(&counter).is_some_and(|attempt| is_queued(&attempt.phase))
+        {
+            return;
+        }
+        hit(Mark::LineOutlasted);
+        let now_us = self.world.now_us();
+        self.set_next(counter, now_us);
+        self.arm(counter);
+    }
+
+    /// Whether somebody came who waits for longer, while the store was being asked.
+    pub(crate) fn is_told_short(&self, counter: u64) -> bool {
+        let line = self.attempts.get(&counter).and_then(|attempt| self.lines.get(&attempt.line?));
+        line.is_some_and(|line| line.told_us < line.until_us()) && !is_on(Mutant::P21ShortLimit)
+    }
+
+    /// The attempt does not stand for its line any more. Answers the line, where somebody is left in it.
+    pub(crate) fn detach(&mut self, counter: u64) -> Option<u64> {
+        let line = self.attempts.get_mut(&counter)?.line.take()?;
+        let known = self.lines.get_mut(&line)?;
+        known.counter = 0;
+        if known.waiters.is_empty() {
+            self.close_line(line);
+            return None;
+        }
+        match self.attempts.get(&counter).map(|attempt| &attempt.phase) {
+            Some(Phase::Held(holding)) => hit(holding.run.why_over(holding.hold.token, self.world.now_us())),
+            Some(Phase::Ended { .. }) => hit(Mark::LineWentOn),
+            _ => {}
+        }
+        Some(line)
+    }
+
+    /// The same, and whoever is left there goes on with another attempt, sent by the thread.
+    pub(crate) fn go_on(&mut self, counter: u64, now_us: u64) {
+        if is_on(Mutant::P21WaitsForGuard)
+            && self.attempts.get(&counter).is_some_and(super::attempt::Attempt::has_ended)
+        {
+            return;
+        }
+        if let Some(line) = self.detach(counter) {
+            self.begin_for(line, None, now_us);
+        }
+    }
+
+    fn close_line(&mut self, id: u64) {
+        let Some(line) = self.lines.remove(&id) else { return };
+        if let Some(slot) = self.slots.get_mut(&line.name) {
+            slot.lines.retain(|(_, other)| *other != id);
+        }
+        self.sweep(&line.name);
+    }
+
+    /// Nobody waits at this place any more. Answers whether somebody did: otherwise the verdict is said, or about to be.
+    pub(crate) fn forsake(&mut self, place: Place) -> bool {
+        let Some(line) = self.lines.get_mut(&place.line) else { return false };
+        let is_there = line.take(place.number).is_some();
+        let (counter, is_empty) = (line.counter, line.waiters.is_empty());
+        if is_there && is_empty && !is_on(Mutant::P21EntryStays) {
+            self.desert(counter);
+        }
+        is_there
+    }
+
+    /// The last one has left a line: its attempt is given up, unless it holds, and a guard is out.
+    fn desert(&mut self, counter: u64) {
+        if self.attempts.get(&counter).is_some_and(|attempt| !attempt.is_held()) {
+            hit(Mark::LineDeserted);
+            self.abandon(counter);
+        }
+    }
+
+    /// Tells everybody in a line the same.
+    pub(crate) fn tell_line(&mut self, line: u64, error: &Error) {
+        let Some(line) = self.lines.get_mut(&line) else { return };
+        line.patience.clear();
+        for waiter in std::mem::take(&mut line.waiters) {
+            self.words.verdict(waiter.number, Some(waiter.caller), Verdict::Failed(error.share()));
+        }
+    }
+
+    pub(crate) fn tell_lines(&mut self, error: &Error) {
+        let all: Vec<u64> = self.lines.keys().copied().collect();
+        all.into_iter().for_each(|line| self.tell_line(line, error));
+    }
+
+    /// Sets the alarm for who runs out of patience first.
+    pub(crate) fn arm_line(&mut self, id: u64) {
+        let Some(line) = self.lines.get_mut(&id) else { return };
+        let Some((first_us, _)) = line.patience.first().copied() else { return };
+        // Who has no time at all still waits for one answer.
+        let answer_us = self.attempts.get(&line.counter).map_or(0, |attempt| attempt.first_answer_us());
+        let due_us = first_us.max(answer_us);
+        if due_us < line.alarm_us && !is_on(Mutant::P21WaitsOn) {
+            line.alarm_us = due_us;
+            self.line_alarms.set(due_us, id);
+            if due_us < self.planned_us {
+                self.wake = Wake::Now;
+            }
+        }
+    }
+
+    /// Tells those whose patience is over. What they hear is what is known: that somebody holds (the store's last word, or
+    /// we do, and a guard of ours is out), or that nobody knows.
+    pub(crate) fn impatient(&mut self, now_us: u64) {
+        while let Some((_, id)) = self.line_alarms.pop(now_us) {
+            let Some(line) = self.lines.get_mut(&id) else { continue };
+            line.alarm_us = u64::MAX;
+            let counter = line.counter;
+            let attempt = self.attempts.get(&counter);
+            if attempt.is_none_or(|attempt| attempt.first_answer_us() <= now_us) {
+                while let Some((until_us, number)) = self.lines.get(&id).and_then(|line| line.patience.first().copied())
+                {
+                    if until_us > now_us {
+                        break;
+                    }
+                    let verdict = self.unheard(counter, now_us).map_or(Verdict::Busy, Verdict::Failed);
+                    let waiter = self.lines.get_mut(&id).and_then(|line| line.take(number));
+                    self.words.verdict(number, waiter.map(|waiter| waiter.caller), verdict);
+                }
+            }
+            if self.lines.get(&id).is_some_and(|line| line.waiters.is_empty()) {
+                self.desert(counter);
+            }
+            self.arm_line(id);
+        }
+    }
+
+    /// What to tell who waited for this attempt, where "somebody else has it" is not known (P30).
+    fn unheard(&self, counter: u64, now_us: u64) -> Option<Error> {
+        let attempt = self.attempts.get(&counter)?;
+        match &attempt.phase {
+            Phase::Queued { .. } => None,
+            Phase::Held(holding) if now_us < holding.hold.valid_until_us() => None,
+            Phase::Held(_) | Phase::Claiming { .. } => Some(self.away().may_act()),
+            Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_) => Some(self.away_for(attempt)),
+        }
+    }
+
+    /// P21: who waits in a line waits for a guard that is out, or for an attempt that the session asks about.
+    #[cfg(debug_assertions)]
+    pub(crate) fn assert_lines(&self) {
+        if self.stage == Stage::Closed {
+            return; // They were told, and the thread that saw to their attempts has ended.
+        }
+        // With more it would be the longest part of every change.
+        for line in self.lines.values().take(64) {
+            let phase = self.attempts.get(&line.counter).map(|attempt| &attempt.phase);
+            let is_seen_to = match phase {
+                Some(Phase::Held(holding)) => holding.is_in_use() || line.waiters.is_empty(),
+                Some(Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }) => !line.waiters.is_empty(),
+                Some(Phase::Ended { .. } | Phase::Returning(_)) | None => false,
+            };
+            assert!(is_seen_to, "P21: nobody sees to who waits for \"{}\"", line.name);
+        }
+    }
+}

@@ -1,0 +1,32 @@
+#!lua flags=allow-oom
+-- reserve: more tokens for a grant, to hand the lease on inside its session (P19).
+--
+-- KEYS     1 the record
+-- ARGV     1 token (16), grant id (64), and how many tokens its range is to have (8), counted from its own
+-- RETURNS  RESERVED … range | LOST … revoked | LOST … notheld
+--          FOREIGN type | NEWER version
+-- EFFECTS  makes the range as long as that, and no further ahead of the clock than LEAD_US; never shorter. Settles.
+-- RETRY    safe: a repeat answers what there is
+-- COST     TIME, GET, SET; with a queue HMGET, HSET more
+--@clock
+local name, asked, found, got = KEYS[1], nil, redis.pcall('GET', KEYS[1]), nil
+--@open
+--@settle
+local word, range = 'LOST', ' notheld'
+if state ~= 'F' and token .. id == sub(ARGV[1], 1, 80) then
+  word, range = state == 'R' and 'LOST' or 'RESERVED', ' revoked'
+end
+if word == 'RESERVED' then
+  range = sub(ARGV[1], 81)
+  local allowed = math.max(now_us + LEAD_US - token, 1)
+  if range + 0 > allowed then range = string.format('%08.0f', allowed) end
+  if range < sub(rear, 65, 72) then range = sub(rear, 65, 72) end
+  rear = sub(rear, 1, 64) .. range .. sub(rear, 73)
+  local last_us = token + range - 1
+  if last_us > since + length * 1000 and (not keep or keep + 0 < last_us + R_US) then
+    keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
+  end
+  range = ' ' .. range
+end
+--@save
+return word .. said .. range
