@@ -3,8 +3,10 @@
 use std::process::Stdio;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::error::{Context, Failure, Result};
@@ -16,62 +18,99 @@ const SLACK: Duration = Duration::from_secs(30);
 /// Workers that are connected and wait for the start.
 pub(crate) struct Crew {
     hands: Vec<Hand>,
-    limit: Duration,
 }
 
-struct Hand {
-    /// Killed when dropped: no failure leaves a worker behind.
+/// One worker.
+pub(crate) struct Hand {
+    /// Killed when dropped, with all its group: no failure leaves a worker behind, and a peer may be a shell and what it
+    /// started.
     child: Child,
     told: ChildStdin,
     said: Lines<BufReader<ChildStdout>>,
+    /// The last line of its standard error, once that has ended.
+    complaint: JoinHandle<Option<String>>,
+    limit: Duration,
 }
 
 impl Crew {
-    /// Starts `processes` workers and waits until all are ready.
-    pub(crate) async fn muster(processes: u32, spec: &Spec) -> Result<Self> {
+    /// Starts `processes` workers, each by a command of its own, and waits until all are ready.
+    pub(crate) async fn muster(processes: u32, spec: &Spec, command: impl Fn() -> Result<Command>) -> Result<Self> {
         let mut hands = Vec::new();
         for _ in 0..processes {
-            hands.push(Hand::start(spec).await?);
+            hands.push(Hand::start(command()?, spec).await?);
         }
-        let limit = spec.span.limit() + SLACK;
         for hand in &mut hands {
-            let word = hand.line(limit).await?;
-            if word != READY {
-                return Err(format!("a worker said {word:?} instead of {READY:?}").into());
-            }
+            hand.ready().await?;
         }
-        Ok(Self { hands, limit })
+        Ok(Self { hands })
     }
 
     /// Lets all go, and gathers what they report.
-    pub(crate) async fn go(mut self) -> Result<Vec<Report>> {
+    pub(crate) async fn go(&mut self) -> Result<Vec<Report>> {
         for hand in &mut self.hands {
-            hand.tell(GO).await?;
+            hand.go().await?;
         }
         let mut reports = Vec::new();
         for hand in &mut self.hands {
-            let line = hand.line(self.limit).await?;
-            reports.push(serde_json::from_str(&line).context("reading a worker's report")?);
-            timeout(SLACK, hand.child.wait()).await.context("a worker did not end")?.context("waiting for a worker")?;
+            reports.push(hand.report().await?);
         }
         Ok(reports)
+    }
+
+    /// Waits until all have ended.
+    pub(crate) async fn end(self) -> Result<()> {
+        for hand in self.hands {
+            hand.end().await?;
+        }
+        Ok(())
     }
 }
 
 impl Hand {
-    async fn start(spec: &Spec) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe().context("finding this program")?)
-            .arg("--worker")
+    pub(crate) async fn start(mut command: Command, spec: &Spec) -> Result<Self> {
+        let mut child = command
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .context("starting a worker")?;
         let told = child.stdin.take().expect("the worker's input is a pipe");
         let said = BufReader::new(child.stdout.take().expect("the worker's output is a pipe")).lines();
-        let mut hand = Self { child, told, said };
-        hand.tell(&serde_json::to_string(spec).context("writing a worker's task")?).await?;
-        Ok(hand)
+        let complaint = tokio::spawn(last_line(child.stderr.take().expect("the worker's errors are a pipe")));
+        let mut hand = Self { child, told, said, complaint, limit: spec.span.limit() + SLACK };
+        let task = serde_json::to_string(spec).context("writing a worker's task")?;
+        match hand.tell(&task).await {
+            Ok(()) => Ok(hand),
+            Err(_) => Err(hand.failure().await),
+        }
+    }
+
+    pub(crate) async fn ready(&mut self) -> Result<()> {
+        match self.line().await?.as_str() {
+            READY => Ok(()),
+            word => Err(format!("a worker said {word:?} instead of {READY:?}").into()),
+        }
+    }
+
+    pub(crate) async fn go(&mut self) -> Result<()> {
+        self.tell(GO).await
+    }
+
+    pub(crate) async fn report(&mut self) -> Result<Report> {
+        serde_json::from_str(&self.line().await?).context("reading a worker's report")
+    }
+
+    pub(crate) async fn end(mut self) -> Result<()> {
+        let ended = timeout(SLACK, self.child.wait()).await.context("a worker did not end")?;
+        let status = ended.context("waiting for a worker")?;
+        if status.success() { Ok(()) } else { Err(format!("a worker ended with {status}").into()) }
+    }
+
+    /// Kills it (SIGKILL) where it stands.
+    pub(crate) fn kill(mut self) -> Result<()> {
+        self.child.start_kill().context("killing a worker")
     }
 
     async fn tell(&mut self, line: &str) -> Result<()> {
@@ -79,8 +118,38 @@ impl Hand {
         self.told.flush().await.context("telling a worker")
     }
 
-    async fn line(&mut self, limit: Duration) -> Result<String> {
-        let line = timeout(limit, self.said.next_line()).await.context("a worker hangs")?;
-        line.context("hearing a worker")?.ok_or_else(|| Failure::from("a worker failed: it says why above"))
+    async fn line(&mut self) -> Result<String> {
+        let line = timeout(self.limit, self.said.next_line()).await.context("a worker hangs")?;
+        match line.context("hearing a worker")? {
+            Some(line) => Ok(line),
+            None => Err(self.failure().await),
+        }
+    }
+
+    /// Why it ended without a word.
+    async fn failure(&mut self) -> Failure {
+        let said = timeout(SLACK, &mut self.complaint).await;
+        let complaint = said.ok().and_then(|heard| heard.ok()?);
+        complaint.unwrap_or_else(|| "a worker ended, and did not say why".to_owned()).into()
+    }
+}
+
+/// Hands everything on to our own standard error, and remembers the last of it.
+async fn last_line(errors: ChildStderr) -> Option<String> {
+    let (mut lines, mut last) = (BufReader::new(errors).lines(), None);
+    while let Ok(Some(line)) = lines.next_line().await {
+        eprintln!("{line}");
+        last = Some(line);
+    }
+    last
+}
+
+impl Drop for Hand {
+    fn drop(&mut self) {
+        // The id is there for as long as the child was not waited for, so the group cannot be a stranger's.
+        if let Some(group) = self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())) {
+            // It may have ended by itself.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
     }
 }

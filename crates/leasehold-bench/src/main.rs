@@ -1,22 +1,33 @@
-//! `leasehold-bench`: what Leasehold costs, beside the least that a lock on Redis can cost.
+//! `leasehold-bench`: what Leasehold costs, beside other locks, and beside the least that a lock on Redis can cost.
 //!
-//! [`cli`] turns arguments into a plan: [`scenario`]s at several sizes, and the [`system`]s that take turns in them.
-//! [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`]. [`stats`]
-//! makes figures of what they report, [`bars`] says what they should be, [`report`] prints both.
+//! [`cli`] turns arguments into a plan: [`scenario`]s at several sizes, and the [`system`]s and [`peers`] that take turns
+//! in them. [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`]; a
+//! [`monitor`] tells beforehand what a peer asks of it. [`stats`] makes figures of what they report, a [`record`] is a line
+//! of them, [`bars`] says what they should be. [`output`] prints what comes, as a [`table`] or as lines; [`page`] and
+//! [`chart`] make a report of lines.
 
 mod bars;
 mod bench;
+mod chart;
 mod cli;
 mod crew;
 mod error;
-mod report;
+mod machine;
+mod monitor;
+mod output;
+mod page;
+mod peers;
+mod record;
 mod scenario;
 mod stats;
 mod store;
 mod system;
+mod table;
 mod worker;
 
 use std::process::ExitCode;
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use cli::Task;
 use error::{Context, Result};
@@ -39,21 +50,48 @@ fn main() -> ExitCode {
 }
 
 fn carry_out(task: Task) -> Result<ExitCode> {
-    let (plan, store, format) = match task {
-        Task::Work => return worker::main().map(|()| ExitCode::SUCCESS),
-        Task::Measure { plan, store, format } => (plan, store, format),
-    };
+    match task {
+        Task::Work => worker::main().map(|()| ExitCode::SUCCESS),
+        Task::Report { dir } => page::write(&dir).map(|()| ExitCode::SUCCESS),
+        Task::Measure { plan, store, format, plot } => {
+            let mut output = output::Output::new(format, plan.steps());
+            measure(plan, store.as_deref(), &mut output)?;
+            if let Some(dir) = plot {
+                chart::write(&dir, output.rows())?;
+            }
+            Ok(verdict(&output))
+        }
+    }
+}
+
+fn measure(plan: bench::Plan, store: Option<&str>, output: &mut output::Output) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("starting a runtime")?;
-    let mut report = report::Report::new(format, plan.steps());
     runtime.block_on(async {
-        let mut store = store::Store::open(store.as_deref()).await?;
-        bench::run(&plan, &mut store, &mut report).await
-    })?;
-    match report.lost_updates() {
-        0 => Ok(ExitCode::SUCCESS),
+        let store = store::Store::open(store).await?;
+        tokio::select! {
+            ended = bench::run(plan, store, output) => ended,
+            // Workers have groups of their own, and end with what is dropped here.
+            stopped = stop() => stopped.and(Err("stopped by a signal".into())),
+        }
+    })
+}
+
+/// Returns when somebody wants this to end.
+async fn stop() -> Result<()> {
+    let hear = |kind| signal(kind).context("listening to signals");
+    let (mut interrupted, mut terminated) = (hear(SignalKind::interrupt())?, hear(SignalKind::terminate())?);
+    tokio::select! {
+        _ = interrupted.recv() => Ok(()),
+        _ = terminated.recv() => Ok(()),
+    }
+}
+
+fn verdict(output: &output::Output) -> ExitCode {
+    match output.lost_updates() {
+        0 => ExitCode::SUCCESS,
         lost => {
             eprintln!("leasehold-bench: {lost} updates were lost: two were inside one lock");
-            Ok(ExitCode::from(EXIT_BROKEN))
+            ExitCode::from(EXIT_BROKEN)
         }
     }
 }

@@ -3,8 +3,8 @@
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::system::System;
-use crate::worker::{Names, Span, Spec};
+use crate::system::{LEASE_MS, Own, System};
+use crate::worker::{Duty, Names, Span, Spec};
 
 /// A question about cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -15,55 +15,16 @@ pub(crate) enum Scenario {
     /// What does a lock cost that everybody wants? All tasks of all processes share one name, with GET and SET of a
     /// counter inside.
     Hot,
-    /// What does a lock cost the server? Its own time in EVALSHA for a pair, on new names and on used ones.
+    /// What does it cost where all who want it are in one process? With a section that keeps the processor busy, or none.
+    HotLocal,
+    /// What does a hand-over cost the server while so many others wait? All of them wait in the store's own queue.
+    Queue,
+    /// What does it cost to hold very many leases, and do nothing?
+    Leases,
+    /// What does a lock cost the server? Its own time for a pair, on new names and on used ones.
     ServerCost,
-}
-
-impl Scenario {
-    pub(crate) const ALL: [Self; 3] = [Self::Uncontended, Self::Hot, Self::ServerCost];
-
-    /// Its name in figures and arguments.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Uncontended => "uncontended",
-            Self::Hot => "hot",
-            Self::ServerCost => "server-cost",
-        }
-    }
-
-    /// The systems that its bars compare.
-    pub(crate) fn systems(self) -> &'static [System] {
-        match self {
-            Self::Uncontended | Self::ServerCost => &[System::S5, System::Leasehold],
-            Self::Hot => &[System::Floor, System::Leasehold],
-        }
-    }
-
-    /// How many tasks a process runs, where the user names none.
-    pub(crate) fn tasks(self) -> &'static [u32] {
-        match self {
-            Self::Uncontended => &[1, 64, 1000],
-            Self::Hot => &[8],
-            // Enough for the server to find the next command in its buffer: idle wake-ups are no part of a script.
-            Self::ServerCost => &[64],
-        }
-    }
-
-    /// How many threads a process runs its tasks on, where the user names none.
-    pub(crate) fn threads(self) -> u32 {
-        match self {
-            Self::Uncontended => 2,
-            Self::Hot | Self::ServerCost => 1,
-        }
-    }
-
-    pub(crate) fn name_uses(self) -> &'static [NameUse] {
-        match self {
-            Self::Uncontended => &[NameUse::Own],
-            Self::Hot => &[NameUse::Shared],
-            Self::ServerCost => &[NameUse::New, NameUse::Used],
-        }
-    }
+    /// How long does the next one wait when a holder dies, or gives back?
+    Takeover,
 }
 
 /// Which names the tasks lock.
@@ -80,6 +41,141 @@ pub(crate) enum NameUse {
     Used,
 }
 
+/// How a holder ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Ending {
+    /// By SIGKILL: nobody tells anybody.
+    Killed,
+    /// It gives back.
+    Released,
+}
+
+/// How much of it makes a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Extent {
+    /// What is done within this time.
+    WindowMs(u64),
+    /// So many, however long they take.
+    Pairs(u64),
+}
+
+/// A scenario at one size: what figures of different systems must share to be compared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Case {
+    pub(crate) scenario: Scenario,
+    pub(crate) names: NameUse,
+    pub(crate) processes: u32,
+    /// Of each process. In `queue` those who wait behind the holder, in `leases` the leases.
+    pub(crate) tasks: u32,
+    /// Of each process.
+    pub(crate) threads: u32,
+    /// For how long a holder keeps its processor busy (hot-local).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) busy_us: Option<u64>,
+    /// Where it is not everybody's default (leases, takeover).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lease_ms: Option<u64>,
+    /// How the holder ends (takeover).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) ending: Option<Ending>,
+    pub(crate) extent: Extent,
+}
+
+impl Scenario {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Uncontended, Self::Hot, Self::HotLocal, Self::Queue, Self::Leases, Self::ServerCost, Self::Takeover];
+
+    /// Its name in figures and arguments.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Uncontended => "uncontended",
+            Self::Hot => "hot",
+            Self::HotLocal => "hot-local",
+            Self::Queue => "queue",
+            Self::Leases => "leases",
+            Self::ServerCost => "server-cost",
+            Self::Takeover => "takeover",
+        }
+    }
+
+    /// What it asks, in a line.
+    pub(crate) fn question(self) -> &'static str {
+        match self {
+            Self::Uncontended => "Each task locks and unlocks its own name",
+            Self::Hot => "All tasks of all processes want one name",
+            Self::HotLocal => "All tasks of one process want one name, and compute while they hold it",
+            Self::Queue => "The server's time for a hand-over, with ever more that wait",
+            Self::Leases => "Very many leases are held for a minute",
+            Self::ServerCost => "The server's own time for a pair",
+            Self::Takeover => "How long the next one waits when a holder is killed, or gives back",
+        }
+    }
+
+    /// The systems of ours that its bars compare.
+    pub(crate) fn systems(self) -> &'static [Own] {
+        match self {
+            Self::Uncontended | Self::ServerCost => &[Own::S5, Own::Leasehold],
+            Self::Hot => &[Own::Floor, Own::Leasehold, Own::LeaseholdFair],
+            Self::HotLocal => &[Own::TokioMutex, Own::Leasehold],
+            Self::Queue => &[Own::LeaseholdFair],
+            Self::Leases | Self::Takeover => &[Own::Leasehold],
+        }
+    }
+
+    /// Whether other libraries can do it too: pairs of lock and unlock are what they all have.
+    pub(crate) fn is_for_peers(self) -> bool {
+        matches!(self, Self::Uncontended | Self::Hot | Self::ServerCost)
+    }
+
+    /// Whether it asks for what only Leasehold's own client can say or do.
+    pub(crate) fn is_for_leasehold_only(self) -> bool {
+        matches!(self, Self::Queue | Self::Leases | Self::Takeover)
+    }
+
+    /// How many tasks a process runs, where the user names none.
+    pub(crate) fn tasks(self) -> &'static [u32] {
+        match self {
+            Self::Uncontended => &[1, 16, 64, 1000],
+            Self::Hot => &[8],
+            Self::HotLocal => &[1000],
+            Self::Queue => &[10, 100, 500, 10_000],
+            Self::Leases => &[1_000, 10_000, 100_000],
+            // Enough for the server to find the next command in its buffer: idle wake-ups are no part of a script.
+            Self::ServerCost => &[64],
+            Self::Takeover => &[1],
+        }
+    }
+
+    /// How many threads a process runs its tasks on, where the user names none.
+    pub(crate) fn threads(self) -> u32 {
+        match self {
+            Self::Uncontended | Self::HotLocal => 2,
+            Self::Hot | Self::Queue | Self::Leases | Self::ServerCost | Self::Takeover => 1,
+        }
+    }
+
+    /// How long a run counts, where the user says nothing.
+    pub(crate) fn seconds(self) -> u64 {
+        // Leases of 10 s: six rounds of them, and eighteen of renewals.
+        if self == Self::Leases { 60 } else { 3 }
+    }
+
+    /// How many runs, where the user says nothing. A minute of leases is many runs in one.
+    pub(crate) fn runs(self) -> u32 {
+        if self == Self::Leases { 1 } else { 5 }
+    }
+
+    pub(crate) fn name_uses(self) -> &'static [NameUse] {
+        match self {
+            Self::Uncontended | Self::Leases => &[NameUse::Own],
+            Self::Hot | Self::HotLocal | Self::Queue | Self::Takeover => &[NameUse::Shared],
+            Self::ServerCost => &[NameUse::New, NameUse::Used],
+        }
+    }
+}
+
 impl NameUse {
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -91,54 +187,88 @@ impl NameUse {
     }
 }
 
-/// A scenario at one size: what figures of different systems must share to be compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Case {
-    pub(crate) scenario: Scenario,
-    pub(crate) names: NameUse,
-    pub(crate) processes: u32,
-    pub(crate) tasks: u32,
-    pub(crate) threads: u32,
-    /// How long a run counts.
-    pub(crate) window_ms: u64,
-    /// How many pairs a run makes, where it is not counted by time.
-    pub(crate) pairs: u64,
+impl Extent {
+    /// When a run of `tasks` tasks ends.
+    fn span(self, tasks: u32, warm_up: impl FnOnce(u64) -> u64) -> Span {
+        match self {
+            Self::WindowMs(window_ms) => Span::Window { warm_up_ms: warm_up(window_ms), window_ms },
+            Self::Pairs(pairs) => Span::Pairs { each: pairs.div_ceil(u64::from(tasks)) },
+        }
+    }
 }
 
-/// The part of a window that goes before it and is not counted: connections, buffers and the allocator find their size.
-fn warm_up_ms(window_ms: u64) -> u64 {
-    (window_ms / 4).min(1_000)
+/// The part of a run that goes before its window and is not counted: connections, buffers and the allocator find their
+/// size. Longer for a peer, which may be compiled while it runs (one that needs more sees to it before it is ready).
+fn warm_up_ms(system: &System, window_ms: u64) -> u64 {
+    match system {
+        System::Own(_) => (window_ms / 4).min(1_000),
+        System::Peer(_) => window_ms.min(1_000),
+    }
 }
 
 impl Case {
     /// What each process is told. `about` makes the names of one run its own, so that no run finds what another left.
-    pub(crate) fn spec(&self, system: System, url: &str, about: &str) -> Spec {
+    pub(crate) fn spec(&self, system: &System, url: &str, about: &str) -> Spec {
+        let prefix = format!("bench:{about}");
         let names = match self.names {
-            NameUse::Own => Names::PerTask(format!("bench:{about}")),
-            NameUse::Shared => Names::One(format!("bench:{about}")),
-            NameUse::New => Names::New(format!("bench:{about}")),
-            NameUse::Used => Names::Used(format!("bench:{about}")),
+            NameUse::Own => Names::PerTask(prefix),
+            NameUse::Shared => Names::One(prefix),
+            NameUse::New => Names::New(prefix),
+            NameUse::Used => Names::Used(prefix),
         };
-        let span = match self.names {
-            NameUse::Own | NameUse::Shared => {
-                Span::Window { warm_up_ms: warm_up_ms(self.window_ms), window_ms: self.window_ms }
-            }
-            NameUse::New | NameUse::Used => Span::Pairs { each: self.pairs.div_ceil(u64::from(self.tasks)) },
+        let duty = match self.scenario {
+            Scenario::Uncontended | Scenario::Hot | Scenario::ServerCost => Duty::Pairs,
+            Scenario::HotLocal => Duty::Busy { busy_us: self.busy_us.unwrap_or(0) },
+            Scenario::Queue => Duty::Queue,
+            Scenario::Leases => Duty::Leases { lease_ms: self.lease_ms() },
+            Scenario::Takeover => Duty::Wait { lease_ms: self.lease_ms() },
         };
-        let counter = (self.names == NameUse::Shared).then(|| counter_key(about));
-        Spec { system, url: url.to_owned(), threads: self.threads, tasks: self.tasks, names, counter, span }
+        Spec {
+            system: system.clone(),
+            url: url.to_owned(),
+            threads: self.threads,
+            tasks: self.tasks,
+            names,
+            counter: (self.scenario == Scenario::Hot).then(|| counter_key(about)),
+            span: self.extent.span(self.tasks, |window_ms| warm_up_ms(system, window_ms)),
+            duty,
+        }
+    }
+
+    /// The same, too short for figures.
+    pub(crate) fn sample(&self) -> Self {
+        let extent = match self.extent {
+            Extent::WindowMs(window_ms) => Extent::WindowMs(window_ms.min(200)),
+            Extent::Pairs(pairs) => Extent::Pairs(pairs.min(u64::from(self.tasks) * 10)),
+        };
+        Self { extent, ..self.clone() }
+    }
+
+    pub(crate) fn lease_ms(&self) -> u64 {
+        self.lease_ms.unwrap_or(LEASE_MS)
     }
 
     /// Its title in a table.
     pub(crate) fn title(&self) -> String {
-        let Self { scenario, names, processes, tasks, threads, .. } = self;
-        let (tasks, threads) = (count(*tasks, "task"), count(*threads, "thread"));
-        let size = match scenario {
-            Scenario::Uncontended => format!("{tasks} on {threads}, each its own name"),
-            Scenario::Hot => format!("{} × {tasks} on {threads}, one name", count(*processes, "process")),
-            Scenario::ServerCost => format!("{} {} names, {tasks}", self.pairs, names.name()),
-        };
-        format!("{} · {size}", scenario.name())
+        format!("{} · {}", self.scenario.name(), self.size())
+    }
+
+    /// Which of the scenario's cases it is.
+    pub(crate) fn size(&self) -> String {
+        let Self { names, processes, tasks, threads, .. } = self;
+        let (many_tasks, threads) = (count(*tasks, "task"), count(*threads, "thread"));
+        match self.scenario {
+            Scenario::Uncontended => format!("{many_tasks} on {threads}, each its own name"),
+            Scenario::Hot => format!("{} × {many_tasks} on {threads}, one name", count(*processes, "process")),
+            Scenario::HotLocal => format!("{many_tasks} on {threads}, {} µs inside", self.busy_us.unwrap_or(0)),
+            Scenario::Queue => count(*tasks, "waiter"),
+            Scenario::Leases => format!("{} of {} ms", count(*tasks, "lease"), self.lease_ms()),
+            Scenario::ServerCost => format!("{} names, {many_tasks}", names.name()),
+            Scenario::Takeover => match self.ending {
+                Some(Ending::Killed) => format!("the holder of a lease of {} ms is killed", self.lease_ms()),
+                Some(Ending::Released) | None => format!("the holder of a lease of {} ms gives back", self.lease_ms()),
+            },
+        }
     }
 }
 
@@ -157,36 +287,54 @@ pub(crate) fn counter_key(about: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn case(scenario: Scenario, names: NameUse) -> Case {
-        Case { scenario, names, processes: 2, tasks: 8, threads: 1, window_ms: 3_000, pairs: 100 }
+    pub(crate) fn case(scenario: Scenario) -> Case {
+        Case {
+            scenario,
+            names: scenario.name_uses()[0],
+            processes: 2,
+            tasks: 8,
+            threads: 1,
+            busy_us: None,
+            lease_ms: None,
+            ending: None,
+            extent: if scenario == Scenario::ServerCost { Extent::Pairs(100) } else { Extent::WindowMs(3_000) },
+        }
     }
 
     #[test]
-    fn only_a_shared_lock_has_a_counter() {
-        let shared = case(Scenario::Hot, NameUse::Shared).spec(System::Floor, "u", "x");
+    fn only_a_lock_that_is_shared_through_the_store_has_a_counter_there() {
+        let shared = case(Scenario::Hot).spec(&Own::Floor.into(), "u", "x");
         assert_eq!(shared.counter.as_deref(), Some("bench:x:counter"));
         assert_eq!(shared.span, Span::Window { warm_up_ms: 750, window_ms: 3_000 });
-        assert_eq!(case(Scenario::Uncontended, NameUse::Own).spec(System::S5, "u", "x").counter, None);
+        for scenario in Scenario::ALL.into_iter().filter(|scenario| *scenario != Scenario::Hot) {
+            assert_eq!(case(scenario).spec(&Own::S5.into(), "u", "x").counter, None, "{scenario:?}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_told_what_everybody_is_told_and_has_longer_to_warm_up() {
+        let peer = case(Scenario::Hot).spec(&System::named("redisson"), "u", "x");
+        assert_eq!(peer.span, Span::Window { warm_up_ms: 1_000, window_ms: 3_000 });
+        for scenario in Scenario::ALL.into_iter().filter(|scenario| scenario.is_for_peers()) {
+            assert_eq!(case(scenario).spec(&System::named("redisson"), "u", "x").duty, Duty::Pairs, "{scenario:?}");
+        }
     }
 
     #[test]
     fn pairs_are_shared_out_and_none_is_lost() {
-        let spec = case(Scenario::ServerCost, NameUse::New).spec(System::S5, "u", "x");
+        let spec = case(Scenario::ServerCost).spec(&Own::S5.into(), "u", "x");
         assert_eq!(spec.span, Span::Pairs { each: 13 });
     }
 
     #[test]
     fn names_in_arguments_are_names_in_figures() {
+        assert_eq!(Scenario::ALL, Scenario::value_variants());
         for scenario in Scenario::ALL {
             assert_eq!(serde_json::to_value(scenario).unwrap(), scenario.name());
             assert_eq!(Scenario::from_str(scenario.name(), false), Ok(scenario));
-        }
-        for system in System::value_variants() {
-            assert_eq!(serde_json::to_value(system).unwrap(), system.name());
-            assert_eq!(System::from_str(system.name(), false), Ok(*system));
         }
     }
 }

@@ -10,7 +10,7 @@ use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// The middle of some figures, and how far they reach.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
     pub(crate) min: f64,
@@ -44,7 +44,7 @@ pub(crate) fn paired_ratios(numerator: &ByRun, denominator: &ByRun) -> Vec<f64> 
 }
 
 /// How evenly workers were served: the least and the most served one, as multiples of the mean.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Fairness {
     pub(crate) min: f64,
     pub(crate) max: f64,
@@ -93,6 +93,10 @@ impl Waits {
         self.0.add(&other.0).expect("all histograms have the same bounds");
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn percentile_us(&self, percentile: f64) -> u64 {
         self.0.value_at_percentile(percentile)
     }
@@ -103,7 +107,7 @@ impl Waits {
 }
 
 /// Waits on their way from one process to another: (microseconds, how many) of the buckets that are not empty.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct PackedWaits(Vec<(u64, u64)>);
 
 impl From<&Waits> for PackedWaits {

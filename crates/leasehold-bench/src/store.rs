@@ -1,5 +1,7 @@
 //! The store that is measured: the user's, or a redis-server of this program's own.
 
+use std::collections::BTreeMap;
+
 use leasehold_testkit::RedisServer;
 use redis::aio::MultiplexedConnection;
 
@@ -48,6 +50,19 @@ impl Store {
         Ok(count.unwrap_or(0))
     }
 
+    /// Says something that changes nothing, and that a monitor hears.
+    pub(crate) async fn say(&mut self, word: &str) -> Result<()> {
+        redis::cmd("ECHO").arg(word).exec_async(&mut self.control).await.context("talking to the store")
+    }
+
+    /// Its version.
+    pub(crate) async fn version(&mut self) -> Result<String> {
+        let tried = "asking for the server's version";
+        let info: String = redis::cmd("INFO").arg("server").query_async(&mut self.control).await.context(tried)?;
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        Ok(version.unwrap_or("unknown").trim_end().to_owned())
+    }
+
     /// What the server has done so far. Differences are taken, and the statistics never reset: they may be somebody's.
     pub(crate) async fn cost(&mut self) -> Result<Cost> {
         let tried = "reading the server's statistics";
@@ -58,37 +73,66 @@ impl Store {
 }
 
 /// What the server has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cost {
-    /// Calls of EVALSHA.
-    pub(crate) scripts: u64,
-    /// Time in them, commands inside a script included.
-    pub(crate) scripts_us: u64,
-    /// Processor time of the whole server: scripts, and reading and writing the network, which is mostly more.
+    /// By command. A command that a script calls is counted here, too, and its time in the script's once more.
+    commands: BTreeMap<String, Calls>,
+    /// Processor time of the whole server: commands, and reading and writing the network, which is mostly more.
     pub(crate) cpu_us: u64,
+}
+
+/// Calls, and the time in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Calls {
+    pub(crate) calls: u64,
+    pub(crate) us: u64,
+}
+
+const SCRIPTS: [&str; 6] = ["eval", "eval_ro", "evalsha", "evalsha_ro", "fcall", "fcall_ro"];
+
+pub(crate) fn is_script(command: &str) -> bool {
+    SCRIPTS.contains(&command)
 }
 
 impl Cost {
     fn read(info: &str) -> Result<Self> {
-        let line = |name: &str| info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'));
-        let seconds = |name: &str| -> Result<f64> {
-            line(name).and_then(|value| value.parse().ok()).ok_or_else(|| format!("no {name:?}").into())
+        let lines = || info.lines().filter_map(|line| line.trim_end().split_once(':'));
+        let seconds = |wanted: &str| -> Result<f64> {
+            let value = lines().find(|(name, _)| *name == wanted).and_then(|(_, value)| value.parse().ok());
+            value.ok_or_else(|| format!("no {wanted:?}").into())
         };
         let cpu_us = ((seconds("used_cpu_user")? + seconds("used_cpu_sys")?) * 1e6) as u64;
-        let Some(fields) = line("cmdstat_evalsha") else { return Ok(Self { cpu_us, ..Self::default() }) };
+        let commands = lines().filter_map(|(name, fields)| Some((name.strip_prefix("cmdstat_")?, fields)));
+        let commands = commands.map(|(name, fields)| Ok((name.to_owned(), Calls::read(fields)?)));
+        Ok(Self { commands: commands.collect::<Result<_>>()?, cpu_us })
+    }
+
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let difference = |(name, now): (&String, &Calls)| {
+            let then = before.of(name);
+            (name.clone(), Calls { calls: now.calls - then.calls, us: now.us - then.us })
+        };
+        Self { commands: self.commands.iter().map(difference).collect(), cpu_us: self.cpu_us - before.cpu_us }
+    }
+
+    pub(crate) fn of(&self, command: &str) -> Calls {
+        self.commands.get(command).copied().unwrap_or_default()
+    }
+
+    /// All scripts, with what they call.
+    pub(crate) fn scripts(&self) -> Calls {
+        let all = SCRIPTS.map(|script| self.of(script));
+        Calls { calls: all.iter().map(|one| one.calls).sum(), us: all.iter().map(|one| one.us).sum() }
+    }
+}
+
+impl Calls {
+    fn read(fields: &str) -> Result<Self> {
         let field = |name: &str| -> Result<u64> {
             let value = fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
             value.and_then(|v| v.parse().ok()).ok_or_else(|| format!("no {name:?} in {fields:?}").into())
         };
-        Ok(Self { scripts: field("calls")?, scripts_us: field("usec")?, cpu_us })
-    }
-
-    pub(crate) fn since(self, before: Self) -> Self {
-        Self {
-            scripts: self.scripts - before.scripts,
-            scripts_us: self.scripts_us - before.scripts_us,
-            cpu_us: self.cpu_us - before.cpu_us,
-        }
+        Ok(Self { calls: field("calls")?, us: field("usec")? })
     }
 }
 
@@ -97,22 +141,31 @@ mod tests {
     use super::*;
 
     const CPU: &str = "# CPU\r\nused_cpu_sys:1.000005\r\nused_cpu_user:2.500000\r\n";
-    const SCRIPTS: &str = "# Commandstats\r\n\
+    const COMMANDS: &str = "# Commandstats\r\n\
         cmdstat_set:calls=5,usec=50,usec_per_call=10.00,rejected_calls=0,failed_calls=0\r\n\
+        cmdstat_client|id:calls=1,usec=1,usec_per_call=1.00,rejected_calls=0,failed_calls=0\r\n\
+        cmdstat_eval:calls=1,usec=5,usec_per_call=5.00,rejected_calls=0,failed_calls=0\r\n\
         cmdstat_evalsha:calls=12,usec=345,usec_per_call=28.75,rejected_calls=0,failed_calls=0\r\n";
 
     #[test]
-    fn script_time_is_read_and_nothing_else() {
-        let cost = Cost::read(&format!("{CPU}{SCRIPTS}")).unwrap();
-        assert_eq!(cost, Cost { scripts: 12, scripts_us: 345, cpu_us: 3_500_005 });
-        let before = Cost { scripts: 2, scripts_us: 45, cpu_us: 500_000 };
-        assert_eq!(cost.since(before), Cost { scripts: 10, scripts_us: 300, cpu_us: 3_000_005 });
+    fn commands_are_told_from_scripts() {
+        let cost = Cost::read(&format!("{CPU}{COMMANDS}")).unwrap();
+        assert_eq!(cost.scripts(), Calls { calls: 13, us: 350 });
+        assert_eq!(cost.of("set"), Calls { calls: 5, us: 50 });
+        assert_eq!((cost.of("client|id").calls, cost.of("publish").calls, cost.cpu_us), (1, 0, 3_500_005));
+    }
+
+    #[test]
+    fn what_was_done_before_is_taken_off() {
+        let before = Cost::read(&format!("{CPU}cmdstat_evalsha:calls=2,usec=45\r\n")).unwrap();
+        let cost = Cost::read(&format!("{CPU}{COMMANDS}")).unwrap().since(&before);
+        assert_eq!((cost.scripts(), cost.cpu_us), (Calls { calls: 11, us: 305 }, 0));
     }
 
     #[test]
     fn a_server_that_ran_no_script_has_spent_nothing_on_them() {
-        assert_eq!(Cost::read(CPU).unwrap(), Cost { scripts: 0, scripts_us: 0, cpu_us: 3_500_005 });
+        assert_eq!(Cost::read(CPU).unwrap().scripts(), Calls::default());
         assert!(Cost::read(&format!("{CPU}cmdstat_evalsha:calls=many,usec=1\r\n")).is_err());
-        assert!(Cost::read(SCRIPTS).is_err());
+        assert!(Cost::read(COMMANDS).is_err());
     }
 }

@@ -107,7 +107,7 @@ impl FloorLock {
 }
 
 impl Lock for FloorLock {
-    type Held = FloorHeld;
+    type Held<'lock> = FloorHeld;
 
     async fn acquire(&self) -> Result<FloorHeld> {
         let shared = &self.client.shared;
@@ -127,6 +127,10 @@ impl Lock for FloorLock {
             0 => Err(Failure::from(format!("floor: {} was not held any more", self.state))),
             _ => Ok(()),
         }
+    }
+
+    fn token(_held: &FloorHeld) -> Option<u64> {
+        None
     }
 }
 

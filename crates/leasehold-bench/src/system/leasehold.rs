@@ -20,8 +20,24 @@ impl Client for Leasehold {
     }
 }
 
+/// The same with every lock [fair](leasehold::Mutex::fair).
+#[derive(Clone)]
+pub(crate) struct LeaseholdFair(Leasehold);
+
+impl Client for LeaseholdFair {
+    type Lock = leasehold::Mutex;
+
+    async fn connect(url: &str) -> Result<Self> {
+        Leasehold::connect(url).await.map(Self)
+    }
+
+    fn lock(&self, name: String) -> leasehold::Mutex {
+        self.0.lock(name).fair()
+    }
+}
+
 impl Lock for leasehold::Mutex {
-    type Held = leasehold::Guard;
+    type Held<'lock> = leasehold::Guard;
 
     async fn acquire(&self) -> Result<leasehold::Guard> {
         self.lock().await.context("leasehold")
@@ -32,5 +48,9 @@ impl Lock for leasehold::Mutex {
             Released::Released => Ok(()),
             Released::NotHeld => Err(Failure::from("leasehold: the lease was lost before it was given back")),
         }
+    }
+
+    fn token(guard: &leasehold::Guard) -> Option<u64> {
+        Some(guard.token().get())
     }
 }

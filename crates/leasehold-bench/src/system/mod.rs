@@ -4,6 +4,7 @@ mod floor;
 mod leasehold;
 mod none;
 mod s5;
+mod tokio_mutex;
 
 use std::time::Duration;
 
@@ -14,35 +15,80 @@ use redis::{AsyncConnectionConfig, IntoConnectionInfo};
 use serde::{Deserialize, Serialize};
 
 pub(crate) use floor::Floor;
-pub(crate) use leasehold::Leasehold;
+pub(crate) use leasehold::{Leasehold, LeaseholdFair};
 pub(crate) use none::Unlocked;
 pub(crate) use s5::S5;
+pub(crate) use tokio_mutex::TokioMutex;
 
 use crate::error::{Context, Result};
 
 /// A lock to measure, or something to measure it against.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum System {
+    Own(Own),
+    /// Another library, by its name in `systems.json`: a program in its own language.
+    Peer(String),
+}
+
+/// What this program drives itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum System {
+pub(crate) enum Own {
     /// SET NX PX and compare-and-delete, a script each: the least that a lock on Redis can be. Polls when it is taken.
     S5,
     /// The bare two-script hand-over without safety rules: the least that a fair queue on Redis can be.
     Floor,
     /// Leasehold.
     Leasehold,
+    /// Leasehold, first come, first served over all processes.
+    LeaseholdFair,
+    /// tokio's own lock, within one process: no lease, no store, no server.
+    TokioMutex,
     /// No lock at all. It must lose updates: it is the check of the instrument.
     None,
 }
 
-impl System {
+impl Own {
     /// Its name in figures and arguments.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::S5 => "s5",
             Self::Floor => "floor",
             Self::Leasehold => "leasehold",
+            Self::LeaseholdFair => "leasehold-fair",
+            Self::TokioMutex => "tokio-mutex",
             Self::None => "none",
         }
+    }
+}
+
+impl System {
+    /// Its name in figures and arguments.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Own(own) => own.name(),
+            Self::Peer(name) => name,
+        }
+    }
+
+    /// Which of ours it is.
+    pub(crate) fn own(&self) -> Option<Own> {
+        match self {
+            Self::Own(own) => Some(*own),
+            Self::Peer(_) => None,
+        }
+    }
+
+    /// The system of this name; whether there is such a peer is not known here.
+    pub(crate) fn named(name: &str) -> Self {
+        Own::from_str(name, false).map_or_else(|_| Self::Peer(name.to_owned()), Self::Own)
+    }
+}
+
+impl From<Own> for System {
+    fn from(own: Own) -> Self {
+        Self::Own(own)
     }
 }
 
@@ -58,16 +104,21 @@ pub(crate) trait Client: Clone + Send + Sync + 'static {
 /// One name's lock.
 pub(crate) trait Lock: Send + Sync + 'static {
     /// What its holder keeps until it gives the lock back.
-    type Held: Send;
+    type Held<'lock>: Send
+    where
+        Self: 'lock;
 
-    fn acquire(&self) -> impl Future<Output = Result<Self::Held>> + Send;
+    fn acquire(&self) -> impl Future<Output = Result<Self::Held<'_>>> + Send;
 
     /// Fails where the lock was not held any more: then the figures would be those of a broken run.
-    fn release(&self, held: Self::Held) -> impl Future<Output = Result<()>> + Send;
+    fn release<'lock>(&'lock self, held: Self::Held<'lock>) -> impl Future<Output = Result<()>> + Send;
+
+    /// Its fencing token, where the system has one.
+    fn token(held: &Self::Held<'_>) -> Option<u64>;
 }
 
 /// The lease of every system: Leasehold's default.
-const LEASE_MS: u64 = 30_000;
+pub(crate) const LEASE_MS: u64 = 30_000;
 
 /// Commands that may wait for the connection's task. With the default of 50, a thousand tasks queue for the queue, which
 /// costs every system of this crate a fifth of its speed and says nothing about locks.
@@ -94,4 +145,22 @@ async fn connection_with(url: &str, config: AsyncConnectionConfig) -> Result<Mul
 /// Loads a script; its hash is what EVALSHA takes.
 async fn load(connection: &mut MultiplexedConnection, script: &str) -> Result<String> {
     redis::cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await.context("loading a script")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_is_its_name_in_json_and_in_arguments() {
+        for own in Own::value_variants() {
+            assert_eq!(serde_json::to_value(System::Own(*own)).unwrap(), own.name());
+            assert_eq!(System::named(own.name()), System::Own(*own));
+        }
+        let peer = System::named("redisson-fair");
+        assert_eq!(peer, System::Peer("redisson-fair".into()));
+        let text = serde_json::to_string(&peer).unwrap();
+        assert_eq!((text.as_str(), serde_json::from_str::<System>(&text).unwrap()), ("\"redisson-fair\"", peer));
+        assert_eq!(serde_json::from_str::<System>("\"floor\"").unwrap(), System::Own(Own::Floor));
+    }
 }

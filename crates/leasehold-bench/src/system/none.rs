@@ -19,7 +19,7 @@ impl Client for Unlocked {
 }
 
 impl Lock for Unlocked {
-    type Held = ();
+    type Held<'lock> = ();
 
     async fn acquire(&self) -> Result<()> {
         Ok(())
@@ -27,5 +27,9 @@ impl Lock for Unlocked {
 
     async fn release(&self, _held: ()) -> Result<()> {
         Ok(())
+    }
+
+    fn token(_held: &()) -> Option<u64> {
+        None
     }
 }

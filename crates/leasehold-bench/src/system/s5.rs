@@ -58,7 +58,7 @@ impl S5Lock {
 }
 
 impl Lock for S5Lock {
-    type Held = String;
+    type Held<'lock> = String;
 
     async fn acquire(&self) -> Result<String> {
         let shared = &self.client.shared;
@@ -75,5 +75,9 @@ impl Lock for S5Lock {
             true => Ok(()),
             false => Err(format!("s5: {} was not held any more", self.key).into()),
         }
+    }
+
+    fn token(_held: &String) -> Option<u64> {
+        None
     }
 }

@@ -1,0 +1,110 @@
+//! What a worker is told and what it says, in the form of `leasehold-bench`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) system: String,
+    pub(crate) url: String,
+    pub(crate) threads: usize,
+    pub(crate) tasks: u32,
+    pub(crate) names: Names,
+    pub(crate) counter: Option<String>,
+    pub(crate) span: Span,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Names {
+    One(String),
+    PerTask(String),
+    New(String),
+    /// As `New`, after a round over the same names that is not counted.
+    Used(String),
+}
+
+impl Names {
+    pub(crate) fn prefix(&self) -> &str {
+        let (Self::One(prefix) | Self::PerTask(prefix) | Self::New(prefix) | Self::Used(prefix)) = self;
+        prefix
+    }
+
+    pub(crate) fn of_task(&self, task: u32) -> Option<String> {
+        match self {
+            Self::One(name) => Some(name.clone()),
+            Self::PerTask(prefix) => Some(format!("{prefix}:{task}")),
+            Self::New(_) | Self::Used(_) => None,
+        }
+    }
+
+    pub(crate) fn of_pair(&self, task: u32, pair: u64) -> String {
+        format!("{}:{task}:{pair}", self.prefix())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Span {
+    Window { warm_up_ms: u64, window_ms: u64 },
+    Pairs { each: u64 },
+}
+
+impl Span {
+    /// After this a run hangs: no lock waits for as long.
+    pub(crate) fn limit(self) -> Duration {
+        let planned_ms = match self {
+            Self::Window { warm_up_ms, window_ms } => warm_up_ms + window_ms,
+            Self::Pairs { each } => each.saturating_mul(20),
+        };
+        Duration::from_millis(planned_ms.saturating_add(60_000))
+    }
+}
+
+pub(crate) fn is_over(span: Span, started: Instant, pairs: u64) -> bool {
+    match span {
+        Span::Window { warm_up_ms, window_ms } => started.elapsed() >= Duration::from_millis(warm_up_ms + window_ms),
+        Span::Pairs { each } => pairs >= each,
+    }
+}
+
+pub(crate) fn is_counted(span: Span, started: Instant) -> bool {
+    let Span::Window { warm_up_ms, window_ms } = span else { return true };
+    let at = started.elapsed();
+    at >= Duration::from_millis(warm_up_ms) && at < Duration::from_millis(warm_up_ms + window_ms)
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) served: Vec<u64>,
+    pub(crate) pairs: u64,
+    pub(crate) counted_us: u64,
+    pub(crate) cpu_us: u64,
+    pub(crate) waits: Vec<(u64, u64)>,
+}
+
+/// What one task did.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) served: u64,
+    pub(crate) pairs: u64,
+    pub(crate) waits: BTreeMap<u64, u64>,
+}
+
+impl Tally {
+    pub(crate) fn note(&mut self, wait_us: u64, counted: bool) {
+        self.pairs += 1;
+        if counted {
+            self.served += 1;
+            *self.waits.entry(bucket(wait_us)).or_default() += 1;
+        }
+    }
+}
+
+/// The greatest wait that is told as the same one: eight binary digits, so less than one per cent.
+fn bucket(us: u64) -> u64 {
+    let shift = (u64::BITS - us.leading_zeros()).saturating_sub(8);
+    (((us >> shift) + 1) << shift) - 1
+}

@@ -1,0 +1,96 @@
+//! The promises. A peer *has* something where it gives a token, keeps a queue or pushes waits: what we give, too. Against
+//! those that have nothing of it a lock may cost a little more; against the others it may not.
+
+use super::{Against, Bar, Kind, Limit};
+use crate::record::Row;
+use crate::scenario::{Case, Scenario};
+use crate::stats::Fairness;
+use crate::system::Own;
+
+const OPS: fn(&Row) -> Option<f64> = |row| Some(row.ops_per_s);
+const SERVER_US: fn(&Row) -> Option<f64> = |row| Some(row.server_us_per_op);
+const P999_MS: fn(&Row) -> Option<f64> = |row| Some(row.p999_us? as f64 / 1e3);
+const LOST: fn(&Row) -> Option<f64> = |row| Some(row.lost_updates? as f64);
+const LEAST: fn(&Row) -> Option<f64> = |row| Some(row.fairness?.min);
+const FARTHEST: fn(&Row) -> Option<f64> = |row| row.fairness.as_ref().map(Fairness::worst_deviation);
+/// One for each grant that came from another process, and one for each run of grants within one that ended.
+const PUBLISHES: fn(&Row) -> Option<f64> =
+    |row| Some(row.publishes_per_op / (row.store_grants_per_op? + row.local_runs_per_op?));
+
+const ALWAYS: fn(&Case) -> bool = |_| true;
+const COMPARED: fn(&Case) -> bool = |case| [1, 64, 1000].contains(&case.tasks);
+
+const fn bar(
+    (scenario, of): (Scenario, Own),
+    at: fn(&Case) -> bool,
+    (what, figure): (&'static str, fn(&Row) -> Option<f64>),
+    against: Against,
+    limit: Limit,
+) -> Bar {
+    Bar { scenario, of, at, what, figure, against, limit }
+}
+
+const fn at_least(least: f64) -> Limit {
+    Limit::AtLeast(least)
+}
+
+const fn at_most(most: f64) -> Limit {
+    Limit::AtMost(most)
+}
+
+const UNCONTENDED: (Scenario, Own) = (Scenario::Uncontended, Own::Leasehold);
+const COST: (Scenario, Own) = (Scenario::ServerCost, Own::Leasehold);
+const HOT: (Scenario, Own) = (Scenario::Hot, Own::Leasehold);
+const HOT_FAIR: (Scenario, Own) = (Scenario::Hot, Own::LeaseholdFair);
+const HOT_LOCAL: (Scenario, Own) = (Scenario::HotLocal, Own::Leasehold);
+const QUEUE: (Scenario, Own) = (Scenario::Queue, Own::LeaseholdFair);
+const LEASES: (Scenario, Own) = (Scenario::Leases, Own::Leasehold);
+
+/// What everybody calls Redisson's lock; `systems.json` has it under this name.
+const REDISSON: Against = Against::Peer("redisson");
+
+pub(super) const BARS: [Bar; 25] = [
+    bar(UNCONTENDED, |case| case.tasks == 64, ("pairs a second", OPS), Against::Own(Own::S5), at_least(0.9)),
+    bar(UNCONTENDED, |case| case.tasks != 64, ("pairs a second", OPS), Against::Own(Own::S5), at_least(0.8)),
+    bar(UNCONTENDED, |case| case.tasks == 64, ("pairs a second", OPS), REDISSON, at_least(1.5)),
+    bar(UNCONTENDED, COMPARED, ("pairs a second", OPS), Against::Each(Kind::Equal), at_least(1.0)),
+    bar(UNCONTENDED, COMPARED, ("pairs a second", OPS), Against::Each(Kind::Bare), at_least(0.85)),
+    bar(COST, ALWAYS, ("server time of a pair", SERVER_US), REDISSON, at_most(0.8)),
+    bar(COST, ALWAYS, ("server time of a pair", SERVER_US), Against::Own(Own::S5), at_most(1.8)),
+    bar(HOT_FAIR, ALWAYS, ("hand-overs a second", OPS), Against::Best(Kind::Fair), at_least(4.0)),
+    bar(HOT_FAIR, ALWAYS, ("hand-overs a second", OPS), Against::Own(Own::Floor), at_least(0.9)),
+    bar(HOT_FAIR, ALWAYS, ("worker farthest from the mean, of the mean", FARTHEST), Against::Nothing, at_most(0.1)),
+    bar(HOT_FAIR, ALWAYS, ("p99.9 wait, ms", P999_MS), Against::Nothing, at_most(100.0)),
+    bar(HOT_FAIR, ALWAYS, ("messages for each hand-over and run", PUBLISHES), Against::Nothing, at_most(1.0)),
+    bar(HOT_FAIR, ALWAYS, ("lost updates", LOST), Against::Nothing, at_most(0.0)),
+    bar(HOT, ALWAYS, ("hand-overs a second", OPS), Against::Best(Kind::Any), at_least(2.0)),
+    bar(HOT, ALWAYS, ("hand-overs a second", OPS), Against::Own(Own::Floor), at_least(0.8)),
+    bar(HOT, ALWAYS, ("p99.9 wait, ms", P999_MS), Against::Nothing, at_most(100.0)),
+    bar(HOT, ALWAYS, ("least served worker, of the mean", LEAST), Against::Nothing, at_least(0.5)),
+    bar(HOT, ALWAYS, ("messages for each hand-over and run", PUBLISHES), Against::Nothing, at_most(1.0)),
+    bar(HOT, ALWAYS, ("lost updates", LOST), Against::Nothing, at_most(0.0)),
+    bar(
+        HOT_LOCAL,
+        |case| case.busy_us == Some(0),
+        ("pairs a second", OPS),
+        Against::Own(Own::TokioMutex),
+        at_least(0.5),
+    ),
+    bar(HOT_LOCAL, ALWAYS, ("lost updates", LOST), Against::Nothing, at_most(0.0)),
+    bar(QUEUE, |case| case.tasks >= 500, ("server time of a hand-over", SERVER_US), Against::Waiters(10), at_most(1.5)),
+    bar(LEASES, ALWAYS, ("lost leases", |row| Some(row.lost_leases? as f64)), Against::Nothing, at_most(0.0)),
+    bar(
+        LEASES,
+        |case| case.tasks == 100_000,
+        ("the client's share of a core", |row| Some(row.client_core_share)),
+        Against::Nothing,
+        at_most(0.2),
+    ),
+    bar(
+        LEASES,
+        |case| case.tasks == 100_000,
+        ("the server's share of a core", |row| Some(row.server_core_share)),
+        Against::Nothing,
+        at_most(0.2),
+    ),
+];

@@ -1,0 +1,115 @@
+//! One run of a crew, and the figures that it makes.
+
+use std::time::Instant;
+
+use super::{Entrant, about, command};
+use crate::crew::Crew;
+use crate::error::Result;
+use crate::monitor::Direct;
+use crate::peers::Peers;
+use crate::record::Row;
+use crate::scenario::{Case, counter_key};
+use crate::stats::{Fairness, Waits};
+use crate::store::{Cost, Store};
+use crate::system::System;
+use crate::worker::{Grants, Report};
+
+pub(super) async fn measure(
+    store: &mut Store,
+    peers: &Peers,
+    entrant: &Entrant,
+    run: u32,
+    direct: &Direct,
+) -> Result<Row> {
+    let Entrant { system, case } = entrant;
+    let about = about(system, run)?;
+    let spec = case.spec(system, store.url(), &about);
+    let mut crew = Crew::muster(case.processes, &spec, || command(peers, system)).await?;
+    let before = store.cost().await?;
+    let began = Instant::now();
+    let reports = crew.go().await?;
+    let took_us = began.elapsed().as_micros() as f64;
+    // Before they end: what a process gives back then is no part of the run.
+    let cost = store.cost().await?.since(&before);
+    crew.end().await?;
+
+    let pairs: u64 = reports.iter().map(|report| report.pairs).sum();
+    let mut row = figures(entrant, run, &reports)?;
+    row.server_us_per_op = direct.server_us(&cost) / pairs as f64;
+    row.charge(&cost, pairs, took_us);
+    let local_count: Option<u64> = reports.iter().map(|report| report.local_count).sum();
+    row.lost_updates = match spec.counter {
+        Some(_) => Some(pairs.abs_diff(store.take_counter(&counter_key(&about)).await?)),
+        None => local_count.map(|count| pairs.abs_diff(count)),
+    };
+    Ok(row)
+}
+
+/// What the workers say, together.
+fn figures(entrant: &Entrant, run: u32, reports: &[Report]) -> Result<Row> {
+    let served: Vec<u64> = reports.iter().flat_map(|report| report.served.iter().copied()).collect();
+    let pairs: u64 = reports.iter().map(|report| report.pairs).sum();
+    let counted_us = reports.iter().map(|report| report.counted_us).max().unwrap_or(0);
+    let ops: u64 = served.iter().sum();
+    let lost_leases: Option<u64> = reports.iter().map(|report| report.lost_leases).sum();
+    if (ops == 0 && lost_leases.is_none()) || counted_us == 0 {
+        return Err("nothing was counted: give it more --seconds".into());
+    }
+    let mut waits = Waits::default();
+    reports.iter().for_each(|report| waits.merge(&Waits::from(&report.waits)));
+    let grants = |figure: fn(&Grants) -> u64| {
+        let all: Option<u64> = reports.iter().map(|report| report.grants.as_ref().map(figure)).sum();
+        all.map(|all| all as f64 / pairs as f64)
+    };
+    let cpu_us: u64 = reports.iter().map(|report| report.cpu_us).sum();
+    Ok(Row {
+        ops,
+        ops_per_s: ops as f64 * 1e6 / counted_us as f64,
+        fairness: Fairness::of(&served),
+        store_grants_per_op: grants(|grants| grants.by_store),
+        local_runs_per_op: grants(|grants| grants.local_runs),
+        client_cpu_us_per_op: cpu_us as f64 / pairs as f64,
+        lost_leases,
+        ..Row::of_waits(entrant.system.clone(), entrant.case.clone(), run, &waits)
+    })
+}
+
+impl Row {
+    /// A row with waits and nothing else.
+    pub(super) fn of_waits(system: System, case: Case, run: u32, waits: &Waits) -> Self {
+        let percentile = |percentile| (!waits.is_empty()).then(|| waits.percentile_us(percentile));
+        Self {
+            system,
+            case,
+            run,
+            ops: 0,
+            ops_per_s: 0.0,
+            p50_us: percentile(50.0),
+            p99_us: percentile(99.0),
+            p999_us: percentile(99.9),
+            max_us: (!waits.is_empty()).then(|| waits.max_us()),
+            fairness: None,
+            server_us_per_op: 0.0,
+            server_calls_per_op: 0.0,
+            publishes_per_op: 0.0,
+            store_grants_per_op: None,
+            local_runs_per_op: None,
+            server_cpu_us_per_op: 0.0,
+            client_cpu_us_per_op: 0.0,
+            server_core_share: 0.0,
+            client_core_share: 0.0,
+            lost_updates: None,
+            lost_leases: None,
+        }
+    }
+
+    /// What the server did for so many pairs in so long a time.
+    pub(super) fn charge(&mut self, cost: &Cost, pairs: u64, took_us: f64) {
+        let each = |sum: u64| sum as f64 / pairs as f64;
+        self.server_calls_per_op = each(cost.scripts().calls);
+        self.publishes_per_op = each(cost.of("publish").calls + cost.of("spublish").calls);
+        self.server_cpu_us_per_op = each(cost.cpu_us);
+        self.server_core_share = cost.cpu_us as f64 / took_us;
+        self.client_core_share = self.client_cpu_us_per_op * pairs as f64 / took_us;
+    }
+}

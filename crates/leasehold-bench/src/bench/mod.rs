@@ -1,0 +1,177 @@
+//! The runs, in turns: A B, A B, … and never A A, B B, where a slow minute would belong to one system alone.
+
+mod measure;
+mod takeover;
+
+use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::process::Command;
+
+use crate::crew::Crew;
+use crate::error::{Context, Failure, Result};
+use crate::machine;
+use crate::monitor::{Direct, Monitor};
+use crate::output::Output;
+use crate::peers::Peers;
+use crate::record::{About, Failed, Missing, Record, Row};
+use crate::scenario::{Case, Scenario, counter_key};
+use crate::store::Store;
+use crate::system::{Own, System};
+
+/// What is run: groups of entrants that take turns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) peers: Peers,
+}
+
+/// Who takes turns, because their figures are compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Group {
+    pub(crate) entrants: Vec<Entrant>,
+    pub(crate) runs: u32,
+}
+
+/// A system in a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entrant {
+    pub(crate) system: System,
+    pub(crate) case: Case,
+}
+
+impl Plan {
+    pub(crate) fn steps(&self) -> u64 {
+        self.groups.iter().map(|group| group.entrants.len() as u64 * u64::from(group.runs)).sum()
+    }
+
+    fn systems(&self) -> impl Iterator<Item = &System> {
+        self.groups.iter().flat_map(|group| &group.entrants).map(|entrant| &entrant.system)
+    }
+
+    /// Without those that are missing.
+    fn without(mut self, missing: &[Missing]) -> Self {
+        for group in &mut self.groups {
+            group.entrants.retain(|entrant| missing.iter().all(|one| one.system != entrant.system));
+        }
+        self
+    }
+}
+
+/// Carries a plan out, and writes as it goes.
+pub(crate) async fn run(plan: Plan, store: Store, output: &mut Output) -> Result<()> {
+    let wanted: BTreeSet<&str> = plan.systems().filter(|one| one.own().is_none()).map(System::name).collect();
+    let own: BTreeSet<Own> = plan.systems().filter_map(System::own).collect();
+    output.doing("building peers");
+    let (peers_about, missing) = plan.peers.prepare(&wanted).await?;
+    let mut bench = Bench { store, peers: plan.peers.clone() };
+    output.record(&Record::Machine(machine::read(bench.store.version().await?)?))?;
+    for about in own.into_iter().map(About::of_own).chain(peers_about) {
+        output.record(&Record::About(about))?;
+    }
+    for one in &missing {
+        output.record(&Record::Missing(one.clone()))?;
+    }
+    for group in &plan.without(&missing).groups {
+        bench.run_group(group, output).await?;
+    }
+    Ok(())
+}
+
+struct Bench {
+    store: Store,
+    peers: Peers,
+}
+
+impl Bench {
+    async fn run_group(&mut self, group: &Group, output: &mut Output) -> Result<()> {
+        let mut takes_part = Vec::new();
+        for entrant in &group.entrants {
+            output.doing(&format!("a sample of {}", entrant.title()));
+            match self.sample(entrant).await {
+                Ok(direct) => takes_part.push((entrant, direct)),
+                Err(failure) => output.record(&entrant.failed(0, failure)?)?,
+            }
+        }
+        for run in 1..=group.runs {
+            let mut goes_on = Vec::new();
+            for (entrant, direct) in takes_part {
+                output.begin(entrant, run);
+                match self.measure(entrant, run, &direct).await {
+                    Ok(row) => {
+                        output.record(&Record::Run(Box::new(row)))?;
+                        goes_on.push((entrant, direct));
+                    }
+                    // It takes part no more: one that hangs would hang in every run.
+                    Err(failure) => output.record(&entrant.failed(run, failure)?)?,
+                }
+            }
+            takes_part = goes_on;
+        }
+        output.end_of_group()
+    }
+
+    /// A run that is too short and too closely watched to count: what the system asks of the server, beside scripts.
+    async fn sample(&mut self, entrant: &Entrant) -> Result<Direct> {
+        if entrant.system.own().is_some() {
+            return Ok(Direct::default());
+        }
+        self.store.clear().await?;
+        let about = about(&entrant.system, 0)?;
+        let spec = entrant.case.sample().spec(&entrant.system, self.store.url(), &about);
+        let mut crew = Crew::muster(entrant.case.processes, &spec, || command(&self.peers, &entrant.system)).await?;
+        let monitor = Monitor::start(self.store.url(), counter_key(&about)).await?;
+        let went = async {
+            crew.go().await?;
+            crew.end().await
+        };
+        let went = went.await;
+        // Whatever happened: the next run must not be listened to.
+        let direct = monitor.end(&mut self.store).await?;
+        went.map(|()| direct)
+    }
+
+    async fn measure(&mut self, entrant: &Entrant, run: u32, direct: &Direct) -> Result<Row> {
+        self.store.clear().await?;
+        match entrant.case.scenario {
+            Scenario::Takeover => takeover::measure(&mut self.store, entrant, run).await,
+            _ => measure::measure(&mut self.store, &self.peers, entrant, run, direct).await,
+        }
+    }
+}
+
+impl Entrant {
+    /// What it does, and who it is.
+    pub(crate) fn title(&self) -> String {
+        format!("{}, {}", self.case.title(), self.system.name())
+    }
+
+    /// A failure of ours ends everything: what came after it would measure something else. One of a peer is its figure.
+    fn failed(&self, run: u32, failure: Failure) -> Result<Record> {
+        match &self.system {
+            System::Own(_) => Err(failure).context(format!("{}, run {run}", self.title())),
+            System::Peer(_) => {
+                let (system, case) = (self.system.clone(), self.case.clone());
+                Ok(Record::Failed(Failed { system, case, run, why: failure.to_string() }))
+            }
+        }
+    }
+}
+
+/// What starts a worker of this system.
+fn command(peers: &Peers, system: &System) -> Result<Command> {
+    match system {
+        System::Peer(name) => peers.worker(name),
+        System::Own(_) => {
+            let mut command = Command::new(std::env::current_exe().context("finding this program")?);
+            command.arg("--worker");
+            Ok(command)
+        }
+    }
+}
+
+/// A name for one run's keys that no other run has.
+fn about(system: &System, run: u32) -> Result<String> {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).context("reading the clock")?;
+    Ok(format!("{}{run}-{:x}", system.name(), wall.as_micros()))
+}

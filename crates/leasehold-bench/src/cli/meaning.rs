@@ -1,0 +1,145 @@
+//! What the user's words mean: a plan, or why there is none.
+
+use super::{Options, Wanted};
+use crate::bench::{Entrant, Group, Plan};
+use crate::peers::Peers;
+use crate::scenario::{Case, Ending, Extent, NameUse, Scenario};
+use crate::system::{Own, System};
+
+/// Releases are quick, and vary; a death takes as long as its lease.
+const RELEASES: u64 = 10;
+
+pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
+    refuse_contradictions(wanted, options)?;
+    let named: Vec<System> = options.systems.iter().map(|name| System::named(name)).collect();
+    let needs_peers = !options.peers.is_empty() || named.iter().any(|system| system.own().is_none());
+    let known = if needs_peers { read_peers(options)? } else { Peers::default() };
+    let peers: Vec<System> = match &options.peers[..] {
+        [all] if all == "all" => known.names().map(System::named).collect(),
+        some => some.iter().map(|name| System::Peer(name.clone())).collect(),
+    };
+    for system in named.iter().chain(&peers).filter(|system| system.own().is_none()) {
+        if !known.knows(system.name()) {
+            let all: Vec<&str> = known.names().collect();
+            return Err(format!("there is no system {:?}; peers are {}", system.name(), all.join(", ")));
+        }
+    }
+    let scenarios = wanted.scenarios();
+    let groups = scenarios.into_iter().flat_map(|scenario| groups(scenario, options, &named, &peers)).collect();
+    let plan = Plan { groups, peers: known };
+    let twice = |group: &Group| (1..group.entrants.len()).any(|at| group.entrants[..at].contains(&group.entrants[at]));
+    if plan.groups.iter().any(twice) {
+        return Err("something takes part twice: use --runs for more runs".into());
+    }
+    Ok(plan)
+}
+
+/// What cannot be meant, whatever peers there are.
+fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String> {
+    let refuse = |why: &str| Err(why.to_owned());
+    match wanted {
+        Wanted::All if !options.tasks.is_empty() => {
+            return refuse("--tasks means something else to each scenario: name one instead of `all`");
+        }
+        Wanted::All if !options.lease_ms.is_empty() => {
+            return refuse("--lease-ms means something else to each scenario: name one instead of `all`");
+        }
+        Wanted::All if !options.systems.is_empty() => {
+            return refuse("--systems makes no sense to each scenario: name one instead of `all`");
+        }
+        Wanted::One(scenario) if !scenario.is_for_peers() && !options.peers.is_empty() => {
+            return refuse(
+                "--peers are for uncontended, hot and server-cost: the others ask for what peers do not have",
+            );
+        }
+        Wanted::One(scenario) if scenario.is_for_leasehold_only() && !options.systems.is_empty() => {
+            return refuse("--systems cannot be chosen here: only Leasehold's own client does it");
+        }
+        Wanted::One(Scenario::Takeover) if !options.tasks.is_empty() => {
+            return refuse("--tasks: one holds and one waits, always; there is --lease-ms");
+        }
+        _ => {}
+    }
+    if let Wanted::One(scenario) = wanted {
+        let takes_part = |is_it: fn(&System) -> bool| options.systems.iter().any(|name| is_it(&System::named(name)));
+        if scenario != Scenario::HotLocal && takes_part(|system| system.own() == Some(Own::TokioMutex)) {
+            return refuse("tokio-mutex is a lock of one process: it can take part in hot-local only");
+        }
+        if !scenario.is_for_peers() && takes_part(|system| system.own().is_none()) {
+            return refuse("--systems: peers take part in uncontended, hot and server-cost, and not here");
+        }
+    }
+    match &options.store {
+        Some(url) if !["redis://", "rediss://", "unix://"].iter().any(|scheme| url.starts_with(scheme)) => {
+            refuse("--store takes a redis:// URL: the systems to compare with speak to nothing else")
+        }
+        _ => Ok(()),
+    }
+}
+
+fn read_peers(options: &Options) -> Result<Peers, String> {
+    Peers::read(&options.peers_dir).map_err(|error| error.to_string())
+}
+
+fn groups(scenario: Scenario, options: &Options, named: &[System], peers: &[System]) -> Vec<Group> {
+    let mut systems: Vec<System> = match named {
+        [] => scenario.systems().iter().map(|&own| own.into()).collect(),
+        some => some.to_vec(),
+    };
+    if scenario.is_for_peers() {
+        systems.extend(peers.iter().cloned());
+    }
+    let runs = options.runs.unwrap_or(scenario.runs());
+    let entrants = |case: Case| -> Vec<Entrant> {
+        systems.iter().map(|system| Entrant { system: system.clone(), case: case.clone() }).collect()
+    };
+    let cases = cases(scenario, options);
+    if scenario == Scenario::Queue {
+        // Its sizes are compared with one another.
+        return vec![Group { entrants: cases.into_iter().flat_map(entrants).collect(), runs }];
+    }
+    cases.into_iter().map(|case| Group { entrants: entrants(case), runs }).collect()
+}
+
+fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
+    let window_ms = options.seconds.unwrap_or(scenario.seconds()) * 1_000;
+    let sizes = if options.tasks.is_empty() { scenario.tasks() } else { &options.tasks };
+    let case = |tasks: u32| Case {
+        scenario,
+        names: scenario.name_uses()[0],
+        processes: if scenario == Scenario::Hot { options.processes } else { 1 },
+        tasks,
+        threads: options.threads.unwrap_or(scenario.threads()),
+        busy_us: None,
+        lease_ms: None,
+        ending: None,
+        extent: Extent::WindowMs(window_ms),
+    };
+    let leases = |usual: &[u64]| if options.lease_ms.is_empty() { usual.to_vec() } else { options.lease_ms.clone() };
+    let of_size = |&tasks: &u32| -> Vec<Case> {
+        match scenario {
+            Scenario::Uncontended | Scenario::Hot | Scenario::Queue => vec![case(tasks)],
+            Scenario::HotLocal => options.busy_us.iter().map(|&us| Case { busy_us: Some(us), ..case(tasks) }).collect(),
+            Scenario::Leases => {
+                leases(&[10_000]).into_iter().map(|ms| Case { lease_ms: Some(ms), ..case(tasks) }).collect()
+            }
+            Scenario::ServerCost => {
+                let of_names = |&names: &NameUse| Case { names, extent: Extent::Pairs(options.pairs), ..case(tasks) };
+                scenario.name_uses().iter().map(of_names).collect()
+            }
+            Scenario::Takeover => {
+                let endings = [(Ending::Killed, 1), (Ending::Released, RELEASES)];
+                let of_lease = |ms: u64| {
+                    endings.map(|(ending, times)| Case {
+                        lease_ms: Some(ms),
+                        ending: Some(ending),
+                        extent: Extent::Pairs(times),
+                        ..case(tasks)
+                    })
+                };
+                leases(&[1_000, 3_000]).into_iter().flat_map(of_lease).collect()
+            }
+        }
+    };
+    sizes.iter().flat_map(of_size).collect()
+}

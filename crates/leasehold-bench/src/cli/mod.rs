@@ -1,0 +1,183 @@
+//! What the user said; [`meaning`] says what it means.
+
+mod meaning;
+
+use std::path::PathBuf;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+
+use crate::bench::Plan;
+use crate::output::Format;
+use crate::scenario::Scenario;
+
+/// Where this repository keeps its peers.
+const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers");
+
+/// Measures Leasehold beside other locks, and beside the least that a lock on Redis can cost.
+///
+/// Systems take turns, each run in fresh processes; figures are medians with their ranges, and ratios are made within a
+/// turn. Starts a redis-server of its own on a free loopback port unless it is given a store.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold-bench", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Said {
+    /// What to measure.
+    #[arg(value_enum, required_unless_present = "worker")]
+    scenario: Option<Wanted>,
+
+    #[command(flatten)]
+    options: Options,
+
+    /// One process of a run: reads the rest from its standard input.
+    #[arg(long, hide = true, exclusive = true)]
+    worker: bool,
+
+    #[command(subcommand)]
+    command: Option<Other>,
+}
+
+/// What is no scenario.
+#[derive(Debug, Subcommand)]
+enum Other {
+    /// Make a page, DIR/REPORT.md, and its charts of the lines in DIR/raw, with DIR/losses.md put in.
+    Report {
+        /// Where the report is.
+        dir: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Options {
+    /// Measure this store instead of a new redis-server. Its other keys are left alone.
+    #[arg(long, value_name = "URL")]
+    store: Option<String>,
+
+    /// Other libraries that take turns, too (uncontended, hot, server-cost): their names in `bench/peers/systems.json`,
+    /// or `all`. They are built where they are not.
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    peers: Vec<String>,
+
+    /// Where the peers are.
+    #[arg(long, value_name = "DIR", hide = true, default_value = PEERS)]
+    peers_dir: PathBuf,
+
+    /// One JSON object a line instead of tables.
+    #[arg(long)]
+    json: bool,
+
+    /// Draw a chart of each case, as SVG, in this directory.
+    #[arg(long, value_name = "DIR")]
+    plot: Option<PathBuf>,
+
+    /// How many runs of each system, in turns [default: 5; leases: 1].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    runs: Option<u32>,
+
+    /// How long a run counts [default: 3; leases: 60]. A warm-up goes before it: a quarter of it and at most a second; of
+    /// a peer as long as it and at most a second.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: Option<u64>,
+
+    /// Tasks of each process (queue: waiters; leases: leases); several sizes are several cases [default: the scenario's].
+    #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    tasks: Vec<u32>,
+
+    /// Threads of each process [default: the scenario's].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    threads: Option<u32>,
+
+    /// Processes that share the lock (hot).
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
+    processes: u32,
+
+    /// Pairs of a run (server-cost).
+    #[arg(long, value_name = "N", default_value_t = 60_000)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    pairs: u64,
+
+    /// For how long a holder computes (hot-local).
+    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [0, 1, 10])]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    busy_us: Vec<u64>,
+
+    /// How long leases are [default: 10000 in leases, 1000 and 3000 in takeover].
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
+    #[arg(value_parser = clap::value_parser!(u64).range(100..=600_000))]
+    lease_ms: Vec<u64>,
+
+    /// Which systems take turns, ours (s5, floor, leasehold, leasehold-fair, tokio-mutex, none) or peers [default: ours
+    /// that the scenario's bars compare].
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    systems: Vec<String>,
+}
+
+/// A scenario, or all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    One(Scenario),
+    All,
+}
+
+impl ValueEnum for Wanted {
+    fn value_variants<'a>() -> &'a [Self] {
+        const ALL: [Wanted; Scenario::ALL.len() + 1] = {
+            let mut all = [Wanted::All; Scenario::ALL.len() + 1];
+            let mut at = 0;
+            while at < Scenario::ALL.len() {
+                all[at] = Wanted::One(Scenario::ALL[at]);
+                at += 1;
+            }
+            all
+        };
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
+        match self {
+            Self::One(scenario) => Some(clap::builder::PossibleValue::new(scenario.name()).help(scenario.question())),
+            Self::All => Some(clap::builder::PossibleValue::new("all").help("All of them")),
+        }
+    }
+}
+
+impl Wanted {
+    fn scenarios(self) -> Vec<Scenario> {
+        match self {
+            Self::One(scenario) => vec![scenario],
+            Self::All => Scenario::ALL.to_vec(),
+        }
+    }
+}
+
+/// What to do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Be one process of somebody's run.
+    Work,
+    /// Measure.
+    Measure { plan: Plan, store: Option<String>, format: Format, plot: Option<PathBuf> },
+    /// Make a page of what was measured.
+    Report { dir: PathBuf },
+}
+
+/// Reads the arguments; the error knows how to print itself and which code to exit with.
+pub(crate) fn task(arguments: impl IntoIterator<Item = String>) -> Result<Task, clap::Error> {
+    let said = Said::try_parse_from(arguments)?;
+    if let Some(Other::Report { dir }) = said.command {
+        return Ok(Task::Report { dir });
+    }
+    let wanted = match said.scenario {
+        Some(wanted) if !said.worker => wanted,
+        _ => return Ok(Task::Work),
+    };
+    let plan = meaning::plan(wanted, &said.options).map_err(|why| refused(&why))?;
+    let Options { store, json, plot, .. } = said.options;
+    Ok(Task::Measure { plan, store, format: if json { Format::Json } else { Format::Table }, plot })
+}
+
+fn refused(why: &str) -> clap::Error {
+    Said::command().error(ErrorKind::ArgumentConflict, why)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+use super::*;
+use crate::scenario::{Case, Ending, Extent, NameUse};
+use crate::system::System;
+
+fn read(line: &str) -> Result<Task, clap::Error> {
+    task(std::iter::once("leasehold-bench").chain(line.split_whitespace()).map(String::from))
+}
+
+fn plan(line: &str) -> Plan {
+    match read(line).unwrap() {
+        Task::Measure { plan, .. } => plan,
+        other => panic!("{line} measures, and is not {other:?}"),
+    }
+}
+
+/// The first case of each group, with who takes part.
+fn cases(plan: &Plan) -> Vec<(&Case, Vec<&str>)> {
+    plan.groups
+        .iter()
+        .map(|group| (&group.entrants[0].case, group.entrants.iter().map(|one| one.system.name()).collect()))
+        .collect()
+}
+
+#[test]
+fn the_clap_definition_is_sound() {
+    Said::command().debug_assert();
+}
+
+#[test]
+fn defaults_are_those_of_the_bars() {
+    let hot = plan("hot");
+    assert_eq!(hot.groups[0].runs, 5);
+    let [(case, systems)] = &cases(&hot)[..] else { panic!("{hot:?}") };
+    assert_eq!((case.processes, case.tasks, case.names), (2, 8, NameUse::Shared));
+    assert_eq!(systems, &["floor", "leasehold", "leasehold-fair"]);
+    let sizes =
+        |line: &str| cases(&plan(line)).iter().map(|(case, _)| (case.processes, case.tasks)).collect::<Vec<_>>();
+    assert_eq!(sizes("uncontended"), [(1, 1), (1, 16), (1, 64), (1, 1000)]);
+    assert_eq!(sizes("leases"), [(1, 1_000), (1, 10_000), (1, 100_000)]);
+    let cost = plan("server-cost");
+    let names: Vec<_> = cases(&cost).iter().map(|(case, _)| (case.names, case.extent)).collect();
+    assert_eq!(names, [(NameUse::New, Extent::Pairs(60_000)), (NameUse::Used, Extent::Pairs(60_000))]);
+    let local = plan("hot-local");
+    let busy: Vec<_> = cases(&local).iter().map(|(case, _)| (case.busy_us, case.tasks, case.threads)).collect();
+    assert_eq!(busy, [0, 1, 10].map(|us| (Some(us), 1000, 2)));
+    assert_eq!(plan("leases").groups[0].entrants[0].case.extent, Extent::WindowMs(60_000));
+}
+
+#[test]
+fn queues_of_all_lengths_take_turns_and_so_do_no_other_sizes() {
+    let queue = plan("queue");
+    let [group] = &queue.groups[..] else { panic!("{queue:?}") };
+    let waiters: Vec<_> = group.entrants.iter().map(|one| (one.system.name(), one.case.tasks)).collect();
+    assert_eq!(waiters, [10, 100, 500, 10_000].map(|waiters| ("leasehold-fair", waiters)));
+    assert_eq!(plan("uncontended").groups.len(), 4);
+}
+
+#[test]
+fn a_takeover_has_two_beginnings() {
+    let takeover = plan("takeover --lease-ms 500");
+    let cases: Vec<_> = cases(&takeover).iter().map(|(case, _)| (case.lease_ms, case.ending)).collect();
+    assert_eq!(cases, [(Some(500), Some(Ending::Killed)), (Some(500), Some(Ending::Released))]);
+    assert_eq!(plan("takeover").groups.len(), 4);
+}
+
+#[test]
+fn all_is_everything() {
+    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4);
+    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5);
+}
+
+#[test]
+fn options_reach_the_plan() {
+    let hot = plan("hot --runs 2 --seconds 7 --tasks 4,64 --processes 3 --threads 2 --systems none,floor,s5");
+    assert_eq!(hot.groups[0].runs, 2);
+    let sizes: Vec<_> = cases(&hot).iter().map(|(c, _)| (c.processes, c.tasks, c.threads, c.extent)).collect();
+    assert_eq!(sizes, [4, 64].map(|tasks| (3, tasks, 2, Extent::WindowMs(7_000))));
+    assert_eq!(cases(&hot)[0].1, ["none", "floor", "s5"]);
+    let given = read("uncontended --store redis://127.0.0.1:7 --json --plot d").unwrap();
+    let Task::Measure { store, format, plot, .. } = given else { panic!() };
+    assert_eq!((store.as_deref(), format), (Some("redis://127.0.0.1:7"), Format::Json));
+    assert_eq!(plot, Some("d".into()));
+}
+
+#[test]
+fn peers_join_by_name_or_all_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = r#"[{"system":"a","dir":"x","class":"poll","has":[]},
+        {"system":"a-fair","dir":"x","class":"queue","has":["queue","push","token"]}]"#;
+    std::fs::write(dir.path().join("systems.json"), list).unwrap();
+    let of = |line: &str| {
+        let plan = plan(&format!("{line} --peers-dir {}", dir.path().display()));
+        let names =
+            |group: &crate::bench::Group| group.entrants.iter().map(|one| one.system.clone()).collect::<Vec<_>>();
+        names(&plan.groups[0])
+    };
+    let named = |names: &[&str]| names.iter().map(|name| System::named(name)).collect::<Vec<_>>();
+    assert_eq!(of("uncontended --peers all"), named(&["s5", "leasehold", "a", "a-fair"]));
+    assert_eq!(of("uncontended --peers a"), named(&["s5", "leasehold", "a"]));
+    assert_eq!(of("hot --systems a-fair,leasehold"), named(&["a-fair", "leasehold"]));
+    let wrong = read(&format!("hot --peers b --peers-dir {}", dir.path().display())).unwrap_err();
+    assert!(wrong.to_string().contains("no system \"b\"; peers are a, a-fair"), "{wrong}");
+    let twice = read(&format!("hot --systems a --peers a --peers-dir {}", dir.path().display())).unwrap_err();
+    assert!(twice.to_string().contains("twice"), "{twice}");
+}
+
+#[test]
+fn a_worker_takes_nothing_else_and_a_report_a_directory() {
+    assert_eq!(read("--worker").unwrap(), Task::Work);
+    assert!(read("--worker hot").is_err());
+    assert!(read("--worker --runs 2").is_err());
+    assert_eq!(read("report bench").unwrap(), Task::Report { dir: "bench".into() });
+    assert!(read("report").is_err());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_measured() {
+    for (line, kind) in [
+        ("", ErrorKind::MissingRequiredArgument),
+        ("cold", ErrorKind::InvalidValue),
+        ("hot --runs 0", ErrorKind::ValueValidation),
+        ("hot --seconds 0", ErrorKind::ValueValidation),
+        ("hot --seconds x", ErrorKind::ValueValidation),
+        ("hot --tasks 0", ErrorKind::ValueValidation),
+        ("hot --tasks 1,,2", ErrorKind::ValueValidation),
+        ("hot --processes 0", ErrorKind::ValueValidation),
+        ("server-cost --pairs 0", ErrorKind::ValueValidation),
+        ("takeover --lease-ms 10", ErrorKind::ValueValidation),
+        ("hot --systems s5,s5", ErrorKind::ArgumentConflict),
+        ("hot --systems tokio-mutex", ErrorKind::ArgumentConflict),
+        ("hot --peers all --peers-dir /nonexistent", ErrorKind::ArgumentConflict),
+        ("hot-local --peers all", ErrorKind::ArgumentConflict),
+        ("hot-local --systems redsync", ErrorKind::ArgumentConflict),
+        ("queue --systems floor", ErrorKind::ArgumentConflict),
+        ("takeover --tasks 3", ErrorKind::ArgumentConflict),
+        ("all --tasks 3", ErrorKind::ArgumentConflict),
+        ("all --systems s5", ErrorKind::ArgumentConflict),
+        ("hot --store memory:", ErrorKind::ArgumentConflict),
+        ("hot --fast", ErrorKind::UnknownArgument),
+    ] {
+        assert_eq!(read(line).map(|_| ()).map_err(|error| error.kind()), Err(kind), "{line}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Where figures come from: without that they say nothing.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::error::{Context, Result};
+use crate::record::Machine;
+
+/// This machine, with a server of this version.
+pub(crate) fn read(redis: String) -> Result<Machine> {
+    let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("reading the clock")?;
+    Ok(Machine {
+        cpu: model(&cpus).unwrap_or("unknown").to_owned(),
+        cores: std::thread::available_parallelism().context("counting the cores")?.get(),
+        kernel: if kernel.is_empty() { "unknown".into() } else { kernel.trim_end().to_owned() },
+        redis,
+        date: date(now.as_secs() / 86_400),
+    })
+}
+
+fn model(cpuinfo: &str) -> Option<&str> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim())
+}
+
+/// The date of a day after 1970-01-01, by the calendar of the west: days are counted from the first of March of the year
+/// 0, so that a leap day is the last of its year.
+fn date(day: u64) -> String {
+    let day = day + 719_468;
+    let (era, of_era) = (day / 146_097, day % 146_097);
+    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * of_year + 2) / 153;
+    let of_month = of_year - (153 * month + 2) / 5 + 1;
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{of_month:02}", era * 400 + year_of_era + next_year)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        for (day, wanted) in [
+            (0, "1970-01-01"),
+            (58, "1970-02-28"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (20_088, "2024-12-31"),
+            (20_778, "2026-11-21"),
+        ] {
+            assert_eq!(date(day), wanted);
+        }
+    }
+
+    #[test]
+    fn the_processor_is_named_as_the_kernel_names_it() {
+        assert_eq!(model("processor\t: 0\nmodel name\t: Fast CPU @ 3GHz\nflags\t: x\n"), Some("Fast CPU @ 3GHz"));
+        assert_eq!(model("processor\t: 0\n"), None);
+        assert!(read("7.0.15".into()).unwrap().cores > 0);
+    }
+}

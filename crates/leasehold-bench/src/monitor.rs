@@ -1,0 +1,135 @@
+//! What a lock costs the server beside its scripts.
+//!
+//! The server counts a command that a script calls like any other, and its time a second time in the script's. So the time
+//! of what a client sends *directly* cannot be read from the statistics. A short run under MONITOR, which tells the two
+//! apart and slows everything down, says what share of each command's calls was direct; runs that count have no monitor,
+//! and only take the shares. Our own systems send scripts and nothing else.
+
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::error::{Context, Result};
+use crate::store::{Cost, Store, is_script};
+
+/// How far a monitor may be behind.
+const HEARD: Duration = Duration::from_secs(30);
+
+/// Of each command, the share of calls that a client sent for its lock: not a script's, and not a section's.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Direct(BTreeMap<String, f64>);
+
+impl Direct {
+    /// Time in all that clients sent for their locks.
+    pub(crate) fn server_us(&self, cost: &Cost) -> f64 {
+        let beside: f64 = self.0.iter().map(|(command, share)| cost.of(command).us as f64 * share).sum();
+        cost.scripts().us as f64 + beside
+    }
+}
+
+/// A connection that hears of every command, on a thread of its own. It slows the server down until it is ended.
+pub(crate) struct Monitor {
+    last: String,
+    heard: oneshot::Receiver<Result<Direct>>,
+}
+
+impl Monitor {
+    /// Hears what is done from now on. What names `counter` is the section's and not the lock's.
+    pub(crate) async fn start(url: &str, counter: String) -> Result<Self> {
+        let client = redis::Client::open(url).context("a monitor")?;
+        let last = format!("{counter}:heard");
+        let (listens, is_listening) = oneshot::channel();
+        let (hears, heard) = oneshot::channel();
+        let until = last.clone();
+        thread::spawn(move || {
+            let connect = || -> redis::RedisResult<redis::Connection> {
+                let mut connection = client.get_connection()?;
+                redis::cmd("MONITOR").exec(&mut connection)?;
+                Ok(connection)
+            };
+            // Nobody listens to an answer only if the run was called off.
+            match connect().context("a monitor") {
+                Err(error) => drop(listens.send(Err(error))),
+                Ok(connection) => {
+                    let _ = listens.send(Ok(()));
+                    let _ = hears.send(hear(connection, counter, &until));
+                }
+            }
+        });
+        is_listening.await.context("a monitor")??;
+        Ok(Self { last, heard })
+    }
+
+    /// What was heard, from when nobody does anything any more.
+    pub(crate) async fn end(self, store: &mut Store) -> Result<Direct> {
+        store.say(&self.last).await?;
+        timeout(HEARD, self.heard).await.context("a monitor")?.context("a monitor")?
+    }
+}
+
+fn hear(mut connection: redis::Connection, counter: String, until: &str) -> Result<Direct> {
+    let mut seen = Seen { counter, ..Seen::default() };
+    loop {
+        match connection.recv_response().context("a monitor")? {
+            Value::SimpleString(line) if line.contains(until) => return Ok(seen.shares()),
+            Value::SimpleString(line) => seen.note(&line),
+            _ => {}
+        }
+    }
+}
+
+/// Calls by command: those that clients sent for their locks, and all.
+#[derive(Default)]
+struct Seen {
+    counter: String,
+    calls: BTreeMap<String, (u64, u64)>,
+}
+
+impl Seen {
+    /// `1700000000.123456 [0 127.0.0.1:60866] "get" "key"`, or with `lua` for the address.
+    fn note(&mut self, line: &str) {
+        let Some((source, command)) = line.split_once("] \"") else { return };
+        let name = command.split('"').next().unwrap_or_default().to_lowercase();
+        if is_script(&name) {
+            return;
+        }
+        let (direct, all) = self.calls.entry(name).or_default();
+        *all += 1;
+        if !source.ends_with(" lua") && !command.contains(&self.counter) {
+            *direct += 1;
+        }
+    }
+
+    fn shares(self) -> Direct {
+        let share = |(direct, all): (u64, u64)| direct as f64 / all as f64;
+        Direct(self.calls.into_iter().map(|(name, calls)| (name, share(calls))).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_of_a_script_is_told_from_a_clients() {
+        let mut seen = Seen { counter: "bench:x:counter".into(), ..Seen::default() };
+        for line in [
+            r#"1.1 [0 127.0.0.1:6] "EVALSHA" "abc" "1" "k""#,
+            r#"1.1 [0 lua] "del" "k""#,
+            r#"1.1 [0 lua] "del" "l""#,
+            r#"1.1 [0 lua] "publish" "c" "] \"get\"""#,
+            r#"1.1 [0 127.0.0.1:6] "DEL" "k:latch""#,
+            r#"1.1 [0 unix:/tmp/a] "set" "k" "v""#,
+            r#"1.1 [0 127.0.0.1:6] "get" "bench:x:counter""#,
+            r#"1.1 [0 127.0.0.1:6] "set" "bench:x:counter" "7""#,
+        ] {
+            seen.note(line);
+        }
+        let wanted = [("del", 1.0 / 3.0), ("get", 0.0), ("publish", 0.0), ("set", 0.5)];
+        assert_eq!(seen.shares().0, wanted.map(|(name, share)| (name.to_owned(), share)).into());
+    }
+}

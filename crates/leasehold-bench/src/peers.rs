@@ -1,0 +1,159 @@
+//! Other libraries, each a program in its own language below `bench/peers/`.
+//!
+//! A peer is a worker as ours are ([`crate::worker`]): its `run` reads a `Spec`, says that it is ready, goes, and reports.
+//! `systems.json` says which systems there are and which directory each is in; `build` installs what a directory needs.
+//! One that cannot be installed is named as missing: its figures are not filled in from anywhere else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::error::{Context, Result};
+use crate::record::{About, Missing};
+use crate::system::System;
+
+/// For a build with nothing there yet, on a busy machine.
+const BUILD_LIMIT: Duration = Duration::from_secs(900);
+const ABOUT_LIMIT: Duration = Duration::from_secs(60);
+
+/// How those of a peer who cannot have the lock wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Class {
+    /// In an order that the store keeps.
+    Queue,
+    /// For a message, and then for their luck.
+    Push,
+    /// By asking again.
+    Poll,
+}
+
+/// What a peer gives, beside exclusion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Has {
+    Token,
+    Queue,
+    Push,
+}
+
+/// One line of `systems.json`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct Peer {
+    pub(crate) system: String,
+    pub(crate) dir: String,
+    pub(crate) class: Class,
+    pub(crate) has: Vec<Has>,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Peers {
+    root: PathBuf,
+    list: Vec<Peer>,
+}
+
+/// What `run --about` says.
+#[derive(Deserialize)]
+struct Said {
+    systems: BTreeMap<String, SaidOfOne>,
+}
+
+#[derive(Clone, Deserialize)]
+struct SaidOfOne {
+    version: String,
+    settings: String,
+}
+
+impl Peers {
+    pub(crate) fn read(root: &Path) -> Result<Self> {
+        let file = root.join("systems.json");
+        let text = std::fs::read_to_string(&file).context(format!("reading {}", file.display()))?;
+        let list = serde_json::from_str(&text).context(format!("reading {}", file.display()))?;
+        Ok(Self { root: root.to_owned(), list })
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.iter().map(|peer| peer.system.as_str())
+    }
+
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        self.names().any(|known| known == name)
+    }
+
+    /// Builds those that are wanted and asks what they are: what answers, and what is missing.
+    ///
+    /// # Errors
+    /// One that is built and does not answer is broken, not missing.
+    pub(crate) async fn prepare(&self, wanted: &BTreeSet<&str>) -> Result<(Vec<About>, Vec<Missing>)> {
+        let (mut abouts, mut missing) = (Vec::new(), Vec::new());
+        let wanted: Vec<&Peer> = self.list.iter().filter(|peer| wanted.contains(peer.system.as_str())).collect();
+        let dirs: BTreeSet<&str> = wanted.iter().map(|peer| peer.dir.as_str()).collect();
+        for dir in dirs {
+            let of_dir = wanted.iter().filter(|peer| peer.dir == dir);
+            match self.build(dir).await? {
+                Err(why) => {
+                    let name = |peer: &&Peer| Missing { system: System::named(&peer.system), why: why.clone() };
+                    missing.extend(of_dir.map(name));
+                }
+                Ok(()) => {
+                    let said = self.ask(dir).await.context(format!("peer {dir}"))?;
+                    for peer in of_dir {
+                        abouts.push(peer.about(&said).context(format!("peer {dir}"))?);
+                    }
+                }
+            }
+        }
+        Ok((abouts, missing))
+    }
+
+    /// The command that starts a worker of this system.
+    pub(crate) fn worker(&self, system: &str) -> Result<Command> {
+        let peer = self.list.iter().find(|peer| peer.system == system);
+        let peer = peer.ok_or_else(|| format!("systems.json has no {system}"))?;
+        Ok(Command::new(self.root.join(&peer.dir).join("run")))
+    }
+
+    /// The inner error is why it cannot be installed here.
+    async fn build(&self, dir: &str) -> Result<Result<(), String>> {
+        let mut build = Command::new(self.root.join(dir).join("build"));
+        build.stdin(Stdio::null()).stdout(Stdio::null()).kill_on_drop(true);
+        let output = timeout(BUILD_LIMIT, build.output()).await.context(format!("building {dir}"))?;
+        let output = output.context(format!("building {dir}"))?;
+        if output.status.success() {
+            return Ok(Ok(()));
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let why = said.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("its build failed and said nothing");
+        Ok(Err(why.to_owned()))
+    }
+
+    async fn ask(&self, dir: &str) -> Result<Said> {
+        let mut run = Command::new(self.root.join(dir).join("run"));
+        run.arg("--about").stdin(Stdio::null()).stderr(Stdio::inherit()).kill_on_drop(true);
+        let output = timeout(ABOUT_LIMIT, run.output()).await.context("it does not say what it is")?;
+        let output = output.context("asking what it is")?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let line = text.lines().next().unwrap_or_default();
+        serde_json::from_str(line).context(format!("it says {line:?} of itself"))
+    }
+}
+
+impl Peer {
+    fn about(&self, said: &Said) -> Result<About> {
+        let SaidOfOne { version, settings } =
+            said.systems.get(&self.system).ok_or_else(|| format!("it says nothing of {}", self.system))?.clone();
+        Ok(About {
+            system: System::Peer(self.system.clone()),
+            class: Some(self.class),
+            has: self.has.clone(),
+            version,
+            settings,
+        })
+    }
+}

@@ -1,0 +1,194 @@
+//! The lines that a run writes with `--json`, and that a report is made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bars::Verdict;
+use crate::peers::{Class, Has};
+use crate::scenario::{Case, Scenario};
+use crate::stats::Fairness;
+use crate::system::{Own, System};
+
+/// One line of JSON; `record` says which.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "kebab-case")]
+pub(crate) enum Record {
+    Machine(Machine),
+    About(About),
+    Missing(Missing),
+    Run(Box<Row>),
+    Failed(Failed),
+    Verdict(Verdict),
+}
+
+/// Where it was measured, and when.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cores: usize,
+    pub(crate) kernel: String,
+    pub(crate) redis: String,
+    /// By UTC: `2026-11-21`.
+    pub(crate) date: String,
+}
+
+/// A system that takes part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct About {
+    pub(crate) system: System,
+    /// Of a peer.
+    pub(crate) class: Option<Class>,
+    pub(crate) has: Vec<Has>,
+    pub(crate) version: String,
+    pub(crate) settings: String,
+}
+
+/// A peer that cannot be installed here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Missing {
+    pub(crate) system: System,
+    pub(crate) why: String,
+}
+
+/// A run of a peer that ended with an error: from it on the peer has no figures.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Failed {
+    pub(crate) system: System,
+    #[serde(flatten)]
+    pub(crate) case: Case,
+    /// 0 is the sample before the first one.
+    pub(crate) run: u32,
+    pub(crate) why: String,
+}
+
+/// The figures of one run of one system in one case. An op is a pair: lock and unlock, and what is between them; in
+/// `leases` it is a lease that is held to the end, in `takeover` one takeover.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub(crate) system: System,
+    #[serde(flatten)]
+    pub(crate) case: Case,
+    pub(crate) run: u32,
+    pub(crate) ops: u64,
+    pub(crate) ops_per_s: f64,
+    /// From asking to holding, and the same below; in `takeover` from the holder's end on. `null` where nobody asks.
+    pub(crate) p50_us: Option<u64>,
+    pub(crate) p99_us: Option<u64>,
+    pub(crate) p999_us: Option<u64>,
+    pub(crate) max_us: Option<u64>,
+    /// Over all tasks of all processes.
+    pub(crate) fairness: Option<Fairness>,
+    /// The server's own time in commands, those of a section not included.
+    pub(crate) server_us_per_op: f64,
+    /// Scripts.
+    pub(crate) server_calls_per_op: f64,
+    pub(crate) publishes_per_op: f64,
+    /// Grants that the store made, and how many of them were passed on within a process at least once: where tokens tell.
+    pub(crate) store_grants_per_op: Option<f64>,
+    pub(crate) local_runs_per_op: Option<f64>,
+    /// The server's processor time, whatever it was spent on.
+    pub(crate) server_cpu_us_per_op: f64,
+    /// The processor time of all worker processes.
+    pub(crate) client_cpu_us_per_op: f64,
+    /// The same, as shares of one core over the run.
+    pub(crate) server_core_share: f64,
+    pub(crate) client_core_share: f64,
+    /// `null` where nothing was counted.
+    pub(crate) lost_updates: Option<u64>,
+    /// `null` except in `leases`.
+    pub(crate) lost_leases: Option<u64>,
+}
+
+impl About {
+    /// What a system of this program is.
+    pub(crate) fn of_own(system: Own) -> Self {
+        let (version, settings) = match system {
+            Own::S5 => ("-", "SET NX PX and compare-and-delete, a script each; polls every 5 ms; lease 30 s"),
+            Own::Floor => ("-", "a bare hand-over in two scripts, without safety rules; lease 30 s"),
+            Own::Leasehold => (env!("CARGO_PKG_VERSION"), "as it comes: lease 30 s where the case names none"),
+            Own::LeaseholdFair => (env!("CARGO_PKG_VERSION"), "fair(); lease 30 s"),
+            Own::TokioMutex => ("-", "tokio::sync::Mutex, in one process"),
+            Own::None => ("-", "no lock at all"),
+        };
+        let (version, settings) = (version.to_owned(), settings.to_owned());
+        Self { system: system.into(), class: None, has: Vec::new(), version, settings }
+    }
+}
+
+impl Row {
+    pub(crate) fn scenario(&self) -> Scenario {
+        self.case.scenario
+    }
+
+    /// Updates that a lock lost which should lose none. A peer's are its own affair, and stand in its row.
+    pub(crate) fn wrongly_lost(&self) -> u64 {
+        match &self.system {
+            System::Own(Own::None) | System::Peer(_) => 0,
+            System::Own(_) => self.lost_updates.unwrap_or(0),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::scenario::tests::case;
+
+    pub(crate) fn row(scenario: Scenario, system: &str, run: u32) -> Row {
+        Row {
+            system: System::named(system),
+            case: case(scenario),
+            run,
+            ops: 10,
+            ops_per_s: 5.0,
+            p50_us: Some(1),
+            p99_us: Some(2),
+            p999_us: Some(3),
+            max_us: Some(4),
+            fairness: Some(Fairness { min: 0.9, max: 1.1 }),
+            server_us_per_op: 20.5,
+            server_calls_per_op: 2.0,
+            publishes_per_op: 1.0,
+            store_grants_per_op: None,
+            local_runs_per_op: None,
+            server_cpu_us_per_op: 30.5,
+            client_cpu_us_per_op: 40.5,
+            server_core_share: 0.25,
+            client_core_share: 0.75,
+            lost_updates: Some(0),
+            lost_leases: None,
+        }
+    }
+
+    #[test]
+    fn a_run_is_one_flat_line_of_json() {
+        let line = serde_json::to_string(&Record::Run(Box::new(row(Scenario::Hot, "floor", 1)))).unwrap();
+        let wanted = concat!(
+            r#"{"record":"run","system":"floor","scenario":"hot","names":"shared","processes":2,"tasks":8,"#,
+            r#""threads":1,"extent":{"window_ms":3000},"run":1,"ops":10,"ops_per_s":5.0,"p50_us":1,"p99_us":2,"#,
+            r#""p999_us":3,"max_us":4,"fairness":{"min":0.9,"max":1.1},"server_us_per_op":20.5,"#,
+            r#""server_calls_per_op":2.0,"publishes_per_op":1.0,"store_grants_per_op":null,"local_runs_per_op":null,"#,
+            r#""server_cpu_us_per_op":30.5,"client_cpu_us_per_op":40.5,"server_core_share":0.25,"#,
+            r#""client_core_share":0.75,"lost_updates":0,"lost_leases":null}"#
+        );
+        assert_eq!(line, wanted);
+    }
+
+    #[test]
+    fn lines_are_read_back() {
+        let case = Case { busy_us: Some(10), ..case(Scenario::HotLocal) };
+        let run = Row { case: case.clone(), ..row(Scenario::HotLocal, "leasehold", 2) };
+        let failed = Failed { system: System::named("redsync"), case, run: 3, why: "it hangs".into() };
+        for record in [Record::Run(Box::new(run)), Record::Failed(failed)] {
+            let line = serde_json::to_string(&record).unwrap();
+            assert_eq!(serde_json::from_str::<Record>(&line).unwrap(), record, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_no_lock_and_what_a_peer_loses_is_no_fault_of_ours() {
+        for (system, wrong) in [("leasehold", 2), ("floor", 2), ("none", 0), ("redlock", 0)] {
+            let row = Row { lost_updates: Some(2), ..row(Scenario::Hot, system, 1) };
+            assert_eq!(row.wrongly_lost(), wrong, "{system}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! One process of a run. It reads what to do, connects, says that it is ready, starts when it is told, and reports.
+//!
+//! Every run has fresh processes, also where one would do: no system meets the allocator, the connection or the server's
+//! client buffers that another one left.
+//!
+//! Peers are processes of the same kind, in languages of their own: [`Spec`], [`READY`], [`GO`] and [`Report`] are what
+//! they share with us. They are told of no [`Duty`] but the usual one.
+
+mod leases;
+mod pairs;
+mod queue;
+mod takeover;
+
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+pub(crate) use self::pairs::Grants;
+use crate::error::{Context, Result};
+use crate::stats::{PackedWaits, Waits};
+use crate::system::{Floor, Leasehold, LeaseholdFair, Own, S5, System, TokioMutex, Unlocked};
+
+/// What a worker is told, as one line of JSON on its standard input (not among its arguments, which everybody on the
+/// machine can read: the URL may have a password in it).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Spec {
+    pub(crate) system: System,
+    pub(crate) url: String,
+    pub(crate) threads: u32,
+    pub(crate) tasks: u32,
+    pub(crate) names: Names,
+    /// Counted up inside the lock by GET and SET, which loses updates where two are inside.
+    pub(crate) counter: Option<String>,
+    pub(crate) span: Span,
+    #[serde(default, skip_serializing_if = "Duty::is_usual")]
+    pub(crate) duty: Duty,
+}
+
+/// The names that the tasks of a worker lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Names {
+    One(String),
+    PerTask(String),
+    New(String),
+    /// As `New`, after a round over the same names that is not counted.
+    Used(String),
+}
+
+impl Names {
+    fn of_task(&self, task: u32) -> Option<String> {
+        match self {
+            Self::One(name) => Some(name.clone()),
+            Self::PerTask(prefix) => Some(format!("{prefix}:{task}")),
+            Self::New(_) | Self::Used(_) => None,
+        }
+    }
+
+    fn of_pair(&self, task: u32, pair: u64) -> String {
+        let (Self::One(prefix) | Self::PerTask(prefix) | Self::New(prefix) | Self::Used(prefix)) = self;
+        format!("{prefix}:{task}:{pair}")
+    }
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Span {
+    /// By the clock; pairs that end in the warm-up are made and not counted.
+    Window { warm_up_ms: u64, window_ms: u64 },
+    /// After so many pairs of each task.
+    Pairs { each: u64 },
+}
+
+impl Span {
+    /// After this a run hangs: no lock of any system waits for as long.
+    pub(crate) fn limit(&self) -> Duration {
+        let planned_ms = match self {
+            Self::Window { warm_up_ms, window_ms } => warm_up_ms + window_ms,
+            Self::Pairs { each } => each.saturating_mul(20),
+        };
+        Duration::from_millis(planned_ms.saturating_add(60_000))
+    }
+
+    fn window(&self) -> Result<(Duration, Duration)> {
+        match self {
+            Self::Window { warm_up_ms, window_ms } => {
+                Ok((Duration::from_millis(*warm_up_ms), Duration::from_millis(*window_ms)))
+            }
+            Self::Pairs { .. } => Err("this duty is counted by time".into()),
+        }
+    }
+}
+
+/// What a worker does with its locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Duty {
+    /// Its tasks lock and unlock, and count where there is a counter.
+    #[default]
+    Pairs,
+    /// The same, with a counter of this process, and so long a computation inside.
+    Busy { busy_us: u64 },
+    /// The same on one name, from when as many as there are tasks wait in the store's queue.
+    Queue,
+    /// Holds a lease of each name, and does nothing.
+    Leases { lease_ms: u64 },
+    /// Holds one until it is told to give it back, if it lives as long.
+    Hold { lease_ms: u64 },
+    /// Waits for that one.
+    Wait { lease_ms: u64 },
+}
+
+impl Duty {
+    fn is_usual(&self) -> bool {
+        *self == Self::Pairs
+    }
+}
+
+/// What a worker says at the end, as one line of JSON. What is optional no peer says.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// Counted pairs, by task.
+    pub(crate) served: Vec<u64>,
+    /// All pairs, those of the warm-up too.
+    pub(crate) pairs: u64,
+    /// How long was counted.
+    pub(crate) counted_us: u64,
+    /// Processor time of this process from the start on, for all pairs.
+    pub(crate) cpu_us: u64,
+    pub(crate) waits: PackedWaits,
+    /// What a counter of this process came to, where there is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) local_count: Option<u64>,
+    /// How it came to its grants, where tokens tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) grants: Option<Grants>,
+    /// Of the leases that it held, those that it lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lost_leases: Option<u64>,
+    /// When it began to give back, or held: by [`now_us`], which is the same clock in all processes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) at_us: Option<u64>,
+}
+
+/// What a worker says when it is connected.
+pub(crate) const READY: &str = "ready";
+/// What it is told then.
+pub(crate) const GO: &str = "go";
+
+/// The life of a worker.
+pub(crate) fn main() -> Result<()> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("reading the task")?;
+    let spec: Spec = serde_json::from_str(&line).context("reading the task")?;
+    let runtime = match spec.threads {
+        1 => tokio::runtime::Builder::new_current_thread().enable_all().build(),
+        threads => tokio::runtime::Builder::new_multi_thread().worker_threads(threads as usize).enable_all().build(),
+    };
+    let report = runtime.context("starting a runtime")?.block_on(carry_out(spec))?;
+    println!("{}", serde_json::to_string(&report).context("writing the report")?);
+    // At once, with whatever is still held or waited for: to give 100,000 leases back would be measured with them.
+    std::process::exit(0)
+}
+
+async fn carry_out(spec: Spec) -> Result<Report> {
+    match spec.duty {
+        Duty::Pairs | Duty::Busy { .. } => match spec.system {
+            System::Own(Own::S5) => pairs::run::<S5>(spec).await,
+            System::Own(Own::Floor) => pairs::run::<Floor>(spec).await,
+            System::Own(Own::Leasehold) => pairs::run::<Leasehold>(spec).await,
+            System::Own(Own::LeaseholdFair) => pairs::run::<LeaseholdFair>(spec).await,
+            System::Own(Own::TokioMutex) => pairs::run::<TokioMutex>(spec).await,
+            System::Own(Own::None) => pairs::run::<Unlocked>(spec).await,
+            System::Peer(name) => Err(format!("{name} has a program of its own").into()),
+        },
+        Duty::Queue => queue::run(spec).await,
+        Duty::Leases { lease_ms } => leases::run(&spec, lease_ms).await,
+        Duty::Hold { lease_ms } => takeover::hold(&spec, lease_ms).await,
+        Duty::Wait { lease_ms } => takeover::wait(&spec, lease_ms).await,
+    }
+}
+
+/// Says that this worker is ready, and returns when it is told to go.
+async fn start() -> Result<()> {
+    println!("{READY}");
+    tokio::task::spawn_blocking(await_go).await.context("waiting for the start")?
+}
+
+fn await_go() -> Result<()> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).context("waiting for the start")?;
+    if line.trim_end() == GO { Ok(()) } else { Err("the run was called off".into()) }
+}
+
+/// What all threads of this process have used of the processors so far.
+fn cpu_us() -> u64 {
+    read_us(ClockId::ProcessCPUTime)
+}
+
+/// A moment that other processes of this machine can compare with theirs.
+pub(crate) fn now_us() -> u64 {
+    read_us(ClockId::Monotonic)
+}
+
+fn read_us(clock: ClockId) -> u64 {
+    let read = clock_gettime(clock);
+    read.tv_sec as u64 * 1_000_000 + read.tv_nsec as u64 / 1_000
+}
+
+/// What one task did.
+#[derive(Default)]
+struct Tally {
+    served: u64,
+    pairs: u64,
+    waits: Waits,
+}
+
+impl Tally {
+    /// Notes a pair, and whether it counts.
+    fn note(&mut self, wait_us: u64, is_counted: impl FnOnce() -> bool) {
+        self.pairs += 1;
+        if is_counted() {
+            self.served += 1;
+            self.waits.note(wait_us);
+        }
+    }
+}
+
+impl Report {
+    fn of(tallies: &[Tally], counted_us: u64, cpu_us: u64) -> Self {
+        let mut waits = Waits::default();
+        tallies.iter().for_each(|tally| waits.merge(&tally.waits));
+        Self {
+            served: tallies.iter().map(|tally| tally.served).collect(),
+            pairs: tallies.iter().map(|tally| tally.pairs).sum(),
+            counted_us,
+            cpu_us,
+            waits: PackedWaits::from(&waits),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(duty: Duty) -> Spec {
+        Spec {
+            system: Own::Floor.into(),
+            url: "redis://h:1".into(),
+            threads: 2,
+            tasks: 3,
+            names: Names::PerTask("p".into()),
+            counter: Some("c".into()),
+            span: Span::Window { warm_up_ms: 1, window_ms: 2 },
+            duty,
+        }
+    }
+
+    #[test]
+    fn a_spec_survives_the_way_to_the_worker() {
+        for duty in [Duty::Pairs, Duty::Queue, Duty::Leases { lease_ms: 3 }] {
+            let line = serde_json::to_string(&spec(duty)).unwrap();
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Spec>(&line).unwrap(), spec(duty));
+        }
+    }
+
+    /// Programs in other languages read it.
+    #[test]
+    fn peers_are_told_this_and_no_more() {
+        let wanted = concat!(
+            r#"{"system":"floor","url":"redis://h:1","threads":2,"tasks":3,"names":{"per-task":"p"},"counter":"c","#,
+            r#""span":{"window":{"warm_up_ms":1,"window_ms":2}}}"#
+        );
+        assert_eq!(serde_json::to_string(&spec(Duty::Pairs)).unwrap(), wanted);
+        let said = r#"{"served":[3,4],"pairs":9,"counted_us":2000,"cpu_us":70,"waits":[[5,6],[8,1]]}"#;
+        let report: Report = serde_json::from_str(said).unwrap();
+        assert_eq!((report.served, report.pairs, report.grants), (vec![3, 4], 9, None));
+        assert_eq!(Waits::from(&report.waits).max_us(), 8);
+    }
+
+    #[test]
+    fn tasks_share_a_name_only_where_they_are_told_to() {
+        let one = Names::One("n".into());
+        assert_eq!(one.of_task(0), one.of_task(1));
+        let own = Names::PerTask("n".into());
+        assert_ne!(own.of_task(0), own.of_task(1));
+        let new = Names::New("n".into());
+        assert_eq!(new.of_task(0), None);
+        let mut all: Vec<_> = (0..12).flat_map(|task| (0..12).map(move |pair| (task, pair))).collect();
+        all.sort_by_cached_key(|&(task, pair)| new.of_pair(task, pair));
+        assert!(all.windows(2).all(|two| new.of_pair(two[0].0, two[0].1) != new.of_pair(two[1].0, two[1].1)));
+    }
+}

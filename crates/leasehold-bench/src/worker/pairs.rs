@@ -1,0 +1,204 @@
+//! Tasks that lock and unlock, and what they do in between.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use redis::aio::MultiplexedConnection;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{Duty, Names, Report, Span, Spec, Tally, cpu_us, start};
+use crate::error::{Context, Result};
+use crate::system::{self, Client, Lock};
+
+pub(super) async fn run<C: Client>(spec: Spec) -> Result<Report> {
+    let limit = spec.span.limit();
+    let section = match (spec.duty, &spec.counter) {
+        (Duty::Busy { busy_us }, _) => Section::Busy { inside: Duration::from_micros(busy_us), count: Arc::default() },
+        // Apart from the lock's connection, for every system: it must not ride in the lock's packets, or a system that
+        // uses a connection of its own would pay for a packet that the other one saves.
+        (_, Some(key)) => {
+            let connection = system::connection(&spec.url).await?;
+            Section::Count { connection, key: key.clone(), grants: Arc::default() }
+        }
+        (_, None) => Section::Empty,
+    };
+    let client = C::connect(&spec.url).await?;
+    let spec = Arc::new(spec);
+    if matches!(spec.names, Names::Used(_)) {
+        timeout(limit, all_tasks(&client, &spec, &section)).await.context("the round before did not end")??;
+    }
+    start().await?;
+    let (begun, cpu_before_us) = (Instant::now(), cpu_us());
+    let tallies = timeout(limit, all_tasks(&client, &spec, &section)).await.context("the run did not end")??;
+    let cpu_us = cpu_us() - cpu_before_us;
+    let counted_us = match spec.span {
+        Span::Window { window_ms, .. } => window_ms * 1_000,
+        Span::Pairs { .. } => begun.elapsed().as_micros() as u64,
+    };
+    let (local_count, grants) = section.found();
+    Ok(Report { local_count, grants, ..Report::of(&tallies, counted_us, cpu_us) })
+}
+
+async fn all_tasks<C: Client>(client: &C, spec: &Arc<Spec>, section: &Section) -> Result<Vec<Tally>> {
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for task in 0..spec.tasks {
+        tasks.spawn(one_task(client.clone(), Arc::clone(spec), task, section.clone(), started));
+    }
+    let mut tallies = Vec::with_capacity(spec.tasks as usize);
+    while let Some(tally) = tasks.join_next().await {
+        tallies.push(tally.context("a task")??);
+    }
+    Ok(tallies)
+}
+
+async fn one_task<C: Client>(
+    client: C,
+    spec: Arc<Spec>,
+    task: u32,
+    mut section: Section,
+    started: Instant,
+) -> Result<Tally> {
+    let kept = spec.names.of_task(task).map(|name| client.lock(name));
+    let mut tally = Tally::default();
+    while !is_over(spec.span, started, tally.pairs) {
+        let fresh;
+        let lock = match &kept {
+            Some(lock) => lock,
+            None => {
+                fresh = client.lock(spec.names.of_pair(task, tally.pairs));
+                &fresh
+            }
+        };
+        let asked = Instant::now();
+        let held = lock.acquire().await?;
+        let wait_us = asked.elapsed().as_micros() as u64;
+        section.pass(C::Lock::token(&held)).await?;
+        lock.release(held).await?;
+        tally.note(wait_us, || is_counted(spec.span, started));
+    }
+    Ok(tally)
+}
+
+fn is_over(span: Span, started: Instant, pairs: u64) -> bool {
+    match span {
+        Span::Window { warm_up_ms, window_ms } => started.elapsed() >= Duration::from_millis(warm_up_ms + window_ms),
+        Span::Pairs { each } => pairs >= each,
+    }
+}
+
+pub(super) fn is_counted(span: Span, started: Instant) -> bool {
+    let Span::Window { warm_up_ms, window_ms } = span else { return true };
+    let at = started.elapsed();
+    at >= Duration::from_millis(warm_up_ms) && at < Duration::from_millis(warm_up_ms + window_ms)
+}
+
+/// What is done while the lock is held.
+#[derive(Clone)]
+enum Section {
+    Empty,
+    /// A counter in the store that only a lock keeps right: read here, written back there.
+    Count {
+        connection: MultiplexedConnection,
+        key: String,
+        grants: Arc<Mutex<Grants>>,
+    },
+    /// A counter of this process, likewise; and so long a computation.
+    Busy {
+        inside: Duration,
+        count: Arc<AtomicU64>,
+    },
+}
+
+impl Section {
+    async fn pass(&mut self, token: Option<u64>) -> Result<()> {
+        match self {
+            Self::Empty => Ok(()),
+            Self::Count { connection, key, grants } => {
+                if let Some(token) = token {
+                    grants.lock().unwrap_or_else(PoisonError::into_inner).note(token);
+                }
+                count_up(connection, key).await.context("counting")
+            }
+            Self::Busy { inside, count } => {
+                let before = count.load(Ordering::Relaxed);
+                let entered = Instant::now();
+                while !inside.is_zero() && entered.elapsed() < *inside {
+                    std::hint::spin_loop();
+                }
+                count.store(before + 1, Ordering::Relaxed);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the counter of this process came to, and how the grants came, where either is known.
+    fn found(&self) -> (Option<u64>, Option<Grants>) {
+        match self {
+            Self::Empty => (None, None),
+            Self::Count { grants, .. } => {
+                let grants = grants.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                (None, grants.last.is_some().then_some(grants))
+            }
+            Self::Busy { count, .. } => (Some(count.load(Ordering::Relaxed)), None),
+        }
+    }
+}
+
+async fn count_up(connection: &mut MultiplexedConnection, key: &str) -> redis::RedisResult<()> {
+    let count: Option<u64> = redis::cmd("GET").arg(key).query_async(connection).await?;
+    redis::cmd("SET").arg(key).arg(count.unwrap_or(0) + 1).query_async(connection).await
+}
+
+/// How this process came to the grants of one name. The store's tokens are the server's time in µs, which moves on by far
+/// more than one from one grant to the next: a token that is one more than the last was passed on within the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Grants {
+    last: Option<u64>,
+    /// Grants that the store made.
+    pub(crate) by_store: u64,
+    /// How many of them were passed on at least once before they were given back.
+    pub(crate) local_runs: u64,
+    is_passed_on: bool,
+}
+
+impl Grants {
+    fn note(&mut self, token: u64) {
+        let is_local = self.last.is_some_and(|last| token == last + 1);
+        if !is_local {
+            self.by_store += 1;
+        } else if !self.is_passed_on {
+            self.local_runs += 1;
+        }
+        (self.last, self.is_passed_on) = (Some(token), is_local);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_is_not_counted() {
+        let span = Span::Window { warm_up_ms: 60_000, window_ms: 60_000 };
+        let ago = |ms| Instant::now().checked_sub(Duration::from_millis(ms)).unwrap();
+        assert!(!is_counted(span, Instant::now()) && !is_over(span, Instant::now(), 9));
+        assert!(is_counted(span, ago(70_000)) && !is_over(span, ago(70_000), 9));
+        assert!(!is_counted(span, ago(120_000)) && is_over(span, ago(120_000), 9));
+        assert!(
+            is_counted(Span::Pairs { each: 9 }, ago(120_000)) && is_over(Span::Pairs { each: 9 }, Instant::now(), 9)
+        );
+    }
+
+    #[test]
+    fn tokens_tell_who_granted() {
+        let mut grants = Grants::default();
+        for token in [1_000, 1_001, 1_002, 5_000, 9_000, 9_001] {
+            grants.note(token);
+        }
+        assert_eq!((grants.by_store, grants.local_runs), (3, 2));
+    }
+}

@@ -1,0 +1,228 @@
+//! The program as a whole, on a redis-server of its own. Every scenario runs once, in a tiny size; no figure of speed is
+//! judged.
+
+#![expect(clippy::unwrap_used, reason = "the helpers of tests are tests")]
+
+mod peers;
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+fn bench(arguments: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
+    command.args(arguments.split_whitespace()).output().unwrap()
+}
+
+/// The lines of a run that ended well.
+fn all_lines(arguments: &str) -> Vec<Value> {
+    let output = bench(&format!("{arguments} --json"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments}: {:?}: {said}", output.status);
+    String::from_utf8(output.stdout).unwrap().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of(lines: &[Value], record: &str) -> Vec<Value> {
+    lines.iter().filter(|line| line["record"] == record).cloned().collect()
+}
+
+/// Those with figures.
+fn lines(arguments: &str) -> Vec<Value> {
+    of(&all_lines(arguments), "run")
+}
+
+fn field<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
+    lines.iter().map(|line| &line[name]).collect()
+}
+
+#[test]
+fn no_lock_loses_updates_and_a_lock_loses_none() {
+    let lines = lines("hot --systems none,floor,s5 --runs 2 --seconds 1");
+    assert_eq!(field(&lines, "system"), ["none", "floor", "s5", "none", "floor", "s5"], "systems take turns");
+    assert_eq!(field(&lines, "run"), [1, 1, 1, 2, 2, 2]);
+    for line in &lines {
+        assert_eq!((&line["record"], &line["scenario"]), (&"run".into(), &"hot".into()));
+        assert_eq!((&line["processes"], &line["tasks"]), (&2.into(), &8.into()));
+        let lost = line["lost_updates"].as_u64().unwrap();
+        assert_eq!(lost > 0, line["system"] == "none", "{line}");
+        // One script to ask, one to give back; polling asks more than once, and no lock never asks.
+        let scripts = line["server_calls_per_op"].as_f64().unwrap();
+        match line["system"].as_str().unwrap() {
+            "none" => assert!(scripts < 0.01, "{line}"),
+            "floor" => assert!((scripts - 2.0).abs() < 0.01, "{line}"),
+            _ => assert!(scripts > 2.0, "{line}"),
+        }
+    }
+}
+
+#[test]
+fn a_queue_serves_everybody_and_waits_add_up() {
+    let [line] = &lines("hot --systems floor --runs 1 --seconds 1 --processes 3 --tasks 4")[..] else { panic!() };
+    assert!(line["fairness"]["min"].as_f64().unwrap() > 0.5, "{line}");
+    let percentiles: Vec<u64> =
+        ["p50_us", "p99_us", "p999_us", "max_us"].map(|name| line[name].as_u64().unwrap()).to_vec();
+    assert!(percentiles.is_sorted() && percentiles[0] > 0, "{line}");
+    // In a fair queue of twelve, the usual wait is some eleven hand-overs; the mean hand-over is longer than the usual one
+    // on a machine that stands still now and then.
+    let turn_us = 1e6 / line["ops_per_s"].as_f64().unwrap();
+    let turns = percentiles[0] as f64 / turn_us;
+    assert!((3.0..=14.0).contains(&turns), "{turns} turns in {line}");
+}
+
+#[test]
+fn every_pair_is_two_scripts_on_names_of_any_kind() {
+    let lines = lines("server-cost --systems s5 --runs 1 --pairs 640");
+    assert_eq!(field(&lines, "names"), ["new", "used"]);
+    for line in &lines {
+        assert_eq!((&line["ops"], &line["server_calls_per_op"]), (&640.into(), &2.0.into()), "{line}");
+        assert!(line["server_us_per_op"].as_f64().unwrap() > 0.0, "{line}");
+    }
+}
+
+#[test]
+fn what_runs_is_named_and_judged() {
+    let charts = tempfile::tempdir().unwrap();
+    let plot = charts.path().join("new");
+    let lines =
+        all_lines(&format!("hot --systems floor,leasehold-fair --runs 1 --seconds 1 --plot {}", plot.display()));
+    let chart = fs::read_to_string(plot.join("hot-2x8.svg")).unwrap();
+    assert!(chart.contains(">floor</text>") && chart.contains(">leasehold-fair</text>"), "{chart}");
+    let [machine] = &of(&lines, "machine")[..] else { panic!("{lines:?}") };
+    assert!(machine["redis"].as_str().unwrap().contains('.') && machine["cores"].as_u64() > Some(0), "{machine}");
+    assert_eq!(field(&of(&lines, "about"), "system"), ["floor", "leasehold-fair"]);
+    let runs = of(&lines, "run");
+    let [_, fair] = &runs[..] else { panic!("{lines:?}") };
+    // In a fair queue each pair is a grant of the store's own, and each hand-over one message.
+    assert_eq!((&fair["store_grants_per_op"], &fair["local_runs_per_op"]), (&1.0.into(), &0.0.into()), "{fair}");
+    assert!(fair["publishes_per_op"].as_f64().unwrap() > 0.5, "{fair}");
+    let verdicts = of(&lines, "verdict");
+    for what in ["lost updates", "hand-overs a second", "messages for each hand-over and run"] {
+        assert!(verdicts.iter().any(|verdict| verdict["what"] == what), "{what} in {verdicts:?}");
+    }
+    let lost = verdicts.iter().find(|verdict| verdict["what"] == "lost updates").unwrap();
+    assert_eq!((&lost["system"], &lost["is_met"]), (&"leasehold-fair".into(), &true.into()));
+}
+
+#[test]
+fn in_one_process_a_lock_is_compared_with_the_runtimes_own() {
+    let lines = lines("hot-local --systems tokio-mutex,leasehold,none --tasks 20 --busy-us 0,10 --runs 1 --seconds 1");
+    let who: Vec<_> = lines.iter().map(|line| (&line["busy_us"], line["system"].as_str().unwrap())).collect();
+    let zero = Value::from(0);
+    let ten = Value::from(10);
+    let systems = ["tokio-mutex", "leasehold", "none"];
+    let wanted: Vec<_> = [&zero, &ten].into_iter().flat_map(|us| systems.map(|system| (us, system))).collect();
+    assert_eq!(who, wanted);
+    for line in &lines {
+        let lost = line["lost_updates"].as_u64().unwrap();
+        // The check of the instrument: without a lock, and with time enough inside, two threads meet.
+        match (line["system"].as_str().unwrap(), line["busy_us"].as_u64().unwrap()) {
+            ("none", 0) => {}
+            ("none", _) => assert!(lost > 0, "{line}"),
+            _ => assert_eq!(lost, 0, "{line}"),
+        }
+    }
+}
+
+#[test]
+fn a_queue_has_the_same_length_from_the_first_hand_over_to_the_last() {
+    let lines = lines("queue --tasks 5,40 --runs 2 --seconds 1");
+    assert_eq!(field(&lines, "tasks"), [5, 40, 5, 40], "sizes take turns");
+    for line in &lines {
+        assert_eq!(line["system"], "leasehold-fair");
+        // One script to queue again and one to hand over, and now and then one that looks.
+        let scripts = line["server_calls_per_op"].as_f64().unwrap();
+        assert!((1.9..2.5).contains(&scripts), "{line}");
+        // Nobody comes to the lock but by a hand-over.
+        let messages = line["publishes_per_op"].as_f64().unwrap();
+        assert!((messages - 1.0).abs() < 0.05, "{line}");
+    }
+}
+
+#[test]
+fn leases_are_held_and_renewed() {
+    let [line] = &lines("leases --tasks 300 --lease-ms 1000 --seconds 2")[..] else { panic!() };
+    assert_eq!((&line["ops"], &line["lost_leases"]), (&300.into(), &0.into()), "{line}");
+    // Renewed twice each at the least, up to sixteen in a script.
+    assert!(line["server_calls_per_op"].as_f64().unwrap() >= 2.0 / 16.0, "{line}");
+    for share in ["client_core_share", "server_core_share"] {
+        assert!((0.0..2.0).contains(&line[share].as_f64().unwrap()), "{line}");
+    }
+}
+
+#[test]
+fn a_death_is_waited_for_and_a_release_is_not() {
+    let lines = lines("takeover --lease-ms 600 --runs 1");
+    assert_eq!(field(&lines, "ending"), ["killed", "released"]);
+    let wait = |line: &Value| line["p50_us"].as_u64().unwrap();
+    // Between two renewals at least two thirds of the lease are left; less where the machine stood still.
+    assert!(wait(&lines[0]) > 200_000, "{}", lines[0]);
+    assert!(wait(&lines[1]) < wait(&lines[0]), "{lines:?}");
+    assert_eq!(field(&lines, "ops"), [1, 10]);
+}
+
+#[test]
+fn who_stops_it_stops_its_workers() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
+    // A worker that needs no server, and so does not end with the server.
+    command.args(["hot-local", "--systems", "tokio-mutex", "--seconds", "60"]);
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
+    let program = command.spawn().unwrap();
+    let patience = Instant::now() + Duration::from_secs(30);
+    let wait = |what: &str| {
+        assert!(Instant::now() < patience, "{what}");
+        thread::sleep(Duration::from_millis(10));
+    };
+    let workers = loop {
+        let workers = workers_of(program.id());
+        // Far more than it takes to start: it is at work, and would be for a minute.
+        if workers.iter().any(|worker| ticks(*worker) >= 20) {
+            break workers;
+        }
+        wait("no worker is at work");
+    };
+    let kill = Command::new("kill").args(["-INT", &program.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    let output = program.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("stopped by a signal"), "{output:?}");
+    while workers.iter().any(|worker| is_worker(*worker)) {
+        wait("a worker lives on");
+    }
+}
+
+/// The processes that are workers, and children of this one.
+fn workers_of(parent: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes.filter(|id| stat(*id, 1) == Some(parent.into()) && is_worker(*id)).collect()
+}
+
+/// What it has used of the processor, in hundredths of a second.
+fn ticks(id: u32) -> u64 {
+    stat(id, 11).unwrap_or(0) + stat(id, 12).unwrap_or(0)
+}
+
+/// What the kernel says of it behind its name, which may have anything in it: 0 is its state, 1 its parent.
+fn stat(id: u32, field: usize) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(field)?.parse().ok()
+}
+
+/// Whether it lives: who has ended has no arguments any more.
+fn is_worker(id: u32) -> bool {
+    fs::read(format!("/proc/{id}/cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains("--worker"))
+}
+
+#[test]
+fn a_wrong_argument_and_an_absent_store_are_told_apart() {
+    let wrong = bench("hot --runs 0");
+    assert_eq!(wrong.status.code(), Some(2));
+    assert!(wrong.stdout.is_empty());
+    // Port 1 of the loopback: nobody listens, and nobody may.
+    let absent = bench("hot --systems floor --store redis://127.0.0.1:1");
+    assert_eq!(absent.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&absent.stderr);
+    assert!(said.contains("connecting to the store"), "{said}");
+}
