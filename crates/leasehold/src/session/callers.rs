@@ -71,13 +71,21 @@ impl State {
         lane: Option<Arc<dyn Link>>,
         now_us: u64,
     ) -> (GrantId, Option<First>) {
-        let may_send = self.home().is_some() || wait == Wait::No || is_on(Mutant::P11NoProof);
-        let link = lane.or_else(|| self.home().cloned()).filter(|_| may_send);
+        let link = match wait {
+            Wait::No => lane.or_else(|| self.home().cloned()),
+            _ => self.way_in(lane),
+        };
         let (id, first) = self.begin_on(name, terms, wait, Whose::Caller(caller), link, now_us);
         if first.is_none() && wait == Wait::No {
             self.fail(id.counter, self.away(), now_us);
         }
         (id, first)
+    }
+
+    /// The link for an acquire that may queue, for its caller to send it: none while the inbox is not proved (P11).
+    pub(crate) fn way_in(&self, lane: Option<Arc<dyn Link>>) -> Option<Arc<dyn Link>> {
+        let is_proved = self.home().is_some() || is_on(Mutant::P11NoProof);
+        lane.or_else(|| self.home().cloned()).filter(|_| is_proved)
     }
 
     /// The same by this link; without one the thread sends.
@@ -223,7 +231,7 @@ impl State {
         self.arm(counter);
         let guess = self.guess(&hold.name);
         // Behind the release on its own link, and not before it on another. Without a proved inbox the thread sends.
-        let link = first.as_ref().map(|asked| Arc::clone(&asked.link)).filter(|_| self.home().is_some());
+        let link = self.way_in(first.as_ref().map(|asked| Arc::clone(&asked.link)));
         let next = line.and_then(|line| self.begin_for(line, link, now_us));
         Some(Sending { answer, was_valid, release: first.map(|asked| First { op, asked, guess }), next })
     }

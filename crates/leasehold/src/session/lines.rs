@@ -138,7 +138,7 @@ impl State {
         if counter == 0 {
             let now_us = self.world.now_us();
             let (lane, care) = self.lane_link(now_us);
-            let link = self.home().cloned().map(|home| lane.unwrap_or(home));
+            let link = self.way_in(lane);
             (first, upkeep) = (self.begin_for(line, link, now_us).map(Box::new), care);
         } else {
             self.outlast(line, until_us);
