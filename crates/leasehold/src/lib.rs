@@ -111,6 +111,8 @@ pub mod seam {
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts, Secrets};
     pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
+    #[cfg(feature = "shuttle")]
+    pub use crate::sync::in_a_panic;
     pub use crate::world::{Address, Pending, Socket, World};
 }
 

@@ -11,3 +11,27 @@ pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWri
 pub(crate) use shuttle::sync::atomic::AtomicU64;
 #[cfg(feature = "shuttle")]
 pub(crate) use shuttle::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+/// Whether this thread unwinds.
+#[cfg(not(feature = "shuttle"))]
+pub(crate) use std::thread::panicking;
+
+#[cfg(feature = "shuttle")]
+shuttle::thread_local! {
+    static PANICS: std::cell::Cell<bool> = std::cell::Cell::new(false);
+}
+
+/// Whether this thread does as if it unwound. All of shuttle's threads are one to the standard library, and one that
+/// really unwinds cannot be stopped for another to go on.
+#[cfg(feature = "shuttle")]
+pub(crate) fn panicking() -> bool {
+    PANICS.try_with(std::cell::Cell::get).unwrap_or(false)
+}
+
+/// Does this as it is done in a panic.
+#[cfg(feature = "shuttle")]
+pub fn in_a_panic(work: impl FnOnce()) {
+    PANICS.with(|panics| panics.set(true));
+    work();
+    PANICS.with(|panics| panics.set(false));
+}

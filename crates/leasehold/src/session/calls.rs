@@ -17,6 +17,7 @@ use super::hold::Hold;
 use super::lines::{Place, Stood};
 use super::state::{HandOver, Stage, State};
 use crate::error::{Error, Result};
+use crate::sync::panicking;
 use crate::world::Pending;
 
 impl Session {
@@ -193,7 +194,7 @@ impl Session {
         if !self.is_ours() || is_on(Mutant::P16RenewsDropped) {
             return; // The lease is the parent's.
         }
-        let panicking = if std::thread::panicking() { Panicking::Yes } else { Panicking::No };
+        let panicking = if panicking() { Panicking::Yes } else { Panicking::No };
         self.with(|state| state.dropped(hold, panicking));
     }
 }

@@ -1,11 +1,13 @@
 //! The scenes: what threads do at the same time, and what must hold whoever goes first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
 use leasehold::fence::{Access, Fenced};
+use leasehold::seam::in_a_panic;
 use leasehold::{ErrorKind, Leasehold, Lost, Mutex, Owner, Released, Token};
 use leasehold_testkit::checker::{Rules, check};
 use leasehold_testkit::history::Ended;
@@ -99,6 +101,42 @@ fn drops(order: fn(Mutex) -> Mutex) {
     assert_eq!(section.entered(), 6);
     drop(client);
     stage.end(AT_ONCE);
+}
+
+/// Who panics hands nothing on here: whoever comes next, of this client or of another, was granted the lock by the store.
+/// And nobody waits for longer than that takes.
+#[test]
+fn a_panic_under_the_lock_goes_back_to_the_store() {
+    static PASSED: AtomicUsize = AtomicUsize::new(0);
+    explore(|| {
+        let (stage, section) = (Stage::new(), Arc::<Section>::default());
+        let (client, other) = (stage.client(), stage.client());
+        let entered = Arc::new(Shared::new(BTreeMap::new()));
+        together([(&client, true), (&client, false), (&client, false), (&other, false)].map(|(client, panics)| {
+            let (mutex, section, entered) = (client.mutex(NAME), Arc::clone(&section), Arc::clone(&entered));
+            work(async move {
+                for _ in 0..2 {
+                    let guard = mutex.lock().await.unwrap();
+                    section.work(&guard);
+                    entered.lock().unwrap().insert(guard.token(), panics);
+                    match panics {
+                        true => in_a_panic(|| drop(guard)),
+                        false => drop(guard),
+                    }
+                }
+            })
+        }));
+        drop((client, other));
+        stage.end(AT_ONCE);
+        let entered = entered.lock().unwrap();
+        assert_eq!(entered.len(), 8);
+        for ((_, panicked), (token, _)) in entered.iter().zip(entered.iter().skip(1)) {
+            let is_granted = stage.has_granted(*token);
+            assert!(is_granted || !panicked, "passed on in a panic, to {token}");
+            PASSED.fetch_add(usize::from(!is_granted), Ordering::Relaxed);
+        }
+    });
+    assert!(PASSED.load(Ordering::Relaxed) > 0, "nothing was ever passed on: nothing was shown");
 }
 
 #[test]

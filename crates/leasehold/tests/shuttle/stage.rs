@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leasehold::fence::Fenced;
 use leasehold::seam::World;
-use leasehold::{Builder, Guard, Leasehold, Result};
+use leasehold::{Builder, Guard, Leasehold, Result, Token};
 use leasehold_testkit::history::Recorder;
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
@@ -37,6 +37,11 @@ impl Stage {
 
     pub(crate) fn connect(&self, builder: Builder) -> impl Future<Output = Result<Leasehold>> + use<> {
         builder.connect_to(Arc::new(self.shop.clone()), Arc::new(self.world.clone()))
+    }
+
+    /// Whether the store granted this token itself; otherwise it was passed on inside a client.
+    pub(crate) fn has_granted(&self, token: Token) -> bool {
+        self.shop.has_granted(token)
     }
 
     /// Takes a history down, by the clock of this world.

@@ -4,14 +4,14 @@
 //! which they were made, and nothing is in order between two links. Each way is a task, which the scheduler stops where it
 //! likes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store, World};
 use leasehold::{Error, Lost};
-use leasehold_spec::{Answer, Contention, Env, Name, Op, Renew, Resource, SessionId, step};
+use leasehold_spec::{Answer, Contention, Env, Name, Op, Renew, Resource, SessionId, Token, step};
 use shuttle::future::yield_now;
 use tokio::sync::{mpsc, oneshot};
 
@@ -33,6 +33,8 @@ struct Inner {
 #[derive(Default)]
 struct Shelf {
     resources: BTreeMap<Name, Resource>,
+    /// The tokens that it granted itself. Those in between are of ranges.
+    granted: BTreeSet<u64>,
     inboxes: BTreeMap<SessionId, (usize, mpsc::UnboundedSender<Down>)>,
 }
 
@@ -63,6 +65,11 @@ impl Shop {
         names.chain(shelf.inboxes.keys().map(|session| format!("inbox of {session:?}"))).collect()
     }
 
+    /// Whether the store granted this token itself.
+    pub(crate) fn has_granted(&self, token: Token) -> bool {
+        self.shelf().granted.contains(&token.get())
+    }
+
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
         self.0.shelf.lock().unwrap()
     }
@@ -70,9 +77,11 @@ impl Shop {
     fn step(&self, name: &Name, op: &Op) -> Answer {
         let now_us = self.0.world.now_us() + AHEAD_US;
         let mut shelf = self.shelf();
-        let Shelf { resources, inboxes } = &mut *shelf;
+        let Shelf { resources, granted, inboxes } = &mut *shelf;
         let env = Env { wall_us: now_us, lease_us: now_us, attached: &|session| inboxes.contains_key(&session) };
-        let (answer, deliveries) = step(resources.entry(name.clone()).or_default(), &env, op);
+        let resource = resources.entry(name.clone()).or_default();
+        let (answer, deliveries) = step(resource, &env, op);
+        granted.extend(resource.grant.iter().map(|grant| grant.token.get()));
         for delivery in deliveries {
             let Some((_, down)) = inboxes.get(&delivery.to) else { continue };
             let name = name.clone();
