@@ -18,6 +18,8 @@ const SLACK: Duration = Duration::from_secs(5);
 /// A client that has lost its server is back by then: what is unanswered (2 s), a new connection (5 s), a look (1 s).
 const BACK: Duration = Duration::from_secs(15);
 const LEASE: Duration = Duration::from_millis(1_500);
+/// How often something is asked again that a busy machine can keep from happening.
+const TRIES: usize = 10;
 
 /// What every stage is told, in place of its reply or beside it.
 fn lies() -> Vec<Says> {
@@ -171,10 +173,19 @@ async fn while_it_is_asked_to_renew() {
     each(
         async |liar: Liar, says, what: String| {
             let (client, other) = client_of(&liar, ("renew", says.clone())).await;
-            let guard = client.mutex("n").lease(LEASE).lock().await.unwrap();
-            ends_in_time(other, &what).await;
+            let (mut other, mut is_kept) = (Some(other), false);
+            // On a busy machine a lease can end before its renewal is sent: then once more.
+            for _ in 0..TRIES {
+                let guard = within(BACK, &what, client.mutex("n").lease(LEASE).lock()).await.unwrap();
+                if let Some(other) = other.take() {
+                    ends_in_time(other, &what).await;
+                }
+                is_kept = tokio::time::timeout(2 * LEASE, guard.lost()).await.is_err();
+                if is_kept || liar.lies() > 0 {
+                    break;
+                }
+            }
             // Two of the lies have the truth beside them, and one is a push, which concerns no renewal.
-            let is_kept = tokio::time::timeout(2 * LEASE, guard.lost()).await.is_err();
             assert!(!is_kept || tells_the_truth_as_well(&says), "{what}: kept by a lie");
             assert!(liar.lies() > 0, "{what}: it never lied");
             recovers(&liar, &client, &what).await;
@@ -188,15 +199,21 @@ async fn while_it_is_asked_to_renew() {
 async fn while_it_is_given_something_back() {
     each(
         async |liar: Liar, says, what: String| {
-            let (client, other) = client_of(&liar, ("release", says)).await;
-            let guard = client.mutex("n").lease(LEASE).lock().await.unwrap();
-            let was_held = guard.is_valid();
-            let _any = within(LEASE + Duration::from_secs(2), &what, guard.release()).await;
-            assert!(liar.lies() > 0 || !was_held, "{what}: it never lied");
+            let (client, other) = client_of(&liar, ("return", says)).await;
+            let mutex = client.mutex("n").lease(LEASE);
+            // On a busy machine a lease can end before it is given back, and nothing is asked then: once more.
+            for _ in 0..TRIES {
+                let guard = within(BACK, &what, mutex.lock()).await.unwrap();
+                let _any = within(LEASE + Duration::from_secs(2), &what, guard.release()).await;
+                if liar.lies() > 0 {
+                    break;
+                }
+            }
+            assert!(liar.lies() > 0, "{what}: it never lied");
             ends_in_time(other, &what).await;
             recovers(&liar, &client, &what).await;
         },
-        &["release"],
+        &["return"],
     )
     .await;
 }

@@ -58,7 +58,7 @@ async fn grants_that_nobody_asked_for_fill_no_memory() {
     let channel = liar.channels().first().unwrap().clone();
     let session: SessionId = SessionId(u128::from_str_radix(channel.rsplit(':').next().unwrap(), 16).unwrap());
     // And the leaves that they make it send are never answered.
-    liar.lie(("leave", Says::Silence));
+    liar.lie(("return", Says::Silence));
     let before = begin_mb();
     for counter in 0..PUSHES / 1_000 {
         let push = |at| {

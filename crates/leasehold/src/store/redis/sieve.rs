@@ -43,19 +43,37 @@ impl Sieve {
 
     /// The socket, behind it.
     pub(crate) fn before(self, socket: Box<dyn Socket>) -> Box<dyn Socket> {
-        Box::new(Sieved { socket, scan: Scan::new(self) })
+        Box::new(Sieved { socket, scan: Scan::new(self), in_a_row: 0 })
     }
 }
 
 struct Sieved {
     socket: Box<dyn Socket>,
     scan: Scan,
+    /// So many reads have found something, one after the other.
+    in_a_row: u32,
 }
+
+/// After so many the driver steps aside, of 8 kB each. Left alone it reads on for as long as the runtime lets any task do
+/// so, and that again dozens of times before timers have their turn: behind a server that talks without an end the session's
+/// thread would come to its deadlines seconds late. (After the first read it finds that there is nothing more, nearly always:
+/// one would cost each answer a turn.)
+const IN_A_ROW: u32 = 2;
 
 impl AsyncRead for Sieved {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.in_a_row >= IN_A_ROW {
+            self.in_a_row = 0;
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.in_a_row += 1;
         let before = into.filled().len();
-        ready!(Pin::new(&mut *self.socket).poll_read(context, into))?;
+        let read = Pin::new(&mut *self.socket).poll_read(context, into);
+        if read.is_pending() {
+            self.in_a_row = 0;
+        }
+        ready!(read)?;
         let seen = self.scan.see(&into.filled()[before..]);
         Poll::Ready(seen.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why)))
     }
@@ -240,6 +258,9 @@ fn is_length(kind: u8) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
     use super::*;
 
     const SMALL: Sieve = Sieve { bytes: 100, items: 10, depth: 3 };
@@ -249,6 +270,26 @@ mod tests {
         // Whatever the network makes of it.
         bytes.chunks(3).try_for_each(|piece| scan.see(piece))?;
         Ok(scan)
+    }
+
+    #[tokio::test]
+    async fn who_talks_without_an_end_lets_others_have_their_turn() {
+        let (socket, server) = tokio::net::UnixStream::pair().unwrap();
+        server.try_write(&b"+OK\r\n".repeat(1_000)).unwrap();
+        socket.readable().await.unwrap();
+        let (mut socket, mut reads) = (Sieve::LOCKS.before(Box::new(socket)), 0);
+        for turn in 1..4 {
+            // It steps aside, and is woken at once: there is more.
+            let turned = poll_fn(|context| {
+                let mut chunk = [0; 16];
+                while Pin::new(&mut *socket).poll_read(context, &mut ReadBuf::new(&mut chunk)).is_ready() {
+                    reads += 1;
+                }
+                if reads >= turn * IN_A_ROW { Poll::Ready(()) } else { Poll::Pending }
+            });
+            tokio::time::timeout(Duration::from_secs(10), turned).await.unwrap();
+            assert_eq!(reads, turn * IN_A_ROW);
+        }
     }
 
     #[test]
