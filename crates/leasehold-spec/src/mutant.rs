@@ -95,6 +95,8 @@ pub enum Mutant {
     P16InnerReleases,
     /// P16: an owner's gate that goes takes along the one that stands in its place.
     P16DropsAnothersGate,
+    /// P16: a session asks for what it is about to give back.
+    P16TriesBefore,
     /// P17: the thread says when it will look only after it has let the lock go.
     P17LostWake,
     /// P18: who begins to wait for a loss does not look once more behind the lock.

@@ -16,7 +16,8 @@ use crate::reentry::Share;
 use crate::session::{GIVEN_BACK_WITHIN_US, GivenBack, Hold, Seat};
 
 /// A held lease. Dropping it gives the lease back in the background, with a runtime or without; [`Guard::release`] does
-/// so and tells how it went.
+/// so and tells how it went. What this client asks for next by that name comes behind it: who drops a guard and tries again
+/// does not meet itself.
 ///
 /// A guard is bound to no thread and no task. It is a *lease*: it can be lost, and then says so. Put [`Guard::check`]
 /// before each effect, or wait for [`Guard::lost`] beside the work.

@@ -174,6 +174,10 @@ impl Mutex {
 
     /// Takes the lock if nobody holds it or waits for it. One round trip; none where this client holds it.
     ///
+    /// A client is not in its own way: a guard of it that was dropped before, and a lease that it
+    /// [keeps](Mutex::sticky) on other terms, go back first, within the same round trip. (One whose future was dropped
+    /// on its way to the lock may still be.)
+    ///
     /// # Cancel safety
     /// As [`Mutex::lock`].
     ///

@@ -15,6 +15,7 @@ use tempfile::TempDir;
 const SOON: Duration = Duration::from_secs(20);
 const LONG: Duration = Duration::from_secs(3_600);
 const MS: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A store, and how to reach it.
 struct Shop {
@@ -211,6 +212,51 @@ on_all_stores!(a_call_at_the_moment_of_the_grant_leaks_nothing, |shop| {
     }
     println!("{granted} granted, {cancelled} cancelled");
     assert!(client.close().unconfirmed().is_empty());
+});
+
+/// Terms on which no lease is handed on or kept, and those of another line.
+fn other_terms(mutex: &Mutex) -> Vec<Mutex> {
+    let lease = Duration::from_secs(10);
+    vec![
+        mutex.clone().lease(lease),
+        mutex.clone().fair(),
+        mutex.clone().fixed_lease(lease),
+        mutex.clone().max_hold(LONG),
+        mutex.clone().full_lease(),
+        mutex.clone().reentrant(),
+    ]
+}
+
+// What was dropped a moment ago is given back by the time that the next call asks for it.
+on_all_stores!(a_client_is_not_in_its_own_way, |shop| {
+    let client = shop.connect();
+    let mutex = client.mutex("a");
+    let mut mutexes = other_terms(&mutex);
+    mutexes.push(mutex);
+    let mut before = Token::NONE;
+    for round in 0..700 {
+        let mutex = &mutexes[round * round % mutexes.len()];
+        let guard = mutex.try_lock().unwrap().unwrap_or_else(|| panic!("in its own way in round {round}: {mutex:?}"));
+        assert!(guard.token() > before);
+        before = guard.token();
+    }
+});
+
+on_all_stores!(what_a_client_keeps_is_not_in_its_way_on_other_terms, |shop| {
+    let (client, other) = (shop.connect(), shop.connect());
+    let mutex = client.mutex("a");
+    let keeps = mutex.clone().sticky(60 * SECOND);
+    for round in 0..30 {
+        for mutex in other_terms(&mutex) {
+            drop(keeps.lock().unwrap());
+            if round == 0 {
+                assert!(other.mutex("a").try_lock().unwrap().is_none(), "it is kept");
+            }
+            let guard =
+                mutex.try_lock().unwrap().unwrap_or_else(|| panic!("in its own way in round {round}: {mutex:?}"));
+            drop(guard);
+        }
+    }
 });
 
 on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {

@@ -185,7 +185,17 @@ pub(crate) struct Returning {
     pub(crate) next_us: u64,
     /// How many of its requests have found no answer.
     pub(crate) unheard: u32,
+    /// The serial of its latest request that has surely left, or is its caller's to send.
+    pub(crate) left: u64,
+    /// Who waits for the one behind that to leave.
+    pub(crate) behind: Vec<oneshot::Sender<()>>,
     pub(crate) caller: Option<oneshot::Sender<Result<GivenBack, Error>>>,
+}
+
+impl Returning {
+    pub(crate) fn new(what: What, until_us: u64, next_us: u64) -> Self {
+        Self { what, until_us, next_us, unheard: 0, left: 0, behind: Vec::new(), caller: None }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -22,6 +22,16 @@ pub(crate) struct First {
     pub(crate) op: Op,
     pub(crate) asked: Asked,
     pub(crate) guess: Contention,
+    pub(crate) before: Before,
+}
+
+/// What goes back right before a caller's request, on the same link: the request would find it in its way.
+pub(crate) enum Before {
+    Nothing,
+    /// The caller sends it.
+    Sent(Box<(u64, Op, Asked)>),
+    /// The thread is about to send it, and says so.
+    Leaves(oneshot::Receiver<()>),
 }
 
 /// Who is behind an attempt.
@@ -104,6 +114,7 @@ impl State {
             Whose::Caller(caller) => (Some(caller), None),
             Whose::Line(line) => (None, Some(line)),
         };
+        let (link, before) = self.clear_the_way(name, link, now_us);
         if let Some(line) = line {
             self.stands_for(line, counter);
         }
@@ -131,7 +142,7 @@ impl State {
         let first = link.and_then(|link| {
             let (_, op, asked) = self.ask(counter, &link, now_us)?;
             self.attempts.get_mut(&counter)?.tries.left_to_caller();
-            Some(First { op, asked, guess: self.guess(name) })
+            Some(First { op, asked, guess: self.guess(name), before })
         });
         self.arm(counter);
         (id, first)
@@ -226,6 +237,7 @@ impl State {
         let (tell, answer) = oneshot::channel();
         returning.caller = Some(tell);
         returning.unheard += u32::from(first.is_some());
+        returning.left = first.as_ref().map_or(0, |asked| asked.serial);
         let op = returning.what.op(attempt.id);
         attempt.asked = first.clone();
         self.arm(counter);
@@ -233,7 +245,8 @@ impl State {
         // Behind the release on its own link, and not before it on another. Without a proved inbox the thread sends.
         let link = self.way_in(first.as_ref().map(|asked| Arc::clone(&asked.link)));
         let next = line.and_then(|line| self.begin_for(line, link, now_us));
-        Some(Sending { answer, was_valid, release: first.map(|asked| First { op, asked, guess }), next })
+        let release = first.map(|asked| First { op, asked, guess, before: Before::Nothing });
+        Some(Sending { answer, was_valid, release, next })
     }
 
     /// A renewal under way asks for the old length: its answer makes this one due ([`State::heard_renew`]).

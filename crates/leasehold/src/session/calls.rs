@@ -2,8 +2,10 @@
 //! session goes on with what they began (P16).
 
 use std::future::poll_fn;
+use std::mem::replace;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -12,7 +14,8 @@ use tokio::sync::oneshot;
 
 use super::Session;
 use super::attempt::{GivenBack, Terms, Verdict, Wait};
-use super::callers::{First, LetGo, Panicking, Sending};
+use super::callers::{Before, First, LetGo, Panicking, Sending};
+use super::heard::Heard;
 use super::hold::Hold;
 use super::lines::{Place, Stood};
 use super::state::{HandOver, Stage, State};
@@ -60,11 +63,11 @@ impl Session {
                 told.map_err(|_| Error::closed())
             }
             Stood::InLine { place, verdict, first: Some(first), upkeep } => {
-                let (id, first) = *first;
+                let (id, mut first) = *first;
                 let mut standing = Standing { session: self, place: Some(place), sends: id.counter, verdict };
                 self.keep_up(upkeep, None);
                 let ask = async {
-                    let heard = first.asked.link.apply(name, &first.op, first.guess).await;
+                    let heard = self.ask(name, &mut first).await;
                     self.with(|state| {
                         state.heard_acquire(name, id, &first.asked, heard);
                         state.words.take_verdict(place.number)
@@ -103,8 +106,8 @@ impl Session {
         let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
         self.keep_up(upkeep, None);
         let ask = async {
-            let first = first?;
-            let heard = first.asked.link.apply(name, &first.op, first.guess).await;
+            let mut first = first?;
+            let heard = self.ask(name, &mut first).await;
             self.with(|state| {
                 state.heard_acquire(name, id, &first.asked, heard);
                 state.words.take_verdict(id.counter)
@@ -130,6 +133,32 @@ impl Session {
             self.with(|state| state.left_alone(id.counter));
         }
         told.map_err(|_| Error::closed())
+    }
+
+    /// Sends a caller's request behind what it would find in its way. Both leave before either is answered: one round trip.
+    async fn ask(&self, name: &Name, first: &mut First) -> Heard {
+        let asking = first.asked.link.apply(name, &first.op, first.guess);
+        let (counter, op, asked) = match replace(&mut first.before, Before::Nothing) {
+            Before::Nothing => return asking.await,
+            Before::Leaves(leaves) => {
+                let _left_or_over = leaves.await;
+                return asking.await;
+            }
+            Before::Sent(before) => *before,
+        };
+        // Whatever becomes of this future: a release that is not heard of is the thread's to repeat.
+        let mut returning = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
+        let (mut release, mut asking) = (asked.link.apply(name, &op, first.guess), asking);
+        let mut is_heard = false;
+        poll_fn(|context| {
+            if !is_heard && let Poll::Ready(heard) = release.as_mut().poll(context) {
+                is_heard = true;
+                returning.disarm();
+                self.with(|state| state.heard_return(counter, &asked, heard));
+            }
+            asking.as_mut().poll(context)
+        })
+        .await
     }
 
     /// Gives a lease back: to the next one here, at once, or to the store, and then waits for its word. Dropping the future

@@ -82,6 +82,11 @@ impl Line {
         }
     }
 
+    /// The attempt that stands for it; 0 while there is none.
+    pub(crate) fn counter(&self) -> u64 {
+        self.counter
+    }
+
     fn take(&mut self, number: u64) -> Option<Waiter> {
         let at = self.waiters.binary_search_by_key(&number, |waiter| waiter.number).ok()?;
         let waiter = self.waiters.remove(at)?;

@@ -2,14 +2,18 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::{Contention, Token};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Contention, Name, Token};
+use tokio::sync::oneshot;
 
-use super::attempt::{Holding, Kept, Phase, Terms, Verdict};
+use super::attempt::{Asked, Holding, Kept, Phase, Terms, Verdict};
+use super::callers::Before;
 use super::hold::Hold;
 use super::run::Asks;
 use super::state::{Stage, State};
 use super::words::Words;
 use crate::error::Lost;
+use crate::store::Link;
 
 impl State {
     /// Hands a lease on to who waits for it here, or keeps it for who comes. Answers whether it did: then nothing goes
@@ -72,6 +76,72 @@ impl State {
         let counter = self.attempt_of(line);
         self.give_back(counter, now_us);
         None
+    }
+
+    /// What this session itself has of a name and does not use is in the way of its own request for it: a lease that is kept
+    /// on other terms, and the release of a dropped guard that the thread has still to send. Whoever drops a guard and tries
+    /// again would hear that somebody holds, now and then, and that would be itself. So the release goes first, by the
+    /// caller of the request, and both on one link, which keeps their order. What has left already is not sent again: the
+    /// request follows it on its link.
+    ///
+    /// Answers the link of the request, and what goes right before it. (Without a link the thread sends both, in this
+    /// order.)
+    pub(super) fn clear_the_way(
+        &mut self,
+        name: &Name,
+        link: Option<Arc<dyn Link>>,
+        now_us: u64,
+    ) -> (Option<Arc<dyn Link>>, Before) {
+        if is_on(Mutant::P16TriesBefore) {
+            return (link, Before::Nothing);
+        }
+        if let Some(kept) = self.kept_of(name) {
+            self.begin_return(kept, now_us);
+            if link.is_none() {
+                self.arm(kept);
+            }
+        }
+        let Some(link) = link else { return (None, Before::Nothing) };
+        let (link, before) = self.hurry_back(name, &link, now_us).unwrap_or((link, Before::Nothing));
+        (Some(link), before)
+    }
+
+    /// The attempt by which a lease of this name is kept that nobody uses.
+    fn kept_of(&self, name: &Name) -> Option<u64> {
+        let lines = &self.slots.get(name)?.lines;
+        lines.iter().filter_map(|(_, line)| Some(self.lines.get(line)?.counter())).find(|counter| {
+            let phase = self.attempts.get(counter).map(|attempt| &attempt.phase);
+            matches!(phase, Some(Phase::Held(holding)) if !holding.is_in_use())
+        })
+    }
+
+    /// The link on which a release of this name leaves, or has left, and what is still to be done for that.
+    fn hurry_back(&mut self, name: &Name, link: &Arc<dyn Link>, now_us: u64) -> Option<(Arc<dyn Link>, Before)> {
+        let counter = self.slots.get(name)?.going_back;
+        let attempt = self.attempts.get_mut(&counter)?;
+        let Phase::Returning(returning) = &mut attempt.phase else { return None };
+        let is_usable = |asked: &&Asked| !asked.link.is_closed() && asked.link.run() == self.run;
+        if let Some(Asked { link, serial, .. }) = attempt.asked.as_ref().filter(is_usable) {
+            let link = Arc::clone(link);
+            if *serial <= returning.left {
+                return Some((link, Before::Nothing));
+            }
+            let (tell, leaves) = oneshot::channel();
+            returning.behind.push(tell);
+            return Some((link, Before::Leaves(leaves)));
+        }
+        if returning.next_us > now_us {
+            return None; // It was refused a moment ago, and would be again.
+        }
+        let terms = Arc::clone(&attempt.terms);
+        let asked = self.asked(Arc::clone(link), &terms, now_us);
+        let attempt = self.attempts.get_mut(&counter)?;
+        let Phase::Returning(returning) = &mut attempt.phase else { return None };
+        (returning.unheard, returning.left) = (returning.unheard + 1, asked.serial);
+        let op = returning.what.op(attempt.id);
+        attempt.asked = Some(asked.clone());
+        self.arm(counter);
+        Some((Arc::clone(link), Before::Sent(Box::new((counter, op, asked)))))
     }
 
     /// An attempt that was somebody's own holds now. Where nothing stands for its line yet it does: who comes next waits

@@ -112,7 +112,32 @@ impl State {
         // The longest that the store can keep it: a request carried out at its last moment, and a whole lease.
         let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
         attempt.asked = None;
-        attempt.phase = Phase::Returning(Returning { what, until_us, next_us: now_us, unheard: 0, caller: None });
+        attempt.phase = Phase::Returning(Returning::new(what, until_us, now_us));
+        if let What::Release { token, .. } = what {
+            let name = attempt.name.clone();
+            self.goes_back(&name, counter, token);
+        }
+    }
+
+    /// Notes who stands in the way of this session's next request for a name ([`State::clear_the_way`]).
+    fn goes_back(&mut self, name: &Name, counter: u64, token: Token) {
+        let Some(slot) = self.slots.get_mut(name) else { return };
+        let known = self.attempts.get(&slot.going_back).map(|attempt| &attempt.phase);
+        let is_later = match known {
+            Some(Phase::Returning(Returning { what: What::Release { token: known, .. }, .. })) => token > *known,
+            _ => true,
+        };
+        if is_later {
+            slot.going_back = counter;
+        }
+    }
+
+    /// This request to give back has left: what is sent on its link from now on comes behind it.
+    pub(crate) fn has_left(&mut self, counter: u64, asked: &Asked) {
+        if let Some(Attempt { phase: Phase::Returning(returning), .. }) = self.attempts.get_mut(&counter) {
+            returning.left = returning.left.max(asked.serial);
+            returning.behind.drain(..).for_each(|behind| self.words.ring(behind));
+        }
     }
 
     /// The store has ended the lease. A failover can bring it back all the same: a revocation may be among what it lost.
@@ -246,7 +271,7 @@ impl State {
                 label: "".into(),
             }),
             wait: Wait::No,
-            phase: Phase::Returning(Returning { what, until_us, next_us: 0, unheard: 0, caller: None }),
+            phase: Phase::Returning(Returning::new(what, until_us, 0)),
             tries: Tries::default(),
             latest: Token::NONE,
             ticket: None,

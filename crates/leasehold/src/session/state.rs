@@ -134,6 +134,8 @@ pub(crate) struct Slot {
     pub(crate) waiter: u64,
     /// Whose lease to look after when it ends, and when that is.
     pub(crate) watch: Option<Watch>,
+    /// The attempt whose lease is being released; 0: none. Of several the one with the latest grant.
+    pub(crate) going_back: u64,
 }
 
 /// How many random numbers are drawn at once.
@@ -246,9 +248,15 @@ impl State {
     pub(crate) fn remove(&mut self, counter: u64) -> Option<Attempt> {
         let now_us = self.world.now_us();
         self.go_on(counter, now_us);
-        let attempt = self.attempts.remove(&counter)?;
+        let mut attempt = self.attempts.remove(&counter)?;
+        if let Phase::Returning(returning) = &mut attempt.phase {
+            returning.behind.drain(..).for_each(|behind| self.words.ring(behind));
+        }
         if let Some(slot) = self.slots.get_mut(&attempt.name) {
             slot.attempts -= 1;
+            if slot.going_back == counter {
+                slot.going_back = 0;
+            }
         }
         self.sweep(&attempt.name);
         if self.stage != Stage::Open && self.is_drained() {

@@ -197,8 +197,17 @@ fn send_return(session: &Arc<Session>, errand: Errand) {
     let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
     let request = asked.link.apply(&name, &op, guess);
     spawn(session, async move {
-        let heard = request.await;
+        let mut request = request;
+        let heard = match poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await {
+            Poll::Ready(heard) => heard,
+            Poll::Pending => {
+                // Who asks for that name waits for it to have left (`passes.rs`).
+                session_.with(|state| state.has_left(counter, &asked));
+                request.await
+            }
+        };
         session_.with(|state| {
+            state.has_left(counter, &asked);
             state.ended(Kind::Return, 1);
             state.heard_return(counter, &asked, heard);
         });

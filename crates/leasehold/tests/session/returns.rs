@@ -1,8 +1,10 @@
 //! What is given back, again if need be, and when that is over.
 
 use std::collections::BTreeSet;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{Lost, Released};
@@ -327,6 +329,79 @@ async fn p16_a_grant_that_nobody_takes_is_given_back() {
     drop(locking);
     let release = bench.next().await;
     assert_eq!(release.op, Op::Release { id: acquire.id, token: token(8), used: token(8) });
+}
+
+/// Whoever drops a guard and tries again is not to hear that somebody holds: the release comes first, on one link.
+#[tokio::test]
+async fn p16_what_was_dropped_goes_back_before_its_own_session_asks() {
+    const LANE: usize = 1;
+    let mut bench = Bench::new().await;
+    let (plain, other) = (bench.leasehold.mutex("name"), bench.leasehold.mutex("name").lease(Duration::from_secs(10)));
+    let granted = |number| Outcome::Granted { token: token(number), left_us: 10_000 * MS, range: 4 };
+    let polled = async |mutex: &leasehold::Mutex| {
+        let mutex = mutex.clone();
+        let mut trying = Box::pin(async move { mutex.try_lock().await });
+        let polled = poll_fn(|context| Poll::Ready(trying.as_mut().poll(context))).await;
+        assert!(polled.is_pending());
+        tokio::spawn(trying)
+    };
+
+    // Whoever sends it: the thread is woken by the drop, and may be first.
+    for number in (10..2_000).step_by(10) {
+        let guard = bench.locked(30_000, number).await;
+        drop(guard);
+        let trying = polled(if number % 20 == 0 { &plain } else { &other }).await;
+        let release = bench.next().await;
+        assert!(matches!(release.op, Op::Release { token: of, .. } if of == token(number)), "{:?}", release.op);
+        let (asked, _) = bench.next_acquire().await;
+        assert_eq!(asked.link, release.link, "their order is kept on one link only");
+        bench.nothing();
+        bench.say(release, Outcome::Released, number);
+        bench.say(asked, granted(number + 1), number + 1);
+        let guard = trying.await.unwrap().unwrap().expect("nobody else is there");
+        let releasing = tokio::spawn(guard.release());
+        let release = bench.next().await;
+        assert_eq!(release.link, LANE);
+        bench.say(release, Outcome::Released, number + 1);
+        let _released = releasing.await.unwrap().unwrap();
+    }
+
+    // What has left is not sent again, and its link is that of the request.
+    drop(bench.locked(30_000, 3_000).await);
+    let release = bench.next().await;
+    let trying = polled(&plain).await;
+    let (asked, _) = bench.next_acquire().await;
+    assert_eq!(asked.link, release.link);
+    bench.say(release, Outcome::Released, 3_000);
+    bench.say(asked, granted(3_001), 3_001);
+    let guard = trying.await.unwrap().unwrap().expect("nobody else is there");
+    bench.nothing();
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    bench.say(release, Outcome::Released, 3_001);
+    let _released = releasing.await.unwrap().unwrap();
+
+    // What is kept is in the way of other terms.
+    let keeps = plain.clone().sticky(Duration::from_secs(60));
+    let locking = tokio::spawn(async move { keeps.lock().await });
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, granted(4_000), 4_000);
+    drop(locking.await.unwrap().unwrap());
+    bench.nothing();
+    let trying = polled(&other).await;
+    let release = bench.next().await;
+    assert!(matches!(release.op, Op::Release { used, .. } if used == token(4_001)), "{:?}", release.op);
+    let (asked, acquire) = bench.next_acquire().await;
+    assert_eq!((asked.link, release.link), (LANE, LANE), "by the caller, both");
+
+    // Given up before either is answered: the thread sees to both.
+    trying.abort();
+    let (mut repeated, mut left) = (false, false);
+    while !repeated || !left {
+        let again = bench.next().await;
+        repeated |= again.op == release.op;
+        left |= matches!(again.op, Op::Leave { id, .. } if id == acquire.id);
+    }
 }
 
 /// The work is done, and its caller wants to go on. The store is away: the lease goes back in the background.

@@ -38,6 +38,16 @@ fn in_turns(client: &Leasehold, section: &Arc<Section>, times: usize) -> Work {
     })
 }
 
+/// Work for the session's thread: guards that are dropped.
+fn in_turns_at(client: &Leasehold, name: &'static str, times: usize) -> Work {
+    let mutex = client.mutex(name);
+    work(async move {
+        for _ in 0..times {
+            drop(mutex.lock().await.unwrap());
+        }
+    })
+}
+
 #[test]
 fn threads_of_a_client_take_turns() {
     explore(|| {
@@ -137,6 +147,30 @@ fn a_panic_under_the_lock_goes_back_to_the_store() {
         }
     });
     assert!(PASSED.load(Ordering::Relaxed) > 0, "nothing was ever passed on: nothing was shown");
+}
+
+/// By whichever link, and however far the thread is with what was dropped.
+#[test]
+fn a_client_is_not_in_its_own_way() {
+    explore(|| {
+        let (stage, section) = (Stage::new(), Arc::<Section>::default());
+        let client = stage.client();
+        let inside = Arc::clone(&section);
+        let mutexes = [client.mutex(NAME), client.mutex(NAME).fair(), client.mutex(NAME).lease(FOR_LONG)];
+        let others = in_turns_at(&client, "another name", 2);
+        together([
+            work(async move {
+                for mutex in mutexes {
+                    let guard = mutex.try_lock().await.unwrap().expect("nobody else is there");
+                    inside.work(&guard);
+                }
+            }),
+            others,
+        ]);
+        assert_eq!(section.entered(), 3);
+        drop(client);
+        stage.end(AT_ONCE);
+    });
 }
 
 #[test]
