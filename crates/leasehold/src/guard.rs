@@ -192,7 +192,7 @@ impl Guard {
     pub(crate) async fn lost_within(&self, at_most: Duration) -> Option<Lost> {
         let within_us = u64::try_from(at_most.as_micros()).unwrap_or(u64::MAX);
         match self.client() {
-            Some(client) if client.session().is_ours() => client.session().within(within_us, self.lost()).await,
+            Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
             // In a forked child: the lease is the parent's, and nobody would ever tell.
             _ => Some(Lost::Closed),
         }

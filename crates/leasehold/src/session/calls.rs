@@ -1,7 +1,7 @@
 //! What callers wait for: a lease, and the word that it is given back. Futures that may be dropped at every await, and the
 //! session goes on with what they began (P16).
 
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::mem::replace;
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use super::hold::Hold;
 use super::lines::{Place, Stood};
 use super::state::{HandOver, Stage, State};
 use crate::error::{Error, Result};
+use crate::store::Fault;
 use crate::sync::panicking;
 use crate::world::Pending;
 
@@ -137,7 +138,7 @@ impl Session {
 
     /// Sends a caller's request behind what it would find in its way. Both leave before either is answered: one round trip.
     async fn ask(&self, name: &Name, first: &mut First) -> Heard {
-        let asking = first.asked.link.apply(name, &first.op, first.guess);
+        let asking = self.send(name, first);
         let (counter, op, asked) = match replace(&mut first.before, Before::Nothing) {
             Before::Nothing => return asking.await,
             Before::Leaves(leaves) => {
@@ -178,7 +179,7 @@ impl Session {
         let next = next.map(|(id, first)| self.ask_for(&hold.name, id, first));
         let release = async {
             if let Some(first) = release {
-                let heard = first.asked.link.apply(&hold.name, &first.op, first.guess).await;
+                let heard = self.send(&hold.name, &first).await;
                 self.with(|state| state.heard_return(counter, &first.asked, heard));
             }
         };
@@ -212,10 +213,19 @@ impl Session {
         let (session, name) = (Arc::clone(self), name.clone());
         Box::pin(async move {
             let mut asking = Unfinished { session: &session, counter: id.counter, on_drop: Some(Unfinished::hurry) };
-            let heard = first.asked.link.apply(&name, &first.op, first.guess).await;
+            let heard = session.send(&name, &first).await;
             asking.disarm();
             session.with(|state| state.heard_acquire(&name, id, &first.asked, heard));
         })
+    }
+
+    /// What a caller asks the store itself. In a child that has not been told of its fork, too, nothing goes out by the
+    /// parent's connection.
+    fn send(&self, name: &Name, first: &First) -> Pending<Heard> {
+        match self.check_surely_usable() {
+            Ok(()) => first.asked.link.apply(name, &first.op, first.guess),
+            Err(forked) => Box::pin(ready(Err(Fault::Refused(forked)))),
+        }
     }
 
     /// Gives a lease back in the background: what dropping a guard does, with a runtime or without.

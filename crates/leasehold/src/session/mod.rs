@@ -59,6 +59,8 @@ pub(crate) struct Session {
     pub(crate) world: Arc<dyn World>,
     store: Arc<dyn Store>,
     process: u32,
+    /// That as it was known then: see [`World::process_as_known`].
+    known_process: u32,
     hand_over: HandOver,
     state: Mutex<State>,
     wake: Notify,
@@ -78,6 +80,7 @@ impl Session {
         let id = SessionId(u128::from_ne_bytes(random));
         let session = Arc::new(Self {
             process: world.process(),
+            known_process: world.process_as_known(),
             hand_over,
             state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes), hand_over)),
             wake: Notify::new(),
@@ -131,7 +134,7 @@ impl Session {
         self: &Arc<Self>,
         ask: impl FnOnce(&dyn Link) -> Pending<Result<T, Fault>>,
     ) -> Result<(T, Arc<dyn Link>, u64)> {
-        self.check_usable()?;
+        self.check_surely_usable()?;
         let (link, upkeep) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());
@@ -167,12 +170,12 @@ impl Session {
 
     /// See [`Store::life`].
     pub(crate) fn life(&self) -> Option<std::os::fd::OwnedFd> {
-        self.store.life().filter(|_| self.is_ours())
+        self.store.life().filter(|_| self.is_surely_ours())
     }
 
     /// Begins the end: callers hear it, and what is held goes back in the background.
     pub(crate) fn begin_close(&self) {
-        if !self.is_ours() {
+        if !self.is_surely_ours() {
             return; // What is held is the parent's, and the lock may be as one of its threads left it.
         }
         self.with(|state| state.begin_close(state.world.now_us()));
@@ -180,7 +183,7 @@ impl Session {
 
     /// Waits until everything is given back, within bounds; answers what was not.
     pub(crate) async fn closed(self: &Arc<Self>) -> Vec<Name> {
-        if !self.is_ours() {
+        if !self.is_surely_ours() {
             return Vec::new(); // Nobody would ring.
         }
         let (tell, is_closed) = oneshot::channel();
@@ -194,7 +197,7 @@ impl Session {
 
     /// Polls `future` for at most `within_us`. The session's thread keeps the time, so that this needs no runtime.
     pub(crate) async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
-        if !self.is_ours() {
+        if !self.is_surely_ours() {
             return Some(future.await); // Nobody keeps the time there, and nothing waits: everything is refused.
         }
         let (ring, bell) = oneshot::channel();
@@ -207,21 +210,27 @@ impl Session {
     }
 
     /// Not in a forked child: that has this memory, and neither the thread nor the connections.
+    ///
+    /// As far as is known. That is enough for what stays in this memory, since a child's is its own; whoever sends, closes
+    /// or watches the time asks [`Session::is_surely_ours`].
     pub(crate) fn is_ours(&self) -> bool {
-        self.process == self.world.process()
+        self.known_process == self.world.process_as_known()
+    }
+
+    pub(crate) fn is_surely_ours(&self) -> bool {
+        self.is_ours() && self.process == self.world.process()
     }
 
     pub(crate) fn check_usable(&self) -> Result<()> {
-        if self.is_ours() {
-            return Ok(());
-        }
-        let message = "this client was connected before a fork: its thread and its connections are the parent's; \
-                       connect in the child, or exec";
-        Err(Error::new(ErrorKind::Unsupported, message))
+        if self.is_ours() { Ok(()) } else { Err(forked()) }
+    }
+
+    fn check_surely_usable(&self) -> Result<()> {
+        if self.is_surely_ours() { Ok(()) } else { Err(forked()) }
     }
 
     pub(crate) fn check_open(&self) -> Result<()> {
-        self.check_usable()?;
+        self.check_surely_usable()?;
         match self.with(|state| state.stage) {
             Stage::Open => Ok(()),
             Stage::Closing | Stage::Closed => Err(Error::closed()),
@@ -263,6 +272,12 @@ pub(crate) fn silent() -> Error {
 /// The same before there is a client.
 fn unanswered() -> Error {
     Error::new(ErrorKind::Unreachable, "the store does not answer: is it running there, and is the network up?")
+}
+
+fn forked() -> Error {
+    let message = "this client was connected before a fork: its thread and its connections are the parent's; connect in \
+                   the child, or exec";
+    Error::new(ErrorKind::Unsupported, message)
 }
 
 fn no_thread(error: std::io::Error) -> Error {

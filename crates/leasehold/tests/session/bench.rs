@@ -243,6 +243,8 @@ pub(crate) struct Altered {
     /// What the clock shows while it stands still; 0: it runs.
     stands_us: AtomicU64,
     pub(crate) process: AtomicU32,
+    /// As known without asking; 0: as it is.
+    pub(crate) known_process: AtomicU32,
     pub(crate) sleeps: AtomicUsize,
     /// Those of a millisecond.
     pub(crate) naps: AtomicUsize,
@@ -255,6 +257,7 @@ impl Altered {
         Arc::new(Self {
             stands_us: AtomicU64::new(0),
             process: AtomicU32::new(Real.process()),
+            known_process: AtomicU32::new(0),
             sleeps: AtomicUsize::new(0),
             naps: AtomicUsize::new(0),
             is_without_runtime: AtomicBool::new(false),
@@ -294,6 +297,13 @@ impl World for Altered {
 
     fn process(&self) -> u32 {
         self.process.load(Ordering::SeqCst)
+    }
+
+    fn process_as_known(&self) -> u32 {
+        match self.known_process.load(Ordering::SeqCst) {
+            0 => self.process(),
+            known => known,
+        }
     }
 
     fn sleep(&self, duration: Duration) -> Pending<()> {

@@ -96,6 +96,25 @@ async fn a_forked_child_changes_nothing_and_waits_for_nothing() {
     assert!(guard.is_valid(), "closed in the child alone");
 }
 
+/// A raw `clone` runs no fork handlers, so its child is not told. What leaves the process asks the system, and stays there.
+#[tokio::test]
+async fn a_child_that_was_not_told_of_its_fork_sends_nothing() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let guard = bench.locked(30_000, 7).await;
+    let (mutex, child) = (bench.leasehold.mutex("other"), bench.leasehold.clone());
+    world.known_process.store(world.process(), Ordering::SeqCst);
+    world.process.fetch_add(1, Ordering::SeqCst);
+    let unsupported = leasehold::ErrorKind::Unsupported;
+    assert_eq!(mutex.lock().await.unwrap_err().kind(), unsupported);
+    assert_eq!(mutex.try_lock().await.unwrap_err().kind(), unsupported);
+    assert_eq!(mutex.inspect().await.unwrap_err().kind(), unsupported);
+    assert_eq!(guard.release().await.unwrap_err().kind(), unsupported);
+    let closed = timeout(Duration::from_secs(1), child.close()).await.expect("nobody keeps the time there");
+    assert!(closed.unconfirmed().is_empty(), "it is the parent's to give back");
+    bench.nothing();
+}
+
 /// What the store refused of one lock is no answer to who waits for another, of which nothing was heard.
 #[tokio::test]
 async fn a_refusal_is_told_to_nobody_else() {
