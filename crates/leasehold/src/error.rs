@@ -11,7 +11,10 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why a call failed. Its `Display` says what to do; [`Error::kind`] is for programs.
 ///
 /// That somebody else holds the lock is not an error: `try_lock` answers `None`.
-pub struct Error {
+pub struct Error(Box<Inner>);
+
+/// Boxed: every call answers with a `Result`, and nearly none of them with an error.
+struct Inner {
     kind: ErrorKind,
     message: String,
     acted: Acted,
@@ -51,7 +54,7 @@ pub(crate) enum Acted {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), acted: Acted::No, source: None }
+        Self(Box::new(Inner { kind, message: message.into(), acted: Acted::No, source: None }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -63,24 +66,24 @@ impl Error {
     }
 
     pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.0.source = Some(source.into());
         self
     }
 
     pub(crate) fn may_act(mut self) -> Self {
-        self.acted = Acted::Maybe;
+        self.0.acted = Acted::Maybe;
         self
     }
 
     pub(crate) fn was_not_sent(mut self) -> Self {
-        self.acted = Acted::No;
+        self.0.acted = Acted::No;
         self
     }
 
     /// What kind of failure it is.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
-        self.kind
+        self.0.kind
     }
 
     /// Whether the store may have carried the request out although it failed here. Of a lock: the session goes on until
@@ -88,35 +91,36 @@ impl Error {
     /// a fence: it may still be on its way.
     #[must_use]
     pub fn may_have_acted(&self) -> bool {
-        self.acted == Acted::Maybe
+        self.0.acted == Acted::Maybe
     }
 
     /// Whether the same call may succeed later, without a change to the program or the store's configuration.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Store)
+        matches!(self.0.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Store)
     }
 
     /// The same error, for another of the callers that it concerns.
     pub(crate) fn share(&self) -> Self {
-        let source = self.source.as_ref().map(|source| source.to_string().into());
-        Self { kind: self.kind, message: self.message.clone(), acted: self.acted, source }
+        let Inner { kind, message, acted, source } = &*self.0;
+        let source = source.as_ref().map(|source| source.to_string().into());
+        Self(Box::new(Inner { kind: *kind, message: message.clone(), acted: *acted, source }))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
+        f.write_str(&self.0.message)
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { kind, message, source, .. } = &*self.0;
         let mut debug = f.debug_struct("Error");
-        debug.field("kind", &self.kind).field("message", &self.message).field("may_have_acted", &self.may_have_acted());
+        debug.field("kind", kind).field("message", message).field("may_have_acted", &self.may_have_acted());
         // Not what the message has told already: this is what `fn main() -> Result` prints.
-        if let Some(source) = self.source.as_ref().map(ToString::to_string).filter(|told| !self.message.contains(told))
-        {
+        if let Some(source) = source.as_ref().map(ToString::to_string).filter(|told| !message.contains(told)) {
             debug.field("source", &source);
         }
         debug.finish()
@@ -125,7 +129,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.source.as_deref().map(|source| source as _)
+        self.0.source.as_deref().map(|source| source as _)
     }
 }
 
