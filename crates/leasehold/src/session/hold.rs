@@ -1,6 +1,7 @@
 //! A held lease, as the guard, its signals and the session share it.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -14,13 +15,18 @@ use crate::world::World;
 
 /// What a guard knows without asking anybody. It ends once, for one reason, and says so to whoever waits for that.
 pub(crate) struct Hold {
-    pub(crate) name: Name,
-    pub(crate) id: GrantId,
+    grant: Arc<Grant>,
     pub(crate) token: Token,
-    world: Arc<dyn World>,
     /// Our clock's moment until which nobody else can hold. 0 once lost: the fast look needs no lock.
     valid_until_us: AtomicU64,
     fate: Mutex<Fate>,
+}
+
+/// What all holds of one grant have in common, so that handing it on makes as little anew as can be.
+pub(crate) struct Grant {
+    pub(crate) name: Name,
+    pub(crate) id: GrantId,
+    world: Arc<dyn World>,
 }
 
 #[derive(Default)]
@@ -40,16 +46,15 @@ pub(crate) struct Seat(Option<u64>);
 
 impl Hold {
     pub(crate) fn new(name: Name, id: GrantId, token: Token, valid_until_us: u64, world: Arc<dyn World>) -> Self {
-        let valid_until_us = AtomicU64::new(valid_until_us);
-        Self { name, id, token, world, valid_until_us, fate: Mutex::default() }
+        let grant = Arc::new(Grant { name, id, world });
+        Self { grant, token, valid_until_us: AtomicU64::new(valid_until_us), fate: Mutex::default() }
     }
 
     /// What follows on this one under the same grant: its validity, and a token of its own.
     pub(crate) fn next(&self, token: Token, contention: Contention) -> Self {
-        let (name, world) = (self.name.clone(), Arc::clone(&self.world));
         let valid_until_us = AtomicU64::new(self.valid_until_us());
         let fate = Mutex::new(Fate { contention, ..Fate::default() });
-        Self { name, id: self.id, token, world, valid_until_us, fate }
+        Self { grant: Arc::clone(&self.grant), token, valid_until_us, fate }
     }
 
     /// Reads the clock at every call: after a stop of an hour the first look tells the truth, before any timer has run.
@@ -149,5 +154,13 @@ impl Hold {
 
     fn fate(&self) -> MutexGuard<'_, Fate> {
         self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Hold {
+    type Target = Grant;
+
+    fn deref(&self) -> &Grant {
+        &self.grant
     }
 }
