@@ -38,7 +38,7 @@ impl Session {
             self.check_usable()?;
             let verdict = match terms.may_stand() && self.hand_over == HandOver::Local {
                 true => self.stand(name, terms, wait).await?,
-                false => self.attempt(name, terms, wait).await?,
+                false => self.attempt(name, terms, wait, oneshot::channel()).await?,
             };
             match verdict {
                 Verdict::Granted(hold) if hold.check().is_ok() => return Ok(Some(hold)),
@@ -53,17 +53,19 @@ impl Session {
 
     /// In the line for this name, where there is one for these terms: a waiter, and no attempt of its own.
     async fn stand(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
-        match self.with(|state| state.stand(name, terms, wait)) {
+        // Made before the state is locked, for which others wait.
+        let (caller, verdict) = oneshot::channel();
+        match self.with(|state| state.stand(name, terms, wait, caller)) {
             Stood::Told(verdict) => Ok(verdict),
-            Stood::Apart => self.attempt(name, terms, wait).await,
-            Stood::InLine { place, verdict, first: None, upkeep } => {
+            Stood::Apart(caller) => self.attempt(name, terms, wait, (caller, verdict)).await,
+            Stood::InLine { place, first: None, upkeep } => {
                 let mut standing = Standing { session: self, place: Some(place), sends: 0, verdict };
                 self.keep_up(upkeep, None);
                 let told = (&mut standing.verdict).await;
                 standing.place = None;
                 told.map_err(|_| Error::closed())
             }
-            Stood::InLine { place, verdict, first: Some(first), upkeep } => {
+            Stood::InLine { place, first: Some(first), upkeep } => {
                 let (id, mut first) = *first;
                 let mut standing = Standing { session: self, place: Some(place), sends: id.counter, verdict };
                 self.keep_up(upkeep, None);
@@ -93,8 +95,13 @@ impl Session {
         }
     }
 
-    async fn attempt(self: &Arc<Self>, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Verdict> {
-        let (tell, verdict) = oneshot::channel();
+    async fn attempt(
+        self: &Arc<Self>,
+        name: &Name,
+        terms: &Arc<Terms>,
+        wait: Wait,
+        (tell, verdict): (oneshot::Sender<Verdict>, oneshot::Receiver<Verdict>),
+    ) -> Result<Verdict> {
         let (id, first, upkeep) = self.with(|state| {
             if state.stage != Stage::Open {
                 return Err(Error::closed());

@@ -64,9 +64,9 @@ pub(crate) enum Stood {
     /// The verdict, at once.
     Told(Verdict),
     /// The line is not for this one: it asks the store for itself.
-    Apart,
+    Apart(oneshot::Sender<Verdict>),
     /// In line, as the first where there is something to send.
-    InLine { place: Place, verdict: oneshot::Receiver<Verdict>, first: Option<Box<(GrantId, First)>>, upkeep: Upkeep },
+    InLine { place: Place, first: Option<Box<(GrantId, First)>>, upkeep: Upkeep },
 }
 
 impl Line {
@@ -109,7 +109,13 @@ impl Line {
 
 impl State {
     /// Asks for a place in the line for this name and lease: the way of every lock that may be handed on here.
-    pub(crate) fn stand(&mut self, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Stood {
+    pub(crate) fn stand(
+        &mut self,
+        name: &Name,
+        terms: &Arc<Terms>,
+        wait: Wait,
+        caller: oneshot::Sender<Verdict>,
+    ) -> Stood {
         if self.stage != Stage::Open {
             return Stood::Told(Verdict::Failed(Error::closed()));
         }
@@ -123,17 +129,19 @@ impl State {
             }
         }
         let until_us = match wait {
-            Wait::No => return Stood::Apart,
+            Wait::No => return Stood::Apart(caller),
             Wait::Until { until_us } => until_us,
             Wait::ForEver => u64::MAX,
         };
-        let line = self.line_of(name, terms.lease_ms).unwrap_or_else(|| self.open_line(name, terms));
-        let (number, counter) = (self.next_number(), self.attempt_of(line));
-        let (caller, verdict) = oneshot::channel();
+        // Where what was kept went back just now, the line went with it.
+        let line = known.filter(|line| self.lines.contains_key(line)).unwrap_or_else(|| self.open_line(name, terms));
+        let number = self.next_number();
+        let mut counter = 0;
         if let Some(line) = self.lines.get_mut(&line) {
             if line.waiters.len() >= QUEUE_MAX {
                 return Stood::Told(Verdict::Failed(full(name)));
             }
+            counter = line.counter;
             line.waiters.push_back(Waiter { number, until_us, sticky_us: terms.sticky_us, caller });
             if until_us != u64::MAX {
                 line.patience.insert((until_us, number));
@@ -149,7 +157,7 @@ impl State {
             self.outlast(line, until_us);
         }
         self.arm_line(line);
-        Stood::InLine { place: Place { line, number }, verdict, first, upkeep }
+        Stood::InLine { place: Place { line, number }, first, upkeep }
     }
 
     pub(super) fn line_of(&self, name: &Name, lease_ms: u64) -> Option<u64> {

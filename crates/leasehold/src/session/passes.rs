@@ -19,7 +19,8 @@ impl State {
     /// Hands a lease on to who waits for it here, or keeps it for who comes. Answers whether it did: then nothing goes
     /// back.
     pub(crate) fn pass(&mut self, hold: &Hold, now_us: u64) -> bool {
-        let Some(attempt) = self.attempts.get_mut(&hold.id.counter).filter(|attempt| attempt.id == hold.id) else {
+        let counter = hold.id.counter;
+        let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == hold.id) else {
             return false;
         };
         let (Phase::Held(holding), Some(line)) = (&mut attempt.phase, attempt.line) else { return false };
@@ -42,24 +43,18 @@ impl State {
                 holding.kept = Kept::Until { until_us: now_us + holding.sticky_us };
                 // Renewed from now on often enough to hear of others in time.
                 holding.renew_us = holding.renew_us.min(holding.run.refresh_us());
-                self.arm(hold.id.counter);
             }
         }
-        self.passed(hold.id.counter, token, now_us);
-        true
-    }
-
-    /// Asks for what a run needs to go on.
-    fn passed(&mut self, counter: u64, token: Token, now_us: u64) {
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let Phase::Held(holding) = &mut attempt.phase else { return };
+        // What the run needs to go on.
         let Asks { renew, reserve } = holding.run.passed(token, now_us);
-        if renew && attempt.asked.is_none() {
+        let renew = renew && attempt.asked.is_none();
+        if renew {
             holding.renew_us = holding.renew_us.min(now_us);
         }
-        if reserve || (renew && attempt.asked.is_none()) {
+        if renew || reserve || !holding.is_in_use() {
             self.arm(counter);
         }
+        true
     }
 
     /// Enters a lease that is kept. One that may not be handed on is given back: others wait, or nobody knows whether.
