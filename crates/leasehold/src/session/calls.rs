@@ -9,11 +9,11 @@ use std::task::Poll;
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{GrantId, Name};
+use leasehold_spec::{Contention, GrantId, Name, Op};
 use tokio::sync::oneshot;
 
 use super::Session;
-use super::attempt::{GivenBack, Terms, Verdict, Wait};
+use super::attempt::{Asked, GivenBack, Terms, Verdict, Wait};
 use super::callers::{Before, First, LetGo, Panicking, Sending};
 use super::heard::Heard;
 use super::hold::Hold;
@@ -145,7 +145,7 @@ impl Session {
 
     /// Sends a caller's request behind what it would find in its way. Both leave before either is answered: one round trip.
     async fn ask(&self, name: &Name, first: &mut First) -> Heard {
-        let asking = self.send(name, first);
+        let asking = self.send(name, &first.op, &first.asked, first.guess);
         let (counter, op, asked) = match replace(&mut first.before, Before::Nothing) {
             Before::Nothing => return asking.await,
             Before::Leaves(leaves) => {
@@ -156,7 +156,7 @@ impl Session {
         };
         // Whatever becomes of this future: a release that is not heard of is the thread's to repeat.
         let mut returning = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
-        let (mut release, mut asking) = (asked.link.apply(name, &op, first.guess), asking);
+        let (mut release, mut asking) = (self.send(name, &op, &asked, first.guess), asking);
         let mut is_heard = false;
         poll_fn(|context| {
             if !is_heard && let Poll::Ready(heard) = release.as_mut().poll(context) {
@@ -186,7 +186,7 @@ impl Session {
         let next = next.map(|(id, first)| self.ask_for(&hold.name, id, first));
         let release = async {
             if let Some(first) = release {
-                let heard = self.send(&hold.name, &first).await;
+                let heard = self.send(&hold.name, &first.op, &first.asked, first.guess).await;
                 self.with(|state| state.heard_return(counter, &first.asked, heard));
             }
         };
@@ -220,7 +220,7 @@ impl Session {
         let (session, name) = (Arc::clone(self), name.clone());
         Box::pin(async move {
             let mut asking = Unfinished { session: &session, counter: id.counter, on_drop: Some(Unfinished::hurry) };
-            let heard = session.send(&name, &first).await;
+            let heard = session.send(&name, &first.op, &first.asked, first.guess).await;
             asking.disarm();
             session.with(|state| state.heard_acquire(&name, id, &first.asked, heard));
         })
@@ -228,9 +228,9 @@ impl Session {
 
     /// What a caller asks the store itself. In a child that has not been told of its fork, too, nothing goes out by the
     /// parent's connection.
-    fn send(&self, name: &Name, first: &First) -> Pending<Heard> {
+    fn send(&self, name: &Name, op: &Op, asked: &Asked, guess: Contention) -> Pending<Heard> {
         match self.check_surely_usable() {
-            Ok(()) => first.asked.link.apply(name, &first.op, first.guess),
+            Ok(()) => asked.link.apply(name, op, guess),
             Err(forked) => Box::pin(ready(Err(Fault::Refused(forked)))),
         }
     }
