@@ -97,10 +97,11 @@ impl Run {
     }
 
     /// The store said at `said_us` of its clock whether others wait. A level that rises is believed whenever it was said;
-    /// one that falls is not, where it is the older word: a push overtakes answers.
+    /// one that falls only where it was said later: a push overtakes answers, and of two words of one microsecond nobody
+    /// knows which was first.
     pub(crate) fn hear_of_others(&mut self, level: Contention, said_us: u64, now_us: u64, lease_us: u64) {
         let others = &mut self.others;
-        if level < others.level && said_us < others.said_us {
+        if level < others.level && said_us <= others.said_us {
             hit(Mark::OlderLevel);
             return;
         }

@@ -246,15 +246,19 @@ async fn p20_a_strict_waiter_ends_a_run_at_once() {
     passes_no_more(&mut bench, guard).await;
 }
 
-/// Who waited has gone; but an answer from before the word that somebody waits does not say that.
+/// Who waited has gone; but an answer from before the word that somebody waits does not say that, nor one from the same
+/// microsecond, in which nobody knows which was first.
 #[tokio::test]
 async fn p20_a_run_goes_on_when_nobody_waits_any_more() {
     let (bench, _, mut guard, id, mut waiting) = standing(60).await;
-    let early = bench.store.server_us();
-    bench.want(id, 7, Contention::Strict);
-    bench.want_at(id, 7, Contention::None, early - 1);
-    assert!(guard.others_wait());
-    bench.want(id, 7, Contention::None);
+    let said_us = bench.store.server_us();
+    bench.want_at(id, 7, Contention::Strict, said_us);
+    for no_later_us in [said_us - 1, said_us] {
+        bench.want_at(id, 7, Contention::None, no_later_us);
+        assert!(guard.others_wait(), "said at {no_later_us}, known from {said_us}");
+    }
+    bench.want_at(id, 7, Contention::None, said_us + 1);
+    assert!(!guard.others_wait());
     for _ in 0..50 {
         guard = pass(guard, &mut waiting).await;
     }
