@@ -57,7 +57,16 @@ enum Reserve {
     Asked,
     /// Refused, or not answered: not again before the store has been heard.
     Failed,
+    /// Hardly more than there was: the next pass would ask again, and each behind it.
+    Short,
+    /// Not again before this.
+    Paused {
+        until_us: u64,
+    },
 }
+
+/// Between two reservations that bring hardly more than there was: a range is at its longest, or too far ahead of the clock.
+const SHORT_PAUSE_US: u64 = 125_000;
 
 impl Run {
     pub(crate) fn new(grant: Token, range: u64) -> Self {
@@ -166,6 +175,11 @@ impl Run {
         if self.others.level != Contention::None {
             self.others.passes = self.others.passes.saturating_sub(1);
         }
+        self.reserve = match self.reserve {
+            Reserve::Short => Reserve::Paused { until_us: now_us + SHORT_PAUSE_US },
+            Reserve::Paused { until_us } if until_us <= now_us => Reserve::Enough,
+            reserve => reserve,
+        };
         if self.reserve == Reserve::Enough
             && used.get() - self.grant.get() >= self.range / 2
             && !is_on(Mutant::P19NeverReserves)
@@ -192,8 +206,13 @@ impl Run {
         if range.is_none() {
             hit(Mark::ReserveUnheard);
         }
-        self.range = self.range.max(range.unwrap_or(0));
-        self.reserve = if range.is_some() { Reserve::Enough } else { Reserve::Failed };
+        let before = self.range;
+        self.range = before.max(range.unwrap_or(0));
+        self.reserve = match range {
+            None => Reserve::Failed,
+            Some(_) if (self.range - before) < (self.asked - before.min(self.asked)) / 2 => Reserve::Short,
+            Some(_) => Reserve::Enough,
+        };
     }
 
     /// Why a grant that the store does not know any more was lost, by the highest token there is. A range that nobody
@@ -214,4 +233,42 @@ impl Run {
 pub(crate) struct Asks {
     pub(crate) renew: bool,
     pub(crate) reserve: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many passes, a millisecond each: how often they ask for more, which is answered by `given`.
+    fn reservations(passes: u64, range: u64, mut given: impl FnMut(u64) -> Option<u64>) -> u32 {
+        let grant = Token::new(7).unwrap();
+        let (mut run, mut count) = (Run::new(grant, range), 0);
+        for pass in 1..=passes {
+            if run.passed(grant.plus(pass), pass * 1_000).reserve {
+                count += 1;
+                let asked = run.reserve();
+                run.reserved(given(asked));
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn a_range_that_cannot_be_lengthened_is_not_asked_for_at_each_pass() {
+        // At its longest, or with a clock that lets one token more be reserved at each pass.
+        assert_eq!(reservations(1_000, 1_500, |_| Some(1_500)), 1 + (1_000 - 750) / 126);
+        let mut range = 1_500;
+        let a_little_more = |_| {
+            range += 1;
+            Some(range)
+        };
+        assert_eq!(reservations(1_000, 1_500, a_little_more), 1 + (1_000 - 750) / 126);
+    }
+
+    #[test]
+    fn one_that_can_be_is_asked_for_at_half() {
+        assert_eq!(reservations(1_000, 4, Some), 9);
+        // Cut short, and yet much longer than before.
+        assert_eq!(reservations(12, 4, |asked| Some(asked * 3 / 4)), 5);
+    }
 }
