@@ -171,6 +171,12 @@ impl State {
                 hit(Mark::ToldGone);
                 self.end(counter, Lost::Revoked, heard_us);
             }
+            // No answer to one who queues. In a line the next attempt would begin at once, and hear the same.
+            Outcome::Busy { .. }
+                if attempt.wait != Wait::No && matches!(attempt.phase, Phase::Asking { .. } | Phase::Queued { .. }) =>
+            {
+                self.set_phase(counter, Phase::Queued { next_us: heard_us + RETRY_US });
+            }
             Outcome::Busy { .. } => self.finish(counter, Verdict::Busy),
             Outcome::Gone => {
                 hit(Mark::ToldGone);

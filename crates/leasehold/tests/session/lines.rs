@@ -145,6 +145,34 @@ async fn p19_a_range_is_lengthened_when_half_of_it_is_used() {
     bench.nothing();
 }
 
+/// A store that knows no queue. It is asked again, and not in the same breath.
+#[tokio::test]
+async fn who_waits_in_line_and_is_told_that_somebody_holds_asks_again_after_a_while() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (asked, first) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Busy { left_us: 30_000 * MS }, 7);
+    let (begun, mut before) = (Instant::now(), 0);
+    while begun.elapsed() < Duration::from_millis(600) {
+        if let Ok(Some(asked)) = timeout(Duration::from_millis(50), bench.requests.recv()).await {
+            assert!(matches!(&asked.op, Op::Acquire(acquire) if acquire.id == first.id), "{:?}", asked.op);
+            bench.say(asked, Outcome::Busy { left_us: 30_000 * MS }, 7);
+            before += 1;
+        }
+    }
+    assert!((1..=3).contains(&before), "{before} times");
+    assert!(!locking.is_finished());
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    let _held = locking.await.unwrap().unwrap();
+    // Who waits for a while hears in time that somebody holds.
+    let mutex = bench.leasehold.mutex("other");
+    let waiting = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(400)).await });
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Busy { left_us: 30_000 * MS }, 7);
+    assert!(timeout(Duration::from_secs(10), waiting).await.expect("in time").unwrap().unwrap().is_none());
+}
+
 /// Who holds nothing any more hears it by whatever it asks.
 #[tokio::test]
 async fn p19_a_reservation_that_finds_nothing_is_a_loss() {
