@@ -125,7 +125,7 @@ impl State {
     /// So many requests of this kind have their answers, or will have none.
     pub(crate) fn ended(&mut self, kind: Kind, count: usize) {
         self.windows.ended(kind, count);
-        if self.windows.is_due() {
+        if self.windows.is_due() || self.windows.may_settle() {
             self.wake = Wake::Now;
         }
     }

@@ -349,7 +349,7 @@ impl State {
     /// When the thread has to look at the latest.
     pub(crate) fn next_due_us(&mut self) -> u64 {
         self.drop_idle_alarms();
-        if self.windows.is_due() {
+        if self.windows.is_due() || (self.windows.may_settle() && self.home().is_some()) {
             return 0;
         }
         // What a watch asks for needs a link: without one it stays due until there is.

@@ -186,7 +186,10 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
             let request = asked.link.apply(&name, &Op::Settle, guess);
             spawn(session, async move {
                 let heard = request.await;
-                session_.with(|state| state.heard_settle(&name, &asked, heard));
+                session_.with(|state| {
+                    state.ended(Kind::Settle, 1);
+                    state.heard_settle(&name, &asked, heard);
+                });
             });
         }
     }

@@ -96,8 +96,13 @@ impl State {
                 self.windows.wait(Kind::Look, now_us, counter);
                 continue;
             }
+            self.windows.settle(name);
+        }
+        while self.windows.may_settle() {
+            let Some(name) = self.windows.next_settle() else { return };
             let asked = self.asked_within(Arc::clone(&home), ANSWER_MAX_US, now_us);
             errands.push(Errand::Settle { name, asked });
+            self.windows.sent(Kind::Settle);
         }
     }
 

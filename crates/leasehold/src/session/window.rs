@@ -9,7 +9,12 @@
 //! others.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
+
+use leasehold_spec::Name;
+
+use super::state::Spread;
 
 /// How many requests of one kind are under way at most.
 const WINDOW: usize = 4_096;
@@ -22,25 +27,39 @@ pub(crate) enum Kind {
     Return,
     Renewal,
     Look,
+    /// Of a name, and of no attempt.
+    Settle,
 }
 
 /// What of each kind is due, and how much is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Windows {
-    windows: [Window; 3],
+    windows: [Window; 4],
+    /// The names that are to be settled, in the order in which that fell due.
+    settles: VecDeque<Name>,
 }
 
 #[derive(Debug, Default)]
 struct Window {
     /// By rank, and the attempt. It may have been sent since, or want something else.
     due: BinaryHeap<Reverse<(u64, u64)>>,
+    /// Those attempts. Each has one place, however often it comes to ask for its turn while the window stands.
+    waiting: HashSet<u64, BuildHasherDefault<Spread>>,
     under_way: usize,
 }
 
 impl Windows {
     /// The attempt waits for its turn: those of the lowest rank come first.
     pub(crate) fn wait(&mut self, kind: Kind, rank: u64, counter: u64) {
-        self.of(kind).due.push(Reverse((rank, counter)));
+        let window = self.of(kind);
+        if window.waiting.insert(counter) {
+            window.due.push(Reverse((rank, counter)));
+        }
+    }
+
+    /// The same for a name that is to be settled.
+    pub(crate) fn settle(&mut self, name: Name) {
+        self.settles.push_back(name);
     }
 
     /// How many may leave now.
@@ -50,7 +69,15 @@ impl Windows {
 
     /// Whose turn it is.
     pub(crate) fn next(&mut self, kind: Kind) -> Option<u64> {
-        self.of(kind).due.pop().map(|Reverse((_, counter))| counter)
+        let window = self.of(kind);
+        let Reverse((_, counter)) = window.due.pop()?;
+        window.waiting.remove(&counter);
+        Some(counter)
+    }
+
+    /// Which name is to be settled next.
+    pub(crate) fn next_settle(&mut self) -> Option<Name> {
+        self.settles.pop_front()
     }
 
     pub(crate) fn sent(&mut self, kind: Kind) {
@@ -67,7 +94,44 @@ impl Windows {
         self.windows.iter().any(|window| !window.due.is_empty() && window.under_way < WINDOW)
     }
 
+    /// Whether a name waits to be settled that may be. That is sent on the session's own link only.
+    pub(crate) fn may_settle(&self) -> bool {
+        !self.settles.is_empty() && self.room(Kind::Settle) > 0
+    }
+
     fn of(&mut self, kind: Kind) -> &mut Window {
         &mut self.windows[kind as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_has_one_place_in_its_window() {
+        let mut windows = Windows::default();
+        for rank in [5, 3, 4, 3] {
+            windows.wait(Kind::Look, rank, 7);
+        }
+        windows.wait(Kind::Look, 4, 8);
+        windows.wait(Kind::Return, 9, 7);
+        assert_eq!((windows.next(Kind::Look), windows.next(Kind::Look)), (Some(8), Some(7)));
+        assert_eq!((windows.next(Kind::Look), windows.next(Kind::Return)), (None, Some(7)));
+        assert!(!windows.is_due());
+        // It may come again.
+        windows.wait(Kind::Look, 5, 7);
+        assert_eq!(windows.next(Kind::Look), Some(7));
+    }
+
+    #[test]
+    fn a_full_window_lets_nobody_out() {
+        let mut windows = Windows::default();
+        windows.settle(Name::new("name").unwrap());
+        (0..WINDOW).for_each(|_| windows.sent(Kind::Settle));
+        assert!(!windows.may_settle() && windows.room(Kind::Look) > 0);
+        windows.ended(Kind::Settle, 1);
+        assert!(windows.may_settle());
+        assert!(windows.next_settle().is_some() && windows.next_settle().is_none());
     }
 }

@@ -75,6 +75,36 @@ async fn p1_whoever_hears_more_settles_again() {
     assert_eq!(bench.next_but_renewals().await.op, Op::Settle);
 }
 
+/// As many names to settle at once as a server needs seconds for: they go in turn.
+#[tokio::test]
+async fn what_is_settled_at_once_goes_in_turn() {
+    const NAMES: usize = 5_000;
+    let mut bench = Bench::new().await;
+    let mut guards = Vec::new();
+    for number in 1..=NAMES {
+        guards.push(bench.locked_as(&format!("name {number}"), 900_000, number as u64).await);
+    }
+    drop(guards);
+    let (mut settles, mut released, mut settled, mut most) = (Vec::new(), 0, 0, 0);
+    while settled < NAMES {
+        let within = Duration::from_millis(if settles.is_empty() { 10_000 } else { 300 });
+        match timeout(within, bench.requests.recv()).await {
+            Ok(Some(asked)) if asked.op == Op::Settle => settles.push(asked),
+            Ok(Some(asked)) => {
+                released += 1;
+                let answer = Answer { rest: Rest::More, ..bench.answer(Outcome::Released, 7) };
+                assert!(asked.reply.send(Ok(answer)).is_ok());
+            }
+            _ => {
+                assert!(!settles.is_empty(), "{} of {NAMES} are forgotten, of {released} released", NAMES - settled);
+                (most, settled) = (most.max(settles.len()), settled + settles.len());
+                settles.drain(..).for_each(|asked| bench.say(asked, Outcome::Settled, 7));
+            }
+        }
+    }
+    assert!(most < NAMES, "all at once");
+}
+
 #[tokio::test]
 async fn p4_a_late_request_is_asked_again() {
     let mut bench = Bench::new().await;
