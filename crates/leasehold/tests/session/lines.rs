@@ -145,6 +145,30 @@ async fn p19_a_range_is_lengthened_when_half_of_it_is_used() {
     bench.nothing();
 }
 
+/// One at its longest, or as far ahead of the clock as it may be: each pass would ask for more, and get none.
+#[tokio::test]
+async fn p19_a_range_that_cannot_be_lengthened_is_not_asked_for_at_each_pass() {
+    let mut bench = Bench::new().await;
+    let begun = Instant::now();
+    let (mut guard, _) = bench.reserved(30_000, 7, 64).await;
+    let waiting = bench.in_line(30_000, 60).await;
+    let mut reserved = 0;
+    for locking in waiting {
+        give_back(guard).await;
+        guard = soon(locking).await;
+        pause(2).await;
+        while let Some(asked) = bench.waiting() {
+            let is_renewal = matches!(asked.op, Op::Renew(_));
+            reserved += u32::from(!is_renewal);
+            let said =
+                if is_renewal { Outcome::Renewed { left_us: 30_000 * MS } } else { Outcome::Reserved { range: 64 } };
+            bench.say(asked, said, 7);
+        }
+    }
+    let most = 1 + begun.elapsed().as_millis() / 125;
+    assert!((1..=most).contains(&reserved.into()), "{reserved} times in {:?}", begun.elapsed());
+}
+
 /// A store that knows no queue. It is asked again, and not in the same breath.
 #[tokio::test]
 async fn who_waits_in_line_and_is_told_that_somebody_holds_asks_again_after_a_while() {
