@@ -80,10 +80,27 @@ impl Grant {
     }
 
     /// Until when its record is kept: R beyond its end, and beyond the moment at which the clock has passed its range. So
-    /// who gives the range back, used or not, changes nothing of that.
+    /// who gives the range back, used or not, changes nothing of that. One that was renewed is kept for a lease longer, so
+    /// that it need not be said again at each renewal.
     pub(crate) fn keep_until_us(&self, env: &Env<'_>) -> u64 {
         let lead_us = self.reserved().get().saturating_sub(env.wall_us);
-        Resource::keep_from(self.end_us().max(env.lease_us + lead_us))
+        let longer_us = if self.was_renewed() { self.length_ms * 1000 } else { 0 };
+        Resource::keep_from((self.end_us() + longer_us).max(env.lease_us + lead_us))
+    }
+
+    /// Whether it is known to have been renewed: it is younger than its token. (Where leases are counted on another clock
+    /// than tokens it is never known.)
+    pub(crate) fn was_renewed(&self) -> bool {
+        self.state == GrantState::Held && self.since_us > self.token.get()
+    }
+
+    /// Whether its record is kept for long enough if it is renewed now for as long: that was said at the first renewal in
+    /// this *span*, one of those as long as the lease, into which the clock is divided.
+    pub(crate) fn is_kept_until(&self, now_us: u64, lease_ms: u64) -> bool {
+        let span_us = (lease_ms * 1000).max(1);
+        self.was_renewed()
+            && self.length_ms == lease_ms
+            && (now_us - now_us % span_us..=now_us).contains(&self.since_us)
     }
 
     /// What is left at `now_us`.

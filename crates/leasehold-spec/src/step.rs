@@ -254,19 +254,29 @@ impl Step<'_, '_> {
             hit(Mark::RenewRevoked);
             return (Outcome::Lost { how: LostHow::Revoked }, rest);
         }
-        match (renew.from, grant.state) {
-            (From::Now, _) => (grant.since_us, grant.length_ms) = (now_us, renew.lease_ms),
+        let is_kept = match (renew.from, grant.state) {
+            (From::Now, _) => {
+                let is_kept = grant.is_kept_until(now_us, renew.lease_ms);
+                (grant.since_us, grant.length_ms) = (now_us, renew.lease_ms);
+                is_kept
+            }
             // Never a shorter one: a record that is to be kept until a moment that has passed is forgotten under its
             // holder.
             (From::Grant, GrantState::Pushed) => {
                 hit(Mark::FixedClaimed);
                 grant.length_ms = grant.length_ms.max(renew.lease_ms);
+                false
             }
             // Claimed before: the answer to that was lost. A fixed lease is never lengthened.
-            (From::Grant, _) => hit(Mark::FixedClaimedAgain),
-        }
+            (From::Grant, _) => {
+                hit(Mark::FixedClaimedAgain);
+                true
+            }
+        };
         grant.state = GrantState::Held;
-        self.resource.keep_until_us = grant.keep_until_us(self.env);
+        if !is_kept {
+            self.resource.keep_until_us = grant.keep_until_us(self.env);
+        }
         (Outcome::Renewed { left_us: grant.left_us(now_us) }, rest)
     }
 
@@ -311,8 +321,10 @@ impl Step<'_, '_> {
         }
         grant.range = grant.range.max(range(asked, token, wall_us));
         hit(Mark::RangeExtended);
-        let (range, keep_until_us) = (grant.range, grant.keep_until_us(self.env));
-        self.resource.keep_until_us = self.resource.keep_until_us.max(keep_until_us);
+        let range = grant.range;
+        if self.env.lease_us + grant.reserved().get().saturating_sub(wall_us) > grant.end_us() {
+            self.resource.keep_until_us = self.resource.keep_until_us.max(grant.keep_until_us(self.env));
+        }
         (Outcome::Reserved { range }, rest)
     }
 

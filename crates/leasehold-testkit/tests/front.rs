@@ -40,8 +40,9 @@ fn the_front_says_what_redis_says() {
     assert!(wanted.iter().all(|(_, count)| *count > 5), "this compares too little: {wanted:?}");
 }
 
-/// What must have been compared: the first word of a reply, `message` for a push, `digits` for a grant in one word.
-const WORDS: [&str; 19] = [
+/// What must have been compared: the first word of a reply, `message` for a push, `digits` for a grant in one word, `R` for
+/// such a renewal.
+const WORDS: [&str; 20] = [
     "digits",
     "GRANTED",
     "QUEUED",
@@ -49,6 +50,7 @@ const WORDS: [&str; 19] = [
     "GONE",
     "LATE",
     "RENEWED",
+    "R",
     "RESERVED",
     "LOST",
     "RELEASED",
@@ -268,7 +270,11 @@ impl Play {
     fn learn(&mut self, name: &Name, id: Option<GrantId>, text: &str) {
         for line in text.split('\n') {
             let words: Vec<&str> = line.split(' ').collect();
-            let first = if digits(words[0]).is_some() { "digits" } else { words[0] };
+            let first = match words[0].strip_prefix('R').unwrap_or(words[0]) {
+                number if digits(number).is_none() => words[0],
+                number if number.len() < words[0].len() => "R",
+                _ => "digits",
+            };
             *self.seen.entry(first.to_owned()).or_default() += 1;
             if line == "RELEASED" {
                 *self.seen.entry("alone".to_owned()).or_default() += 1;

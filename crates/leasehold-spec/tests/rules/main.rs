@@ -77,6 +77,28 @@ fn p3_only_this_grant_is_renewed_and_released() {
     assert_eq!(world.holder(), Some(id(1, 1)));
 }
 
+/// Most renewals leave it as it was; and it is R beyond the end, whatever the clock does.
+#[test]
+fn p8_a_renewal_says_once_in_a_lease_until_when_the_record_is_kept() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    let (mut kept_until_us, mut said) = (world.resource.keep_until_us, 0);
+    for turn in 1..=300 {
+        world.pass(LEASE_MS / 3);
+        if turn % 50 == 0 {
+            world.now_us -= 45_000_000;
+        }
+        let renewed = Outcome::Renewed { left_us: LEASE_MS * 1000 };
+        assert_eq!(world.renew(id(1, 1), token, From::Now).outcome, renewed);
+        let (end_us, keep_us) = (world.now_us + LEASE_MS * 1000, world.resource.keep_until_us);
+        let enough = end_us + RETENTION_US..=end_us + LEASE_MS * 1000 + RETENTION_US;
+        assert!(enough.contains(&keep_us), "turn {turn}: {} ms beyond its end", keep_us.saturating_sub(end_us) / 1000);
+        said += u32::from(keep_us != kept_until_us);
+        kept_until_us = keep_us;
+    }
+    assert!((100..=110).contains(&said), "said {said} times in 100 leases");
+}
+
 #[test]
 fn p3_a_renewal_makes_nothing() {
     let mut world = World::new();

@@ -48,19 +48,29 @@ fn place(place: &str, bounds: &str) -> Option<Place> {
     Some(Place { claim_ms, limit_ms, ticket, hears, order })
 }
 
-/// One argument of `renew.lua`; its time to live comes behind it.
-pub(super) fn renew(want: &str) -> Option<Renew> {
+/// The arguments of `renew.lua`, for so many keys.
+pub(super) fn renew(count: usize, argv: &[&str]) -> Option<Vec<Renew>> {
+    let [earliest, all, wanted @ ..] = argv else { return None };
+    if wanted.len() != count || all.len() != 16 * count {
+        return None;
+    }
+    let renews: Option<Vec<_>> =
+        wanted.iter().enumerate().map(|(at, want)| one_renewal(want, all.get(16 * at..16 * at + 16)?)).collect();
+    let renews = renews?;
+    let is_earliest = renews.iter().map(|renew| renew.not_after_us).min() == number(earliest, 16);
+    is_earliest.then_some(renews)
+}
+
+fn one_renewal(want: &str, not_after: &str) -> Option<Renew> {
     let mut fields = Fields(want);
-    let token = fields.token()?;
-    let id = fields.id()?;
-    let (lease_ms, not_after_us) = (fields.number(8)?, fields.number(16)?);
-    let from = match fields.take(1)? {
-        "N" => From::Now,
-        "G" => From::Grant,
+    let from = match fields.take(4)? {
+        "lh1H" => From::Now,
+        "lh1G" => From::Grant,
         _ => return None,
     };
+    let (token, id, lease_ms) = (fields.token()?, fields.id()?, fields.number(8)?);
     fields.end()?;
-    Some(Renew { id, token, from, lease_ms, not_after_us })
+    Some(Renew { id, token, from, lease_ms, not_after_us: number(not_after, 16)? })
 }
 
 /// The arguments of `release.lua`: the second one is a guess.

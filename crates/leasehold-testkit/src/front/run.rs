@@ -2,8 +2,8 @@
 
 use leasehold::seam::Scripts;
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, Grant, GrantState, Inspection, Joined, LostHow, Op, Outcome, Resource,
-    Rest, SessionId, Was, step,
+    Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Inspection, Joined, LostHow, Op, Outcome,
+    Resource, Rest, SessionId, Was, step,
 };
 
 use super::{Front, Sent, What, decode};
@@ -38,9 +38,9 @@ impl Front {
         let (keys, argv) = rest.split_at_checked(count.parse().ok()?)?;
         let scripts = Scripts::get();
         if sha == scripts.renew.sha {
-            let wants = argv.chunks(2).map(|want| decode::renew(want[0]).map(Op::Renew));
-            let each = keys.iter().zip(wants).map(|(key, op)| Some(self.apply(key, now_us, &op?, Guess::Text, sent)));
-            return Some(each.collect::<Option<Vec<_>>>()?.join("\n"));
+            let renews = decode::renew(keys.len(), argv)?.into_iter().map(Op::Renew);
+            let each = keys.iter().zip(renews).map(|(key, op)| self.apply(key, now_us, &op, Guess::Text, sent));
+            return Some(each.collect::<Vec<_>>().join("\n"));
         }
         let [key] = keys else { return None };
         let (op, guess) = match argv {
@@ -79,6 +79,7 @@ impl Front {
         let before = record.resource.clone();
         let (answer, deliveries) = step(&mut record.resource, &env, op);
         let text = match (&answer.outcome, is_short) {
+            (Outcome::Renewed { .. }, _) if is_usual(op, &answer) => format!("R{now_us:016}"),
             (Outcome::Granted { token, .. }, true) => format!("{:016}", token.get()),
             (Outcome::Released, true) => "RELEASED".to_owned(),
             _ => sentence(op, &answer, &before, &record.resource),
@@ -116,6 +117,12 @@ fn is_short(record: &Record, now_us: u64, op: &Op, guess: Guess) -> bool {
         }),
         _ => false,
     }
+}
+
+/// Whether a renewal is answered in one word: from now on, with nothing else to say.
+fn is_usual(op: &Op, answer: &Answer) -> bool {
+    let is_quiet = answer.contention == Contention::None && answer.rest == Rest::Done;
+    matches!(op, Op::Renew(renew) if renew.from == From::Now) && is_quiet && answer.handed_claim_ms.is_none()
 }
 
 fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> String {

@@ -388,13 +388,16 @@ impl<'a> History<'a> {
         self.apply(lock, &Op::Reserve { id, token, range });
     }
 
-    fn renewal(&mut self, id: GrantId, token: Token) -> Renew {
+    /// Mostly for as long as it was granted, as a session does.
+    fn renewal(&mut self, lock: usize, id: GrantId, token: Token) -> Renew {
         let from = if self.random.chance(70) { From::Now } else { From::Grant };
-        Renew { id, token, from, lease_ms: self.lease_ms(), not_after_us: self.not_after_us() }
+        let granted_ms = self.locks[lock].model.held_by(id).map(|grant| grant.length_ms);
+        let lease_ms = granted_ms.filter(|_| self.random.chance(70)).unwrap_or_else(|| self.lease_ms());
+        Renew { id, token, from, lease_ms, not_after_us: self.not_after_us() }
     }
 
     fn renew_as(&mut self, lock: usize, id: GrantId, token: Token) {
-        let renew = self.renewal(id, token);
+        let renew = self.renewal(lock, id, token);
         self.apply(lock, &Op::Renew(renew));
     }
 
@@ -416,7 +419,7 @@ impl<'a> History<'a> {
                 id.nonce ^= 1;
             }
             let token = self.token(at);
-            batch.push((lock, self.renewal(id, token)));
+            batch.push((lock, self.renewal(lock, id, token)));
         }
         self.rig.renew(&mut self.locks, &batch);
     }

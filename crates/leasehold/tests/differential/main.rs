@@ -89,7 +89,7 @@ fn check_coverage(seen: &Seen) {
 }
 
 /// What must not be missing, however seldom it is.
-const RARE: [&str; 15] = [
+const RARE: [&str; 17] = [
     "more",
     "came back to its place",
     "forgotten",
@@ -97,6 +97,8 @@ const RARE: [&str; 15] = [
     "push of a grant",
     "push of a revocation",
     "push that somebody waits",
+    "renewed, kept until as before",
+    "renewed, kept for longer",
     "range used",
     "range unused",
     "used beyond the range",

@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use leasehold::seam::{Fault, Link, Message, Real, RedisStore, Store};
 use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Entry, Env, Event, Grant, GrantId, Hears, LostHow, Name, Op, Order, Outcome,
-    Patience, Place, Renew, Resource, Rest, SessionId, Was, step,
+    Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, Hears, LostHow, Name, Op, Order,
+    Outcome, Patience, Place, Renew, Resource, Rest, SessionId, Was, step,
 };
 use leasehold_testkit::{RedisServer, Resp, Value};
 use tokio::runtime::Runtime;
@@ -266,6 +266,7 @@ impl Rig {
             _ => None,
         };
         let (before, grant) = (place(&lock.model), lock.model.grant.clone());
+        let kept_until_us = lock.model.keep_until_us;
         let (mut expected, deliveries) = step(&mut lock.model, &env, op);
         if place(&lock.model).is_some_and(|ticket| before.is_some_and(|before| ticket < before)) {
             self.count("came back to its place");
@@ -275,6 +276,10 @@ impl Rig {
         }
         self.count(kind(&expected.outcome));
         self.count_ranges(op, grant.as_ref(), &lock.model);
+        if let (Op::Renew(Renew { from: From::Now, .. }), Outcome::Renewed { .. }) = (op, &expected.outcome) {
+            let is_kept = lock.model.keep_until_us == kept_until_us;
+            self.count(if is_kept { "renewed, kept until as before" } else { "renewed, kept for longer" });
+        }
         if expected.rest == Rest::More {
             self.count("more");
         }

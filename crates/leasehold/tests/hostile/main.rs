@@ -47,6 +47,11 @@ fn lies() -> Vec<Says> {
         bytes(b"$16\r\n9999999999999999\r\n"),
         bytes(b"$16\r\n0000000000000000\r\n"),
         bytes(b"$56\r\nGRANTED 18446744073709551615 18446744073709551615 N D - 1\r\n"),
+        // Nearly a renewal.
+        bytes(b"$16\r\nR179527653608644\r\n"),
+        bytes(b"$18\r\nR17952765360864499\r\n"),
+        bytes(b"$17\r\nR-795276536086449\r\n"),
+        bytes(b"$35\r\nR1795276536086449\nR1795276536086449\r\n"),
         bytes(b"$71\r\nRENEWED 1795276536086449 1795276536085874 N D - 18446744073709551615 10\r\n"),
         Says::Before(b">3\r\n$7\r\nmessage\r\n$1\r\na\r\n$3\r\nlh1\r\n".to_vec()),
         Says::Before(b":1\r\n".to_vec()),

@@ -60,7 +60,10 @@ if now <= ARGV[4] then
             'e' .. ARGV[1], entry .. tail .. ARGV[3], 'n' .. tail, ARGV[1])
         else
           local nobody = '----------------------------------------------------------------'
-          local keep, last_us = sub(queue, 1, 16), math.max(end_us, sub(record, 5, 20) + sub(record, 173, 180) - 1)
+          local keep, token, last_us = sub(queue, 1, 16), sub(record, 5, 20), end_us
+          -- As in part/last.lua.
+          if sub(record, 4, 4) == 'H' and since > token then last_us = last_us + length * 1000 end
+          last_us = math.max(last_us, token + sub(record, 173, 180) - 1)
           local is_short = keep + 0 < last_us + 60000000
           if is_short then keep = string.format('%016.0f', last_us + 60000000) end
           redis.call('HSET', KEYS[1], 'q', keep .. ARGV[1] .. more .. now .. ARGV[1] .. lapses,
@@ -155,7 +158,8 @@ elseif counts >= QUEUE_MAX * 100000 then
 else
   word, joined = 'QUEUED', ' now'
   if counts == 0 then
-    local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1, now_us)
+--@last
+    last_us = math.max(last_us, now_us)
     if not keep or keep + 0 < last_us + R_US then
       keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
     end

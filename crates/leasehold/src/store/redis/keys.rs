@@ -35,8 +35,15 @@ impl Keys {
 
     /// The key of a name's record.
     pub(crate) fn record(&self, name: &Name) -> String {
+        let mut key = String::new();
+        self.write(name, &mut key);
+        key
+    }
+
+    /// Writes it behind what is there.
+    pub(super) fn write(&self, name: &Name, key: &mut String) {
         let text = name.as_str();
-        let mut key = String::with_capacity(self.prefix.len() + RECORD.len() + text.len() + 1);
+        key.reserve(self.prefix.len() + RECORD.len() + text.len() + 1);
         key.push_str(&self.prefix);
         key.push_str(RECORD);
         if text.contains(['{', '}', '%']) && !is_on(Mutant::P8WrongHashTag) {
@@ -53,7 +60,6 @@ impl Keys {
             key.push_str(text);
         }
         key.push('}');
-        key
     }
 
     /// A key that stands for all records, where only its beginning matters.

@@ -206,12 +206,13 @@ impl Wire {
             Err(error) => Err(Fault::Refused(error)),
         };
         let said = said.and_then(|text| {
-            let answers: Vec<String> = text.split('\n').map(str::to_owned).collect();
-            if answers.len() == batch.len() { Ok(answers) } else { Err(self.garbled(None)) }
+            let lines = text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+            if lines == batch.len() { Ok(text) } else { Err(self.garbled(None)) }
         });
         match said {
-            Ok(answers) => {
-                batch.iter().zip(answers).map(|((name, _), text)| self.answer(name, To::Other, &text)).collect()
+            Ok(text) => {
+                let each = batch.iter().zip(text.split('\n'));
+                each.map(|((name, renew), text)| self.answer(name, To::from(renew), text)).collect()
             }
             Err(fault) => batch.iter().map(|_| Err(fault.share())).collect(),
         }

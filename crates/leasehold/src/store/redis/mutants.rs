@@ -18,11 +18,12 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "lua-p3-renew-recreates",
         "renew",
-        "local word = 'RENEWED'",
-        "local word = 'RENEWED'\nif state == 'F' then state, token, id = 'H', sub(want, 1, 16), sub(want, 17, 80) end",
+        "local word, is_from_now, wanted =",
+        "if state == 'F' then state, token, id = 'H', sub(want, 5, 20), sub(want, 21, 84) end\nlocal word, is_from_now, wanted =",
     ),
     ("lua-p3-tokens-only-count", "acquire", "if now > token then", "if false then"),
-    ("lua-p3-renew-by-anyone", "renew", "token .. id ~= sub(want, 1, 80)", "sub(id, 1, 32) ~= sub(want, 17, 48)"),
+    ("lua-p3-renew-by-anyone", "renew", "token .. id ~= sub(want, 5, 84)", "sub(id, 1, 32) ~= sub(want, 21, 52)"),
+    ("lua-p3-renews-by-session", "renew", "find(found, want, 1, true) == 1", "sub(found, 21, 52) == sub(want, 21, 52)"),
     ("lua-p4-runs-late", "acquire", "now > ARGV[4]", "false"),
     ("lua-p5-wakes-only", "release", "while state == 'F' and counts > 0 do", "while false do"),
     (
@@ -42,6 +43,14 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p7-no-claim", "release", "if lease_ms < claim_ms then claim_ms = lease_ms end", "claim_ms = lease_ms"),
     ("lua-p7-forgets-lapses", "settle", "if state == 'P' then", "if false then"),
     ("lua-p8-no-memory", "release", "#!lua flags=allow-oom", "#!lua"),
+    ("lua-p8-renews-no-end", "renew", "redis.call('PEXPIRE', name, keep_ms)", ""),
+    ("lua-p8-renews-no-later-end", "renew", "since >= span and", ""),
+    (
+        "lua-p8-renews-beside",
+        "renew",
+        "redis.call('SETRANGE', name, '92', now)",
+        "redis.call('SETRANGE', name, '93', now)",
+    ),
     ("lua-p8-no-end", "acquire", "'PX', ARGV[5])", "'KEEPTTL')"),
     (
         "lua-p8-ends-at-once",
@@ -73,7 +82,7 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p19-hands-over-below", "release", "and (not used or used < now) then", "then"),
     ("lua-p19-reserves-for-all", "reserve", "token .. id == sub(ARGV[1], 1, 80)", "true"),
     ("lua-p19-runs-ahead", "reserve", "if range + 0 > allowed then", "if false then"),
-    ("lua-p19-renews-short", "renew", "string.sub(found, 173, 180) <= '00001024'", "true"),
+    ("lua-p19-renews-short", "renew", "sub(found, 173, 180) <= '00001024'", "true"),
     ("lua-p9-tells-no-holder", "acquire", "(before == 0 or is_strict and before % 100000 == 0)", "false"),
     (
         "lua-p9-tells-no-newcomer",

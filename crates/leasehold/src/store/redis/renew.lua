@@ -2,64 +2,94 @@
 -- renew: lengthen the leases of up to 16 names.
 --
 -- KEYS     the records
--- ARGV     for each key
---          2i-1 token (16), grant id (64), lease in ms (8), not_after in µs (16), N from now or G from the grant
---          2i   time to live in ms: lease + R
+-- ARGV     1    the earliest `not_after` of all (16)
+--          2    that of each key, one behind the other (16 each)
+--          2+i  for each key how its record begins if the grant is held and the lease stays as long as it was: lh1H, token
+--               (16), grant id (64), lease in ms (8). lh1G instead of lh1H: not from now, but from the grant
 -- RETURNS  one answer for each key, in order, separated by newlines:
+--          R and 16 digits: renewed just now, this is the server's time, the whole lease is left, the token of the grant is
+--          the highest, nobody waits
 --          RENEWED … since length | LOST … revoked | LOST … notheld | LATE …
 --          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
 -- EFFECTS  the grants' leases; settles each name
 -- RETRY    safe: a lease from now is made long again, one from the grant ends when it did
--- COST     TIME; for each name GET, SET; with a queue HMGET, HSET, PEXPIRE more
+-- COST     TIME; for each name GET, SETRANGE, and PEXPIRE once in the length of a lease; with a queue HMGET, HSET, PEXPIRE
+--          more
 --@clock
 local answers, others, texts = {}, {}, {}
+local pcall_, sub, find, format = redis.pcall, string.sub, string.find, string.format
+local usual, is_early, lease = 'R' .. now, now <= ARGV[1], nil
+-- A lease that began at `ended` or before has ended. One that was renewed in this `span` has a time to live that is long
+-- enough for all of it: it is set at the first renewal in each, so that the others have nothing to write but a time.
+local ended, span, keep_ms
 for i, name in ipairs(KEYS) do
-  local want = ARGV[2 * i - 1]
-  local found = redis.pcall('GET', name)
-  local begin = found and #found > 0 and string.sub(found, 1, 4)
-  if (begin == 'lh1H' or begin == 'lh1P') and string.sub(found, 5, 84) == string.sub(want, 1, 80)
-    and string.sub(want, 105) == 'N' and now <= string.sub(want, 89, 104) and string.sub(found, 5, 20) <= now
-    and string.sub(found, 93, 108) + string.sub(found, 85, 92) * 1000 > now + 0
-    -- The time to live of a lease is also that of a range that has been used, or was never made longer.
-    and (string.sub(found, 173, 180) <= '00001024'
-      or string.sub(found, 5, 20) + string.sub(found, 173, 180) <= now + 0) then
-    local lease = string.sub(want, 81, 88)
-    local text = 'lh1H' .. string.sub(want, 1, 88) .. now .. string.sub(found, 109)
-    redis.call('SET', name, text, 'PX', ARGV[2 * i])
-    answers[i] = 'RENEWED ' .. now .. ' ' .. string.sub(want, 1, 16) .. ' N D - ' .. now .. ' ' .. lease
-  else
-    answers[i], others[#others + 1], texts[i] = '', i, found
+  local want, answer = ARGV[2 + i], ''
+  local found = pcall_('GET', name)
+  -- An error has no length.
+  if found and #found > 182 and is_early and find(found, want, 1, true) == 1 then
+    if sub(want, 85) ~= lease then
+      lease = sub(want, 85)
+      local length_us = math.max(lease * 1000, 1)
+      ended, span = format('%016.0f', now - lease * 1000), format('%016.0f', now - now % length_us)
+      keep_ms = format('%.0f', 2 * lease + 60000)
+    end
+    local token, since = sub(found, 5, 20), sub(found, 93, 108)
+    if since > ended then
+      if since > token and since >= span and since <= now then
+        redis.call('SETRANGE', name, '92', now)
+        answer = usual
+      -- The time to live of a lease is also that of a range that has been used, or was never made longer.
+      elseif token < now and (sub(found, 173, 180) <= '00001024' or token + sub(found, 173, 180) <= now + 0) then
+        redis.call('SETRANGE', name, '92', now)
+        redis.call('PEXPIRE', name, keep_ms)
+        answer = usual
+      end
+    end
   end
+  answers[i] = answer
+  if answer == '' then others[#others + 1], texts[i] = i, found end
 end
 if #others == 0 then return table.concat(answers, '\n') end
-local function renew(name, found, want)
+local function renew(name, found, want, not_after)
   local asked, got
 --@open
 --@settle
-  local word = 'RENEWED'
-  if now > sub(want, 89, 104) then
+  local word, is_from_now, wanted = 'RENEWED', sub(want, 4, 4) == 'H', sub(want, 85)
+  if now > not_after then
     word = 'LATE'
-  elseif state == 'F' or token .. id ~= sub(want, 1, 80) then
+  elseif state == 'F' or token .. id ~= sub(want, 5, 84) then
     word = 'LOST notheld'
   elseif state == 'R' then
     word = 'LOST revoked'
   else
-    if sub(want, 105) == 'N' then
-      since, length = now, sub(want, 81, 88)
-    elseif state == 'P' and length < sub(want, 81, 88) then
-      length = sub(want, 81, 88)
+    local length_us = math.max(wanted * 1000, 1)
+    local is_kept = state == 'H' and since > token
+    if is_from_now then
+      is_kept = is_kept and length == wanted and since <= now and since + 0 >= now_us - now_us % length_us
+      since, length = now, wanted
+    elseif state == 'P' then
+      if length < wanted then length = wanted end
+    else
+      is_kept = true
     end
-    local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1)
-    state, keep, ttl_changed = 'H', string.format('%016.0f', last_us + R_US), true
+    state = 'H'
+    if not is_kept then
+--@last
+      keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
+    end
   end
 --@save
-  if word == 'RENEWED' then return word .. said .. ' ' .. lease end
+  if word == 'RENEWED' then
+    -- The token is the highest: it is held.
+    if is_from_now and counts == 0 and rest == 'D' and handed == '-' then return usual end
+    return word .. said .. ' ' .. lease
+  end
   if word == 'LATE' then return word .. said end
   return 'LOST' .. said .. string.sub(word, 5)
 end
 
 for _, i in ipairs(others) do
-  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[2 * i - 1])
+  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[2 + i], sub(ARGV[2], 16 * i - 15, 16 * i))
   if not done or type(answer) == 'table' then answer = 'ERROR ' .. (type(answer) == 'table' and answer.err or answer) end
   answers[i] = string.gsub(answer, '\n', ' ')
 end

@@ -6,8 +6,8 @@ use std::str::{FromStr, SplitN};
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, GrantId, GrantState, Holder, Inspection, Joined, LostHow, Name, Op, Outcome,
-    PublicId, Rest, SessionId, Token, Was,
+    Answer, Contention, Delivery, Event, From as Since, GrantId, GrantState, Holder, Inspection, Joined, LostHow, Name,
+    Op, Outcome, PublicId, Renew, Rest, SessionId, Token, Was,
 };
 
 use super::keys::Keys;
@@ -29,8 +29,18 @@ pub(super) enum Said {
 /// What of a request its answer leaves out.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum To {
-    Acquire { lease_ms: u64, range: u64 },
-    Release { last: Token },
+    Acquire {
+        lease_ms: u64,
+        range: u64,
+    },
+    Release {
+        last: Token,
+    },
+    /// From now on.
+    Renew {
+        token: Token,
+        lease_ms: u64,
+    },
     Other,
 }
 
@@ -41,7 +51,17 @@ impl From<&Op> for To {
                 Self::Acquire { lease_ms: acquire.lease_ms, range: acquire.range.clamp(1, RANGE_MAX) }
             }
             Op::Release { token, used, .. } => Self::Release { last: *token.max(used) },
+            Op::Renew(renew) => Self::from(renew),
             _ => Self::Other,
+        }
+    }
+}
+
+impl From<&Renew> for To {
+    fn from(renew: &Renew) -> Self {
+        match renew.from {
+            Since::Now => Self::Renew { token: renew.token, lease_ms: renew.lease_ms },
+            Since::Grant => Self::Other,
         }
     }
 }
@@ -49,15 +69,24 @@ impl From<&Op> for To {
 /// The answer to one request; `None` for garbage.
 pub(super) fn parse(to: To, text: &str) -> Option<Said> {
     match (to, text) {
-        // The two answers of an uncontended lock have no words to spare.
+        // The three answers of an uncontended lock have no words to spare.
         (To::Acquire { lease_ms, range }, digits) if digits.starts_with(|c: char| c.is_ascii_digit()) => {
             let token = token(digits)?;
             let outcome = Outcome::Granted { token, left_us: lease_ms * 1000, range };
             Some(Said::Answer(quiet(token.get(), token, outcome)))
         }
+        (To::Renew { token, lease_ms }, text) if is_usual_renewal(text) => {
+            let outcome = Outcome::Renewed { left_us: lease_ms * 1000 };
+            Some(Said::Answer(quiet(number(&text[1..])?, token, outcome)))
+        }
         (To::Release { last }, "RELEASED") => Some(Said::Answer(quiet(0, last, Outcome::Released))),
         _ => words(text).or_else(|| is_begun(text).then_some(Said::Damaged)),
     }
+}
+
+/// A letter and a time, all of it, so that it is no other answer nor a piece of one.
+fn is_usual_renewal(text: &str) -> bool {
+    text.len() == 17 && text.starts_with('R') && text.bytes().skip(1).all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a script of ours began this sentence: with a word and the server's time, which it reads from no record.

@@ -22,9 +22,11 @@ if word == 'RESERVED' then
   if range + 0 > allowed then range = string.format('%08.0f', allowed) end
   if range < sub(rear, 65, 72) then range = sub(rear, 65, 72) end
   rear = sub(rear, 1, 64) .. range .. sub(rear, 73)
-  local last_us = token + range - 1
-  if last_us > since + length * 1000 and (not keep or keep + 0 < last_us + R_US) then
-    keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
+  if token + range - 1 > since + length * 1000 then
+--@last
+    if not keep or keep + 0 < last_us + R_US then
+      keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
+    end
   end
   range = ' ' .. range
 end

@@ -3,13 +3,14 @@
 use std::sync::OnceLock;
 
 /// What scripts share, put in as text where one says so: see `part/open.lua` for why it is no function.
-const PARTS: [(&str, &str); 7] = [
+const PARTS: [(&str, &str); 8] = [
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@open\n", include_str!("part/open.lua")),
     ("--@unlink\n", include_str!("part/unlink.lua")),
     ("--@settle\n", include_str!("part/settle.lua")),
     ("--@spend\n", include_str!("part/spend.lua")),
     ("--@mint\n", include_str!("part/mint.lua")),
+    ("--@last\n", include_str!("part/last.lua")),
     ("--@save\n", include_str!("part/save.lua")),
 ];
 
@@ -172,6 +173,8 @@ mod tests {
         assert!(scripts.settle.source.contains(&lead), "part/open.lua has another lead");
         let usual = format!("<= '{:08}'", limits::RANGE_MAX);
         assert!(scripts.renew.source.contains(&usual), "renew.lua has another range");
+        let kept = format!("2 * lease + {})", limits::RETENTION_MS);
+        assert!(scripts.renew.source.contains(&kept), "renew.lua has another R");
         let floor = format!(" / 3), {})", limits::LOOK_MAX_MS);
         assert!(scripts.settle.source.contains(&floor), "part/settle.lua has another floor");
         let long = format!("<= '{:08}'", limits::RETENTION_MS);

@@ -56,21 +56,26 @@ impl Call {
     /// Renewals of many names in one call.
     pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Self, Error> {
         let mut call = Self::begin(&Scripts::get().renew, batch.len());
+        let mut key = String::new();
         for (name, _) in batch {
-            call = call.and(keys.record(name));
+            key.clear();
+            keys.write(name, &mut key);
+            call.command.arg(&key);
         }
+        let not_after_us = |renew: &Renew| renew.not_after_us.min(TIME_END - 1);
+        let earliest_us = batch.iter().map(|(_, renew)| not_after_us(renew)).min().unwrap_or(0);
+        let mut all = Vec::with_capacity(16 * batch.len());
+        for (_, renew) in batch {
+            all.extend_from_slice(Fields::new().decimal(not_after_us(renew), 16).as_ref());
+        }
+        call = call.and(Fields::new().decimal(earliest_us, 16)).and(all);
         for (_, renew) in batch {
             let from = match renew.from {
-                From::Now => "N",
-                From::Grant => "G",
+                From::Now => "lh1H",
+                From::Grant => "lh1G",
             };
-            let want = Fields::new()
-                .decimal(renew.token.get(), 16)
-                .id(&renew.id)
-                .decimal(below(renew.lease_ms, LENGTH_END, "lease")?, 8)
-                .decimal(renew.not_after_us.min(TIME_END - 1), 16)
-                .text(from);
-            call = call.and(want).and(keep_ms(renew.lease_ms));
+            let held = Fields::new().text(from).decimal(renew.token.get(), 16).id(&renew.id);
+            call = call.and(held.decimal(below(renew.lease_ms, LENGTH_END, "lease")?, 8));
         }
         Ok(call)
     }
@@ -179,8 +184,8 @@ struct Fields {
 }
 
 impl Fields {
-    /// The longest text is that of a renewal: 105 bytes.
-    const ROOM: usize = 112;
+    /// The longest text is that of a renewal: 92 bytes.
+    const ROOM: usize = 96;
 
     fn new() -> Self {
         Self { bytes: [b'0'; Self::ROOM], len: 0 }
@@ -246,9 +251,11 @@ mod tests {
     fn fields_are_what_format_makes_of_them() {
         let id =
             GrantId { session: SessionId(0x0123_4567_89ab_cdef_1122_3344_5566_7788), counter: 0xfe, nonce: u64::MAX };
-        let fields = Fields::new().id(&id).decimal(42, 8).maybe(None).maybe(Some(1_763_650_000_123_456)).text("Ls");
-        let wanted = format!("{}{:08}{NONE}{:016}Ls", id.wire(), 42, 1_763_650_000_123_456_u64);
+        let fields = Fields::new().id(&id).decimal(42, 8).maybe(None).text("Ls");
+        let wanted = format!("{}{:08}{NONE}Ls", id.wire(), 42);
         assert_eq!(std::str::from_utf8(fields.as_ref()), Ok(&*wanted));
+        let fields = Fields::new().maybe(Some(1_763_650_000_123_456));
+        assert_eq!(fields.as_ref(), b"1763650000123456");
     }
 
     #[test]

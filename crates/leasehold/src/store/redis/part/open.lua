@@ -34,8 +34,8 @@
 -- as much as a field.
 --
 -- The key's time to live ends when the record may be forgotten: at the later of `keep` and token + R. While it is held,
--- `keep` is beyond the end of the range, too. A string does not say until when it is kept: nothing reads that before it is
--- set anew.
+-- `keep` is beyond the end of the range, too. A string does not say until when it is kept: never longer than part/last.lua
+-- has it, and that is what it is set to where a queue begins.
 local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
 local R_MS, R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = 60000, 60000000, 64, 64, 16, 10000
 local LEAD_US = 1000000
