@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, GrantId, Name, Op, Order, Token};
+use leasehold_spec::{Answer, Contention, GrantId, Name, Op, Order, Rest, Token};
 use tokio::sync::oneshot;
 
 use super::bounds::{ANSWER_MAX_US, RETRY_US};
@@ -318,6 +318,12 @@ impl Attempt {
     /// Whether so short a lease is enough to enter on, or has to be renewed to a whole one first (P29).
     pub(crate) fn may_enter_on_a_claim(&self, left_us: u64) -> bool {
         self.terms.entry == Entry::OnClaim || left_us >= self.terms.lease_us() || is_on(Mutant::P29StartsOnClaim)
+    }
+
+    /// Whether a renewal was answered with nothing new about its name: nobody, or somebody, waits as before.
+    pub(crate) fn knows(&self, answer: &Answer) -> bool {
+        let is_quiet = answer.rest == Rest::Done && answer.handed_claim_ms.is_none();
+        is_quiet && matches!(&self.phase, Phase::Held(holding) if holding.run.others() == answer.contention)
     }
 
     /// Until when nobody is told "nobody knows": the first answer is on its way, and not late yet.

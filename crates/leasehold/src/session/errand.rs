@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Acquire, From, GrantId, Hears, Name, Op, Patience, Place, Renew, Token};
+use leasehold_spec::{Acquire, GrantId, Hears, Name, Op, Patience, Place, Token};
 
-use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Renewal, Verdict, Wait};
-use super::clock::margin_us;
+use super::attempt::{Asked, Attempt, Phase, Verdict, Wait};
+use super::batches::Batch;
 use super::state::{State, Wake};
 use super::window::Kind;
 use crate::error::Lost;
@@ -17,17 +16,10 @@ use crate::store::Link;
 /// Something to send.
 pub(crate) enum Errand {
     Return { counter: u64, name: Name, op: Op, asked: Asked },
-    Renew(Vec<Renewing>),
+    Renew(Batch),
     Reserve(Reserving),
     Look { id: GrantId, name: Name, op: Op, asked: Asked },
     Settle { name: Name, asked: Asked },
-}
-
-pub(crate) struct Renewing {
-    pub(crate) counter: u64,
-    pub(crate) name: Name,
-    pub(crate) renew: Renew,
-    pub(crate) asked: Asked,
 }
 
 pub(crate) struct Reserving {
@@ -56,6 +48,7 @@ impl State {
     pub(crate) fn errands(&mut self, now_us: u64) -> Vec<Errand> {
         let reach = self.reach();
         self.impatient(now_us);
+        self.arm_overdue(now_us);
         let (mut errands, mut others, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         while let Some((at_us, counter)) = self.alarms.pop(now_us) {
             // Of an attempt that is over, or has an earlier one since: kept, it would be set anew each time.
@@ -85,28 +78,13 @@ impl State {
             state.due_look(counter, now_us).map(|errand| errands.push(errand))
         });
         for (counter, until_us) in waiting {
-            // Whose turn has come has its alarm.
-            if until_us < u64::MAX && self.attempts.get(&counter).is_some_and(|attempt| attempt.alarm_us == u64::MAX) {
+            // Whose turn has come has its alarm, or that of its batch.
+            let waits = |attempt: &Attempt| attempt.alarm_us == u64::MAX && attempt.asked.is_none();
+            if until_us < u64::MAX && self.attempts.get(&counter).is_some_and(waits) {
                 self.set_alarm(counter, until_us);
             }
         }
         errands
-    }
-
-    /// Renewals leave in batches.
-    fn send_renewals(&mut self, now_us: u64, errands: &mut Vec<Errand>) {
-        let mut batch = Vec::new();
-        self.send_due(Kind::Renewal, now_us, |state, counter| {
-            let renewing = state.due_renewal(counter, now_us)?;
-            batch.push(renewing);
-            if batch.len() == RENEW_BATCH {
-                errands.push(Errand::Renew(std::mem::take(&mut batch)));
-            }
-            Some(())
-        });
-        if !batch.is_empty() {
-            errands.push(Errand::Renew(batch));
-        }
     }
 
     /// Sends what waits for its turn, as far as there is room. The rest waits for answers.
@@ -131,7 +109,7 @@ impl State {
     }
 
     /// Sets the next alarm. What waits for a link has none: attaching wakes every attempt.
-    fn arm_after(&mut self, counter: u64, now_us: u64) {
+    pub(crate) fn arm_after(&mut self, counter: u64, now_us: u64) {
         let reach = self.reach();
         let Some(due_us) = self.attempts.get(&counter).map(|attempt| attempt.due_us(reach)) else { return };
         if due_us < u64::MAX {
@@ -311,47 +289,6 @@ impl State {
         Some((attempt.name.clone(), Op::Acquire(acquire), asked))
     }
 
-    fn due_renewal(&mut self, counter: u64, now_us: u64) -> Option<Renewing> {
-        let link = self.home().cloned()?;
-        let attempt = self.attempts.get(&counter)?;
-        if attempt.asked.is_some() {
-            return None;
-        }
-        let (token, until_us, claim, next_us, held_us) = match &attempt.phase {
-            Phase::Claiming { token, until_us, next_us, .. } => (*token, *until_us, Claim::Due, *next_us, 0),
-            Phase::Held(Holding { hold, run, granted_us, renew_us, claim, .. }) => {
-                (run.grant(), hold.valid_until_us(), *claim, *renew_us, now_us.saturating_sub(*granted_us))
-            }
-            _ => return None,
-        };
-        if next_us > now_us {
-            return None;
-        }
-        let lease_ms = match attempt.terms.renewal {
-            Renewal::Always => attempt.terms.lease_ms,
-            Renewal::Never if claim == Claim::Due => attempt.terms.lease_ms,
-            Renewal::Never => return self.stop_renewing(counter),
-            Renewal::For { hold_us } => {
-                let left_ms = hold_us.saturating_sub(held_us) / 1000;
-                let lease_ms = attempt.terms.lease_ms.min(left_ms);
-                // The last piece. A renewal must never shorten what is already granted; and one that wins no more than the
-                // margins of two is for nothing: each third of what is left would be renewed once more, down to the
-                // last millisecond.
-                if now_us + lease_ms * 1000 <= until_us + 2 * margin_us(attempt.terms.lease_us()) {
-                    return self.stop_renewing(counter);
-                }
-                lease_ms
-            }
-        };
-        let from = if attempt.terms.renewal == Renewal::Never { From::Grant } else { From::Now };
-        let not_after_us = self.clock.server_at(until_us, now_us).unwrap_or(0);
-        let renew = Renew { id: attempt.id, token, from, lease_ms, not_after_us };
-        let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
-        let asked = self.asked(link, &terms, now_us);
-        self.attempts.get_mut(&counter)?.asked = Some(asked.clone());
-        Some(Renewing { counter, name, renew, asked })
-    }
-
     /// More tokens for a run. Nothing waits for its answer, so it is no request of the attempt: a renewal goes beside it.
     fn due_reserve(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
         let link = self.home().cloned()?;
@@ -362,13 +299,6 @@ impl State {
         let op = Op::Reserve { id, token: grant, range };
         let asked = self.asked(link, &terms, now_us);
         Some(Errand::Reserve(Reserving { counter, name, grant, op, asked }))
-    }
-
-    fn stop_renewing(&mut self, counter: u64) -> Option<Renewing> {
-        if let Phase::Held(holding) = &mut self.attempts.get_mut(&counter)?.phase {
-            holding.renew_us = u64::MAX;
-        }
-        None
     }
 
     fn due_return(&mut self, counter: u64, now_us: u64) -> Option<Errand> {

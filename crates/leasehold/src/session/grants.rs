@@ -12,11 +12,11 @@ use std::sync::Arc;
 use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Rest, Token};
+use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Renew, Rest, Token};
 
-use super::attempt::{Claim, Holding, Kept, Phase, Renewal, Verdict};
+use super::attempt::{Asked, Claim, Holding, Kept, Phase, Renewal, Verdict};
 use super::clock::Term;
-use super::errand::{Renewing, Reserving};
+use super::errand::Reserving;
 use super::heard::Heard;
 use super::hold::Hold;
 use super::lines::Line;
@@ -209,9 +209,14 @@ impl State {
     }
 
     /// The answer to a renewal or a claim.
-    pub(crate) fn heard_renew(&mut self, one: &Renewing, heard: Heard) {
-        let Renewing { counter, name, renew, asked } = one;
-        let (counter, heard_us) = (*counter, self.world.now_us());
+    pub(crate) fn heard_renew(
+        &mut self,
+        counter: u64,
+        (name, renew): (&Name, &Renew),
+        asked: &Asked,
+        heard: Heard,
+        heard_us: u64,
+    ) {
         let heard = self.hear(asked, heard);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
@@ -224,9 +229,14 @@ impl State {
         if !is_of_this_grant {
             hit(Mark::RenewalOfAnother);
         }
+        // The usual renewal, of a name of which nothing is new: it need not be looked up.
+        let is_known = heard.as_ref().is_ok_and(|answer| attempt.knows(answer));
         match heard {
             Ok(answer) => {
-                let since_us = self.note(name, &answer, asked.sent_us, heard_us);
+                let since_us = match is_known {
+                    true => self.note_time(&answer, asked.sent_us, heard_us),
+                    false => self.note(name, &answer, asked.sent_us, heard_us),
+                };
                 if is_of_this_grant {
                     self.renew_says(counter, renew.lease_ms, since_us, heard_us, &answer);
                 }

@@ -26,10 +26,7 @@ impl State {
     /// What every answer says, whatever it answers. Answers our moment from which on counts what it says to be left: that
     /// before its sending (P12), or an earlier one if the server's clock has been set forward since it was made.
     pub(crate) fn note(&mut self, name: &Name, answer: &Answer, sent_us: u64, heard_us: u64) -> u64 {
-        let sample = Sample { sent_us, heard_us, server_us: answer.now_us };
-        if answer.now_us != 0 {
-            self.sample(sample);
-        }
+        let since_us = self.note_time(answer, sent_us, heard_us);
         if let Some(slot) = self.slots.get_mut(name) {
             slot.guess = answer.contention;
         }
@@ -39,6 +36,15 @@ impl State {
         }
         if answer.rest == Rest::More {
             self.watch(name, answer.highest, heard_us, 0, Then::Settle);
+        }
+        since_us
+    }
+
+    /// The same of an answer that says nothing new of the name.
+    pub(crate) fn note_time(&mut self, answer: &Answer, sent_us: u64, heard_us: u64) -> u64 {
+        let sample = Sample { sent_us, heard_us, server_us: answer.now_us };
+        if answer.now_us != 0 {
+            self.sample(sample);
         }
         sent_us.saturating_sub(self.clock.set_forward_since(&sample))
     }

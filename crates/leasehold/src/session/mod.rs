@@ -14,6 +14,7 @@
 
 mod alarms;
 mod attempt;
+mod batches;
 mod bounds;
 mod callers;
 mod calls;

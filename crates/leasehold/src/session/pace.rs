@@ -8,12 +8,15 @@
 //! lease later, where as many others are as before. Leases are renewed early in the third behind a burst, and hardly at all
 //! from then on. With few leases nothing is ever early.
 //!
+//! Where it is crowded, all that are planned for a slot are planned for its beginning: they fall due together, so that
+//! scripts are full and the thread is woken once for them.
+//!
 //! Pure arithmetic. What ends before its planned moment is still counted there: that is over with its third.
 
 /// A planned moment is the beginning of one of these: what falls due together leaves together.
-const SLOT_US: u64 = 10_000;
+const SLOT_US: u64 = 5_000;
 /// How far ahead is planned: leases of up to a minute. Longer ones are renewed too seldom to crowd.
-const SLOTS: usize = 2_048;
+const SLOTS: usize = 4_096;
 /// As many in a slot are no crowd: one script of them.
 const CALM: u32 = leasehold_spec::limits::RENEW_BATCH as u32;
 
@@ -40,7 +43,8 @@ impl Pace {
         // As many as at the moment before is what is even: then there is no need to look for a better one.
         if self.planned(last) < CALM.max(self.planned(last.saturating_sub(1))) || last < first {
             self.take(last);
-            return latest_us;
+            let is_crowded = self.planned(last).max(self.planned(last.saturating_sub(1))) >= CALM;
+            return if is_crowded && last * SLOT_US > now_us { last * SLOT_US } else { latest_us };
         }
         let calmest = (first..=last).rev().min_by_key(|&number| self.planned(number)).unwrap_or(last);
         self.take(calmest);
@@ -71,7 +75,7 @@ fn index(number: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use std::cmp::Reverse;
-    use std::collections::BinaryHeap;
+    use std::collections::{BTreeSet, BinaryHeap};
 
     use super::*;
 
@@ -115,6 +119,17 @@ mod tests {
             all.iter().filter(|(at_us, _)| *at_us > until_us / 2).map(|(_, behind_us)| *behind_us).collect();
         let mean_us = late.iter().sum::<u64>() / late.len() as u64;
         assert!(mean_us > THIRD_US * 97 / 100, "{mean_us} µs between two renewals");
+    }
+
+    /// Else each lease would be a script of its own, and the thread be woken for it.
+    #[test]
+    fn many_fall_due_together() {
+        let (leases, until_us) = (30_000, 40_000_000);
+        let all = renewals(leases, 2_000_000, until_us);
+        let moments: BTreeSet<u64> =
+            all.iter().map(|(at_us, _)| *at_us).filter(|at_us| *at_us > until_us / 2).collect();
+        let slots = until_us / 2 / SLOT_US;
+        assert!((moments.len() as u64) < slots * 3 / 2, "woken {} times in {slots} slots", moments.len());
     }
 
     #[test]

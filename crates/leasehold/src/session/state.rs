@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 
 use super::alarms::Alarms;
 use super::attempt::{Asked, Attempt, Phase, Reach, Terms};
+use super::batches::Batches;
 use super::clock::ServerClock;
 use super::lane::Lane;
 use super::lines::Line;
@@ -44,6 +45,8 @@ pub(crate) struct State {
     /// What is due, and how much is under way.
     pub(crate) windows: Windows,
     pub(crate) watches: Alarms<Name>,
+    /// Renewals that are under way.
+    pub(crate) batches: Batches,
     pub(crate) clock: ServerClock,
     pub(crate) run: String,
     /// Whether that is another run than before, and what was released there must be said again.
@@ -166,6 +169,7 @@ impl State {
             pace: Pace::default(),
             windows: Windows::default(),
             watches: Alarms::default(),
+            batches: Batches::default(),
             clock: ServerClock::default(),
             run: String::new(),
             met_anew: false,
@@ -353,9 +357,10 @@ impl State {
             return 0;
         }
         // What a watch asks for needs a link: without one it stays due until there is.
-        let watch_us = self.watches.next_us().filter(|_| self.home().is_some());
+        let watch_us = self.watches.next_us();
+        let watch_us = watch_us.filter(|_| self.home().is_some());
         let bell_us = self.bells.iter().map(|(at_us, _)| *at_us).min();
-        [self.alarms.next_us(), self.line_alarms.next_us(), watch_us, bell_us]
+        [self.alarms.next_us(), self.line_alarms.next_us(), self.batches.next_us(), watch_us, bell_us]
             .into_iter()
             .flatten()
             .min()

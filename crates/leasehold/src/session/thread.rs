@@ -161,16 +161,10 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
         }
         Errand::Renew(batch) => {
             let session_ = Arc::clone(session);
-            let names: Vec<_> = batch.iter().map(|one| (one.name.clone(), one.renew.clone())).collect();
-            let request = link.renew(&names);
+            let request = link.renew(&batch.wanted);
             spawn(session, async move {
                 let heard = request.await;
-                session_.with(|state| {
-                    state.ended(Kind::Renewal, batch.len());
-                    for (one, heard) in batch.iter().zip(heard) {
-                        state.heard_renew(one, heard);
-                    }
-                });
+                session_.with(|state| state.heard_batch(&batch, heard));
             });
         }
         Errand::Reserve(one) => {
