@@ -7,9 +7,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
+use leasehold_spec::{Contention, Delivery};
 use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise};
 
-use super::exec::lock;
+use super::exec::{Pid, lock};
 
 /// Beside the seed a failure says what is wrong, in words.
 #[derive(Default)]
@@ -37,6 +38,15 @@ struct Pages {
     revoked_us: BTreeMap<(String, u64), u64>,
     /// When a hold ended before its lease.
     cut_us: BTreeMap<(String, u64), u64>,
+    /// Since when a client knows that somebody waits for its grant in strict order, where nothing else was heard since.
+    strict_us: BTreeMap<(Pid, u64), u64>,
+}
+
+impl Pages {
+    fn grant_of(&self, name: &str, token: u64) -> Option<u64> {
+        let of = |token| (name.to_owned(), token);
+        self.given_us.range(of(0)..=of(token)).next_back().map(|((_, token), _)| *token)
+    }
 }
 
 /// A promise that does not hold for some time.
@@ -115,6 +125,11 @@ impl Book {
         lock(&self.0).given_us.get(&(name.to_owned(), token)).copied()
     }
 
+    /// The token of the server's grant that this one is of.
+    pub(super) fn grant_of(&self, name: &str, token: u64) -> Option<u64> {
+        lock(&self.0).grant_of(name, token)
+    }
+
     /// Whether no server has made a grant behind this token.
     pub(super) fn is_last_given(&self, name: &str, token: u64) -> bool {
         let behind = (name.to_owned(), token + 1)..=(name.to_owned(), u64::MAX);
@@ -137,6 +152,26 @@ impl Book {
         let of = |token| (name.to_owned(), token);
         let grant = pages.given_us.range(of(0)..=of(token)).next_back();
         grant.is_some_and(|(grant, _)| pages.panicked.range(grant.clone()..of(token)).next().is_some())
+    }
+
+    /// A message says who waits.
+    pub(super) fn heard_level(&self, pid: Pid, message: &Delivery, at_us: u64) {
+        let (mut pages, of) = (lock(&self.0), (pid, message.token.get()));
+        if message.contention == Contention::Strict {
+            pages.strict_us.entry(of).or_insert(at_us);
+        } else {
+            pages.strict_us.remove(&of);
+        }
+    }
+
+    /// So does an answer.
+    pub(super) fn heard_answer(&self) {
+        lock(&self.0).strict_us.clear();
+    }
+
+    /// Since when this client knows surely that somebody waits for its grant in strict order.
+    pub(super) fn strict_us(&self, pid: Pid, grant: u64) -> Option<u64> {
+        lock(&self.0).strict_us.get(&(pid, grant)).copied()
     }
 
     /// One more pass of a grant for which others wait. Answers how many that makes.
@@ -165,7 +200,7 @@ impl Book {
     pub(super) fn cut_us(&self, name: &str, token: u64) -> Option<u64> {
         let pages = lock(&self.0);
         let of = |token| (name.to_owned(), token);
-        let grant = pages.given_us.range(of(0)..=of(token)).next_back().map(|((_, token), _)| *token);
+        let grant = pages.grant_of(name, token);
         let revoked_us = grant.and_then(|grant| pages.revoked_us.get(&of(grant)));
         pages.cut_us.get(&of(token)).into_iter().chain(revoked_us).min().copied()
     }

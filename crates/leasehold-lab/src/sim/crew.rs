@@ -131,6 +131,7 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
             rng: rng.fork(),
             until_us: leaves_us,
             is_renewed: true,
+            is_kept: false,
         };
         let work = async move {
             worker.work().await;

@@ -116,8 +116,14 @@ fn drive_once(sim: &Sim, wire: &Wire, context: &mut Context<'_>) -> Poll<()> {
     let waiting = if let Word::Reply(number, _) = &word { ears.waiting.remove(number) } else { None };
     let inbox = ears.inbox.clone();
     drop(ears);
+    if let Word::Push(_, delivery) = &word {
+        let pid = lock(&sim.net).who.get(&delivery.to).copied();
+        pid.inspect(|pid| sim.book.heard_level(*pid, delivery, sim.exec.now_us()));
+    }
     match word {
         Word::Reply(_, said) => {
+            // Of which name, nobody knows here. It may have been the word that who asked for strict order has gone.
+            sim.book.heard_answer();
             if let Some(waiting) = waiting {
                 drop(waiting.send(said));
             }
@@ -172,7 +178,11 @@ impl Line {
 
 impl Link for Line {
     fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<Result<Answer, Fault>> {
-        let said = self.exchange(Ask::One(name.clone(), op.clone()));
+        let mut op = op.clone();
+        if let Op::Acquire(acquire) = &mut op {
+            acquire.range = acquire.range.min(self.sim.plan.range);
+        }
+        let said = self.exchange(Ask::One(name.clone(), op));
         Box::pin(async move {
             match said.await? {
                 Said::Answer(answer) => Ok(answer),

@@ -1,7 +1,7 @@
 //! What is held true of every step of the server, apart from `step`: the rules that clients would feel as slowness or
 //! unfairness long before as a broken promise.
 
-use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS};
+use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
     Answer, Contention, Delivery, Event, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
 };
@@ -34,6 +34,13 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     if (answer.contention == Contention::None) != after.queue.is_empty() {
         return Some("P9: an answer does not say whether others wait");
     }
+    let reserved = |record: &Resource| record.grant.as_ref().map(|grant| (grant.token, grant.range, grant.reserved()));
+    if let Some((_, 2.., last)) = reserved(after)
+        && reserved(before) != reserved(after)
+        && last.get() > now_us + TOKEN_LEAD_US
+    {
+        return Some("P19: tokens are reserved too far ahead of the clock");
+    }
     match (op, &answer.outcome) {
         (Op::Acquire(acquire), outcome) => {
             let same = |record: &Resource| record.held_by(acquire.id).map(|grant| (grant.token, grant.end_us()));
@@ -55,6 +62,10 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
                 return Some("P6: a waiter that came back has lost its place");
             }
             None
+        }
+        (Op::Reserve { id, token, .. }, Outcome::Reserved { .. }) => {
+            let is_holder = before.held_by(*id).is_some_and(|grant| grant.token == *token);
+            (!is_holder).then_some("P19: somebody was given tokens of another's grant")
         }
         // A record may be forgotten at its end, and then says nothing.
         (Op::Release { id, .. }, Outcome::NotHeld) => (before.released == Some(*id) && *now_us < before.keep_until_us)

@@ -6,6 +6,8 @@
 //! So is what is handed on inside of clients: in some seeds many tasks of each want one lease for a moment, all of the
 //! time, and in some nobody hands anything on.
 
+use leasehold_spec::limits::{RANGE_MAX, run_silent_us};
+
 use super::faults::Kind;
 use super::rng::Rng;
 
@@ -50,6 +52,10 @@ pub(super) struct Plan {
     pub(super) lingers: u64,
     /// Of a hundred locks so many may stand in line with all others of their client.
     pub(super) alike: u64,
+    /// Of a hundred locks so many are kept for a while when they are given back.
+    pub(super) sticky: u64,
+    /// How many tokens a client asks for at once: few, so that they run out.
+    pub(super) range: u64,
 }
 
 impl Plan {
@@ -90,6 +96,8 @@ impl Plan {
             plain: 0,
             lingers: 30,
             alike: 0,
+            sticky: *rng.pick(&[0, 0, 20]),
+            range: *rng.pick(&[RANGE_MAX, RANGE_MAX, 16, 2]),
         };
         if rng.percent(40) {
             plan.in_line(&mut rng);
@@ -123,6 +131,11 @@ impl Plan {
             (self.remote, self.panics, self.lingers) = (0, 0, 0);
             (self.think_us, self.section_us) = (1_000, 1_000);
             self.names.truncate(1);
+            if rng.percent(50) {
+                // And nothing is in its way at all.
+                self.faults.clear();
+                (self.slow_in, self.revokes, self.cancels, self.hiccup_in) = (0, 0, 0, 0);
+            }
         }
         self.chaos_us = rng.between(4, 12) * 1_000_000;
         self.fault_every_us = rng.scaled(100_000, 2_000_000);
@@ -172,6 +185,12 @@ impl Plan {
         let shortest_us = self.lease_min_us();
         let is_quick = self.slow_in == 0 && self.faults.is_empty();
         is_quick && self.revokes == 0 && shortest_us > 2 * self.soon_us()
+    }
+
+    /// Whether a run that is wanted all the time goes on for as long as its answers come, and they do.
+    pub(super) fn is_steady(&self) -> bool {
+        let is_wanted = self.clients == 1 && (self.alike, self.plain, self.cancels) == (100, 100, 0);
+        is_wanted && self.keeps_leases() && run_silent_us(self.lease_min_us()) > 4 * self.soon_us()
     }
 
     /// What is done at once is done by then, where nothing goes wrong: some messages, and turns of a busy machine.

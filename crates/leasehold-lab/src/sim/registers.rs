@@ -25,7 +25,7 @@ pub(super) struct Registers {
 
 impl Registers {
     pub(super) fn new(mut rng: Rng, plan: &Plan) -> Self {
-        let late_in = *rng.pick(&[0, 0, 30, 300]);
+        let late_in = if plan.is_steady() { 0 } else { *rng.pick(&[0, 0, 30, 300]) };
         let (delay_us, heals_us) = (plan.delay_us, plan.chaos_us);
         Self { rng, delay_us, late_in, heals_us, of: BTreeMap::new() }
     }

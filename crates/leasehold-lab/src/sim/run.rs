@@ -71,6 +71,9 @@ pub(super) fn play(seed: u64, book: Book) -> Verdict {
             .wrong
             .extend(unheard.map(|(mark, times)| format!("{mark:?}, {times} times, and nothing was in its way")));
     }
+    if sim.plan.is_steady() && verdict.marks.iter().any(|(mark, _)| *mark == Mark::RunSilent) {
+        verdict.wrong.push("P20: a run has ended for want of an answer, and nothing was in its way".into());
+    }
     verdict
 }
 

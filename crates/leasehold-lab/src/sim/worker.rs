@@ -1,6 +1,8 @@
 //! What clients do: a task that asks for locks in every way there is, and does under them what a lock is for.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::seam::World;
@@ -25,6 +27,8 @@ pub(super) struct Worker {
     pub(super) until_us: u64,
     /// Whether what was asked for last is renewed for as long as it is held.
     pub(super) is_renewed: bool,
+    /// Whether it is kept for a while when it is given back.
+    pub(super) is_kept: bool,
 }
 
 /// How often somebody asks in the end, when a memory may just have been full.
@@ -49,7 +53,7 @@ impl Worker {
         // Whatever has happened, whoever asks now is served.
         let name = self.sim.plan.names[0].clone();
         let mutex = self.leasehold.mutex(&name).lease(self.lease());
-        self.is_renewed = true;
+        (self.is_renewed, self.is_kept) = (true, false);
         for _ in 0..LAST_TRIES {
             if self.lock(&mutex, &name).await {
                 return;
@@ -98,6 +102,7 @@ impl Worker {
         match mutex.lock().await {
             Ok(guard) => {
                 self.is_soon(&guard, name);
+                self.gives_way(&guard, name);
                 self.section(guard, name, asked_us).await;
                 true
             }
@@ -114,6 +119,16 @@ impl Worker {
         let took_us = self.sim.exec.now_us() - given_us;
         if self.sim.plan.keeps_leases() && took_us > self.sim.plan.soon_us() {
             self.wrong(&format!("a grant took {took_us} µs to its holder, and nothing was in its way"));
+        }
+    }
+
+    /// Who knows that somebody waits in strict order hands nothing on.
+    fn gives_way(&self, guard: &Guard, name: &str) {
+        let (plan, token, now_us) = (&self.sim.plan, guard.token().get(), self.sim.exec.now_us());
+        let grant = self.sim.book.grant_of(name, token).filter(|grant| *grant != token);
+        let known_us = grant.and_then(|grant| self.sim.book.strict_us(self.pid, grant));
+        if plan.keeps_leases() && plan.hiccup_in == 0 && known_us.is_some_and(|known_us| now_us > known_us + 2 * MS) {
+            self.wrong("P20: a pass, and it is known that somebody waits in strict order");
         }
     }
 
@@ -145,7 +160,7 @@ impl Worker {
     /// Asks for a whole lease, and no claim.
     async fn whole(&mut self, name: &str) {
         let (lease, asked_us) = (self.lease(), self.sim.exec.now_us());
-        self.is_renewed = true;
+        (self.is_renewed, self.is_kept) = (true, false);
         match self.leasehold.mutex(name).lease(lease).full_lease().lock().await {
             Ok(guard) => {
                 // It may have stood still since, for some time; a claim is over sooner than that.
@@ -160,6 +175,9 @@ impl Worker {
 
     /// Asks, and drops the future.
     async fn give_up(&mut self, mutex: &Mutex, name: &str) {
+        if self.rng.percent(30) {
+            return self.forget(mutex).await;
+        }
         let (asked_us, after_us) = (self.sim.exec.now_us(), self.rng.scaled(1, 4_000 * MS));
         let storm = Arc::clone(&self.storm);
         let locked = tokio::select! {
@@ -173,6 +191,18 @@ impl Worker {
             Some(Err(error)) => self.said("lock", Some(&error)),
             None => self.sim.book.met("a dropped future"),
         }
+    }
+
+    /// Asks, looks away for a moment, and drops the future: what it was granted meanwhile goes on to the next.
+    async fn forget(&mut self, mutex: &Mutex) {
+        let mut locking = Box::pin(mutex.lock());
+        let asked = poll_fn(|context| Poll::Ready(locking.as_mut().poll(context)));
+        if asked.await.is_pending() {
+            let us = self.rng.scaled(1, 20 * MS);
+            self.sleep(us).await;
+        }
+        drop(locking);
+        self.sim.book.met("a dropped future");
     }
 
     async fn run(&mut self, mutex: &Mutex, name: &str) {
@@ -240,7 +270,7 @@ impl Worker {
     async fn crowd(&mut self, mutex: &Mutex, name: &str) {
         let wait = Duration::from_micros(self.rng.scaled(MS, 500 * MS));
         // Each stands in the store's queue for itself.
-        let mutex = mutex.clone().fair();
+        let mutex = mutex.clone().sticky(Duration::ZERO).fair();
         let mut crowd: Vec<_> = (0..80).map(|_| Box::pin(mutex.try_lock_for(wait))).collect();
         let asked_us = self.sim.exec.now_us();
         let mut one = None;
@@ -328,6 +358,11 @@ impl Worker {
         let is_alike = self.rng.percent(self.sim.plan.alike);
         let kind = if is_alike { 20 } else { self.rng.below(20) };
         self.is_renewed = kind >= 6;
+        // One that may not be handed on cannot be kept.
+        self.is_kept = (kind >= 10 || (6..8).contains(&kind)) && self.rng.percent(self.sim.plan.sticky);
+        if self.is_kept {
+            return mutex.lease(lease).sticky(Duration::from_micros(self.rng.scaled(MS, 5_000 * MS)));
+        }
         match kind {
             0..4 => mutex.fixed_lease(lease),
             4..6 => mutex.lease(lease).max_hold(lease * 2),
