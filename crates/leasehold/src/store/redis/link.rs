@@ -9,10 +9,10 @@
 //! No time-out is set here: the session has its own, and closes the link when it does not believe in it any more.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, ready};
+use std::task::Poll;
 
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -20,9 +20,9 @@ use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, oneshot};
-use tokio::task::yield_now;
 
 use super::fault::{self, Asker, Trouble};
+use super::gather::Gather;
 use super::keys::Keys;
 use super::reply::{self, Said, To};
 use super::wire::Call;
@@ -32,9 +32,6 @@ use crate::world::{Address, Pending, World};
 
 /// Keys that the server looks at in one step of a scan: half a millisecond of its time.
 const SCANNED: u32 = 1_000;
-
-/// As many requests under way are worth a write together.
-const CROWD: usize = 4;
 
 /// A connection whose first exchange went well.
 pub(super) struct RedisLink {
@@ -58,8 +55,7 @@ pub(super) struct Line {
     is_closed: AtomicBool,
     hang_up: Notify,
     attached: Mutex<Option<Attached>>,
-    /// How many requests wait for their answers.
-    under_way: AtomicUsize,
+    requests: Gather,
 }
 
 struct Attached {
@@ -70,9 +66,8 @@ struct Attached {
 
 impl Line {
     pub(super) fn new(to: &Address) -> Self {
-        let attached = Mutex::default();
-        let (is_closed, under_way) = (AtomicBool::new(false), AtomicUsize::new(0));
-        Self { at: to.to_string(), is_closed, hang_up: Notify::new(), attached, under_way }
+        let (is_closed, hang_up) = (AtomicBool::new(false), Notify::new());
+        Self { at: to.to_string(), is_closed, hang_up, attached: Mutex::default(), requests: Gather::default() }
     }
 
     /// Runs the driver until it ends or the link is given up. Dropping it (with its runtime) ends the link as well.
@@ -81,7 +76,7 @@ impl Line {
         tokio::select! {
             biased;
             () = line.0.hang_up.notified() => {}
-            () = unhurried(&line.0, driver) => {}
+            () = line.0.requests.drive(driver) => {}
         }
     }
 
@@ -128,37 +123,6 @@ impl Line {
     }
 }
 
-/// Polls the driver behind everything that is ready beside it, while many requests are under way. A runtime runs first
-/// what was woken last: each request would be written by itself, as soon as it is there, which is half of what it costs.
-/// With few of them there is nothing to gather, and to step aside costs more than a write.
-async fn unhurried(line: &Line, driver: impl Future<Output = ()>) {
-    let (mut driver, mut behind) = (pin!(driver), pin!(yield_now()));
-    poll_fn(|context| {
-        if line.under_way.load(Ordering::Relaxed) >= CROWD {
-            ready!(behind.as_mut().poll(context));
-            behind.set(yield_now());
-        }
-        driver.as_mut().poll(context)
-    })
-    .await;
-}
-
-/// A request that waits for its answer.
-struct UnderWay(Arc<Line>);
-
-impl UnderWay {
-    fn on(line: &Arc<Line>) -> Self {
-        line.under_way.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(line))
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// Says that the link is gone, however the driver ended.
 struct Ending(Arc<Line>);
 
@@ -175,7 +139,7 @@ impl Drop for Ending {
 impl Wire {
     /// Sends a command, and takes its answer as it is.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
-        let _under_way = UnderWay::on(&self.line);
+        let _under_way = self.line.requests.begin();
         self.connection.send_packed_command(command).await?.extract_error()
     }
 

@@ -5,8 +5,8 @@
 //! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
 //! what the server's user must be allowed to do in `rights.rs`; how a connection is made in `dial.rs`, with what is shown
 //! and believed in `credentials.rs` and `tls.rs`, what is too long to be an answer in `sieve.rs`, and its first exchange in
-//! `handshake.rs`. Of these, fences share
-//! `dial.rs` (and what that uses), `fault.rs` and `url.rs`.
+//! `handshake.rs`; when requests are written in `gather.rs`. Of these, fences share `dial.rs` (and what that uses),
+//! `fault.rs` and `url.rs`.
 //!
 //! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no
 //! session beyond its id; nothing outside of this folder and `fence/` knows that the client crate exists.
@@ -16,6 +16,7 @@ mod dial;
 mod fault;
 #[cfg(test)]
 mod fuzz;
+mod gather;
 mod handshake;
 mod keys;
 mod link;
