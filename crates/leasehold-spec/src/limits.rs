@@ -45,10 +45,11 @@ pub const TOKEN_LEAD_US: u64 = 1_000_000;
 /// asks anew.
 pub const RANGE_END: u64 = 99_999_999;
 /// How many times a session hands a lease on by itself once others wait for it (B). Each of them waits for as many
-/// sections at most, and each round trip to the store is shared by as many.
-pub const RUN_PASSES: u32 = 16;
-/// For how long it does so at most (T): a handful of round trips in a data centre. Sections can be long, and sixteen of
-/// them very long.
+/// sections at most, and each round trip to the store is shared by as many: with 16, two busy processes got three quarters
+/// as much done. Short sections end by this, and long ones by the time below.
+pub const RUN_PASSES: u32 = 64;
+/// For how long it does so at most (T): a handful of round trips in a data centre. Sections can be long, and 64 of them
+/// very long.
 pub const RUN_MAX_US: u64 = 10_000;
 /// For how long a session hands on without an answer from the store, at most: an answer says whether others wait, and the
 /// message that says it sooner can be lost.

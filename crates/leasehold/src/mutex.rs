@@ -18,7 +18,7 @@ use crate::session::{Entry, Renewal, Terms, Wait};
 ///
 /// # Who is next
 /// Those who wait in one client are served in the order of their calls, and so are clients among each other. A client hands
-/// a lock on to those who wait in it without a round trip; once somebody waits elsewhere it does so at most 16 times, and
+/// a lock on to those who wait in it without a round trip; once somebody waits elsewhere it does so at most 64 times, and
 /// for at most 10 ms (an eighth of the lease, where that is less), and then goes to the end of the store's queue. The word
 /// that somebody waits comes at once or, should that message be lost, within a second. A mutex that is
 /// [`fair`](Mutex::fair) is served in the order of all calls of all clients.

@@ -247,20 +247,20 @@ async fn passes_no_more(bench: &mut Bench, guard: Guard) -> (Token, Acquire) {
 }
 
 #[tokio::test]
-async fn p20_once_others_wait_a_run_has_sixteen_passes_more() {
-    let (mut bench, _, mut guard, id, mut waiting) = standing(40).await;
+async fn p20_once_others_wait_a_run_has_sixty_four_passes_more() {
+    let (mut bench, _, mut guard, id, mut waiting) = standing(90).await;
     for _ in 0..20 {
         guard = pass(guard, &mut waiting).await;
     }
     bench.want(id, 7, Contention::Others);
     assert!(guard.others_wait(), "and who holds can see it");
-    for _ in 0..16 {
+    for _ in 0..64 {
         guard = pass(guard, &mut waiting).await;
         // Said again: the bound is no new one for that.
         bench.want(id, 7, Contention::Others);
     }
     let (used, acquire) = passes_no_more(&mut bench, guard).await;
-    assert_eq!(used, token(7 + 36));
+    assert_eq!(used, token(7 + 84));
     assert!(matches!(acquire.patience, Patience::Queue(place) if place.ticket.is_none()), "to the end of the queue");
 }
 
