@@ -11,11 +11,16 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
+use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Below Linux' ephemeral ports (32,768 and up), with room for a Redis Cluster's bus ports (port + 10,000).
 const PORTS: std::ops::Range<u16> = 10_200..21_800;
 const TRIES: usize = 1_000;
+/// How long a process may take from its fork to its program, on a machine that is busy.
+const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A TCP port on 127.0.0.1 at which nothing listens, reserved until this is dropped.
 #[derive(Debug)]
@@ -49,6 +54,27 @@ impl Port {
     pub fn number(&self) -> u16 {
         self.number
     }
+
+    /// Listens there.
+    ///
+    /// A process that another thread starts has a copy of the socket by which [`free_port`] tried the port, from its fork
+    /// until it executes its program. For that long the port is in use.
+    ///
+    /// # Panics
+    /// When somebody who knows nothing of our reservations has taken it.
+    #[must_use]
+    pub fn listen(&self) -> TcpListener {
+        let until = Instant::now() + STARTS_WITHIN;
+        loop {
+            match TcpListener::bind((Ipv4Addr::LOCALHOST, self.number)) {
+                Ok(listener) => return listener,
+                Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => panic!("port {} was reserved for us: {error}", self.number),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -66,7 +92,19 @@ mod tests {
 
     #[test]
     fn a_reserved_port_can_be_listened_at() {
+        drop(free_port().listen());
+    }
+
+    /// As a process has the trial socket that another thread is just starting.
+    #[test]
+    fn a_port_that_is_in_use_for_a_moment_is_waited_for() {
         let port = free_port();
-        TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).unwrap();
+        let trial = port.listen();
+        let holding = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(trial);
+        });
+        drop(port.listen());
+        holding.join().unwrap();
     }
 }

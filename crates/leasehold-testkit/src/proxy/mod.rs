@@ -77,7 +77,7 @@ impl FaultProxy {
     #[must_use]
     pub fn start(target: u16) -> Self {
         let port = free_port();
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).expect("the port was reserved for us");
+        let listener = port.listen();
         let shared = Arc::new(Shared::new(target));
         let accepting = {
             let shared = Arc::clone(&shared);

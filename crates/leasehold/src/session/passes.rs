@@ -73,11 +73,11 @@ impl State {
         None
     }
 
-    /// What this session itself has of a name and does not use is in the way of its own request for it: a lease that is kept
-    /// on other terms, and the release of a dropped guard that the thread has still to send. Whoever drops a guard and tries
-    /// again would hear that somebody holds, now and then, and that would be itself. So the release goes first, by the
-    /// caller of the request, and both on one link, which keeps their order. What has left already is not sent again: the
-    /// request follows it on its link.
+    /// What this session itself has of a name and does not use is in the way of its own request for it: a lease that is
+    /// kept on other terms, and the release of a dropped guard that the thread has still to send. Whoever drops a guard
+    /// and tries again would hear that somebody holds, now and then, and that would be itself. So the release goes first,
+    /// by the caller of the request, and both on one link, which keeps their order. What has left already is not sent
+    /// again: the request follows it on its link.
     ///
     /// Answers the link of the request, and what goes right before it. (Without a link the thread sends both, in this
     /// order.)

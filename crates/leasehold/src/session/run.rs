@@ -65,7 +65,8 @@ enum Reserve {
     },
 }
 
-/// Between two reservations that bring hardly more than there was: a range is at its longest, or too far ahead of the clock.
+/// Between two reservations that bring hardly more than there was: a range is at its longest, or as far ahead of the clock
+/// as it may be.
 const SHORT_PAUSE_US: u64 = 125_000;
 
 impl Run {
