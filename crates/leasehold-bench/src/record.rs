@@ -75,6 +75,9 @@ pub(crate) struct Row {
     pub(crate) p99_us: Option<u64>,
     pub(crate) p999_us: Option<u64>,
     pub(crate) max_us: Option<u64>,
+    /// A file from before it was counted has none.
+    #[serde(default)]
+    pub(crate) mean_us: Option<f64>,
     /// Over all tasks of all processes.
     pub(crate) fairness: Option<Fairness>,
     /// The server's own time in commands, those of a section not included.
@@ -144,6 +147,7 @@ pub(crate) mod tests {
             p99_us: Some(2),
             p999_us: Some(3),
             max_us: Some(4),
+            mean_us: Some(1.5),
             fairness: Some(Fairness { min: 0.9, max: 1.1 }),
             server_us_per_op: 20.5,
             server_calls_per_op: 2.0,
@@ -165,7 +169,7 @@ pub(crate) mod tests {
         let wanted = concat!(
             r#"{"record":"run","system":"floor","scenario":"hot","names":"shared","processes":2,"tasks":8,"#,
             r#""threads":1,"extent":{"window_ms":3000},"run":1,"ops":10,"ops_per_s":5.0,"p50_us":1,"p99_us":2,"#,
-            r#""p999_us":3,"max_us":4,"fairness":{"min":0.9,"max":1.1},"server_us_per_op":20.5,"#,
+            r#""p999_us":3,"max_us":4,"mean_us":1.5,"fairness":{"min":0.9,"max":1.1},"server_us_per_op":20.5,"#,
             r#""server_calls_per_op":2.0,"publishes_per_op":1.0,"store_grants_per_op":null,"local_runs_per_op":null,"#,
             r#""server_cpu_us_per_op":30.5,"client_cpu_us_per_op":40.5,"server_core_share":0.25,"#,
             r#""client_core_share":0.75,"lost_updates":0,"lost_leases":null}"#

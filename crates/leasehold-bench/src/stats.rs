@@ -104,6 +104,11 @@ impl Waits {
     pub(crate) fn max_us(&self) -> u64 {
         self.0.max()
     }
+
+    /// Exact to one per cent, as they are.
+    pub(crate) fn mean_us(&self) -> f64 {
+        self.0.mean()
+    }
 }
 
 /// Waits on their way from one process to another: (microseconds, how many) of the buckets that are not empty.
@@ -189,6 +194,8 @@ mod tests {
         let near = |is: u64, wanted: u64| is.abs_diff(wanted) * 100 <= wanted;
         assert!(near(back.percentile_us(50.0), 5_000), "{}", back.percentile_us(50.0));
         assert!(near(back.max_us(), 90_000_000), "{}", back.max_us());
+        let mean_us = (10_000.0 * 5_000.5 + 90_000_000.0) / 10_001.0;
+        assert!((back.mean_us() / mean_us - 1.0).abs() < 0.01, "{}", back.mean_us());
         assert_eq!(doubled.0.len(), 2 * waits.0.len());
     }
 

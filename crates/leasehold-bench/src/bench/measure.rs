@@ -88,6 +88,7 @@ impl Row {
             p99_us: percentile(99.0),
             p999_us: percentile(99.9),
             max_us: (!waits.is_empty()).then(|| waits.max_us()),
+            mean_us: (!waits.is_empty()).then(|| waits.mean_us()),
             fairness: None,
             server_us_per_op: 0.0,
             server_calls_per_op: 0.0,

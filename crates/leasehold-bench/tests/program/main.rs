@@ -65,11 +65,13 @@ fn a_queue_serves_everybody_and_waits_add_up() {
     let percentiles: Vec<u64> =
         ["p50_us", "p99_us", "p999_us", "max_us"].map(|name| line[name].as_u64().unwrap()).to_vec();
     assert!(percentiles.is_sorted() && percentiles[0] > 0, "{line}");
-    // In a fair queue of twelve, the usual wait is some eleven hand-overs; the mean hand-over is longer than the usual one
-    // on a machine that stands still now and then.
+    // In a fair queue of twelve the mean wait is some eleven mean hand-overs: their sums are over the same second, however
+    // long the machine stands still in it. The twelve cannot wait for more than twelve seconds in one, but for the waits
+    // that began before it; figures are exact to one per cent.
     let turn_us = 1e6 / line["ops_per_s"].as_f64().unwrap();
-    let turns = percentiles[0] as f64 / turn_us;
-    assert!((3.0..=14.0).contains(&turns), "{turns} turns in {line}");
+    let turns = line["mean_us"].as_f64().unwrap() / turn_us;
+    let most = 12.0 * (1.02 + percentiles[3] as f64 / 1e6);
+    assert!(turns >= 3.0 && turns <= most, "{turns} turns of at most {most} in {line}");
 }
 
 #[test]
