@@ -19,6 +19,23 @@ pub(crate) fn read(redis: String) -> Result<Machine> {
     })
 }
 
+/// What to say where others use the machine as well: of its load, before anything of ours runs.
+pub(crate) fn busy() -> Option<String> {
+    let load = std::fs::read_to_string("/proc/loadavg").ok()?;
+    let cores = std::thread::available_parallelism().ok()?.get();
+    busy_at(load.split(' ').next()?.parse().ok()?, cores)
+}
+
+/// Half of a core that others use is half of what a run of one process has.
+fn busy_at(load: f64, cores: usize) -> Option<String> {
+    (load >= 0.5).then(|| {
+        format!(
+            "this machine has other work to do (load {load:.1} on {cores} cores): figures are not comparable with \
+             those of a quiet one, nor are ratios of a single run"
+        )
+    })
+}
+
 fn model(cpuinfo: &str) -> Option<&str> {
     let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
     Some(line.split_once(':')?.1.trim())
@@ -54,6 +71,13 @@ mod tests {
         ] {
             assert_eq!(date(day), wanted);
         }
+    }
+
+    #[test]
+    fn a_busy_machine_is_told_of() {
+        assert_eq!(busy_at(0.3, 2), None);
+        let said = busy_at(23.04, 2).unwrap();
+        assert!(said.contains("load 23.0 on 2 cores") && said.contains("not comparable"), "{said}");
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl Output {
         self.progress.tick();
     }
 
+    /// What whoever reads the figures should know, and no program needs.
+    pub(crate) fn hint(&self, what: &str) {
+        self.progress.suspend(|| eprintln!("leasehold-bench: {what}"));
+    }
+
     pub(crate) fn begin(&self, entrant: &Entrant, run: u32) {
         self.doing(&format!("{}, run {run}", entrant.title()));
     }

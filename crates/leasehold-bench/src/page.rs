@@ -104,8 +104,11 @@ impl Found {
     fn systems(&self) -> String {
         let mut lines = vec![["system", "version", "waits by", "has", "settings"].map(str::to_owned).to_vec()];
         for About { system, class, has, version, settings } in &self.abouts {
-            let class = class.map_or(String::new(), |class| word(&class));
-            let has = has.iter().map(word).collect::<Vec<_>>().join(", ");
+            let class = class.map_or("-".to_owned(), |class| word(&class));
+            let has = match &has[..] {
+                [] => "-".to_owned(),
+                some => some.iter().map(|has| has.words()).collect::<Vec<_>>().join(", "),
+            };
             lines.push(vec![system.name().into(), version.clone(), class, has, settings.clone()]);
         }
         let mut text = markdown(&lines);

@@ -21,7 +21,7 @@ use crate::system::System;
 const BUILD_LIMIT: Duration = Duration::from_secs(900);
 const ABOUT_LIMIT: Duration = Duration::from_secs(60);
 
-/// How those of a peer who cannot have the lock wait for it.
+/// How those of a system who cannot have the lock wait for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Class {
@@ -33,13 +33,41 @@ pub(crate) enum Class {
     Poll,
 }
 
-/// What a peer gives, beside exclusion.
+/// What a system gives, beside exclusion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Has {
+    /// A number that rises with every grant.
     Token,
+    /// Who came first is next.
     Queue,
+    /// A waiter is told.
     Push,
+    /// Who holds may lock again.
+    ReEntry,
+}
+
+impl Class {
+    /// In words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Queue => "waits in a queue",
+            Self::Push => "waits for a message",
+            Self::Poll => "polls",
+        }
+    }
+}
+
+impl Has {
+    /// In words.
+    pub(crate) fn words(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Queue => "queue",
+            Self::Push => "pushed waits",
+            Self::ReEntry => "re-entry",
+        }
+    }
 }
 
 /// One line of `systems.json`.

@@ -35,7 +35,7 @@ pub(crate) struct Machine {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
     pub(crate) system: System,
-    /// Of a peer.
+    /// `null` where nobody waits.
     pub(crate) class: Option<Class>,
     pub(crate) has: Vec<Has>,
     pub(crate) version: String,
@@ -112,8 +112,24 @@ impl About {
             Own::TokioMutex => ("-", "tokio::sync::Mutex, in one process"),
             Own::None => ("-", "no lock at all"),
         };
+        let (class, has): (_, &[Has]) = match system {
+            Own::S5 => (Some(Class::Poll), &[]),
+            Own::Floor => (Some(Class::Queue), &[Has::Queue, Has::Push]),
+            Own::Leasehold | Own::LeaseholdFair => {
+                (Some(Class::Queue), &[Has::Token, Has::Queue, Has::Push, Has::ReEntry])
+            }
+            Own::TokioMutex => (Some(Class::Queue), &[Has::Queue, Has::Push]),
+            Own::None => (None, &[]),
+        };
         let (version, settings) = (version.to_owned(), settings.to_owned());
-        Self { system: system.into(), class: None, has: Vec::new(), version, settings }
+        Self { system: system.into(), class, has: has.to_vec(), version, settings }
+    }
+
+    /// How its waiters wait, and what it has: who compares figures compares that as well.
+    pub(crate) fn kind(&self) -> String {
+        let class = self.class.map_or("waits for nobody", Class::words);
+        let has: Vec<&str> = self.has.iter().map(|has| has.words()).collect();
+        format!("{class}; {}", if has.is_empty() { "has exclusion alone".into() } else { has.join(", ") })
     }
 }
 

@@ -137,8 +137,9 @@ pub(crate) fn line_of(record: &Record) -> String {
         Record::Machine(Machine { cpu, cores, kernel, redis, date }) => {
             format!("{cpu}, {cores} cores, Linux {kernel}, Redis {redis}, {date}\n")
         }
-        Record::About(About { system, version, settings, .. }) => {
-            format!("{} {version}: {settings}\n", system.name())
+        Record::About(about) => {
+            let About { system, version, settings, .. } = about;
+            format!("{} {version}: {}: {settings}\n", system.name(), about.kind())
         }
         Record::Missing(Missing { system, why }) => format!("{} is MISSING: {why}\n", system.name()),
         Record::Failed(Failed { system, case, run, why }) => {
@@ -185,6 +186,7 @@ mod tests {
     use super::*;
     use crate::bars::judge;
     use crate::record::tests::row;
+    use crate::system::Own;
 
     #[test]
     fn a_table_shows_medians_ranges_and_the_worst_fairness() {
@@ -209,6 +211,16 @@ mod tests {
         let text = tables(&rows, &verdicts);
         let wanted = "MISSED leasehold-fair: hand-overs a second, against floor: 0.72 (bar ≥ 0.9, missed by 20 %)";
         assert!(text.contains(wanted), "{text}");
+    }
+
+    #[test]
+    fn every_system_says_what_it_has() {
+        let said = |own| line_of(&Record::About(About::of_own(own)));
+        assert!(said(Own::S5).starts_with("s5 -: polls; has exclusion alone: SET NX PX"), "{}", said(Own::S5));
+        for own in [Own::Leasehold, Own::LeaseholdFair] {
+            let line = said(own);
+            assert!(line.contains(": waits in a queue; token, queue, pushed waits, re-entry: "), "{line}");
+        }
     }
 
     #[test]

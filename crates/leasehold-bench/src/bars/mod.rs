@@ -50,11 +50,14 @@ enum Kind {
 }
 
 impl Kind {
+    /// No system of this program, whatever that has.
     fn takes(self, about: &About) -> bool {
+        let is_equal = || [Has::Token, Has::Queue, Has::Push].iter().any(|has| about.has.contains(has));
         match self {
+            _ if about.system.own().is_some() => false,
             Self::Any => true,
-            Self::Equal => !about.has.is_empty(),
-            Self::Bare => about.has.is_empty(),
+            Self::Equal => is_equal(),
+            Self::Bare => !is_equal(),
             Self::Fair => about.has.contains(&Has::Queue),
         }
     }
@@ -186,6 +189,15 @@ mod tests {
     fn peer(system: &str, has: &[Has]) -> About {
         let (system, class) = (System::named(system), Some(Class::Poll));
         About { system, class, has: has.to_vec(), version: String::new(), settings: String::new() }
+    }
+
+    #[test]
+    fn a_kind_is_of_peers_and_by_what_tells_waiters_apart() {
+        assert!(Kind::Equal.takes(&peer("a", &[Has::Push])) && !Kind::Bare.takes(&peer("a", &[Has::Push])));
+        assert!(Kind::Bare.takes(&peer("a", &[Has::ReEntry])) && !Kind::Equal.takes(&peer("a", &[Has::ReEntry])));
+        for kind in [Kind::Any, Kind::Equal, Kind::Bare, Kind::Fair] {
+            assert!(!kind.takes(&About::of_own(Own::Leasehold)), "{kind:?}");
+        }
     }
 
     #[track_caller]

@@ -62,6 +62,9 @@ impl Plan {
 pub(crate) async fn run(plan: Plan, store: Store, output: &mut Output) -> Result<()> {
     let wanted: BTreeSet<&str> = plan.systems().filter(|one| one.own().is_none()).map(System::name).collect();
     let own: BTreeSet<Own> = plan.systems().filter_map(System::own).collect();
+    if let Some(busy) = machine::busy() {
+        output.hint(&busy);
+    }
     output.doing("building peers");
     let (peers_about, missing) = plan.peers.prepare(&wanted).await?;
     let mut bench = Bench { store, peers: plan.peers.clone() };

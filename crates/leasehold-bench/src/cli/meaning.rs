@@ -1,5 +1,7 @@
 //! What the user's words mean: a plan, or why there is none.
 
+use clap::ValueEnum;
+
 use super::{Options, Wanted};
 use crate::bench::{Entrant, Group, Plan};
 use crate::peers::Peers;
@@ -9,11 +11,21 @@ use crate::system::{Own, System};
 /// Releases are quick, and vary; a death takes as long as its lease.
 const RELEASES: u64 = 10;
 
+/// Where the user names none.
+const PROCESSES: u32 = 2;
+const PAIRS: u64 = 60_000;
+const BUSY_US: [u64; 3] = [0, 1, 10];
+
 pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
-    refuse_contradictions(wanted, options)?;
     let named: Vec<System> = options.systems.iter().map(|name| System::named(name)).collect();
-    let needs_peers = !options.peers.is_empty() || named.iter().any(|system| system.own().is_none());
-    let known = if needs_peers { read_peers(options)? } else { Peers::default() };
+    let unknown = named.iter().find(|system| system.own().is_none());
+    let known = match unknown {
+        _ if !options.peers.is_empty() => read_peers(options)?,
+        Some(unknown) => read_peers(options).map_err(|why| {
+            format!("there is no system {:?} of ours ({}), and no peer: {why}", unknown.name(), ours())
+        })?,
+        None => Peers::default(),
+    };
     let peers: Vec<System> = match &options.peers[..] {
         [all] if all == "all" => known.names().map(System::named).collect(),
         some => some.iter().map(|name| System::Peer(name.clone())).collect(),
@@ -21,9 +33,11 @@ pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
     for system in named.iter().chain(&peers).filter(|system| system.own().is_none()) {
         if !known.knows(system.name()) {
             let all: Vec<&str> = known.names().collect();
-            return Err(format!("there is no system {:?}; peers are {}", system.name(), all.join(", ")));
+            let (name, all) = (system.name(), all.join(", "));
+            return Err(format!("there is no system {name:?}; peers are {all}; ours are {}", ours()));
         }
     }
+    refuse_contradictions(wanted, options)?;
     let scenarios = wanted.scenarios();
     let groups = scenarios.into_iter().flat_map(|scenario| groups(scenario, options, &named, &peers)).collect();
     let plan = Plan { groups, peers: known };
@@ -32,6 +46,30 @@ pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
         return Err("something takes part twice: use --runs for more runs".into());
     }
     Ok(plan)
+}
+
+/// The names of this program's own systems.
+fn ours() -> String {
+    Own::value_variants().iter().map(|own| own.name()).collect::<Vec<_>>().join(", ")
+}
+
+/// An option that would change nothing: whoever gave it believes that it did.
+fn refuse_ignored(scenario: Scenario, options: &Options) -> Result<(), String> {
+    use Scenario::{Hot, HotLocal, Leases, Queue, ServerCost, Takeover, Uncontended};
+    let for_some: [(&str, bool, &[Scenario]); 5] = [
+        ("--processes", options.processes.is_some(), &[Hot]),
+        ("--pairs", options.pairs.is_some(), &[ServerCost]),
+        ("--busy-us", !options.busy_us.is_empty(), &[HotLocal]),
+        ("--lease-ms", !options.lease_ms.is_empty(), &[Leases, Takeover]),
+        ("--seconds", options.seconds.is_some(), &[Uncontended, Hot, HotLocal, Queue, Leases]),
+    ];
+    match for_some.iter().find(|(_, is_given, some)| *is_given && !some.contains(&scenario)) {
+        None => Ok(()),
+        Some((option, _, some)) => {
+            let some: Vec<&str> = some.iter().map(|one| one.name()).collect();
+            Err(format!("{option} changes nothing in {}: it is for {}", scenario.name(), some.join(", ")))
+        }
+    }
 }
 
 /// What cannot be meant, whatever peers there are.
@@ -61,6 +99,7 @@ fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String
         _ => {}
     }
     if let Wanted::One(scenario) = wanted {
+        refuse_ignored(scenario, options)?;
         let takes_part = |is_it: fn(&System) -> bool| options.systems.iter().any(|name| is_it(&System::named(name)));
         if scenario != Scenario::HotLocal && takes_part(|system| system.own() == Some(Own::TokioMutex)) {
             return refuse("tokio-mutex is a lock of one process: it can take part in hot-local only");
@@ -107,7 +146,7 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
     let case = |tasks: u32| Case {
         scenario,
         names: scenario.name_uses()[0],
-        processes: if scenario == Scenario::Hot { options.processes } else { 1 },
+        processes: if scenario == Scenario::Hot { options.processes.unwrap_or(PROCESSES) } else { 1 },
         tasks,
         threads: options.threads.unwrap_or(scenario.threads()),
         busy_us: None,
@@ -116,15 +155,20 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
         extent: Extent::WindowMs(window_ms),
     };
     let leases = |usual: &[u64]| if options.lease_ms.is_empty() { usual.to_vec() } else { options.lease_ms.clone() };
+    let busy_us = if options.busy_us.is_empty() { &BUSY_US[..] } else { &options.busy_us };
     let of_size = |&tasks: &u32| -> Vec<Case> {
         match scenario {
             Scenario::Uncontended | Scenario::Hot | Scenario::Queue => vec![case(tasks)],
-            Scenario::HotLocal => options.busy_us.iter().map(|&us| Case { busy_us: Some(us), ..case(tasks) }).collect(),
+            Scenario::HotLocal => busy_us.iter().map(|&us| Case { busy_us: Some(us), ..case(tasks) }).collect(),
             Scenario::Leases => {
                 leases(&[10_000]).into_iter().map(|ms| Case { lease_ms: Some(ms), ..case(tasks) }).collect()
             }
             Scenario::ServerCost => {
-                let of_names = |&names: &NameUse| Case { names, extent: Extent::Pairs(options.pairs), ..case(tasks) };
+                let of_names = |&names: &NameUse| Case {
+                    names,
+                    extent: Extent::Pairs(options.pairs.unwrap_or(PAIRS)),
+                    ..case(tasks)
+                };
                 scenario.name_uses().iter().map(of_names).collect()
             }
             Scenario::Takeover => {

@@ -86,21 +86,21 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
 
-    /// Processes that share the lock (hot).
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=256))]
-    processes: u32,
+    /// Processes that share the lock (hot) [default: 2].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    processes: Option<u32>,
 
-    /// Pairs of a run (server-cost).
-    #[arg(long, value_name = "N", default_value_t = 60_000)]
+    /// Pairs of a run (server-cost) [default: 60000].
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    pairs: u64,
+    pairs: Option<u64>,
 
-    /// For how long a holder computes (hot-local).
-    #[arg(long, value_name = "N,…", value_delimiter = ',', default_values_t = [0, 1, 10])]
+    /// For how long a holder computes (hot-local) [default: 0,1,10].
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
     busy_us: Vec<u64>,
 
-    /// How long leases are [default: 10000 in leases, 1000 and 3000 in takeover].
+    /// How long leases are (leases, takeover) [default: 10000, and 1000 and 3000].
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u64).range(100..=600_000))]
     lease_ms: Vec<u64>,

@@ -99,7 +99,14 @@ fn peers_join_by_name_or_all_of_them() {
     assert_eq!(of("uncontended --peers a"), named(&["s5", "leasehold", "a"]));
     assert_eq!(of("hot --systems a-fair,leasehold"), named(&["a-fair", "leasehold"]));
     let wrong = read(&format!("hot --peers b --peers-dir {}", dir.path().display())).unwrap_err();
-    assert!(wrong.to_string().contains("no system \"b\"; peers are a, a-fair"), "{wrong}");
+    let says = "no system \"b\"; peers are a, a-fair; ours are s5, floor, leasehold, leasehold-fair, tokio-mutex, none";
+    assert!(wrong.to_string().contains(says), "{wrong}");
+    for scenario in ["hot", "hot-local", "queue"] {
+        let wrong = read(&format!("{scenario} --systems b --peers-dir {}", dir.path().display())).unwrap_err();
+        assert!(wrong.to_string().contains(says), "{scenario}: {wrong}");
+    }
+    let nowhere = read("hot --systems b --peers-dir /nonexistent").unwrap_err().to_string();
+    assert!(nowhere.contains("no system \"b\" of ours (s5, floor,") && nowhere.contains("systems.json"), "{nowhere}");
     let twice = read(&format!("hot --systems a --peers a --peers-dir {}", dir.path().display())).unwrap_err();
     assert!(twice.to_string().contains("twice"), "{twice}");
 }
@@ -135,9 +142,18 @@ fn what_makes_no_sense_is_refused_before_anything_is_measured() {
         ("takeover --tasks 3", ErrorKind::ArgumentConflict),
         ("all --tasks 3", ErrorKind::ArgumentConflict),
         ("all --systems s5", ErrorKind::ArgumentConflict),
+        ("uncontended --processes 3", ErrorKind::ArgumentConflict),
+        ("hot --pairs 3", ErrorKind::ArgumentConflict),
+        ("hot --busy-us 3", ErrorKind::ArgumentConflict),
+        ("hot --lease-ms 300", ErrorKind::ArgumentConflict),
+        ("server-cost --seconds 3", ErrorKind::ArgumentConflict),
+        ("takeover --seconds 3", ErrorKind::ArgumentConflict),
         ("hot --store memory:", ErrorKind::ArgumentConflict),
         ("hot --fast", ErrorKind::UnknownArgument),
     ] {
         assert_eq!(read(line).map(|_| ()).map_err(|error| error.kind()), Err(kind), "{line}");
     }
+    let ignored = read("takeover --seconds 3").unwrap_err().to_string();
+    let says = "--seconds changes nothing in takeover: it is for uncontended, hot, hot-local, queue, leases";
+    assert!(ignored.contains(says), "{ignored}");
 }

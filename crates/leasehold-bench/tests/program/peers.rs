@@ -112,5 +112,5 @@ fn a_peer_that_does_not_exist_is_refused_by_name() {
     let output = bench(&format!("hot --peers shell,etcd --peers-dir {}", dir.path().display()));
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("no system \"etcd\"; peers are shell, shell-fair, gone, ill"), "{said}");
+    assert!(said.contains("no system \"etcd\"; peers are shell, shell-fair, gone, ill; ours are s5, floor"), "{said}");
 }
