@@ -25,11 +25,26 @@ pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
         false => table(&locks),
     };
     let mut exit = show::print(&lines)?;
+    if lines.is_empty() && found.values().all(Result::is_ok) && !said.store.quiet && !said.form.json {
+        eprintln!("leasehold: {}", nothing(said));
+    }
     for (name, error) in found.iter().filter_map(|(name, is)| Some((name, is.as_ref().err()?))) {
         eprintln!("leasehold: {}: {error}", show::plain(name));
         exit = Exit::Failed;
     }
     Ok(exit)
+}
+
+/// In place of an empty table, which could also be one that nobody has looked for.
+fn nothing(said: &Ls) -> String {
+    let which = said
+        .beginning
+        .as_ref()
+        .map_or_else(String::new, |beginning| format!(" with a name that begins with \"{}\"", show::plain(beginning)));
+    match said.all {
+        true => format!("there is no lock{which}"),
+        false => format!("no lock{which} is held or waited for"),
+    }
 }
 
 /// A lock, by its name.

@@ -71,8 +71,9 @@ pub(crate) enum Verb {
 /// Which store, and how much is said of that.
 #[derive(Args, Debug)]
 pub(crate) struct Store {
-    /// Where the locks are [default: $LEASEHOLD_STORE, else this host's own]
+    /// The store [default: $LEASEHOLD_STORE, or local]
     ///
+    /// Where the locks are:
     /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for
     /// all machines that reach it; file:/PATH, a directory, for this host.
     /// Without any: a directory of this user on this host, the same in a

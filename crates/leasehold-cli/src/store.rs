@@ -13,6 +13,10 @@ pub(crate) const VARIABLE: &str = "LEASEHOLD_STORE";
 /// What may hold a password, or say where one is. Beside them goes what a URL names.
 const SECRETS: [&str; 3] = [VARIABLE, "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"];
 
+/// What the library knows: stores, and what it says another word for.
+const SCHEMES: [&str; 9] =
+    ["redis", "rediss", "file", "memory", "redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum"];
+
 /// In place of a store that the command of a `run` cannot be told: without it a `leasehold` in there would take this
 /// host's own, where every lock of the other one is free.
 const WITHHELD: &str = "withheld:";
@@ -74,6 +78,12 @@ impl Location {
                 "memory: is inside of each program, and locks nobody else out: give file:/PATH or redis://HOST",
             ));
         }
+        if let Some(wrong) = unknown(&url) {
+            return Err(Failure::usage(format!(
+                "{wrong}: give redis://HOST[:PORT], rediss://HOST[:PORT] with TLS, or file:/PATH for this \
+                 host alone"
+            )));
+        }
         let secrets = SECRETS.map(str::to_owned).into_iter().chain(Secrets::of(&url).variables).collect();
         Ok(Self { url, secrets, named })
     }
@@ -112,6 +122,23 @@ fn by_environment() -> Result<Option<String>, Failure> {
         Err(env::VarError::NotPresent) => Ok(None),
         Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{VARIABLE} is not text in UTF-8"))),
     }
+}
+
+/// What is wrong with how a URL begins, if that is no store's: in words, where it can be told. Of what is no URL
+/// (`PASSWORD@HOST`) no word is repeated, nor of what looks like one and may be something else.
+fn unknown(url: &str) -> Option<String> {
+    if url.is_empty() {
+        return Some("the URL is empty".to_owned());
+    }
+    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    if scheme.is_some_and(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))) {
+        return None;
+    }
+    let is_word = |scheme: &&str| scheme.len() <= 16 && scheme.starts_with(|c: char| c.is_ascii_alphabetic());
+    let is_plain = |scheme: &&str| scheme.chars().all(|c| c.is_ascii_lowercase() || "+-".contains(c));
+    let named = url.split_once("://").map(|(scheme, _)| scheme).filter(is_word).filter(is_plain);
+    let named = named.map_or_else(|| "what the URL begins with".to_owned(), |scheme| format!("\"{scheme}:\""));
+    Some(format!("{named} is no store"))
 }
 
 /// Whether what stands before the '@' of a URL is a user. It may be a password that was put there: it is not shown.
@@ -172,6 +199,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_store_is_named_and_the_rest_is_not() {
+        for (url, named) in [
+            ("http://host/hunter", "\"http:\" is no store"),
+            ("reddis://hunter", "\"reddis:\" is no store"),
+            ("hunter", "what the URL begins with is no store"),
+            ("", "the URL is empty: give redis://HOST"),
+            ("hunter:6379", "what the URL begins with is no store"),
+            ("hunTer://host", "what the URL begins with is no store"),
+            ("hunter2://host", "what the URL begins with is no store"),
+        ] {
+            let refused = of(url).unwrap_err();
+            let said = refused.to_string();
+            assert!(said.starts_with(named) && refused.exit == crate::exit::Exit::Usage, "{url:?}: {said}");
+            assert!(!said.contains("hunter") && !said.contains("memory") && said.contains("redis://HOST"), "{said}");
+        }
+        for scheme in SCHEMES.iter().filter(|scheme| **scheme != "memory") {
+            assert!(of(&format!("{scheme}:/a")).is_ok(), "{scheme}: the library has words for it");
+        }
+    }
+
+    #[test]
     fn other_programs_inherit_no_variable_that_the_url_names() {
         let location = of("redis://me@host?password_env=REDIS_PASSWORD").unwrap();
         assert!(location.secrets.contains(&"REDIS_PASSWORD".to_owned()));
@@ -182,7 +230,7 @@ mod tests {
     #[test]
     fn the_command_inherits_the_store_or_words() {
         let inherited = |url| of(url).unwrap().inherited().map(str::to_owned);
-        for url in ["redis://host?prefix=a", "redis://me@host?password_file=/a", "file:/a@b", "no such thing"] {
+        for url in ["redis://host?prefix=a", "redis://me@host?password_file=/a", "file:/a@b", "quorum:?node=a"] {
             assert_eq!(inherited(url).as_deref(), Some(url));
         }
         assert_eq!(inherited("redis://host?password_env=A").as_deref(), Some(WITHHELD));

@@ -31,7 +31,15 @@ fn json(lines: &str) -> Vec<Value> {
 async fn ls_lists_what_is_held_or_waited_for() {
     let server = RedisServer::start();
     let url = server.url();
-    assert_eq!(told(&["ls", "--store", &url], 0), "", "nothing");
+    let nothing = leasehold(&["ls", "--store", &url]);
+    assert_eq!((nothing.status.code(), text(&nothing.stdout)), (Some(0), String::new()));
+    assert_eq!(text(&nothing.stderr), "leasehold: no lock is held or waited for\n");
+    for options in [&["--json"][..], &["-q"]] {
+        let nothing = leasehold(&[&["ls", "--store", &url], options].concat());
+        assert_eq!((nothing.stdout, nothing.stderr, nothing.status.code()), (vec![], vec![], Some(0)), "{options:?}");
+    }
+    let nothing = leasehold(&["ls", "stock:", "--all", "--store", &url]);
+    assert_eq!(text(&nothing.stderr), "leasehold: there is no lock with a name that begins with \"stock:\"\n");
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let b = client.mutex("b").lock().await.unwrap();
     let _a = client.mutex("a {lock}").lock().await.unwrap();

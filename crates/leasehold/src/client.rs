@@ -118,7 +118,12 @@ impl Leasehold {
     }
 
     /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and
-    /// everything is given back. Waits until the store has confirmed that, at most 5 s.
+    /// everything is given back.
+    ///
+    /// Waiters and guards hear of it at the call itself, before its future is polled. The future waits until the store has
+    /// confirmed what is given back, at most 5 s. It does not wait for the work under the guards: that is to end by
+    /// itself, and somebody else may hold meanwhile. What is left are the leases of [`Closed::unconfirmed`], each of which
+    /// the store keeps until it ends there.
     ///
     /// # Cancel safety
     /// The client is closed whether this future is finished or dropped.

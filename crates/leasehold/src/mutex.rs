@@ -70,8 +70,9 @@ impl Mutex {
         self
     }
 
-    /// Renewal stops so early that the lease ends this long after the grant: a holder that hangs loses it then. At least
-    /// the lease. No limit unless said. Replaces `fixed_lease`.
+    /// Renewal stops so early that the lease ends this long after the grant, whether or not others wait: a holder that
+    /// hangs loses it then, and its guard says [`Lost::Expired`](crate::Lost::Expired). At least the lease. No limit unless
+    /// said. Such a lock is a grant of its own: the client does not hand it on inside itself. Replaces `fixed_lease`.
     #[must_use]
     pub fn max_hold(mut self, hold: Duration) -> Self {
         self.terms = OnceLock::new();

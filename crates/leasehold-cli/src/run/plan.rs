@@ -28,21 +28,23 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     store: said::Store,
 
-    /// How long to wait for the lock, and for a store that is not there
+    /// How long to wait for the lock and the store
     ///
+    /// For the lock, and for a store that is not there.
     /// As 30s, 1m30s or forever. Without it: for the lock for ever, and for
     /// the store not at all.
     #[arg(short, long, value_name = "DUR", verbatim_doc_comment, value_parser = wait, conflicts_with = "no_wait")]
     wait: Option<Waiting>,
 
-    /// Do not wait: where somebody else has the lock, end with 124
+    /// Where somebody else has the lock, end with 124
     #[arg(short, long)]
     no_wait: bool,
 
-    /// How long the lock outlives this machine [default: 30s]
+    /// How long a dead holder keeps it [default: 30s]
     ///
-    /// It is renewed each third for as long as the command runs. 1s to 24h.
-    #[arg(long, value_name = "DUR", value_parser = said::duration)]
+    /// So long the lock outlives this machine. It is renewed each third for
+    /// as long as the command runs. 1s to 24h.
+    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     lease: Option<Duration>,
 
     /// How long a command has between TERM and KILL
@@ -53,11 +55,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     kill_after: Option<Duration>,
 
-    /// Exit status when somebody else has the lock, in place of 124
+    /// Exit status where it is taken, instead of 124
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::end::BUSY, hide_default_value = true)]
     conflict_exit_code: u8,
 
-    /// What others see of the holder [default: USER@HOST/PID CMD]
+    /// What others see [default: USER@HOST/PID CMD]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
 }

@@ -42,9 +42,10 @@ pub(crate) async fn take(plan: &Plan, signals: &mut Signals, teller: &mut Teller
         Patience::Both(Waiting::For(wait)) => Instant::now().checked_add(wait),
         Patience::Both(Waiting::ForEver) | Patience::Lock | Patience::No => None,
     };
+    let begun = Instant::now();
     let client = unless_told(signals, connect(plan, deadline)).await??;
     let mutex = client.mutex(&plan.name).lease(plan.lease).full_lease();
-    match unless_told(signals, lock_aloud(plan, &mutex, deadline, teller)).await {
+    match unless_told(signals, lock_aloud(plan, &mutex, (begun, deadline), teller)).await {
         Ok(Ok(guard)) => Ok(Taken { client, guard }),
         Ok(Err(end)) | Err(end) => {
             // Where we only ended, what takes us out of the queue might not be written yet, and we would be counted
@@ -66,7 +67,8 @@ async fn unless_told<T>(signals: &mut Signals, work: impl Future<Output = T>) ->
 
 async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, End> {
     let mut pause = TRY_FIRST;
-    let answer = Instant::now() + ANSWER;
+    let begun = Instant::now();
+    let answer = begun + ANSWER;
     loop {
         let builder = Leasehold::builder(&plan.location.url).one_connection().holder(&plan.holder);
         let tried = match deadline {
@@ -77,26 +79,41 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(error)) => error,
             Err(_) => {
-                let silent = format!("{} does not answer, and the wait is over", plan.location.shown());
-                return Err(End::error(FAILED, &silent));
+                let silent = format!("{} does not answer", plan.location.shown());
+                return Err(unreached(plan, &silent, begun.elapsed()));
             }
         };
         let waits = matches!(plan.patience, Patience::Both(_)) && error.kind() == ErrorKind::Unreachable;
-        let is_over = deadline.is_some_and(|deadline| Instant::now() + pause >= deadline);
+        let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         match () {
             () if error.kind() == ErrorKind::Unreachable && is_on(Mutant::P30BusyUnheard) => {
                 return Err(busy(plan, None, Duration::ZERO));
             }
-            () if !waits || is_over => return Err(error.into()),
+            () if !waits => return Err(error.into()),
+            () if left <= pause => {
+                // The last one comes with nothing to spare: what the user waits for is the time that was said.
+                sleep(left).await;
+                return Err(unreached(plan, &error, begun.elapsed()));
+            }
             () => sleep(pause).await,
         }
         pause = (2 * pause).min(TRY_LAST);
     }
 }
 
+/// The store is not there, after a wait for it: how long that was, and what it was for.
+fn unreached(plan: &Plan, why: &impl ToString, waited: Duration) -> End {
+    let (why, waited) = (why.to_string(), rounded(waited));
+    End::error(FAILED, &format!("{why} (waited {waited} for the store, to lock \"{}\")", plan.name))
+}
+
 /// Locks, and tells of a wait that is not short.
-async fn lock_aloud(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>, teller: &mut Teller) -> Result<Guard, End> {
-    let begun = Instant::now();
+async fn lock_aloud(
+    plan: &Plan,
+    mutex: &Mutex,
+    (begun, deadline): (Instant, Option<Instant>),
+    teller: &mut Teller,
+) -> Result<Guard, End> {
     let mut locking = pin!(lock(mutex, plan.patience, deadline));
     let telling = async {
         sleep(TOLD_AFTER).await;
@@ -112,9 +129,14 @@ async fn lock_aloud(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>, telle
             locking.await
         }
     };
-    match taken? {
-        Some(guard) => Ok(guard),
-        None => Err(busy(plan, inspect(mutex).await, begun.elapsed())),
+    let waited = begun.elapsed();
+    match taken {
+        Ok(Some(guard)) => Ok(guard),
+        Ok(None) => Err(busy(plan, inspect(mutex).await, waited)),
+        Err(error) if error.kind() == ErrorKind::Unreachable && matches!(plan.patience, Patience::Both(_)) => {
+            Err(unreached(plan, &error, waited))
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -96,12 +96,15 @@ fn p30_a_store_that_is_not_there_is_not_busy() {
     for options in [&[][..], &["--no-wait"]] {
         let ended = Run::start(&url, options, &["true"]).ends();
         assert_eq!(ended.code, Some(125), "{ended:?}");
-        assert!(ended.err.contains("127.0.0.1"), "{ended:?}");
+        assert!(ended.err.contains("127.0.0.1") && !ended.err.contains("waited"), "{ended:?}");
     }
+    // The whole of a wait, and its last words say that there was one, and what for.
     let begun = Instant::now();
-    let ended = Run::start(&url, &["--wait", "700ms"], &["true"]).ends();
+    let ended = Run::start(&url, &["--wait", "1700ms"], &["true"]).ends();
     assert_eq!(ended.code, Some(125), "{ended:?}");
-    assert!(begun.elapsed() >= Duration::from_millis(300), "it tried more than once");
+    assert!(begun.elapsed() >= Duration::from_millis(1700), "{:?}", begun.elapsed());
+    assert!(ended.err.contains("127.0.0.1") && ended.err.contains("(waited 1."), "{ended:?}");
+    assert!(ended.err.ends_with(&format!(" s for the store, to lock \"{NAME}\")\n")), "{ended:?}");
     // One that comes while it is waited for.
     let bench = Bench::new();
     bench.proxy.refuse_connections();
@@ -158,7 +161,7 @@ fn p30_a_store_that_is_silent_is_not_busy() {
     bench.proxy.stall(Way::Both);
     let ended = bench.run_through(&["--wait", "600ms"], &["true"]).ends();
     assert_eq!(ended.code, Some(125), "{ended:?}");
-    assert!(ended.err.contains(&format!("{} does not answer", bench.proxy.url())), "{ended:?}");
+    assert!(ended.err.contains(&format!("{} does not answer (waited ", bench.proxy.url())), "{ended:?}");
 }
 
 #[test]
@@ -212,6 +215,10 @@ fn help_says_what_an_operator_asks() {
     }
     let long: Vec<&str> = page.lines().filter(|line| line.chars().count() > 80).collect();
     assert!(long.is_empty(), "lines that a terminal cannot show: {long:#?}");
+    let short = leasehold().args(["run", "-h"]).output().unwrap();
+    let short = String::from_utf8(short.stdout).unwrap();
+    let long: Vec<&str> = short.lines().filter(|line| line.chars().count() > 80).collect();
+    assert!(short.contains("--conflict-exit-code") && long.is_empty(), "lines that a terminal cannot show: {long:#?}");
 }
 
 /// Whoever reads our words may not read: the run goes on, and ends.

@@ -108,7 +108,14 @@ fn variable(name: &str) -> Result<String> {
 /// The content of a file, if it has some and not too much. What is no file (a pipe, a terminal) would be gone when it is
 /// read for the second time, or never end.
 pub(super) fn content(what: &str, path: &Path, at_most: usize) -> Result<Vec<u8>> {
-    let unreadable = |error: std::io::Error| wrong(what, path, &format!("cannot be read: {error}"));
+    let option = match what {
+        "CA file" => "ca",
+        "certificate file" => "cert",
+        "key file" => "key",
+        _ => "password_file",
+    };
+    let remedy = format!("give its path by ?{option}=/PATH in the store's URL, and this user the right to read it");
+    let unreadable = |error: std::io::Error| wrong(what, path, &format!("cannot be read: {error}; {remedy}"));
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
         return Err(wrong(what, path, "is not a regular file: it is read again whenever a connection is made"));
     }
@@ -166,6 +173,10 @@ mod tests {
         let (dir, _) = file("");
         for (path, says) in [(dir.path().join("none"), "cannot be read"), (dir.path().into(), "not a regular file")] {
             assert!(line(&path).unwrap_err().to_string().contains(says));
+        }
+        for (what, option) in [("password file", "?password_file=/PATH"), ("key file", "?key=/PATH")] {
+            let error = content(what, &dir.path().join("none"), 1).unwrap_err().to_string();
+            assert!(error.contains(&format!("; give its path by {option} in the store's URL")), "{error}");
         }
     }
 
