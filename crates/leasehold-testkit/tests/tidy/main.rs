@@ -101,6 +101,17 @@ fn every_file_that_is_named_exists() {
     tidy(|file| at(file, checks::lost_names(&file.text, file.kind, exists)));
 }
 
+/// Who looks for the way of a lock through the session finds each of its files on the map.
+#[test]
+fn the_map_has_every_file_of_the_session() {
+    let files = files();
+    let map = files.iter().find(|file| file.path == "ARCHITECTURE.md").expect("the map is there");
+    let names = files.iter().filter_map(|file| file.path.strip_prefix("crates/leasehold/src/session/"));
+    let is_named = |name: &&str| ["`", "`session/"].iter().any(|way| map.text.contains(&format!("{way}{name}`")));
+    let missing: Vec<&str> = names.filter(|name| !is_named(name)).collect();
+    assert!(missing.is_empty(), "ARCHITECTURE.md does not name {missing:?}");
+}
+
 #[test]
 fn every_rule_that_code_names_has_its_text() {
     let protocol = tree::read("docs/PROTOCOL.md");
