@@ -14,7 +14,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Renew, Rest, Token};
 
-use super::attempt::{Asked, Claim, Holding, Kept, Phase, Renewal, Verdict};
+use super::attempt::{Asked, Attempt, Claim, Holding, Kept, Phase, Renewal, Verdict};
 use super::clock::Term;
 use super::errand::Reserving;
 use super::heard::Heard;
@@ -252,7 +252,11 @@ impl State {
                 self.set_next(counter, heard_us + pause_us);
             }
         }
-        self.arm(counter);
+        if is_known && self.attempts.get(&counter).is_some_and(Attempt::is_held) {
+            self.arm_alone(counter);
+        } else {
+            self.arm(counter);
+        }
     }
 
     fn renew_says(&mut self, counter: u64, asked_ms: u64, since_us: u64, heard_us: u64, answer: &Answer) {

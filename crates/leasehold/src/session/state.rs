@@ -279,6 +279,14 @@ impl State {
 
     /// Sets the attempt's next alarm, and wakes the thread when it would look too late.
     pub(crate) fn arm(&mut self, counter: u64) {
+        self.arm_alone(counter);
+        if let Some(line) = self.attempts.get(&counter).and_then(|attempt| attempt.line) {
+            self.arm_line(line);
+        }
+    }
+
+    /// The same where nothing has changed for those who stand in its line: what they wait for is held, as before.
+    pub(crate) fn arm_alone(&mut self, counter: u64) {
         let reach = self.reach();
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let due_us = attempt.due_us(reach);
@@ -288,9 +296,6 @@ impl State {
         }
         if due_us < self.planned_us {
             self.wake = Wake::Now;
-        }
-        if let Some(line) = attempt.line {
-            self.arm_line(line);
         }
     }
 
