@@ -260,8 +260,7 @@ impl Step<'_, '_> {
                 (grant.since_us, grant.length_ms) = (now_us, renew.lease_ms);
                 is_kept
             }
-            // Never a shorter one: a record that is to be kept until a moment that has passed is forgotten under its
-            // holder.
+            // Never a shorter one: a record that is kept until a moment that has passed is forgotten under its holder.
             (From::Grant, GrantState::Pushed) => {
                 hit(Mark::FixedClaimed);
                 grant.length_ms = grant.length_ms.max(renew.lease_ms);

@@ -389,9 +389,9 @@ fn reply_of(bytes: &[u8]) -> String {
 
 /// The server's time in an answer.
 fn time_of(text: &str) -> Option<u64> {
-    let mut words = text.split(' ');
+    let mut words = text.split([' ', '\n']);
     let first = words.next()?;
-    digits(first).or_else(|| digits(words.next()?))
+    digits(first.strip_prefix('R').unwrap_or(first)).or_else(|| digits(words.next()?))
 }
 
 fn digits(word: &str) -> Option<u64> {

@@ -1,8 +1,8 @@
 //! When to look at what next.
 //!
 //! A client of a hundred thousand leases sets as many alarms, most of them for a few seconds from now. One heap of all of
-//! them is a search through megabytes at each. So time is divided into spans, and only what rings within the nearest is in a
-//! heap; what rings later is put down beside the others of its span, in no order, until that has come.
+//! them is a search through megabytes at each. So time is divided into spans, and only what rings within the nearest is
+//! in a heap; what rings later is put down beside the others of its span, in no order, until that has come.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};

@@ -19,7 +19,8 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "lua-p3-renew-recreates",
         "renew",
         "local word, is_from_now, wanted =",
-        "if state == 'F' then state, token, id = 'H', sub(want, 5, 20), sub(want, 21, 84) end\nlocal word, is_from_now, wanted =",
+        "if state == 'F' then state, token, id = 'H', sub(want, 5, 20), sub(want, 21, 84) end\n  \
+         local word, is_from_now, wanted =",
     ),
     ("lua-p3-tokens-only-count", "acquire", "if now > token then", "if false then"),
     ("lua-p3-renew-by-anyone", "renew", "token .. id ~= sub(want, 5, 84)", "sub(id, 1, 32) ~= sub(want, 21, 52)"),
