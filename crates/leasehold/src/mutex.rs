@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::guard::Guard;
 use crate::owner::Owner;
 use crate::reentry::enter;
-use crate::session::{Entry, Renewal, Terms, Wait};
+use crate::session::{Entry, KnownLine, Renewal, Terms, Wait};
 
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
@@ -315,7 +315,8 @@ impl Mutex {
             return Err(Error::invalid(message));
         }
         let (order, entry, sticky_us) = (self.order, self.entry, self.sticky_us()?);
-        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, label: self.client.label() };
+        let (label, line) = (self.client.label(), KnownLine::default());
+        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, label, line };
         if sticky_us > 0 && !terms.may_stand() {
             let message = "sticky contradicts fair, fixed_lease, max_hold and full_lease: a lease is kept only where \
                            it could be handed on, too; leave one of them out";

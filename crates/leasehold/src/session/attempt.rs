@@ -14,6 +14,7 @@
 //! The session owns an attempt in every phase, so that nothing leaks when a future, a guard or a runtime goes away.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, GrantId, Name, Op, Order, Rest, Token};
@@ -37,6 +38,28 @@ pub(crate) struct Terms {
     /// For how long the session keeps the lease when nobody uses it any more; 0: not at all.
     pub(crate) sticky_us: u64,
     pub(crate) label: Arc<str>,
+    pub(crate) line: KnownLine,
+}
+
+/// Which line was the one for these terms and the name that they are used with, when it was last looked for: found by its
+/// number there is no name to hash. It may be gone since, and another name's, so whoever uses it looks at the line itself.
+#[derive(Debug, Default)]
+pub(crate) struct KnownLine(AtomicU64);
+
+impl KnownLine {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, line: u64) {
+        self.0.store(line, Ordering::Relaxed);
+    }
+}
+
+impl Clone for KnownLine {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.get()))
+    }
 }
 
 /// When a lease is entered that was handed over.
@@ -381,6 +404,7 @@ mod tests {
             entry: Entry::OnClaim,
             sticky_us: 0,
             label: "".into(),
+            line: KnownLine::default(),
         };
         assert_eq!(terms(3_000).answer_within_us(), 500_000);
         assert_eq!(terms(30_000).answer_within_us(), ANSWER_MAX_US);

@@ -38,7 +38,7 @@ impl Session {
             self.check_usable()?;
             let verdict = match terms.may_stand() && self.hand_over == HandOver::Local {
                 true => self.stand(name, terms, wait).await?,
-                false => self.attempt(name, terms, wait, oneshot::channel()).await?,
+                false => Box::pin(self.attempt(name, terms, wait, oneshot::channel())).await?,
             };
             match verdict {
                 Verdict::Granted(hold) if hold.check().is_ok() => return Ok(Some(hold)),
@@ -57,7 +57,9 @@ impl Session {
         let (caller, verdict) = oneshot::channel();
         match self.with(|state| state.stand(name, terms, wait, caller)) {
             Stood::Told(verdict) => Ok(verdict),
-            Stood::Apart(caller) => self.attempt(name, terms, wait, (caller, verdict)).await,
+            // Boxed, like whatever asks the store: a thousand that wait in line touch a thousand futures in turn, and the
+            // smaller they are the more of them are still in the cache.
+            Stood::Apart(caller) => Box::pin(self.attempt(name, terms, wait, (caller, verdict))).await,
             Stood::InLine { place, first: None, upkeep } => {
                 let mut standing = Standing { session: self, place: Some(place), sends: 0, verdict };
                 self.keep_up(upkeep, None);
@@ -66,33 +68,44 @@ impl Session {
                 told.map_err(|_| Error::closed())
             }
             Stood::InLine { place, first: Some(first), upkeep } => {
-                let (id, mut first) = *first;
-                let mut standing = Standing { session: self, place: Some(place), sends: id.counter, verdict };
+                let standing = Standing { session: self, place: Some(place), sends: first.0.counter, verdict };
                 self.keep_up(upkeep, None);
-                let ask = async {
-                    let heard = self.ask(name, &mut first).await;
-                    self.with(|state| {
-                        state.heard_acquire(name, id, &first.asked, heard);
-                        state.words.take_verdict(place.number)
-                    })
-                };
-                let mut ask = pin!(ask);
-                let told = loop {
-                    tokio::select! {
-                        biased;
-                        told = &mut ask, if standing.sends != 0 => {
-                            standing.sends = 0;
-                            if let Some(told) = told {
-                                break Ok(told.by_hand(&mut standing.verdict));
-                            }
-                        }
-                        told = &mut standing.verdict => break told,
-                    }
-                };
-                standing.place = None;
-                told.map_err(|_| Error::closed())
+                Box::pin(self.lead(name, place, first, standing)).await
             }
         }
+    }
+
+    /// The first in a line, who sends its request.
+    async fn lead(
+        &self,
+        name: &Name,
+        place: Place,
+        first: Box<(GrantId, First)>,
+        mut standing: Standing<'_>,
+    ) -> Result<Verdict> {
+        let (id, mut first) = *first;
+        let ask = async {
+            let heard = self.ask(name, &mut first).await;
+            self.with(|state| {
+                state.heard_acquire(name, id, &first.asked, heard);
+                state.words.take_verdict(place.number)
+            })
+        };
+        let mut ask = pin!(ask);
+        let told = loop {
+            tokio::select! {
+                biased;
+                told = &mut ask, if standing.sends != 0 => {
+                    standing.sends = 0;
+                    if let Some(told) = told {
+                        break Ok(told.by_hand(&mut standing.verdict));
+                    }
+                }
+                told = &mut standing.verdict => break told,
+            }
+        };
+        standing.place = None;
+        told.map_err(|_| Error::closed())
     }
 
     async fn attempt(
@@ -178,10 +191,21 @@ impl Session {
             LetGo::NotHeld => return Ok(GivenBack::NotHeld),
             LetGo::Sent { sending, upkeep } => (sending, upkeep),
         };
-        let Sending { answer, release, next, was_valid } = *sending;
         let counter = hold.id.counter;
-        let mut releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
+        let releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
         self.keep_up(upkeep, None);
+        Box::pin(self.give_back(hold, *sending, releasing)).await
+    }
+
+    /// Gives a lease back to the store.
+    async fn give_back(
+        self: &Arc<Self>,
+        hold: &Hold,
+        sending: Sending,
+        mut releasing: Unfinished<'_>,
+    ) -> Result<GivenBack> {
+        let Sending { answer, release, next, was_valid } = sending;
+        let counter = hold.id.counter;
         // Those who still wait in line ask again behind the release, on its heels: one round trip for both.
         let next = next.map(|(id, first)| self.ask_for(&hold.name, id, first));
         let release = async {

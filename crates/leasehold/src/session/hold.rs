@@ -108,7 +108,10 @@ impl Hold {
         let mut fate = self.fate();
         let why = *fate.lost.get_or_insert(why);
         self.valid_until_us.store(0, Ordering::Release);
-        (why, std::mem::take(&mut fate.waiting).into_values().collect())
+        // Nobody waits, nearly always, and a hand-over ends a hold.
+        let waiting = if fate.waiting.is_empty() { BTreeMap::new() } else { std::mem::take(&mut fate.waiting) };
+        drop(fate);
+        (why, if waiting.is_empty() { Vec::new() } else { waiting.into_values().collect() })
     }
 
     pub(crate) fn why_lost(&self) -> Option<Lost> {

@@ -119,9 +119,11 @@ impl State {
         if self.stage != Stage::Open {
             return Stood::Told(Verdict::Failed(Error::closed()));
         }
-        let known = self.line_of(name, terms.lease_ms);
+        let known = self.known_line(name, terms);
         if let Some(line) = known {
-            if let Some(hold) = self.enter_kept(line, terms) {
+            // Where somebody waits nothing is kept.
+            let may_be_kept = self.lines.get(&line).is_some_and(|line| line.waiters.is_empty());
+            if may_be_kept && let Some(hold) = self.enter_kept(line, terms) {
                 return Stood::Told(Verdict::Granted(hold));
             }
             if wait == Wait::No && self.is_taken(line) {
@@ -158,6 +160,16 @@ impl State {
         }
         self.arm_line(line);
         Stood::InLine { place: Place { line, number }, first, upkeep }
+    }
+
+    /// The line for this name and lease, found by its number where these terms know that.
+    fn known_line(&self, name: &Name, terms: &Terms) -> Option<u64> {
+        let known = terms.line.get();
+        let is_it = |line: &Line| line.terms.lease_ms == terms.lease_ms && line.name == *name;
+        if self.lines.get(&known).is_some_and(is_it) {
+            return Some(known);
+        }
+        self.line_of(name, terms.lease_ms).inspect(|&line| terms.line.set(line))
     }
 
     pub(super) fn line_of(&self, name: &Name, lease_ms: u64) -> Option<u64> {

@@ -43,7 +43,7 @@ use std::sync::{Arc, PoisonError};
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
-pub(crate) use self::attempt::{Entry, GivenBack, Renewal, Terms, Wait};
+pub(crate) use self::attempt::{Entry, GivenBack, KnownLine, Renewal, Terms, Wait};
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};

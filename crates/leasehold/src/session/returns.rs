@@ -16,7 +16,9 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
 
-use super::attempt::{Asked, Attempt, Entry, GivenBack, Phase, Renewal, Returning, Terms, Verdict, Wait, What};
+use super::attempt::{
+    Asked, Attempt, Entry, GivenBack, KnownLine, Phase, Renewal, Returning, Terms, Verdict, Wait, What,
+};
 use super::bounds::RETRY_US;
 use super::heard::Heard;
 use super::state::State;
@@ -269,6 +271,7 @@ impl State {
                 entry: Entry::OnClaim,
                 sticky_us: 0,
                 label: "".into(),
+                line: KnownLine::default(),
             }),
             wait: Wait::No,
             phase: Phase::Returning(Returning::new(what, until_us, 0)),
