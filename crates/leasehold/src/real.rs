@@ -44,7 +44,7 @@ impl World for Real {
         std::process::id()
     }
 
-    // A system call takes longer than handing a lock on does, so the child is told of a fork, and does not look for one. One
+    // A system call takes longer than handing a lock on does, so the child is told of a fork and looks for none; one
     // that was forked since asks each time: nearly all that it does with what it was left is to be refused.
     fn process_as_known(&self) -> u32 {
         static KNOWN: LazyLock<(forkguard::Guard, u32)> = LazyLock::new(|| (forkguard::new(), std::process::id()));

@@ -51,7 +51,7 @@ pub trait World: Send + Sync + 'static {
     /// Which process this is: a session does not survive a fork.
     fn process(&self) -> u32;
 
-    /// The same, as far as is known without asking the system: that is for each lock and each release. May miss the child of
+    /// The same, as far as known without asking the system: that is for each lock and each release. May miss the child of
     /// a `clone` that ran no fork handlers; what leaves the process asks [`World::process`].
     fn process_as_known(&self) -> u32 {
         self.process()
