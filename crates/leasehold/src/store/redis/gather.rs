@@ -1,8 +1,8 @@
 //! When requests are written: together with those that come at the same time.
 //!
 //! A write costs as much as all the rest of a request, and takes fifty of them as well as one. The client crate's driver
-//! writes what it finds when it is polled, and a runtime runs first what was woken last: so the driver would come behind each
-//! single request, and write it alone. Here it is polled as soon as *enough* requests were handed over since its last
+//! writes what it finds when it is polled, and a runtime runs first what was woken last: so the driver would come behind
+//! each single request, and write it alone. Here it is polled as soon as *enough* requests were handed over since its last
 //! write, and before that lets everything else go that is ready.
 //!
 //! - Enough is a part of those that are under way ([`Gather::enough`]). With few of them none is: there is nothing to
