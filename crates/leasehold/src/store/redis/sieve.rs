@@ -55,9 +55,9 @@ struct Sieved {
 }
 
 /// After so many the driver steps aside, of 8 kB each. Left alone it reads on for as long as the runtime lets any task do
-/// so, and that again dozens of times before timers have their turn: behind a server that talks without an end the session's
-/// thread would come to its deadlines seconds late. (After the first read it finds that there is nothing more, nearly always:
-/// one would cost each answer a turn.)
+/// so, and that again dozens of times before timers have their turn: behind a server that talks without an end the
+/// session's thread would come to its deadlines seconds late. (After the first read it finds that there is nothing more,
+/// nearly always: one would cost each answer a turn.)
 const IN_A_ROW: u32 = 2;
 
 impl AsyncRead for Sieved {
@@ -272,8 +272,13 @@ mod tests {
         Ok(scan)
     }
 
-    #[tokio::test]
-    async fn who_talks_without_an_end_lets_others_have_their_turn() {
+    #[test]
+    fn who_talks_without_an_end_lets_others_have_their_turn() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(steps_aside());
+    }
+
+    async fn steps_aside() {
         let (socket, server) = tokio::net::UnixStream::pair().unwrap();
         server.try_write(&b"+OK\r\n".repeat(1_000)).unwrap();
         socket.readable().await.unwrap();
