@@ -1,10 +1,9 @@
 //! What is given back, again if need be, and when that is over.
 
 use std::collections::BTreeSet;
-use std::future::poll_fn;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::Poll;
+use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use leasehold::{Lost, Released};
@@ -318,8 +317,8 @@ async fn p16_a_grant_that_nobody_takes_is_given_back() {
     let mut bench = Bench::new().await;
     let mutex = bench.leasehold.mutex("name");
     let mut locking = Box::pin(mutex.lock());
-    let waker = std::task::Waker::noop();
-    let mut context = std::task::Context::from_waker(waker);
+    let waker = Waker::noop();
+    let mut context = Context::from_waker(waker);
     assert!(locking.as_mut().poll(&mut context).is_pending());
     let (asked, acquire) = bench.next_acquire().await;
     bench.say(asked, queued(1, 30_000), 7);
@@ -338,11 +337,10 @@ async fn p16_what_was_dropped_goes_back_before_its_own_session_asks() {
     let mut bench = Bench::new().await;
     let (plain, other) = (bench.leasehold.mutex("name"), bench.leasehold.mutex("name").lease(Duration::from_secs(10)));
     let granted = |number| Outcome::Granted { token: token(number), left_us: 10_000 * MS, range: 4 };
-    let polled = async |mutex: &leasehold::Mutex| {
+    let polled = |mutex: &leasehold::Mutex| {
         let mutex = mutex.clone();
         let mut trying = Box::pin(async move { mutex.try_lock().await });
-        let polled = poll_fn(|context| Poll::Ready(trying.as_mut().poll(context))).await;
-        assert!(polled.is_pending());
+        assert!(trying.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         tokio::spawn(trying)
     };
 
@@ -350,7 +348,7 @@ async fn p16_what_was_dropped_goes_back_before_its_own_session_asks() {
     for number in (10..2_000).step_by(10) {
         let guard = bench.locked(30_000, number).await;
         drop(guard);
-        let trying = polled(if number % 20 == 0 { &plain } else { &other }).await;
+        let trying = polled(if number % 20 == 0 { &plain } else { &other });
         let release = bench.next().await;
         assert!(matches!(release.op, Op::Release { token: of, .. } if of == token(number)), "{:?}", release.op);
         let (asked, _) = bench.next_acquire().await;
@@ -369,7 +367,7 @@ async fn p16_what_was_dropped_goes_back_before_its_own_session_asks() {
     // What has left is not sent again, and its link is that of the request.
     drop(bench.locked(30_000, 3_000).await);
     let release = bench.next().await;
-    let trying = polled(&plain).await;
+    let trying = polled(&plain);
     let (asked, _) = bench.next_acquire().await;
     assert_eq!(asked.link, release.link);
     bench.say(release, Outcome::Released, 3_000);
@@ -388,7 +386,7 @@ async fn p16_what_was_dropped_goes_back_before_its_own_session_asks() {
     bench.say(asked, granted(4_000), 4_000);
     drop(locking.await.unwrap().unwrap());
     bench.nothing();
-    let trying = polled(&other).await;
+    let trying = polled(&other);
     let release = bench.next().await;
     assert!(matches!(release.op, Op::Release { used, .. } if used == token(4_001)), "{:?}", release.op);
     let (asked, acquire) = bench.next_acquire().await;
