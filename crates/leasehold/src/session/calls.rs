@@ -240,11 +240,11 @@ impl Session {
     }
 
     /// The request of a line that its caller does not wait for. Dropped before its answer it is the session's to repeat.
-    fn ask_for(self: &Arc<Self>, name: &Name, id: GrantId, first: First) -> Pending<()> {
+    fn ask_for(self: &Arc<Self>, name: &Name, id: GrantId, mut first: First) -> Pending<()> {
         let (session, name) = (Arc::clone(self), name.clone());
         Box::pin(async move {
             let mut asking = Unfinished { session: &session, counter: id.counter, on_drop: Some(Unfinished::hurry) };
-            let heard = session.send(&name, &first.op, &first.asked, first.guess).await;
+            let heard = session.ask(&name, &mut first).await;
             asking.disarm();
             session.with(|state| state.heard_acquire(&name, id, &first.asked, heard));
         })

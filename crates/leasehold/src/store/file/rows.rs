@@ -143,8 +143,10 @@ pub(super) enum News {
     Ended { name: String, id: GrantId, token: Token, range: u64 },
 }
 
-/// What ended comes first, as it did.
+/// What ended comes first, as it did. Both are read of one moment: of a step between the two the grant that it made would
+/// be told before the one that it ended.
 pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad> {
+    let db = db.unchecked_transaction()?;
     let mut news = Vec::new();
     let sql = "SELECT ended.session, ended.counter, ended.nonce, ended.token, ended.range, names.name FROM ended \
                JOIN names ON names.id = ended.name WHERE ended.session = ?1";
