@@ -90,7 +90,7 @@ fn seeded_flaws_are_found() {
         "P29StartsOnClaim",
     ];
     for flaw in FLAWS {
-        let found = sim(&["--mutant", flaw, "--seeds", "60"]);
+        let found = sim(&["--mutant", flaw, "--seeds", "90"]);
         assert!(found.status.success(), "{}", String::from_utf8_lossy(&found.stdout));
     }
 }

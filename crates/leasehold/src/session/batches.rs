@@ -12,11 +12,12 @@ use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::{From, Name, Renew};
 
 use super::alarms::Alarms;
-use super::attempt::{Asked, Claim, Holding, Phase, Renewal};
+use super::attempt::{Asked, Claim, Holding, Phase};
 use super::clock::margin_us;
 use super::errand::Errand;
 use super::heard::Heard;
 use super::state::{Spread, State};
+use super::terms::Renewal;
 use super::window::Kind;
 
 /// How many alarms of batches that were answered are dropped under one lock.

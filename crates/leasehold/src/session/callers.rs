@@ -9,10 +9,11 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Op, Token};
 use tokio::sync::oneshot;
 
-use super::attempt::{Asked, Attempt, GivenBack, Phase, Renewal, Terms, Verdict, Wait};
+use super::attempt::{Asked, Attempt, GivenBack, Phase, Verdict};
 use super::hold::Hold;
 use super::lane::Upkeep;
 use super::state::{HandOver, Stage, State, Wake};
+use super::terms::{Renewal, Terms, Wait};
 use super::tries::Tries;
 use crate::error::{Error, Lost};
 use crate::store::Link;

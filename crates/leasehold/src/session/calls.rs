@@ -13,12 +13,13 @@ use leasehold_spec::{Contention, GrantId, Name, Op};
 use tokio::sync::oneshot;
 
 use super::Session;
-use super::attempt::{Asked, GivenBack, Terms, Verdict, Wait};
+use super::attempt::{Asked, GivenBack, Verdict};
 use super::callers::{Before, First, LetGo, Panicking, Sending};
 use super::heard::Heard;
 use super::hold::Hold;
 use super::lines::{Place, Stood};
 use super::state::{HandOver, Stage, State};
+use super::terms::{Terms, Wait};
 use crate::error::{Error, Result};
 use crate::store::Fault;
 use crate::sync::panicking;

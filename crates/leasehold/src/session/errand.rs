@@ -6,9 +6,10 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, GrantId, Hears, Name, Op, Patience, Place, Token};
 
-use super::attempt::{Asked, Attempt, Phase, Verdict, Wait};
+use super::attempt::{Asked, Attempt, Phase, Verdict};
 use super::batches::Batch;
 use super::state::{State, Wake};
+use super::terms::Wait;
 use super::window::Kind;
 use crate::error::Lost;
 use crate::store::Link;

@@ -14,7 +14,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Renew, Rest, Token};
 
-use super::attempt::{Asked, Attempt, Claim, Holding, Kept, Phase, Renewal, Verdict};
+use super::attempt::{Asked, Attempt, Claim, Holding, Kept, Phase, Verdict};
 use super::clock::Term;
 use super::errand::Reserving;
 use super::heard::Heard;
@@ -22,6 +22,7 @@ use super::hold::Hold;
 use super::lines::Line;
 use super::run::Run;
 use super::state::State;
+use super::terms::Renewal;
 use super::watch::Then;
 use crate::error::Lost;
 

@@ -10,11 +10,12 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Joined, Name, Outcome, Rest};
 
-use super::attempt::{Asked, Attempt, Claim, Phase, Verdict, Wait};
+use super::attempt::{Asked, Attempt, Claim, Phase, Verdict};
 use super::bounds::RETRY_US;
 use super::clock::{Sample, Term};
 use super::grants::Entering;
 use super::state::State;
+use super::terms::Wait;
 use super::watch::Then;
 use crate::error::{Error, ErrorKind, Lost};
 use crate::store::Fault;

@@ -22,11 +22,12 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Name};
 use tokio::sync::oneshot;
 
-use super::attempt::{Holding, Phase, Terms, Verdict, Wait};
+use super::attempt::{Holding, Phase, Verdict};
 use super::callers::{First, Whose};
 use super::heard::full;
 use super::lane::Upkeep;
 use super::state::{Stage, State, Wake};
+use super::terms::{Terms, Wait};
 use crate::error::Error;
 use crate::store::Link;
 

@@ -31,6 +31,7 @@ mod passes;
 mod returns;
 mod run;
 mod state;
+mod terms;
 mod thread;
 mod tries;
 mod watch;
@@ -43,7 +44,7 @@ use std::sync::{Arc, PoisonError};
 use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
-pub(crate) use self::attempt::{Entry, GivenBack, KnownLine, Renewal, Terms, Wait};
+pub(crate) use self::attempt::GivenBack;
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
@@ -51,6 +52,7 @@ use self::lane::Lane;
 pub(crate) use self::lane::Lanes;
 pub(crate) use self::state::HandOver;
 use self::state::{Stage, State, Wake};
+pub(crate) use self::terms::{Entry, KnownLine, Renewal, Terms, Wait};
 use crate::error::{Error, ErrorKind, Result};
 use crate::store::{Fault, Link, Store};
 use crate::sync::Mutex;
@@ -276,8 +278,8 @@ fn unanswered() -> Error {
 }
 
 fn forked() -> Error {
-    let message = "this client was connected before a fork: its thread and its connections are the parent's; connect in \
-                   the child, or exec";
+    let message = "this client was connected before a fork: its thread and its connections are the parent's; connect \
+                   in the child, or exec";
     Error::new(ErrorKind::Unsupported, message)
 }
 

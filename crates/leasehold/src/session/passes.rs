@@ -6,11 +6,12 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Name, Token};
 use tokio::sync::oneshot;
 
-use super::attempt::{Asked, Holding, Kept, Phase, Terms, Verdict};
+use super::attempt::{Asked, Holding, Kept, Phase, Verdict};
 use super::callers::Before;
 use super::hold::Hold;
 use super::run::Asks;
 use super::state::{Stage, State};
+use super::terms::Terms;
 use super::words::Words;
 use crate::error::Lost;
 use crate::store::Link;

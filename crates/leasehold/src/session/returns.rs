@@ -16,12 +16,11 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
 
-use super::attempt::{
-    Asked, Attempt, Entry, GivenBack, KnownLine, Phase, Renewal, Returning, Terms, Verdict, Wait, What,
-};
+use super::attempt::{Asked, Attempt, GivenBack, Phase, Returning, Verdict, What};
 use super::bounds::RETRY_US;
 use super::heard::Heard;
 use super::state::State;
+use super::terms::{Entry, KnownLine, Renewal, Terms, Wait};
 use super::tries::Tries;
 use crate::error::{Error, Lost};
 use crate::store::Fault;

@@ -12,7 +12,7 @@ use leasehold_spec::{Contention, GrantId, Name, SessionId};
 use tokio::sync::oneshot;
 
 use super::alarms::Alarms;
-use super::attempt::{Asked, Attempt, Phase, Reach, Terms};
+use super::attempt::{Asked, Attempt, Phase, Reach};
 use super::batches::Batches;
 use super::clock::ServerClock;
 use super::lane::Lane;
@@ -20,6 +20,7 @@ use super::lines::Line;
 use super::pace::Pace;
 use super::returns::GivenUp;
 use super::silent;
+use super::terms::Terms;
 use super::watch::Watch;
 use super::window::Windows;
 use super::words::Words;
