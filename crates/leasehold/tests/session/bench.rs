@@ -1,11 +1,12 @@
 //! The test's side: a client of that store, and what is asked of it.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::seam::{Address, Message, Pending, Real, Socket, World};
-use leasehold::{Guard, Leasehold};
+use leasehold::{Guard, Leasehold, Released};
 use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, GrantId, Joined, Name, Op, Outcome, Rest, Token};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -339,4 +340,19 @@ pub(crate) fn queued(ticket: u64, left_ms: u64) -> Outcome {
 
 pub(crate) async fn pause(ms: u64) {
     tokio::time::sleep(Duration::from_millis(ms)).await;
+}
+
+pub(crate) type Locking = JoinHandle<leasehold::Result<Guard>>;
+
+pub(crate) async fn soon(locking: Locking) -> Guard {
+    timeout(Duration::from_secs(10), locking).await.expect("handed on").unwrap().unwrap()
+}
+
+pub(crate) async fn give_back(guard: Guard) {
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+pub(crate) async fn pass(guard: Guard, waiting: &mut VecDeque<Locking>) -> Guard {
+    give_back(guard).await;
+    soon(waiting.pop_front().unwrap()).await
 }

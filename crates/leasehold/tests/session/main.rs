@@ -10,6 +10,7 @@ mod looks;
 mod owners;
 mod renewals;
 mod returns;
+mod runs;
 mod statements;
 mod sticky;
 mod store;
