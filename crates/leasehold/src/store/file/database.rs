@@ -22,8 +22,6 @@ pub(super) const DATABASE: &str = "leasehold.db";
 const APPLICATION: i64 = 0x4c48_4631;
 /// The layout that this program writes.
 const LAYOUT: i64 = 2;
-/// The one before it, of programs without ranges of tokens.
-const RANGELESS: i64 = 1;
 /// Only for those who have no turn: a backup, a person with a shell. Among us nobody ever waits here.
 const BUSY: Duration = Duration::from_millis(500);
 
@@ -68,14 +66,6 @@ CREATE INDEX ended_of ON ended (session);
 "
 );
 
-/// What was found where the database is to be.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Was {
-    New,
-    Rangeless,
-    Ours,
-}
-
 /// An open database.
 pub(super) struct Database {
     pub(super) db: Connection,
@@ -116,13 +106,8 @@ impl Database {
         let application = number("PRAGMA application_id").map_err(said)?;
         let layout = number("PRAGMA user_version").map_err(said)?;
         let tables = number("SELECT count(*) FROM sqlite_schema").map_err(said)?;
-        let was = match (application, layout) {
-            (0, 0) if tables == 0 => Was::New,
-            // Programs of that time would not know what this one writes; and one that has ended holds nothing.
-            (APPLICATION, RANGELESS) if !live.is_inhabited() => Was::Rangeless,
-            _ => Was::Ours,
-        };
-        if was == Was::Ours {
+        let is_new = (application, layout, tables) == (0, 0, 0);
+        if !is_new {
             check_ours(&path, application, layout)?;
         }
         let mode: String = self.db.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)).map_err(said)?;
@@ -132,31 +117,17 @@ impl Database {
         }
         self.db.execute_batch("PRAGMA synchronous = NORMAL").map_err(said)?;
         let now = Boot::now()?;
-        if was != Was::Ours {
-            self.make(was, &now, world).map_err(said)?;
+        if is_new {
+            self.make(&now, world).map_err(said)?;
         }
         self.meet(&now, live, world)
     }
 
-    /// Makes what is missing. Of an earlier layout only what keeps tokens growing is taken over.
-    fn make(&mut self, was: Was, now: &Boot, world: &dyn World) -> Result<(), rusqlite::Error> {
+    fn make(&mut self, now: &Boot, world: &dyn World) -> Result<(), rusqlite::Error> {
         let mut id = [0; 16];
         world.random(&mut id);
         let made = self.db.transaction()?;
-        if was == Was::Rangeless {
-            made.execute_batch(
-                "DROP INDEX told; DROP INDEX ended_of; ALTER TABLE names RENAME TO names_before; DROP TABLE meta; \
-                 DROP TABLE waiters; DROP TABLE lapses; DROP TABLE ended",
-            )?;
-        }
         made.execute_batch(SCHEMA)?;
-        if was == Was::Rangeless {
-            let keep = (world.now_us() + RETENTION_US).cast_signed();
-            let sql = "INSERT INTO names (name, stamp, last, keep_until_us, waiting, lapsed) \
-                       SELECT name, stamp + 1, last, ?1, 0, 0 FROM names_before";
-            made.execute(sql, [keep])?;
-            made.execute_batch("DROP TABLE names_before")?;
-        }
         let values = [("id", format!("{:032x}", u128::from_ne_bytes(id))), ("boot", now.id.clone())];
         for (key, value) in values.into_iter().chain([("time", now.time_namespace.clone())]) {
             made.execute("INSERT INTO meta VALUES (?1, ?2)", params![key, value])?;
@@ -167,7 +138,8 @@ impl Database {
     }
 
     /// The host was started anew since the database was used last: whoever held or waited died with it, and the clock
-    /// of leases has begun again. What keeps tokens growing stays.
+    /// of leases has begun again. What keeps tokens growing stays: nobody says how much of its range a holder had used, so
+    /// all of it is burnt (P19).
     ///
     /// Unless one of them lives: a container can be told a boot id of its own (systemd-nspawn and LXC do so), and there is
     /// one kernel all the same.
@@ -201,9 +173,10 @@ impl Database {
         if boot != now.id && !is_on(Mutant::P27KeepsOldBoot) {
             let void = self.db.transaction().map_err(said)?;
             let keep = (world.now_us() + RETENTION_US).cast_signed();
-            let sql = "UPDATE names SET stamp = stamp + 1, keep_until_us = ?1, released = NULL, waiting = 0, \
-                       lapsed = 0, session = NULL, counter = NULL, nonce = NULL, token = NULL, since_us = NULL, \
-                       length_ms = NULL, state = NULL, label = NULL";
+            let sql = "UPDATE names SET stamp = stamp + 1, last = max(last, coalesce(token + range - 1, 0)), \
+                       keep_until_us = ?1, released = NULL, waiting = 0, lapsed = 0, session = NULL, counter = NULL, \
+                       nonce = NULL, token = NULL, range = NULL, since_us = NULL, length_ms = NULL, state = NULL, \
+                       label = NULL";
             void.execute(sql, [keep]).map_err(said)?;
             void.execute_batch("DELETE FROM waiters; DELETE FROM lapses; DELETE FROM ended").map_err(said)?;
             let set = "UPDATE meta SET value = ?2 WHERE key = ?1";
