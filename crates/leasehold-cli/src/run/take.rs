@@ -68,19 +68,22 @@ async fn unless_told<T>(signals: &mut Signals, work: impl Future<Output = T>) ->
 async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, End> {
     let mut pause = TRY_FIRST;
     let begun = Instant::now();
-    let answer = begun + ANSWER;
+    let mut heard = None;
     loop {
         let builder = Leasehold::builder(&plan.location.url).one_connection().holder(&plan.holder);
+        // The last try begins when the wait is over, and has a moment, too.
+        let until = |deadline: Instant| deadline.max(begun + ANSWER).max(Instant::now() + TRY_FIRST);
         let tried = match deadline {
-            Some(deadline) => timeout_at(deadline.max(answer), builder.connect()).await,
+            Some(deadline) => timeout_at(until(deadline), builder.connect()).await,
             None => Ok(builder.connect().await),
         };
         let error = match tried {
             Ok(Ok(client)) => return Ok(client),
             Ok(Err(error)) => error,
             Err(_) => {
-                let silent = format!("{} does not answer", plan.location.shown());
-                return Err(unreached(plan, &silent, begun.elapsed()));
+                let silent = || format!("{} does not answer", plan.location.shown());
+                let why = heard.map_or_else(silent, |error: leasehold::Error| error.to_string());
+                return Err(unreached(plan, &why, begun.elapsed()));
             }
         };
         let waits = matches!(plan.patience, Patience::Both(_)) && error.kind() == ErrorKind::Unreachable;
@@ -90,13 +93,10 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
                 return Err(busy(plan, None, Duration::ZERO));
             }
             () if !waits => return Err(error.into()),
-            () if left <= pause => {
-                // The last one comes with nothing to spare: what the user waits for is the time that was said.
-                sleep(left).await;
-                return Err(unreached(plan, &error, begun.elapsed()));
-            }
-            () => sleep(pause).await,
+            () if left.is_zero() => return Err(unreached(plan, &error, begun.elapsed())),
+            () => sleep(pause.min(left)).await,
         }
+        heard = Some(error);
         pause = (2 * pause).min(TRY_LAST);
     }
 }

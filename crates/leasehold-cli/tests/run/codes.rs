@@ -114,6 +114,19 @@ fn p30_a_store_that_is_not_there_is_not_busy() {
     assert_eq!(waiting.ends().out, "ran\n");
 }
 
+/// However long the pause before it, there is a try at the very end of a wait.
+#[test]
+fn a_store_that_comes_in_the_last_moment_is_met() {
+    let bench = Bench::new();
+    bench.proxy.refuse_connections();
+    // Tries in the first 1.6 s, after pauses of 50 to 800 ms; the next pause is of a second, and longer than what is left.
+    let waiting = bench.run_through(&["--wait", "2400ms"], &["echo", "ran"]);
+    bench.proxy.wait_seen("the last but one has failed", Duration::from_secs(20), |seen| seen.refused >= 6);
+    bench.proxy.accept_connections();
+    let ended = waiting.ends();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
+}
+
 /// A wait is not silent, and says for whom it is: once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_is_told() {
