@@ -6,7 +6,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Acquire, GrantId, Hears, Name, Op, Patience, Place, Token};
 
-use super::attempt::{Asked, Attempt, Phase, Verdict};
+use super::attempt::{Asked, Attempt, Phase};
 use super::batches::Batch;
 use super::state::{State, Wake};
 use super::terms::Wait;
@@ -48,7 +48,7 @@ impl State {
     /// Everything that is due, in the order of P11: what goes back, what is renewed (the earliest end first), who looks.
     pub(crate) fn errands(&mut self, now_us: u64) -> Vec<Errand> {
         let reach = self.reach();
-        self.impatient(now_us);
+        self.tell_impatient(now_us);
         self.arm_overdue(now_us);
         let (mut errands, mut others, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         while let Some((at_us, counter)) = self.alarms.pop(now_us) {
@@ -203,21 +203,6 @@ impl State {
             }
             _ => self.set_next(counter, now_us),
         }
-    }
-
-    fn give_up_waiting(&mut self, counter: u64, now_us: u64) {
-        let Some(attempt) = self.attempts.get(&counter) else { return };
-        hit(Mark::PatienceOver);
-        // "Somebody else has it" only when the store's last word was that; otherwise nobody knows.
-        let verdict = match attempt.phase {
-            Phase::Asking { .. } => Verdict::Failed(self.away_for(attempt)),
-            // Its last word was that we hold, and whether we still do it has not said.
-            Phase::Claiming { .. } => Verdict::Failed(self.away().may_act()),
-            _ => Verdict::Busy,
-        };
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        attempt.tell(&mut self.words, verdict);
-        self.give_back(counter, now_us);
     }
 
     /// A pushed grant ended before we could claim it: back to the place in the queue.

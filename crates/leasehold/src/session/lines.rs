@@ -13,7 +13,7 @@
 //! Nobody is forgotten on the other side either. A waiter whose future is dropped leaves the line; one that had been
 //! granted the lease at that moment, and never took it, hands it on like a guard (`calls.rs`).
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leasehold_spec::limits::QUEUE_MAX;
@@ -26,7 +26,8 @@ use super::attempt::{Holding, Phase, Verdict};
 use super::callers::{First, Whose};
 use super::heard::full;
 use super::lane::Upkeep;
-use super::state::{Stage, State, Wake};
+use super::patience::Deadlines;
+use super::state::{Stage, State};
 use super::terms::{Terms, Wait};
 use crate::error::Error;
 use crate::store::Link;
@@ -36,13 +37,8 @@ pub(crate) struct Line {
     terms: Arc<Terms>,
     /// The attempt that stands for it; 0 while there is none.
     counter: u64,
-    waiters: VecDeque<Waiter>,
-    /// Until when each waits that does not wait for ever, and which it is.
-    patience: BTreeSet<(u64, u64)>,
-    /// The earliest alarm that is set.
-    alarm_us: u64,
-    /// Until when the store keeps the entry, as it was told last.
-    told_us: u64,
+    pub(super) waiters: VecDeque<Waiter>,
+    pub(super) deadlines: Deadlines,
 }
 
 pub(crate) struct Waiter {
@@ -75,7 +71,7 @@ impl Line {
     pub(crate) fn next(&mut self) -> Option<Waiter> {
         loop {
             let waiter = self.waiters.pop_front()?;
-            self.forget(&waiter);
+            self.deadlines.remove(waiter.until_us, waiter.number);
             if !waiter.caller.is_closed() {
                 return Some(waiter);
             }
@@ -88,23 +84,12 @@ impl Line {
         self.counter
     }
 
-    fn take(&mut self, number: u64) -> Option<Waiter> {
+    /// Takes out this one.
+    pub(super) fn take(&mut self, number: u64) -> Option<Waiter> {
         let at = self.waiters.binary_search_by_key(&number, |waiter| waiter.number).ok()?;
         let waiter = self.waiters.remove(at)?;
-        self.forget(&waiter);
+        self.deadlines.remove(waiter.until_us, waiter.number);
         Some(waiter)
-    }
-
-    fn forget(&mut self, waiter: &Waiter) {
-        if waiter.until_us != u64::MAX {
-            self.patience.remove(&(waiter.until_us, waiter.number));
-        }
-    }
-
-    /// Until when the last of them waits.
-    fn until_us(&self) -> u64 {
-        let timed = self.patience.last().map_or(0, |(until_us, _)| *until_us);
-        if self.patience.len() < self.waiters.len() { u64::MAX } else { timed }
     }
 }
 
@@ -146,9 +131,7 @@ impl State {
             }
             counter = line.counter;
             line.waiters.push_back(Waiter { number, until_us, sticky_us: terms.sticky_us, caller });
-            if until_us != u64::MAX {
-                line.patience.insert((until_us, number));
-            }
+            line.deadlines.insert(until_us, number);
         }
         let (mut first, mut upkeep) = (None, Upkeep::Fine);
         if counter == 0 {
@@ -182,9 +165,8 @@ impl State {
         let id = self.next_number();
         self.slots.entry(name.clone()).or_default().lines.push((terms.lease_ms, id));
         let (name, terms) = (name.clone(), Arc::clone(terms));
-        let (waiters, patience) = (VecDeque::new(), BTreeSet::new());
-        let line = Line { name, terms, counter: 0, waiters, patience, alarm_us: u64::MAX, told_us: 0 };
-        self.lines.insert(id, line);
+        let (waiters, deadlines) = (VecDeque::new(), Deadlines::new());
+        self.lines.insert(id, Line { name, terms, counter: 0, waiters, deadlines });
         id
     }
 
@@ -223,38 +205,6 @@ impl State {
         if let Some(line) = self.lines.get_mut(&line) {
             line.counter = counter;
         }
-    }
-
-    /// For how long the entry of a line is to stay at the store (its last waiter's patience), and notes it as told.
-    pub(crate) fn told_limit_us(&mut self, line: u64) -> u64 {
-        self.lines.get_mut(&line).map_or(u64::MAX, |line| {
-            line.told_us = line.until_us();
-            line.told_us
-        })
-    }
-
-    /// Somebody waits for longer than the store was told: the entry looks at once, and says so. The store would drop it
-    /// otherwise, and it would come back only when it looks.
-    fn outlast(&mut self, line: u64, until_us: u64) {
-        let Some(known) = self.lines.get(&line) else { return };
-        let counter = known.counter;
-        let is_queued = |phase: &Phase| matches!(phase, Phase::Asking { .. } | Phase::Queued { .. });
-        if until_us <= known.told_us
-            || is_on(Mutant::P21ShortLimit)
-            || !self.attempts.get(&counter).is_some_and(|attempt| is_queued(&attempt.phase))
-        {
-            return;
-        }
-        hit(Mark::LineOutlasted);
-        let now_us = self.world.now_us();
-        self.set_next(counter, now_us);
-        self.arm(counter);
-    }
-
-    /// Whether somebody came who waits for longer, while the store was being asked.
-    pub(crate) fn is_told_short(&self, counter: u64) -> bool {
-        let line = self.attempts.get(&counter).and_then(|attempt| self.lines.get(&attempt.line?));
-        line.is_some_and(|line| line.told_us < line.until_us()) && !is_on(Mutant::P21ShortLimit)
     }
 
     /// The attempt does not stand for its line any more. Answers the line, where somebody is left in it.
@@ -306,7 +256,7 @@ impl State {
     }
 
     /// The last one has left a line: its attempt is given up, unless it holds, and a guard is out.
-    fn desert(&mut self, counter: u64) {
+    pub(super) fn desert(&mut self, counter: u64) {
         if self.attempts.get(&counter).is_some_and(|attempt| !attempt.is_held()) {
             hit(Mark::LineDeserted);
             self.abandon(counter);
@@ -316,7 +266,7 @@ impl State {
     /// Tells everybody in a line the same.
     pub(crate) fn tell_line(&mut self, line: u64, error: &Error) {
         let Some(line) = self.lines.get_mut(&line) else { return };
-        line.patience.clear();
+        line.deadlines.clear();
         for waiter in std::mem::take(&mut line.waiters) {
             self.words.verdict(waiter.number, Some(waiter.caller), Verdict::Failed(error.share()));
         }
@@ -325,59 +275,6 @@ impl State {
     pub(crate) fn tell_lines(&mut self, error: &Error) {
         let all: Vec<u64> = self.lines.keys().copied().collect();
         all.into_iter().for_each(|line| self.tell_line(line, error));
-    }
-
-    /// Sets the alarm for who runs out of patience first.
-    pub(crate) fn arm_line(&mut self, id: u64) {
-        let Some(line) = self.lines.get_mut(&id) else { return };
-        let Some((first_us, _)) = line.patience.first().copied() else { return };
-        // Who has no time at all still waits for one answer.
-        let answer_us = self.attempts.get(&line.counter).map_or(0, |attempt| attempt.first_answer_us());
-        let due_us = first_us.max(answer_us);
-        if due_us < line.alarm_us && !is_on(Mutant::P21WaitsOn) {
-            line.alarm_us = due_us;
-            self.line_alarms.set(due_us, id);
-            if due_us < self.planned_us {
-                self.wake = Wake::Now;
-            }
-        }
-    }
-
-    /// Tells those whose patience is over. What they hear is what is known: that somebody holds (the store's last word, or
-    /// we do, and a guard of ours is out), or that nobody knows.
-    pub(crate) fn impatient(&mut self, now_us: u64) {
-        while let Some((_, id)) = self.line_alarms.pop(now_us) {
-            let Some(line) = self.lines.get_mut(&id) else { continue };
-            line.alarm_us = u64::MAX;
-            let counter = line.counter;
-            let attempt = self.attempts.get(&counter);
-            if attempt.is_none_or(|attempt| attempt.first_answer_us() <= now_us) {
-                while let Some((until_us, number)) = self.lines.get(&id).and_then(|line| line.patience.first().copied())
-                {
-                    if until_us > now_us {
-                        break;
-                    }
-                    let verdict = self.unheard(counter, now_us).map_or(Verdict::Busy, Verdict::Failed);
-                    let waiter = self.lines.get_mut(&id).and_then(|line| line.take(number));
-                    self.words.verdict(number, waiter.map(|waiter| waiter.caller), verdict);
-                }
-            }
-            if self.lines.get(&id).is_some_and(|line| line.waiters.is_empty()) {
-                self.desert(counter);
-            }
-            self.arm_line(id);
-        }
-    }
-
-    /// What to tell who waited for this attempt, where "somebody else has it" is not known (P30).
-    fn unheard(&self, counter: u64, now_us: u64) -> Option<Error> {
-        let attempt = self.attempts.get(&counter)?;
-        match &attempt.phase {
-            Phase::Queued { .. } => None,
-            Phase::Held(holding) if now_us < holding.hold.valid_until_us() => None,
-            Phase::Held(_) | Phase::Claiming { .. } => Some(self.away().may_act()),
-            Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_) => Some(self.away_for(attempt)),
-        }
     }
 
     /// P21: who waits in a line waits for a guard that is out, or for an attempt that the session asks about.

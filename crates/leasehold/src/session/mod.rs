@@ -28,6 +28,7 @@ mod lines;
 mod links;
 mod pace;
 mod passes;
+mod patience;
 mod returns;
 mod run;
 mod state;
