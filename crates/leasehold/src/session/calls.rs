@@ -18,7 +18,7 @@ use super::callers::{Before, First, LetGo, Panicking, Sending};
 use super::heard::Heard;
 use super::hold::Hold;
 use super::lines::{Place, Stood};
-use super::state::{HandOver, Stage, State};
+use super::state::{Stage, State};
 use super::terms::{Terms, Wait};
 use crate::error::{Error, Result};
 use crate::store::Fault;
@@ -37,7 +37,7 @@ impl Session {
     ) -> Result<Option<Arc<Hold>>> {
         loop {
             self.check_usable()?;
-            let verdict = match terms.may_stand() && self.hand_over == HandOver::Local {
+            let verdict = match terms.may_stand() {
                 true => self.stand(name, terms, wait).await?,
                 false => Box::pin(self.attempt(name, terms, wait, oneshot::channel())).await?,
             };

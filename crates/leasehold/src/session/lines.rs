@@ -27,7 +27,7 @@ use super::callers::{First, Whose};
 use super::heard::full;
 use super::lane::Upkeep;
 use super::patience::Deadlines;
-use super::state::{Stage, State};
+use super::state::{HandOver, Stage, State};
 use super::terms::{Terms, Wait};
 use crate::error::Error;
 use crate::store::Link;
@@ -104,6 +104,9 @@ impl State {
     ) -> Stood {
         if self.stage != Stage::Open {
             return Stood::Told(Verdict::Failed(Error::closed()));
+        }
+        if self.hand_over == HandOver::Remote {
+            return Stood::Apart(caller);
         }
         let known = self.known_line(name, terms);
         if let Some(line) = known {

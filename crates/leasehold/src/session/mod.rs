@@ -65,7 +65,6 @@ pub(crate) struct Session {
     process: u32,
     /// That as it was known then: see [`World::process_as_known`].
     known_process: u32,
-    hand_over: HandOver,
     state: Mutex<State>,
     wake: Notify,
 }
@@ -85,7 +84,6 @@ impl Session {
         let session = Arc::new(Self {
             process: world.process(),
             known_process: world.process_as_known(),
-            hand_over,
             state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes), hand_over)),
             wake: Notify::new(),
             world,
