@@ -87,8 +87,8 @@ pub(crate) struct Holding {
     pub(crate) hold: Arc<Hold>,
     /// What the store granted, and how far it may be handed on.
     pub(crate) run: Run,
-    /// Whether a guard is out.
-    pub(crate) kept: Kept,
+    /// Until when it is kept for the next one here; `None` while a guard of it is out.
+    pub(crate) kept_until_us: Option<u64>,
     /// For how long it is kept once nobody uses it.
     pub(crate) sticky_us: u64,
     pub(crate) granted_us: u64,
@@ -96,21 +96,6 @@ pub(crate) struct Holding {
     pub(crate) renew_us: u64,
     /// A pushed fixed lease is claimed once.
     pub(crate) claim: Claim,
-}
-
-/// Whether a lease that is held is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kept {
-    /// A guard of it is out.
-    InUse,
-    /// Nobody has it, and until then it waits for the next one here.
-    Until { until_us: u64 },
-}
-
-impl Kept {
-    pub(crate) fn is_over(self, now_us: u64) -> bool {
-        matches!(self, Self::Until { until_us } if until_us <= now_us)
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,18 +166,21 @@ pub(crate) enum Reach {
 }
 
 impl Holding {
+    /// Whether a guard of it is out.
     pub(crate) fn is_in_use(&self) -> bool {
-        self.kept == Kept::InUse
+        self.kept_until_us.is_none()
+    }
+
+    /// Whether it has been kept for long enough.
+    pub(crate) fn is_kept_no_longer(&self, now_us: u64) -> bool {
+        self.kept_until_us.is_some_and(|until_us| until_us <= now_us)
     }
 
     /// When something is due of it, whatever is under way.
     fn due_us(&self, reach: Reach) -> u64 {
-        let kept_us = match self.kept {
-            Kept::InUse => u64::MAX,
-            Kept::Until { until_us } => until_us,
-        };
+        let kept_until_us = self.kept_until_us.unwrap_or(u64::MAX);
         let reserve_us = if reach == Reach::Online && self.run.wants_more() { 0 } else { u64::MAX };
-        self.hold.valid_until_us().min(kept_us).min(reserve_us)
+        self.hold.valid_until_us().min(kept_until_us).min(reserve_us)
     }
 }
 

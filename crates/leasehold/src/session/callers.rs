@@ -274,24 +274,24 @@ impl State {
         }
     }
 
-    /// Rings at `at_us`; at once where nobody keeps the time any more.
-    pub(crate) fn set_bell(&mut self, at_us: u64, bell: oneshot::Sender<()>) {
+    /// Fires at `at_us`; at once where nobody keeps the time any more.
+    pub(crate) fn set_timer(&mut self, at_us: u64, timer: oneshot::Sender<()>) {
         if self.stage == Stage::Closed {
-            self.words.ring(bell);
+            self.words.signal(timer);
             return;
         }
-        self.bells.push((at_us, bell));
+        self.timers.push((at_us, timer));
         if at_us < self.planned_us {
             self.wake = Wake::Now;
         }
     }
 
-    pub(crate) fn ring_bells(&mut self) {
+    pub(crate) fn fire_timers(&mut self) {
         let now_us = self.world.now_us();
-        let (rung, waiting) =
-            take(&mut self.bells).into_iter().partition(|(at_us, bell)| *at_us <= now_us || bell.is_closed());
-        self.bells = waiting;
-        rung.into_iter().for_each(|(_, bell)| self.words.ring(bell));
+        let (over, waiting) =
+            take(&mut self.timers).into_iter().partition(|(at_us, timer)| *at_us <= now_us || timer.is_closed());
+        self.timers = waiting;
+        over.into_iter().for_each(|(_, timer)| self.words.signal(timer));
     }
 
     /// No new work: callers hear it, and what is held goes back (P18).
@@ -330,8 +330,8 @@ impl State {
         }
         // Handles and guards may live on for long, and need no connection.
         self.close_lane();
-        take(&mut self.mourners).into_iter().for_each(|mourner| self.words.ring(mourner));
-        take(&mut self.bells).into_iter().for_each(|(_, bell)| self.words.ring(bell));
+        take(&mut self.close_waiters).into_iter().for_each(|waiter| self.words.signal(waiter));
+        take(&mut self.timers).into_iter().for_each(|(_, timer)| self.words.signal(timer));
     }
 
     /// The names of everything that is not given back yet.

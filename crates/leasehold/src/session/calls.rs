@@ -17,7 +17,7 @@ use super::attempt::{Asked, GivenBack, Verdict};
 use super::callers::{Before, First, LetGo, Panicking, Sending};
 use super::heard::Heard;
 use super::hold::Hold;
-use super::lines::{Place, Stood};
+use super::lines::{Stood, WaiterId};
 use super::state::{Stage, State};
 use super::terms::{Terms, Wait};
 use crate::error::{Error, Result};
@@ -61,17 +61,17 @@ impl Session {
             // Boxed, like whatever asks the store: a thousand that wait in line touch a thousand futures in turn, and the
             // smaller they are the more of them are still in the cache.
             Stood::Apart(caller) => Box::pin(self.attempt(name, terms, wait, (caller, verdict))).await,
-            Stood::InLine { place, first: None, upkeep } => {
-                let mut standing = Standing { session: self, place: Some(place), sends: 0, verdict };
+            Stood::InLine { waiter, first: None, upkeep } => {
+                let mut standing = Standing { session: self, waiter: Some(waiter), sends: 0, verdict };
                 self.keep_up(upkeep, None);
                 let told = (&mut standing.verdict).await;
-                standing.place = None;
+                standing.waiter = None;
                 told.map_err(|_| Error::closed())
             }
-            Stood::InLine { place, first: Some(first), upkeep } => {
-                let standing = Standing { session: self, place: Some(place), sends: first.0.counter, verdict };
+            Stood::InLine { waiter, first: Some(first), upkeep } => {
+                let standing = Standing { session: self, waiter: Some(waiter), sends: first.0.counter, verdict };
                 self.keep_up(upkeep, None);
-                Box::pin(self.lead(name, place, first, standing)).await
+                Box::pin(self.lead(name, waiter, first, standing)).await
             }
         }
     }
@@ -80,7 +80,7 @@ impl Session {
     async fn lead(
         &self,
         name: &Name,
-        place: Place,
+        waiter: WaiterId,
         first: Box<(GrantId, First)>,
         mut standing: Standing<'_>,
     ) -> Result<Verdict> {
@@ -89,7 +89,7 @@ impl Session {
             let heard = self.ask(name, &mut first).await;
             self.with(|state| {
                 state.heard_acquire(name, id, &first.asked, heard);
-                state.words.take_verdict(place.number)
+                state.words.take_verdict(waiter.number)
             })
         };
         let mut ask = pin!(ask);
@@ -105,7 +105,7 @@ impl Session {
                 told = &mut standing.verdict => break told,
             }
         };
-        standing.place = None;
+        standing.waiter = None;
         told.map_err(|_| Error::closed())
     }
 
@@ -125,7 +125,7 @@ impl Session {
             let (id, first) = state.begin(name, terms, wait, tell, link, now_us);
             Ok((id, first, upkeep))
         })?;
-        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(Unfinished::give_up) };
+        let mut asking = Unfinished { session: self, counter: id.counter, on_drop: Some(State::abandon) };
         self.keep_up(upkeep, None);
         let ask = async {
             let mut first = first?;
@@ -169,7 +169,7 @@ impl Session {
             Before::Sent(before) => *before,
         };
         // Whatever becomes of this future: a release that is not heard of is the thread's to repeat.
-        let mut returning = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
+        let mut returning = Unfinished { session: self, counter, on_drop: Some(State::left_alone) };
         let (mut release, mut asking) = (self.send(name, &op, &asked, first.guess), asking);
         let mut is_heard = false;
         poll_fn(|context| {
@@ -193,7 +193,7 @@ impl Session {
             LetGo::Sent { sending, upkeep } => (sending, upkeep),
         };
         let counter = hold.id.counter;
-        let releasing = Unfinished { session: self, counter, on_drop: Some(Unfinished::hurry) };
+        let releasing = Unfinished { session: self, counter, on_drop: Some(State::left_alone) };
         self.keep_up(upkeep, None);
         Box::pin(self.give_back(hold, *sending, releasing)).await
     }
@@ -244,7 +244,7 @@ impl Session {
     fn ask_for(self: &Arc<Self>, name: &Name, id: GrantId, mut first: First) -> Pending<()> {
         let (session, name) = (Arc::clone(self), name.clone());
         Box::pin(async move {
-            let mut asking = Unfinished { session: &session, counter: id.counter, on_drop: Some(Unfinished::hurry) };
+            let mut asking = Unfinished { session: &session, counter: id.counter, on_drop: Some(State::left_alone) };
             let heard = session.ask(&name, &mut first).await;
             asking.disarm();
             session.with(|state| state.heard_acquire(&name, id, &first.asked, heard));
@@ -274,7 +274,7 @@ impl Session {
 struct Standing<'a> {
     session: &'a Session,
     /// `None` once it was told.
-    place: Option<Place>,
+    waiter: Option<WaiterId>,
     /// The attempt whose first request this one sends, and has not heard of; 0: none.
     sends: u64,
     verdict: oneshot::Receiver<Verdict>,
@@ -282,18 +282,18 @@ struct Standing<'a> {
 
 impl Drop for Standing<'_> {
     fn drop(&mut self) {
-        let Self { session, place, sends, verdict } = self;
-        if (place.is_none() && *sends == 0) || !session.is_ours() {
+        let Self { session, waiter, sends, verdict } = self;
+        if (waiter.is_none() && *sends == 0) || !session.is_ours() {
             return;
         }
         let is_there = session.with(|state| {
-            let is_there = place.is_some_and(|place| state.forsake(place));
+            let is_there = waiter.is_some_and(|waiter| state.leave_line(waiter));
             if *sends != 0 {
                 state.left_alone(*sends);
             }
             is_there
         });
-        if place.is_none() {
+        if waiter.is_none() {
             return;
         }
         // Granted in this very moment, and not taken: it goes the way of a dropped guard. (Or the word is only about to be
@@ -315,14 +315,6 @@ struct Unfinished<'a> {
 }
 
 impl Unfinished<'_> {
-    fn give_up(state: &mut State, counter: u64) {
-        state.abandon(counter);
-    }
-
-    fn hurry(state: &mut State, counter: u64) {
-        state.left_alone(counter);
-    }
-
     fn disarm(&mut self) {
         self.on_drop = None;
     }

@@ -156,7 +156,7 @@ impl State {
                 self.give_back(counter, now_us);
                 self.return_turn(counter, now_us)
             }
-            Phase::Held(holding) if holding.kept.is_over(now_us) => {
+            Phase::Held(holding) if holding.is_kept_no_longer(now_us) => {
                 self.give_back(counter, now_us);
                 self.return_turn(counter, now_us)
             }

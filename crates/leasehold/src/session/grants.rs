@@ -14,7 +14,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Renew, Rest, Token};
 
-use super::attempt::{Asked, Attempt, Claim, Holding, Kept, Phase, Verdict};
+use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Verdict};
 use super::clock::Term;
 use super::errand::Reserving;
 use super::heard::Heard;
@@ -178,8 +178,8 @@ impl State {
         hold.set_contention(run.others());
         let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
         let renew_us = if is_whole { u64::MAX } else { term.renew_us };
-        let (kept, granted_us) = (Kept::InUse, now_us);
-        let holding = Holding { hold: Arc::clone(&hold), run, kept, sticky_us, granted_us, renew_us, claim };
+        let (kept_until_us, granted_us) = (None, now_us);
+        let holding = Holding { hold: Arc::clone(&hold), run, kept_until_us, sticky_us, granted_us, renew_us, claim };
         attempt.phase = Phase::Held(holding);
         self.words.verdict(number, caller, Verdict::Granted(hold));
         self.adopt(counter);
@@ -335,14 +335,14 @@ impl State {
     pub(super) fn end(&mut self, counter: u64, why: Lost, until_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let Phase::Held(holding) = &attempt.phase else { return };
-        let (token, used, kept) = (holding.run.grant(), holding.hold.token, holding.kept);
+        let (token, used, is_in_use) = (holding.run.grant(), holding.hold.token, holding.is_in_use());
         self.words.lost(&holding.hold, why);
         attempt.asked = None;
         attempt.phase = Phase::Ended { token, used, until_us };
         let now_us = self.world.now_us();
         // Who waits behind it goes on at once, however long its guard stays out.
         self.go_on(counter, now_us);
-        if kept != Kept::InUse {
+        if !is_in_use {
             self.give_back(counter, now_us);
         }
     }

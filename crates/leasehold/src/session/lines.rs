@@ -49,9 +49,9 @@ pub(crate) struct Waiter {
     pub(crate) caller: oneshot::Sender<Verdict>,
 }
 
-/// Where somebody waits.
+/// Which waiter of which line.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct WaiterId {
     pub(crate) line: u64,
     pub(crate) number: u64,
 }
@@ -63,7 +63,7 @@ pub(crate) enum Stood {
     /// The line is not for this one: it asks the store for itself.
     Apart(oneshot::Sender<Verdict>),
     /// In line, as the first where there is something to send.
-    InLine { place: Place, first: Option<Box<(GrantId, First)>>, upkeep: Upkeep },
+    InLine { waiter: WaiterId, first: Option<Box<(GrantId, First)>>, upkeep: Upkeep },
 }
 
 impl Line {
@@ -146,7 +146,7 @@ impl State {
             self.outlast(line, until_us);
         }
         self.arm_line(line);
-        Stood::InLine { place: Place { line, number }, first, upkeep }
+        Stood::InLine { waiter: WaiterId { line, number }, first, upkeep }
     }
 
     /// The line for this name and lease, found by its number where these terms know that.
@@ -247,10 +247,10 @@ impl State {
         self.sweep(&line.name);
     }
 
-    /// Nobody waits at this place any more. Answers whether somebody did: otherwise the verdict is said, or about to be.
-    pub(crate) fn forsake(&mut self, place: Place) -> bool {
-        let Some(line) = self.lines.get_mut(&place.line) else { return false };
-        let is_there = line.take(place.number).is_some();
+    /// This one waits no longer. Answers whether it did until now: otherwise the verdict is said, or about to be.
+    pub(crate) fn leave_line(&mut self, waiter: WaiterId) -> bool {
+        let Some(line) = self.lines.get_mut(&waiter.line) else { return false };
+        let is_there = line.take(waiter.number).is_some();
         let (counter, is_empty) = (line.counter, line.waiters.is_empty());
         if is_there && is_empty && !is_on(Mutant::P21EntryStays) {
             self.desert(counter);

@@ -186,12 +186,12 @@ impl Session {
     /// Waits until everything is given back, within bounds; answers what was not.
     pub(crate) async fn closed(self: &Arc<Self>) -> Vec<Name> {
         if !self.is_surely_ours() {
-            return Vec::new(); // Nobody would ring.
+            return Vec::new(); // Nobody would tell.
         }
         let (tell, is_closed) = oneshot::channel();
         self.with(|state| match state.stage {
             Stage::Closed => drop(tell),
-            _ => state.mourners.push(tell),
+            _ => state.close_waiters.push(tell),
         });
         let _closed_or_too_late = self.within(GIVEN_BACK_WITHIN_US, is_closed).await;
         self.with(|state| state.unreturned())
@@ -202,12 +202,12 @@ impl Session {
         if !self.is_surely_ours() {
             return Some(future.await); // Nobody keeps the time there, and nothing waits: everything is refused.
         }
-        let (ring, bell) = oneshot::channel();
-        self.with(|state| state.set_bell(state.world.now_us().saturating_add(within_us), ring));
+        let (timer, fired) = oneshot::channel();
+        self.with(|state| state.set_timer(state.world.now_us().saturating_add(within_us), timer));
         tokio::select! {
             biased;
             output = future => Some(output),
-            _ = bell => None,
+            _ = fired => None,
         }
     }
 

@@ -6,7 +6,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Name, Token};
 use tokio::sync::oneshot;
 
-use super::attempt::{Asked, Holding, Kept, Phase, Verdict};
+use super::attempt::{Asked, Holding, Phase, Verdict};
 use super::callers::Before;
 use super::hold::Hold;
 use super::run::Asks;
@@ -41,7 +41,7 @@ impl State {
             None if self.stage != Stage::Open => return false,
             None => {
                 holding.succeed(token, &mut self.words);
-                holding.kept = Kept::Until { until_us: now_us + holding.sticky_us };
+                holding.kept_until_us = Some(now_us + holding.sticky_us);
                 // Renewed from now on often enough to hear of others in time.
                 holding.renew_us = holding.renew_us.min(holding.run.refresh_us());
             }
@@ -66,7 +66,7 @@ impl State {
         // The hold has been made when the lease was kept: its token is that of the pass.
         let may = holding.run.may_go_on(now_us) && now_us < holding.hold.valid_until_us();
         if may {
-            (holding.kept, holding.sticky_us) = (Kept::InUse, terms.sticky_us);
+            (holding.kept_until_us, holding.sticky_us) = (None, terms.sticky_us);
             return Some(Arc::clone(&holding.hold));
         }
         let counter = self.attempt_of(line);

@@ -137,7 +137,7 @@ impl State {
     pub(crate) fn has_left(&mut self, counter: u64, asked: &Asked) {
         if let Some(Attempt { phase: Phase::Returning(returning), .. }) = self.attempts.get_mut(&counter) {
             returning.left = returning.left.max(asked.serial);
-            returning.behind.drain(..).for_each(|behind| self.words.ring(behind));
+            returning.behind.drain(..).for_each(|behind| self.words.signal(behind));
         }
     }
 

@@ -72,10 +72,10 @@ pub(crate) struct State {
     pub(crate) rtt_us: u64,
     /// What is to be said once the lock is free.
     pub(crate) words: Words,
-    /// Callers' timers: dropped when their moment has come.
-    pub(crate) bells: Vec<(u64, oneshot::Sender<()>)>,
-    /// Who waits for the end.
-    pub(crate) mourners: Vec<oneshot::Sender<()>>,
+    /// Callers' timers, and when they fire.
+    pub(crate) timers: Vec<(u64, oneshot::Sender<()>)>,
+    /// Who waits for everything to be given back.
+    pub(crate) close_waiters: Vec<oneshot::Sender<()>>,
     next_counter: u64,
     next_serial: u64,
     /// Random numbers drawn ahead: a system call for each would be dear.
@@ -176,8 +176,8 @@ impl State {
             met_anew: false,
             lane,
             words: Words::default(),
-            bells: Vec::new(),
-            mourners: Vec::new(),
+            timers: Vec::new(),
+            close_waiters: Vec::new(),
             home: None,
             doubted: Vec::new(),
             proving: Vec::new(),
@@ -255,7 +255,7 @@ impl State {
         self.go_on(counter, now_us);
         let mut attempt = self.attempts.remove(&counter)?;
         if let Phase::Returning(returning) = &mut attempt.phase {
-            returning.behind.drain(..).for_each(|behind| self.words.ring(behind));
+            returning.behind.drain(..).for_each(|behind| self.words.signal(behind));
         }
         if let Some(slot) = self.slots.get_mut(&attempt.name) {
             slot.attempts -= 1;
@@ -365,8 +365,8 @@ impl State {
         // What a watch asks for needs a link: without one it stays due until there is.
         let watch_us = self.watches.next_us();
         let watch_us = watch_us.filter(|_| self.home().is_some());
-        let bell_us = self.bells.iter().map(|(at_us, _)| *at_us).min();
-        [self.alarms.next_us(), self.line_alarms.next_us(), self.batches.next_us(), watch_us, bell_us]
+        let timer_us = self.timers.iter().map(|(at_us, _)| *at_us).min();
+        [self.alarms.next_us(), self.line_alarms.next_us(), self.batches.next_us(), watch_us, timer_us]
             .into_iter()
             .flatten()
             .min()

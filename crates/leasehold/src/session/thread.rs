@@ -299,7 +299,7 @@ async fn rest(session: &Arc<Session>, at_most_us: u64) {
     // While it works, the thread sees every change at the end of its turn.
     session.with(|state| {
         state.planned_us = 0;
-        state.ring_bells();
+        state.fire_timers();
     });
 }
 

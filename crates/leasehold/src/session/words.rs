@@ -40,7 +40,7 @@ enum Word {
     Verdict(Told),
     GivenBack(oneshot::Sender<Result<GivenBack>>, Result<GivenBack>),
     Lost(Vec<Waker>),
-    Bell(oneshot::Sender<()>),
+    Signal(oneshot::Sender<()>),
 }
 
 impl Words {
@@ -94,9 +94,9 @@ impl Words {
         }
     }
 
-    /// Rings by being dropped.
-    pub(crate) fn ring(&mut self, bell: oneshot::Sender<()>) {
-        self.push(Word::Bell(bell));
+    /// What was waited for has come: said by dropping the channel's end.
+    pub(crate) fn signal(&mut self, waiting: oneshot::Sender<()>) {
+        self.push(Word::Signal(waiting));
     }
 
     pub(crate) fn take(&mut self) -> Self {
@@ -114,7 +114,7 @@ impl Words {
                 }
                 Word::GivenBack(caller, word) => drop(caller.send(word)),
                 Word::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
-                Word::Bell(bell) => drop(bell),
+                Word::Signal(waiting) => drop(waiting),
             }
         }
     }
