@@ -185,6 +185,27 @@ impl Holding {
 }
 
 impl Attempt {
+    /// One of which nothing was sent or heard, and of whose grant one token is all that is wanted.
+    pub(crate) fn new(id: GrantId, name: Name, terms: Arc<Terms>, wait: Wait, phase: Phase) -> Self {
+        Self {
+            id,
+            name,
+            terms,
+            wait,
+            phase,
+            tries: Tries::default(),
+            latest: Token::NONE,
+            ticket: None,
+            caller: None,
+            line: None,
+            range: 1,
+            wanted: None,
+            asked: None,
+            damaged: 0,
+            alarm_us: u64::MAX,
+        }
+    }
+
     /// When something is to be done next, if no answer comes before. Without a link only what time alone decides is.
     pub(crate) fn due_us(&self, reach: Reach) -> u64 {
         let answer_us = self.asked.as_ref().map_or(u64::MAX, |asked| asked.until_us);

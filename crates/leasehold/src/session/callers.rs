@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Contention, GrantId, Name, Op, Token};
+use leasehold_spec::{Contention, GrantId, Name, Op};
 use tokio::sync::oneshot;
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Verdict};
@@ -14,7 +14,6 @@ use super::hold::Hold;
 use super::lane::Upkeep;
 use super::state::{HandOver, Stage, State, Wake};
 use super::terms::{Renewal, Terms, Wait};
-use super::tries::Tries;
 use crate::error::{Error, Lost};
 use crate::store::Link;
 
@@ -122,24 +121,10 @@ impl State {
         // One who only tries is in no line, and may be the first of one all the same.
         let may_hand_on = line.is_some() || (wait == Wait::No && terms.may_stand());
         let range = if may_hand_on && self.hand_over == HandOver::Local { RANGE_MAX } else { 1 };
-        self.insert(Attempt {
-            id,
-            name: name.clone(),
-            terms: Arc::clone(terms),
-            wait,
-            // Sent by the caller, right now; the thread looks when that found no answer.
-            phase: Phase::Asking { next_us: if link.is_some() { u64::MAX } else { now_us } },
-            tries: Tries::default(),
-            latest: Token::NONE,
-            ticket: None,
-            caller,
-            line,
-            range,
-            wanted: None,
-            asked: None,
-            damaged: 0,
-            alarm_us: u64::MAX,
-        });
+        // Sent by the caller, right now; the thread looks when that found no answer.
+        let phase = Phase::Asking { next_us: if link.is_some() { u64::MAX } else { now_us } };
+        let attempt = Attempt::new(id, name.clone(), Arc::clone(terms), wait, phase);
+        self.insert(Attempt { caller, line, range, ..attempt });
         let first = link.and_then(|link| {
             let (_, op, asked) = self.ask(counter, &link, now_us)?;
             self.attempts.get_mut(&counter)?.tries.left_to_caller();
@@ -230,23 +215,19 @@ impl State {
         if let Some(line) = line.filter(|_| !self.attempts.contains_key(&counter)) {
             self.begin_for(line, None, now_us);
         }
-        let attempt = self.attempts.get(&counter)?;
-        let (link, terms) = (attempt.tries.follow().cloned(), Arc::clone(&attempt.terms));
-        let first = link.or(lane).or_else(|| self.home().cloned()).map(|link| self.asked(link, &terms, now_us));
-        let attempt = self.attempts.get_mut(&counter)?;
-        let Phase::Returning(returning) = &mut attempt.phase else { return None };
+        let follow = self.attempts.get(&counter)?.tries.follow().cloned();
+        let link = follow.or(lane).or_else(|| self.home().cloned());
+        let first = link.and_then(|link| self.ask_return(counter, link, now_us));
+        let Phase::Returning(returning) = &mut self.attempts.get_mut(&counter)?.phase else { return None };
         let (tell, answer) = oneshot::channel();
         returning.caller = Some(tell);
-        returning.unheard += u32::from(first.is_some());
-        returning.left = first.as_ref().map_or(0, |asked| asked.serial);
-        let op = returning.what.op(attempt.id);
-        attempt.asked = first.clone();
+        returning.left = first.as_ref().map_or(0, |(_, asked)| asked.serial);
         self.arm(counter);
         let guess = self.guess(&hold.name);
         // Behind the release on its own link, and not before it on another. Without a proved inbox the thread sends.
-        let link = self.way_in(first.as_ref().map(|asked| Arc::clone(&asked.link)));
+        let link = self.way_in(first.as_ref().map(|(_, asked)| Arc::clone(&asked.link)));
         let next = line.and_then(|line| self.begin_for(line, link, now_us));
-        let release = first.map(|asked| First { op, asked, guess, before: Before::Nothing });
+        let release = first.map(|(op, asked)| First { op, asked, guess, before: Before::Nothing });
         Some(Sending { answer, was_valid, release, next })
     }
 

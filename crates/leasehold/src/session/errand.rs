@@ -296,14 +296,8 @@ impl State {
         // Behind the acquire that it ends, on the same connection: on another one it would overtake it.
         let follow = attempt.tries.follow().filter(|_| !is_on(Mutant::P11LeaveOvertakes));
         let link = Arc::clone(follow.or(self.home())?);
-        let op = returning.what.op(attempt.id);
-        let (name, terms) = (attempt.name.clone(), Arc::clone(&attempt.terms));
-        let asked = self.asked(link, &terms, now_us);
-        let attempt = self.attempts.get_mut(&counter)?;
-        attempt.asked = Some(asked.clone());
-        if let Phase::Returning(returning) = &mut attempt.phase {
-            returning.unheard += 1;
-        }
+        let name = attempt.name.clone();
+        let (op, asked) = self.ask_return(counter, link, now_us)?;
         Some(Errand::Return { counter, name, op, asked })
     }
 }

@@ -129,13 +129,10 @@ impl State {
         if returning.next_us > now_us {
             return None; // It was refused a moment ago, and would be again.
         }
-        let terms = Arc::clone(&attempt.terms);
-        let asked = self.asked(Arc::clone(link), &terms, now_us);
-        let attempt = self.attempts.get_mut(&counter)?;
-        let Phase::Returning(returning) = &mut attempt.phase else { return None };
-        (returning.unheard, returning.left) = (returning.unheard + 1, asked.serial);
-        let op = returning.what.op(attempt.id);
-        attempt.asked = Some(asked.clone());
+        let (op, asked) = self.ask_return(counter, Arc::clone(link), now_us)?;
+        if let Phase::Returning(returning) = &mut self.attempts.get_mut(&counter)?.phase {
+            returning.left = asked.serial;
+        }
         self.arm(counter);
         Some((Arc::clone(link), Before::Sent(Box::new((counter, op, asked)))))
     }

@@ -14,16 +14,15 @@ use std::sync::Arc;
 use leasehold_spec::limits::{CLAIM_MIN_MS, LEASE_DEFAULT_MS, LEASE_MAX_MS, LOOK_MAX_MS, NOT_AFTER_MAX_US};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, GrantId, Name, Order, Outcome, Token, Was};
+use leasehold_spec::{Answer, GrantId, Name, Op, Order, Outcome, Token, Was};
 
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Returning, Verdict, What};
 use super::bounds::RETRY_US;
 use super::heard::Heard;
 use super::state::State;
 use super::terms::{Entry, KnownLine, Renewal, Terms, Wait};
-use super::tries::Tries;
 use crate::error::{Error, Lost};
-use crate::store::Fault;
+use crate::store::{Fault, Link};
 
 /// A lease that the store has said to be given back, until it must have ended anyway.
 pub(crate) struct GivenUp {
@@ -131,6 +130,17 @@ impl State {
         if is_later {
             slot.going_back = counter;
         }
+    }
+
+    /// Notes a release or a leave as sent, and answers what to send.
+    pub(super) fn ask_return(&mut self, counter: u64, link: Arc<dyn Link>, now_us: u64) -> Option<(Op, Asked)> {
+        let terms = Arc::clone(&self.attempts.get(&counter)?.terms);
+        let asked = self.asked(link, &terms, now_us);
+        let attempt = self.attempts.get_mut(&counter)?;
+        let Phase::Returning(returning) = &mut attempt.phase else { return None };
+        returning.unheard += 1;
+        attempt.asked = Some(asked.clone());
+        Some((returning.what.op(attempt.id), asked))
     }
 
     /// This request to give back has left: what is sent on its link from now on comes behind it.
@@ -260,30 +270,16 @@ impl State {
     }
 
     fn insert_return(&mut self, name: Name, id: GrantId, what: What, until_us: u64) {
-        self.insert(Attempt {
-            id,
-            name,
-            terms: Arc::new(Terms {
-                lease_ms: LEASE_DEFAULT_MS,
-                renewal: Renewal::Never,
-                order: Order::Relaxed,
-                entry: Entry::OnClaim,
-                sticky_us: 0,
-                label: "".into(),
-                line: KnownLine::default(),
-            }),
-            wait: Wait::No,
-            phase: Phase::Returning(Returning::new(what, until_us, 0)),
-            tries: Tries::default(),
-            latest: Token::NONE,
-            ticket: None,
-            caller: None,
-            line: None,
-            range: 1,
-            wanted: None,
-            asked: None,
-            damaged: 0,
-            alarm_us: u64::MAX,
-        });
+        let terms = Terms {
+            lease_ms: LEASE_DEFAULT_MS,
+            renewal: Renewal::Never,
+            order: Order::Relaxed,
+            entry: Entry::OnClaim,
+            sticky_us: 0,
+            label: "".into(),
+            line: KnownLine::default(),
+        };
+        let phase = Phase::Returning(Returning::new(what, until_us, 0));
+        self.insert(Attempt::new(id, name, Arc::new(terms), Wait::No, phase));
     }
 }
