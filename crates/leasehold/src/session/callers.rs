@@ -36,9 +36,9 @@ pub(crate) enum Before {
 
 /// Who is behind an attempt.
 pub(crate) enum Whose {
-    /// One caller, who hears of it.
-    Caller(oneshot::Sender<Verdict>),
-    /// A line: see `lines.rs`.
+    /// One caller, who hears of it and waits for so long.
+    Caller(oneshot::Sender<Verdict>, Wait),
+    /// A line, which waits for ever: see `lines.rs`.
     Line(u64),
 }
 
@@ -85,7 +85,7 @@ impl State {
             Wait::No => lane.or_else(|| self.home().cloned()),
             _ => self.way_in(lane),
         };
-        let (id, first) = self.begin_on(name, terms, wait, Whose::Caller(caller), link, now_us);
+        let (id, first) = self.begin_on(name, terms, Whose::Caller(caller, wait), link, now_us);
         if first.is_none() && wait == Wait::No {
             self.fail(id.counter, self.away(), now_us);
         }
@@ -103,16 +103,15 @@ impl State {
         &mut self,
         name: &Name,
         terms: &Arc<Terms>,
-        wait: Wait,
         whose: Whose,
         link: Option<Arc<dyn Link>>,
         now_us: u64,
     ) -> (GrantId, Option<First>) {
         let id = self.new_id();
         let counter = id.counter;
-        let (caller, line) = match whose {
-            Whose::Caller(caller) => (Some(caller), None),
-            Whose::Line(line) => (None, Some(line)),
+        let (caller, line, wait) = match whose {
+            Whose::Caller(caller, wait) => (Some(caller), None, wait),
+            Whose::Line(line) => (None, Some(line), Wait::ForEver),
         };
         let (link, before) = self.clear_the_way(name, link, now_us);
         if let Some(line) = line {

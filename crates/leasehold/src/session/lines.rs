@@ -200,7 +200,7 @@ impl State {
     ) -> Option<(GrantId, First)> {
         let known = self.lines.get(&line)?;
         let (name, terms) = (known.name.clone(), Arc::clone(&known.terms));
-        let (id, first) = self.begin_on(&name, &terms, Wait::ForEver, Whose::Line(line), link, now_us);
+        let (id, first) = self.begin_on(&name, &terms, Whose::Line(line), link, now_us);
         first.map(|first| (id, first))
     }
 
