@@ -98,7 +98,7 @@ impl State {
         lane.or_else(|| self.home().cloned()).filter(|_| is_proved)
     }
 
-    /// The same by this link; without one the thread sends.
+    /// Registers an attempt, and answers what its caller sends on `link`; without one the thread sends.
     pub(crate) fn begin_on(
         &mut self,
         name: &Name,

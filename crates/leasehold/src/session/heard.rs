@@ -118,56 +118,10 @@ impl State {
             return; // Given up meanwhile: whatever this grants, the leave behind it takes back.
         }
         match answer.outcome {
-            Outcome::Granted { token, left_us, range } => {
-                if token < attempt.latest {
-                    self.not_at_once(counter, heard_us);
-                    return;
-                }
-                if matches!(attempt.phase, Phase::Queued { .. }) {
-                    hit(Mark::LookGranted);
-                }
-                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
-                let left_us = left_us.min(attempt.terms.lease_us());
-                // Not a whole lease: a grant whose push or whose answer was lost.
-                let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
-                let (term, level, said_us) = (Term::of(from_us, left_us), answer.contention, answer.now_us);
-                if claim == Claim::Due && !attempt.may_enter_on_a_claim(left_us) && !attempt.is_held() {
-                    self.claim_first(counter, heard_us, (token, range), from_us + left_us);
-                    return;
-                }
-                self.enter(counter, heard_us, Entering { token, range, term, claim, level, said_us });
-            }
-            Outcome::Queued { ticket, left_us, joined } => {
-                if !attempt.believes(answer.highest) {
-                    self.not_at_once(counter, heard_us);
-                    return;
-                }
-                let re_entered = joined == Joined::Now && attempt.ticket.is_some();
-                attempt.latest = answer.highest;
-                attempt.ticket = Some(ticket);
-                let lease_ms = attempt.terms.lease_ms;
-                if let Phase::Held(holding) = &attempt.phase {
-                    hit(Mark::QueuedWhileHeld);
-                    // The grant lapsed, and a late look of ours put the same id into the queue again.
-                    self.words.lost(&holding.hold, Lost::Superseded);
-                    attempt.phase = Phase::Queued { next_us: heard_us };
-                    self.give_back(counter, heard_us);
-                    return;
-                }
-                let next_us = match self.is_told_short(counter) {
-                    true => heard_us,
-                    false => self.next_look_us(lease_ms, heard_us),
-                };
-                self.set_phase(counter, Phase::Queued { next_us });
-                if re_entered {
-                    hit(Mark::LookReentered);
-                    self.look_at_once(name, counter, heard_us);
-                }
-                if let Some(slot) = self.slots.get_mut(name) {
-                    slot.waiter = counter;
-                }
-                self.watch(name, answer.highest, heard_us, left_us, Then::Look);
-            }
+            Outcome::Granted { token, .. } if token < attempt.latest => self.not_at_once(counter, heard_us),
+            Outcome::Granted { .. } => self.granted(counter, since_us, heard_us, answer),
+            Outcome::Queued { .. } if !attempt.believes(answer.highest) => self.not_at_once(counter, heard_us),
+            Outcome::Queued { .. } => self.queued(counter, heard_us, name, answer),
             Outcome::Late => {
                 hit(Mark::ToldLate);
                 self.set_next(counter, heard_us); // Definite, and the clock is anchored anew: ask again.
@@ -193,6 +147,54 @@ impl State {
             // See `of_acquire`.
             _ => {}
         }
+    }
+
+    fn granted(&mut self, counter: u64, since_us: u64, heard_us: u64, answer: &Answer) {
+        let Outcome::Granted { token, left_us, range } = answer.outcome else { return };
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        if matches!(attempt.phase, Phase::Queued { .. }) {
+            hit(Mark::LookGranted);
+        }
+        let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
+        let left_us = left_us.min(attempt.terms.lease_us());
+        // Not a whole lease: a grant whose push or whose answer was lost.
+        let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
+        let (term, level, said_us) = (Term::of(from_us, left_us), answer.contention, answer.now_us);
+        if claim == Claim::Due && !attempt.may_enter_on_a_claim(left_us) && !attempt.is_held() {
+            self.claim_first(counter, heard_us, (token, range), from_us + left_us);
+            return;
+        }
+        self.enter(counter, heard_us, Entering { token, range, term, claim, level, said_us });
+    }
+
+    fn queued(&mut self, counter: u64, heard_us: u64, name: &Name, answer: &Answer) {
+        let Outcome::Queued { ticket, left_us, joined } = answer.outcome else { return };
+        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let re_entered = joined == Joined::Now && attempt.ticket.is_some();
+        attempt.latest = answer.highest;
+        attempt.ticket = Some(ticket);
+        let lease_ms = attempt.terms.lease_ms;
+        if let Phase::Held(holding) = &attempt.phase {
+            hit(Mark::QueuedWhileHeld);
+            // The grant lapsed, and a late look of ours put the same id into the queue again.
+            self.words.lost(&holding.hold, Lost::Superseded);
+            attempt.phase = Phase::Queued { next_us: heard_us };
+            self.give_back(counter, heard_us);
+            return;
+        }
+        let next_us = match self.is_told_short(counter) {
+            true => heard_us,
+            false => self.next_look_us(lease_ms, heard_us),
+        };
+        self.set_phase(counter, Phase::Queued { next_us });
+        if re_entered {
+            hit(Mark::LookReentered);
+            self.look_at_once(name, counter, heard_us);
+        }
+        if let Some(slot) = self.slots.get_mut(name) {
+            slot.waiter = counter;
+        }
+        self.watch(name, answer.highest, heard_us, left_us, Then::Look);
     }
 
     fn acquire_failed(&mut self, counter: u64, now_us: u64, fault: Fault) {
