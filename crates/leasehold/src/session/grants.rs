@@ -40,7 +40,7 @@ pub(crate) struct Entering {
 }
 
 impl State {
-    /// A grant was pushed, or marked.
+    /// A message came: a grant was made, or marked, or others wait for it.
     pub(crate) fn pushed(&mut self, name: Name, push: &Delivery) {
         let now_us = self.world.now_us();
         if push.rest == Rest::More {

@@ -112,7 +112,7 @@ impl State {
     }
 
     fn acquire_says(&mut self, counter: u64, since_us: u64, heard_us: u64, name: &Name, answer: &Answer) {
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let Some(attempt) = self.attempts.get(&counter) else { return };
         if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
             hit(Mark::AnswerToReturning);
             return; // Given up meanwhile: whatever this grants, the leave behind it takes back.

@@ -15,7 +15,6 @@ use super::clock::ServerClock;
 use super::heard::Heard;
 use super::silent;
 use super::state::{State, Wake};
-use super::tries::same;
 use crate::error::Error;
 use crate::store::{Fault, Link};
 
@@ -163,4 +162,8 @@ impl State {
     pub(crate) fn end_proof(&mut self, link: &Arc<dyn Link>) {
         self.proving.retain(|(known, _)| !same(known, link));
     }
+}
+
+pub(crate) fn same(a: &Arc<dyn Link>, b: &Arc<dyn Link>) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
 }

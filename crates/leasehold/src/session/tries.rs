@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::attempt::Asked;
+use super::links::same;
 use crate::store::Link;
 
 /// The acquires of one attempt that may yet be carried out (P14).
@@ -72,8 +73,4 @@ impl Tries {
         let is_same_link = !self.spread && self.link.as_ref().is_none_or(|known| same(known, &leave.link));
         (is_same_link && leave.serial > self.before) || now_us > self.until_us
     }
-}
-
-pub(crate) fn same(a: &Arc<dyn Link>, b: &Arc<dyn Link>) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(a), Arc::as_ptr(b))
 }

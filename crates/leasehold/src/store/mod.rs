@@ -71,7 +71,7 @@ pub type Inbox = Arc<dyn Fn(Message) + Send + Sync>;
 /// What arrives in an inbox.
 #[derive(Clone, Debug)]
 pub enum Message {
-    /// A grant was made or marked.
+    /// A grant was made, or marked, or others wait for it.
     Delivery(Name, Delivery),
     /// Who holds this name has died: whoever waits for it may look.
     Look(Name),
