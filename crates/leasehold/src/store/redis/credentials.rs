@@ -47,6 +47,17 @@ pub(crate) struct Identity {
     pub(crate) key: PathBuf,
 }
 
+/// A file that a URL names.
+#[derive(Clone, Copy)]
+pub(super) struct FileKind {
+    /// What errors call it.
+    pub(super) name: &'static str,
+    /// The URL's parameter for it.
+    pub(super) parameter: &'static str,
+}
+
+const PASSWORD: FileKind = FileKind { name: "password file", parameter: "password_file" };
+
 /// What there is to show and to ask for, as it is now.
 pub(super) struct Credentials {
     pub(super) password: Option<String>,
@@ -85,13 +96,13 @@ fn given(password: Option<&Password>) -> Result<Option<String>> {
 }
 
 fn line(path: &Path) -> Result<String> {
-    let what = "password file";
-    let text = String::from_utf8(content(what, path, PASSWORD_MAX)?).map_err(|_| wrong(what, path, "is not UTF-8"))?;
+    let wrong = |why| wrong(PASSWORD, path, why);
+    let text = String::from_utf8(content(PASSWORD, path, PASSWORD_MAX)?).map_err(|_| wrong("is not UTF-8"))?;
     let mut lines = text.lines();
     match (lines.next().unwrap_or_default(), lines.next()) {
-        ("", _) => Err(wrong(what, path, "begins with an empty line: write the password there, and nothing else")),
+        ("", _) => Err(wrong("begins with an empty line: write the password there, and nothing else")),
         (password, None) => Ok(password.to_owned()),
-        (_, Some(_)) => Err(wrong(what, path, "has more than one line: write the password there, and nothing else")),
+        (_, Some(_)) => Err(wrong("has more than one line: write the password there, and nothing else")),
     }
 }
 
@@ -107,31 +118,31 @@ fn variable(name: &str) -> Result<String> {
 
 /// The content of a file, if it has some and not too much. What is no file (a pipe, a terminal) would be gone when it is
 /// read for the second time, or never end.
-pub(super) fn content(what: &str, path: &Path, at_most: usize) -> Result<Vec<u8>> {
-    let option = match what {
-        "CA file" => "ca",
-        "certificate file" => "cert",
-        "key file" => "key",
-        _ => "password_file",
+pub(super) fn content(kind: FileKind, path: &Path, at_most: usize) -> Result<Vec<u8>> {
+    let wrong = |why: &str| wrong(kind, path, why);
+    let unreadable = |error: std::io::Error| {
+        let FileKind { parameter, .. } = kind;
+        wrong(&format!(
+            "cannot be read: {error}; give its path by ?{parameter}=/PATH in the store's URL, and this user the right \
+             to read it"
+        ))
     };
-    let remedy = format!("give its path by ?{option}=/PATH in the store's URL, and this user the right to read it");
-    let unreadable = |error: std::io::Error| wrong(what, path, &format!("cannot be read: {error}; {remedy}"));
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(wrong(what, path, "is not a regular file: it is read again whenever a connection is made"));
+        return Err(wrong("is not a regular file: it is read again whenever a connection is made"));
     }
     let mut bytes = Vec::new();
     let room = u64::try_from(at_most).unwrap_or(u64::MAX).saturating_add(1);
     File::open(path).and_then(|file| file.take(room).read_to_end(&mut bytes)).map_err(unreadable)?;
     match bytes.len() {
-        0 => Err(wrong(what, path, "is empty")),
-        many if many > at_most => Err(wrong(what, path, &format!("has more than {at_most} bytes"))),
+        0 => Err(wrong("is empty")),
+        many if many > at_most => Err(wrong(&format!("has more than {at_most} bytes"))),
         _ => Ok(bytes),
     }
 }
 
 /// What is wrong with a file.
-pub(super) fn wrong(what: &str, path: &Path, why: &str) -> Error {
-    Error::invalid(format!("the {what} {path:?} {why}"))
+pub(super) fn wrong(kind: FileKind, path: &Path, why: &str) -> Error {
+    Error::invalid(format!("the {} {path:?} {why}", kind.name))
 }
 
 #[cfg(test)]
@@ -174,8 +185,9 @@ mod tests {
         for (path, says) in [(dir.path().join("none"), "cannot be read"), (dir.path().into(), "not a regular file")] {
             assert!(line(&path).unwrap_err().to_string().contains(says));
         }
-        for (what, option) in [("password file", "?password_file=/PATH"), ("key file", "?key=/PATH")] {
-            let error = content(what, &dir.path().join("none"), 1).unwrap_err().to_string();
+        let key = FileKind { name: "key file", parameter: "key" };
+        for (kind, option) in [(PASSWORD, "?password_file=/PATH"), (key, "?key=/PATH")] {
+            let error = content(kind, &dir.path().join("none"), 1).unwrap_err().to_string();
             assert!(error.contains(&format!("; give its path by {option} in the store's URL")), "{error}");
         }
     }

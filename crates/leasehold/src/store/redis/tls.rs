@@ -8,6 +8,7 @@
 
 use std::error::Error as StdError;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +20,16 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::credentials::{Identity, Tls, content, wrong};
+use super::credentials::{FileKind, Identity, Tls, content, wrong};
 use crate::error::{Error, ErrorKind, Result};
 use crate::world::Socket;
 
 /// Bytes of a file of certificates: the roots of a whole system have a quarter of that.
 const PEM_MAX: usize = 1024 * 1024;
+
+const CA: FileKind = FileKind { name: "CA file", parameter: "ca" };
+const CERTIFICATE: FileKind = FileKind { name: "certificate file", parameter: "cert" };
+const KEY: FileKind = FileKind { name: "key file", parameter: "key" };
 
 /// What one connection shows and believes.
 pub(super) struct Client {
@@ -73,7 +78,7 @@ impl Client {
                 let (chain, key) = (chain(identity)?, key(identity)?);
                 builder.with_client_auth_cert(chain, key).map_err(|_| {
                     let why = format!("is not that of the certificate {:?}, or no key for TLS", identity.certificate);
-                    wrong("key file", &identity.key, &why)
+                    wrong(KEY, &identity.key, &why)
                 })?
             }
         };
@@ -220,34 +225,35 @@ fn roots(tls: &Tls) -> Result<RootCertStore> {
             false => Ok(roots),
         };
     };
-    for certificate in certificates("CA file", path)? {
+    for certificate in certificates(CA, path)? {
         let added = roots.add(certificate);
-        added.map_err(|_| wrong("CA file", path, "has a certificate in it that cannot be read"))?;
+        added.map_err(|_| wrong(CA, path, "has a certificate in it that cannot be read"))?;
     }
     Ok(roots)
 }
 
 fn chain(identity: &Identity) -> Result<Vec<CertificateDer<'static>>> {
-    certificates("certificate file", &identity.certificate)
+    certificates(CERTIFICATE, &identity.certificate)
 }
 
-fn certificates(what: &str, path: &std::path::Path) -> Result<Vec<CertificateDer<'static>>> {
-    let bytes = content(what, path, PEM_MAX)?;
+fn certificates(kind: FileKind, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
+    let bytes = content(kind, path, PEM_MAX)?;
     // The parser's words have the line in them that it did not like.
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match read {
-        Ok(certificates) if certificates.is_empty() => Err(wrong(what, path, "has no certificate in PEM in it")),
+        Ok(certificates) if certificates.is_empty() => Err(wrong(kind, path, "has no certificate in PEM in it")),
         Ok(certificates) => Ok(certificates),
-        Err(_) => Err(wrong(what, path, "is not PEM")),
+        Err(_) => Err(wrong(kind, path, "is not PEM")),
     }
 }
 
 fn key(identity: &Identity) -> Result<PrivateKeyDer<'static>> {
-    let (what, path) = ("key file", &identity.key);
-    let bytes = content(what, path, PEM_MAX)?;
+    let path = &identity.key;
+    let bytes = content(KEY, path, PEM_MAX)?;
+    let wrong = |why| wrong(KEY, path, why);
     match PrivateKeyDer::pem_slice_iter(&bytes).next() {
         Some(Ok(key)) => Ok(key),
-        None => Err(wrong(what, path, "has no private key in PEM in it; one that is encrypted is of no use here")),
-        Some(Err(_)) => Err(wrong(what, path, "is not PEM")),
+        None => Err(wrong("has no private key in PEM in it; one that is encrypted is of no use here")),
+        Some(Err(_)) => Err(wrong("is not PEM")),
     }
 }
