@@ -39,7 +39,8 @@ pub trait World: Send + Sync + 'static {
     /// A clock that nobody sets and that runs while the machine sleeps (CLOCK_BOOTTIME), in microseconds.
     fn now_us(&self) -> u64;
 
-    /// Wall time in microseconds. Only the in-memory store makes tokens from it.
+    /// Wall time in microseconds: the stores of this host make tokens of it, and certificates are judged by it. No lease is
+    /// counted on it.
     fn wall_us(&self) -> u64;
 
     /// Fills the buffer with random bytes that nobody can guess.
