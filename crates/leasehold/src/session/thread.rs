@@ -10,12 +10,14 @@ use std::time::Duration;
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Op, SessionId};
+use leasehold_spec::{Name, Op, SessionId};
 use tokio::sync::oneshot;
 
+use super::attempt::Asked;
 use super::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::clock::Sample;
 use super::errand::Errand;
+use super::heard::Heard;
 use super::state::{Stage, State, Wake};
 use super::window::Kind;
 use super::{Session, silent, unanswered};
@@ -149,38 +151,34 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
     match errand {
         Errand::Return { .. } => send_return(session, errand),
         Errand::Look { id, name, op, asked } => {
-            let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
-            let request = asked.link.apply(&name, &op, guess);
-            spawn(session, async move {
+            let request = ask(session, &name, &op, &asked);
+            spawn(session, |session| async move {
                 let heard = request.await;
-                session_.with(|state| {
+                session.with(|state| {
                     state.ended(Kind::Look, 1);
                     state.heard_acquire(&name, id, &asked, heard);
                 });
             });
         }
         Errand::Renew(batch) => {
-            let session_ = Arc::clone(session);
             let request = link.renew(&batch.wanted);
-            spawn(session, async move {
+            spawn(session, |session| async move {
                 let heard = request.await;
-                session_.with(|state| state.heard_batch(&batch, heard));
+                session.with(|state| state.heard_batch(&batch, heard));
             });
         }
         Errand::Reserve(one) => {
-            let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&one.name)));
-            let request = one.asked.link.apply(&one.name, &one.op, guess);
-            spawn(session, async move {
+            let request = ask(session, &one.name, &one.op, &one.asked);
+            spawn(session, |session| async move {
                 let heard = request.await;
-                session_.with(|state| state.heard_reserve(&one, heard));
+                session.with(|state| state.heard_reserve(&one, heard));
             });
         }
         Errand::Settle { name, asked } => {
-            let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
-            let request = asked.link.apply(&name, &Op::Settle, guess);
-            spawn(session, async move {
+            let request = ask(session, &name, &Op::Settle, &asked);
+            spawn(session, |session| async move {
                 let heard = request.await;
-                session_.with(|state| {
+                session.with(|state| {
                     state.ended(Kind::Settle, 1);
                     state.heard_settle(&name, &asked, heard);
                 });
@@ -189,21 +187,24 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
     }
 }
 
+/// Makes a request about one name.
+fn ask(session: &Arc<Session>, name: &Name, op: &Op, asked: &Asked) -> Pending<Heard> {
+    asked.link.apply(name, op, session.with(|state| state.guess(name)))
+}
+
 fn send_return(session: &Arc<Session>, errand: Errand) {
     let Errand::Return { counter, name, op, asked } = errand else { return };
-    let (session_, guess) = (Arc::clone(session), session.with(|state| state.guess(&name)));
-    let request = asked.link.apply(&name, &op, guess);
-    spawn(session, async move {
-        let mut request = request;
+    let mut request = ask(session, &name, &op, &asked);
+    spawn(session, |session| async move {
         let heard = match poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await {
             Poll::Ready(heard) => heard,
             Poll::Pending => {
                 // Who asks for that name waits for it to have left (`passes.rs`).
-                session_.with(|state| state.has_left(counter, &asked));
+                session.with(|state| state.has_left(counter, &asked));
                 request.await
             }
         };
-        session_.with(|state| {
+        session.with(|state| {
             state.has_left(counter, &asked);
             state.ended(Kind::Return, 1);
             state.heard_return(counter, &asked, heard);
@@ -217,19 +218,18 @@ fn send_return(session: &Arc<Session>, errand: Errand) {
 /// One on which other answers go on coming is not stalled: the ping waits behind them, at a server, or in a process, that
 /// is behind. On another link all of it would be asked for once more, of a server that is not done with the first.
 fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
-    let session_ = Arc::clone(session);
     if !session.with(|state| state.begin_proof(&link)) {
         return;
     }
-    spawn(session, async move {
-        let begun_us = session_.world.now_us();
-        let mut proof = pin!(ask_time(&session_, &link));
+    spawn(session, |session| async move {
+        let begun_us = session.world.now_us();
+        let mut proof = pin!(ask_time(&session, &link));
         let is_proved = loop {
-            let (within_us, before) = session_.with(|state| (state.usual_us(), state.answers_meanwhile(&link)));
-            match race(&*session_.world, within_us, proof.as_mut()).await {
+            let (within_us, before) = session.with(|state| (state.usual_us(), state.answers_meanwhile(&link)));
+            match race(&*session.world, within_us, proof.as_mut()).await {
                 Some(proved) => break proved.is_ok(),
-                None if session_.world.now_us().saturating_sub(begun_us) > PROOF_MAX_US => break false,
-                None if session_.with(|state| state.answers_meanwhile(&link)) == before => break false,
+                None if session.world.now_us().saturating_sub(begun_us) > PROOF_MAX_US => break false,
+                None if session.with(|state| state.answers_meanwhile(&link)) == before => break false,
                 None => {}
             }
         };
@@ -240,7 +240,7 @@ fn prove(session: &Arc<Session>, link: Arc<dyn Link>) {
             }
             link.close();
         }
-        session_.with(|state| {
+        session.with(|state| {
             state.end_proof(&link);
             if !is_proved {
                 state.wake = Wake::Now;
@@ -261,9 +261,10 @@ async fn ask_time(session: &Arc<Session>, link: &Arc<dyn Link>) -> Result<(), Fa
     Ok(())
 }
 
-fn spawn(session: &Arc<Session>, task: impl Future<Output = ()> + Send + 'static) {
+fn spawn<T: Future<Output = ()> + Send + 'static>(session: &Arc<Session>, task: impl FnOnce(Arc<Session>) -> T) {
+    let task: Pending<()> = Box::pin(task(Arc::clone(session)));
     // The thread has a runtime of its own: this cannot fail there.
-    drop(session.world.spawn(Box::pin(task) as Pending<()>));
+    drop(session.world.spawn(task));
 }
 
 /// Sleeps until something is due, or somebody says so; at most `at_most_us`.
