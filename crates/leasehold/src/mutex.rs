@@ -51,43 +51,33 @@ impl Mutex {
     /// for as long as the guard lives, so this is how long the others wait for a holder that died. One out of range is the
     /// first call's error. Replaces `fixed_lease`.
     #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.terms = OnceLock::new();
-        self.lease = lease;
-        if self.renewal == Renewal::Never {
-            self.renewal = Renewal::Always;
-        }
-        self
+    pub fn lease(self, lease: Duration) -> Self {
+        let renewal = if self.renewal == Renewal::Never { Renewal::Always } else { self.renewal };
+        Self { lease, renewal, ..self.unasked() }
     }
 
     /// A lease of this length (100 ms to 24 h) that is never renewed: it ends by itself, and the guard then says
     /// [`Lost::Expired`](crate::Lost::Expired). Replaces `lease` and `max_hold`.
     #[must_use]
-    pub fn fixed_lease(mut self, lease: Duration) -> Self {
-        self.terms = OnceLock::new();
-        self.lease = lease;
-        self.renewal = Renewal::Never;
-        self
+    pub fn fixed_lease(self, lease: Duration) -> Self {
+        Self { lease, renewal: Renewal::Never, ..self.unasked() }
     }
 
     /// Renewal stops so early that the lease ends this long after the grant, whether or not others wait: a holder that
     /// hangs loses it then, and its guard says [`Lost::Expired`](crate::Lost::Expired). At least the lease. No limit unless
     /// said. Such a lock is a grant of its own: the client does not hand it on inside itself. Replaces `fixed_lease`.
     #[must_use]
-    pub fn max_hold(mut self, hold: Duration) -> Self {
-        self.terms = OnceLock::new();
-        self.renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
-        self
+    pub fn max_hold(self, hold: Duration) -> Self {
+        let renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
+        Self { renewal, ..self.unasked() }
     }
 
     /// Strict first come, first served over all clients: this call stands in the store's queue for itself, and while it
     /// waits there nobody hands the lock on past it (see [Who is next](Mutex#who-is-next)). A round trip for each lock and
     /// each release, also where nobody outside of this client wants it.
     #[must_use]
-    pub fn fair(mut self) -> Self {
-        self.terms = OnceLock::new();
-        self.order = Order::Strict;
-        self
+    pub fn fair(self) -> Self {
+        Self { order: Order::Strict, ..self.unasked() }
     }
 
     /// Who locks: this owner may lock again what it holds, from any task, and as often as it likes. Without one nobody may.
@@ -130,10 +120,8 @@ impl Mutex {
     /// until its first renewal: enough for a section that looks before each effect, and too little for what, once begun,
     /// cannot be stopped within that. One more round trip after a wait; none where the lock was free.
     #[must_use]
-    pub fn full_lease(mut self) -> Self {
-        self.terms = OnceLock::new();
-        self.entry = Entry::OnLease;
-        self
+    pub fn full_lease(self) -> Self {
+        Self { entry: Entry::OnLease, ..self.unasked() }
     }
 
     /// When the last guard of this client has gone and nobody waits, its lease is kept for up to this long, at most a
@@ -148,10 +136,8 @@ impl Mutex {
     /// A lease that may not be handed on cannot be kept: with `fair`, `fixed_lease`, `max_hold` or `full_lease`, as with
     /// more than a minute, the first call's error is `Invalid`.
     #[must_use]
-    pub fn sticky(mut self, keep: Duration) -> Self {
-        self.terms = OnceLock::new();
-        self.sticky = keep;
-        self
+    pub fn sticky(self, keep: Duration) -> Self {
+        Self { sticky: keep, ..self.unasked() }
     }
 
     /// Waits until this task holds the lock, however long that takes, over restarts and reconnects of the store. One
@@ -282,6 +268,11 @@ impl Mutex {
             Outcome::Revoking { left_us } => Ok(Revoked::Within(Duration::from_micros(left_us))),
             _ => Ok(Revoked::NotHeld),
         }
+    }
+
+    /// The same, before anything was asked for by it: what followed from what it says is no longer so.
+    fn unasked(self) -> Self {
+        Self { terms: OnceLock::new(), ..self }
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<Guard>> {
