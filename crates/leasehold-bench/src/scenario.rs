@@ -1,4 +1,4 @@
-//! What is done with a lock. A scenario knows how many ask for which names, and nothing of the system that it asks.
+//! What is done with a lock. A scenario knows how many ask for which names, and not how a system answers.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
