@@ -1,4 +1,4 @@
-//! What the scripts are asked: the arguments of each as an [`Op`], with other eyes than those of `wire.rs`.
+//! What the scripts are asked: the arguments of each as an [`Op`], with other eyes than those of `call.rs`.
 
 use leasehold_spec::{Acquire, From, GrantId, Hears, Op, Order, Patience, Place, PublicId, Renew, Token};
 

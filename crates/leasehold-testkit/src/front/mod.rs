@@ -7,7 +7,7 @@
 //!
 //! It says what Redis says, to the byte: `tests/front.rs` plays the same requests to both. That reaches into what `step`
 //! knows nothing of, such as whether a record is a string or a hash, since the scripts answer in fewer words to the first.
-//! It knows what the client sends (`handshake.rs`, `link.rs` and `wire.rs` of the library), and is no Redis beyond that.
+//! It knows what the client sends (`handshake.rs`, `link.rs` and `call.rs` of the library), and is no Redis beyond that.
 //!
 //! A flaw that is switched on in `step` is one of this server, too.
 

@@ -21,11 +21,11 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
 use tokio::sync::{Notify, oneshot};
 
+use super::call::Call;
 use super::fault::{self, Asker, Trouble};
 use super::gather::Gather;
 use super::keys::Keys;
 use super::reply::{self, Said, To};
-use super::wire::Call;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
 use crate::world::{Address, Pending, World};

@@ -2,7 +2,7 @@
 //!
 //! The store decides by scripts that say exactly what [`leasehold_spec::step`] says; the differential test holds them to
 //! it, operation by operation. What is in the store, and how, is told at the head of `part/open.lua`; how a request becomes
-//! a script's arguments in `wire.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
+//! a script's arguments in `call.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
 //! what the server's user must be allowed to do in `rights.rs`; how a connection is made in `dial.rs`, with what is shown
 //! and believed in `credentials.rs` and `tls.rs`, what is too long to be an answer in `sieve.rs`, and its first exchange in
 //! `handshake.rs`; when requests are written in `gather.rs`. Of these, fences share `dial.rs` (and what that uses),
@@ -11,6 +11,7 @@
 //! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no
 //! session beyond its id; nothing outside of this folder and `fence/` knows that the client crate exists.
 
+mod call;
 mod credentials;
 mod dial;
 mod fault;
@@ -36,7 +37,6 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 mod url;
-mod wire;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -50,6 +50,8 @@ pub use scripts::{Script, Scripts};
 pub use secrets::Secrets;
 pub(crate) use url::Target;
 
+use self::call::Call;
+use self::keys::Keys;
 use crate::error::Error;
 use crate::store::{Link, Store};
 use crate::world::{Pending, World};
@@ -74,15 +76,15 @@ impl RedisStore {
     /// A request as it goes over the wire: for measurements of what the server does with it.
     #[doc(hidden)]
     pub fn request(&self, name: &Name, op: &Op, guess: Contention) -> Result<Vec<u8>, Error> {
-        let call = wire::Call::new(&keys::Keys::new(&self.target.prefix), name, op, guess)?;
+        let call = Call::new(&Keys::new(&self.target.prefix), name, op, guess)?;
         Ok(call.by_digest().get_packed_command())
     }
 
     /// A batch of renewals, likewise.
     #[doc(hidden)]
     pub fn renewal(&self, batch: &[(Name, Renew)]) -> Result<Vec<u8>, Error> {
-        let keys = keys::Keys::new(&self.target.prefix);
-        let call = wire::Call::renew(&keys, &batch.iter().map(|(name, renew)| (name, renew)).collect::<Vec<_>>())?;
+        let keys = Keys::new(&self.target.prefix);
+        let call = Call::renew(&keys, &batch.iter().map(|(name, renew)| (name, renew)).collect::<Vec<_>>())?;
         Ok(call.by_digest().get_packed_command())
     }
 }
