@@ -4,9 +4,10 @@
 //! the server is, and whether it knows our scripts; the time and the inbox (`session/thread.rs`, `link.rs`). What is
 //! asked in one breath is asked in the order of P11, and nothing of it can queue.
 //!
-//! The scripts are 90 kB. Sent with each connection they are three more round trips of a fresh TCP connection, which may
-//! have 14 kB under way; and the server hashes them all while nobody else is served. So the question about our rights, a
-//! script itself, has a line in it that stands for all the others, and is brought behind them: whoever knows it knows them.
+//! The scripts are more than 100 kB. Sent with each connection they are three more round trips of a fresh TCP connection,
+//! which may have 14 kB under way; and the server hashes them all while nobody else is served. So the question about our
+//! rights, a script itself, has a line in it that stands for all the others, and is brought behind them: whoever knows it
+//! knows them.
 
 use std::sync::Arc;
 use std::time::Duration;
