@@ -176,7 +176,8 @@ async fn p27_a_boot_voids_what_was_held_and_keeps_the_tokens() {
     assert!(after.token().get() > ahead, "tokens grow over a boot, also behind a clock that was set back");
 }
 
-/// A holder may have handed on inside itself, up to the last token of its range, and the clock may have been set back since.
+/// A holder may have handed on inside itself, up to the last token of its range, and the clock may have been set back
+/// since.
 #[tokio::test]
 async fn p19_a_boot_burns_what_a_holder_had_reserved() {
     let store = Store::new();
