@@ -286,12 +286,12 @@ impl Drop for Standing<'_> {
         if (waiter.is_none() && *sends == 0) || !session.is_ours() {
             return;
         }
-        let is_there = session.with(|state| {
-            let is_there = waiter.is_some_and(|waiter| state.leave_line(waiter));
+        let left = session.with(|state| {
+            let left = waiter.and_then(|waiter| state.leave_line(waiter));
             if *sends != 0 {
                 state.left_alone(*sends);
             }
-            is_there
+            left
         });
         if waiter.is_none() {
             return;
@@ -299,7 +299,8 @@ impl Drop for Standing<'_> {
         // Granted in this very moment, and not taken: it goes the way of a dropped guard. (Or the word is only about to be
         // said: then whoever says it finds nobody.)
         verdict.close();
-        if let (false, Ok(Verdict::Granted(hold))) = (is_there || is_on(Mutant::P21GrantStays), verdict.try_recv()) {
+        let was_told = left.is_none() && !is_on(Mutant::P21GrantStays);
+        if let (true, Ok(Verdict::Granted(hold))) = (was_told, verdict.try_recv()) {
             hit(Mark::PassUntaken);
             session.drop_hold(&hold);
         }

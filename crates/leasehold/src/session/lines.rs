@@ -247,15 +247,15 @@ impl State {
         self.sweep(&line.name);
     }
 
-    /// This one waits no longer. Answers whether it did until now: otherwise the verdict is said, or about to be.
-    pub(crate) fn leave_line(&mut self, waiter: WaiterId) -> bool {
-        let Some(line) = self.lines.get_mut(&waiter.line) else { return false };
-        let is_there = line.take(waiter.number).is_some();
-        let (counter, is_empty) = (line.counter, line.waiters.is_empty());
-        if is_there && is_empty && !is_on(Mutant::P21EntryStays) {
+    /// This one waits no longer. Answers what was in line for it: otherwise the verdict is said, or about to be. It is not to
+    /// be dropped under the lock: its end wakes whoever polled the future, or drops that waker.
+    pub(crate) fn leave_line(&mut self, waiter: WaiterId) -> Option<Waiter> {
+        let line = self.lines.get_mut(&waiter.line)?;
+        let (waiter, counter) = (line.take(waiter.number)?, line.counter);
+        if line.waiters.is_empty() && !is_on(Mutant::P21EntryStays) {
             self.desert(counter);
         }
-        is_there
+        Some(waiter)
     }
 
     /// The last one has left a line: its attempt is given up, unless it holds, and a guard is out.

@@ -91,6 +91,32 @@ on_all_stores!(a_waker_may_drop_a_guard_of_its_own_client, |bench| {
     });
 });
 
+// The waker of a future that goes is called by nobody under a lock, and is dropped by nobody there: it may be the last of
+// its task, and take that along.
+on_all_stores!(a_future_that_goes_may_take_a_guard_of_its_own_client_along, |bench| {
+    ends(move || {
+        let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
+        let lock = |client: &leasehold::Leasehold, name: &str| {
+            bench.block_on(client.mutex(name).try_lock()).expect("an answer").expect("free")
+        };
+        let held = lock(&other, "a");
+        // In line, and for itself.
+        for (mutex, name) in [(subject.mutex("a"), "b"), (subject.mutex("a").fair(), "c")] {
+            let (dropped, waker) = drops(lock(&subject, name));
+            let mut waiting = Box::pin(async move { mutex.lock().await });
+            assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            until("it waits", || bench.inspect(&other, "a").waiters == 1);
+            assert!(waiting.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            drop((dropped, waker));
+            drop(waiting);
+            until("it has left", || bench.inspect(&other, "a").waiters == 0);
+            until("the guard is dropped, and given back", || bench.inspect(&other, name).holder.is_none());
+        }
+        drop(lock(&subject, "d"));
+        drop(held);
+    });
+});
+
 #[test]
 fn a_dropped_signal_keeps_no_waker() {
     let bench = Bench::memory("signals");
