@@ -164,9 +164,10 @@ impl State {
                 self.due_reserve(counter, now_us).map(Due::Errand)
             }
             Phase::Held(holding) => renewal(holding.hold.valid_until_us()),
+            // The store has ended what was left: nothing goes back, unless an old acquire may yet be carried out.
             Phase::Ended { .. } => {
-                self.forget(counter, now_us);
-                None
+                self.give_back(counter, now_us);
+                self.return_turn(counter, now_us)
             }
             Phase::Returning(_) => self.return_turn(counter, now_us),
         }
@@ -212,18 +213,6 @@ impl State {
             attempt.asked = None;
             attempt.phase = Phase::Queued { next_us: now_us };
         }
-    }
-
-    /// The store has ended what was left: nothing goes back, unless an old acquire may yet be carried out.
-    fn forget(&mut self, counter: u64, now_us: u64) {
-        let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        if let (Phase::Ended { token, used, .. }, true) = (&attempt.phase, attempt.tries.is_settled()) {
-            let (token, used) = (*token, *used);
-            self.ended_there(counter, token, used, now_us);
-            return;
-        }
-        attempt.phase = Phase::Queued { next_us: now_us };
-        self.give_back(counter, now_us);
     }
 
     fn due_look(&mut self, counter: u64, now_us: u64) -> Option<Errand> {

@@ -260,7 +260,10 @@ impl State {
         // While the store cannot be reached it is kept for as long as the grant can last; within bounds, as anybody can
         // publish.
         let left_us = left_us.clamp(CLAIM_MIN_MS * 1000, LEASE_MAX_MS * 1000);
-        self.insert_return(name, id, What::Leave { used: Token::NONE }, now_us + left_us + NOT_AFTER_MAX_US);
+        // It may have been held here once, and was given up because no answer came: how much of its range was used then is
+        // forgotten with it.
+        let what = What::Leave { used: Token::HIGHEST };
+        self.insert_return(name, id, what, now_us + left_us + NOT_AFTER_MAX_US);
     }
 
     /// A release that was answered by a server that may not remember it: it is sent again (P13).

@@ -46,6 +46,44 @@ async fn p19_a_pass_takes_no_token_that_is_not_reserved() {
     assert_eq!(soon(waiting.next().unwrap()).await.token(), token(9));
 }
 
+/// The grace of a revocation is over, and nobody has touched the name since: the store still has the grant, and the leave
+/// that an unanswered acquire asks for ends it. Behind a clock that was set back it would be all that is known of the range.
+#[tokio::test]
+async fn p19_a_leave_behind_the_grace_says_what_was_used() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(30_000);
+    let (lost, Acquire { id, .. }) = bench.next_acquire().await;
+    drop(lost.reply.send(Err(gone())));
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1_024 }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    let mut waiting = bench.in_line(30_000, 1).await.into();
+    let guard = pass(guard, &mut waiting).await;
+    assert_eq!(guard.token(), token(8));
+    let (to, now_us, contention, rest) = (id.session, bench.store.server_us(), Contention::None, Rest::Done);
+    let (left_us, range, event) = (50 * MS, 1_024, Event::Revoked);
+    bench.deliver(Delivery { to, now_us, contention, rest, id, token: token(7), left_us, range, event });
+    assert_eq!(guard.lost().await, Lost::Revoked);
+    assert_eq!(bench.next().await.op, Op::Leave { id, used: token(8) });
+}
+
+/// A grant that was held here, and given up for want of an answer, is told once more. The store has it still, and of how
+/// much of its range was used nobody knows any more.
+#[tokio::test]
+async fn p19_a_ghost_is_left_with_all_of_its_range() {
+    let mut bench = Bench::new().await;
+    let (guard, id) = bench.reserved(30_000, 7, 1_024).await;
+    let mut waiting = bench.in_line(30_000, 1).await.into();
+    let guard = pass(guard, &mut waiting).await;
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    assert_eq!(release.op, Op::Release { id, token: token(7), used: token(8) });
+    bench.say(release, Outcome::NotHeld, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::NotHeld);
+    bench.push_range(id, 7, 1_024);
+    assert_eq!(bench.next().await.op, Op::Leave { id, used: Token::HIGHEST });
+}
+
 #[tokio::test]
 async fn p19_a_range_is_lengthened_when_half_of_it_is_used() {
     let mut bench = Bench::new().await;
