@@ -64,7 +64,7 @@ impl State {
                 return (Some(Arc::clone(link)), Upkeep::Fine);
             }
             // Another run: two servers behind one address, or one that restarted. Only one of them has our inbox.
-            Lane::Open(link) => link.close(),
+            Lane::Open(link) => self.words.hang_up(Arc::clone(link)),
             Lane::Never => return (None, Upkeep::Fine),
             Lane::Opening { until_us, .. } if now_us < *until_us => return (None, Upkeep::Fine),
             Lane::Absent | Lane::Opening { .. } => {}
@@ -88,7 +88,7 @@ impl State {
 
     pub(crate) fn close_lane(&mut self) {
         match std::mem::take(&mut self.lane) {
-            Lane::Open(link) => link.close(),
+            Lane::Open(link) => self.words.hang_up(link),
             Lane::Never => self.lane = Lane::Never,
             Lane::Absent | Lane::Opening { .. } => {}
         }

@@ -113,7 +113,7 @@ impl State {
         let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
         attempt.asked = None;
         attempt.phase = Phase::Returning(Returning::new(what, until_us, now_us));
-        if let What::Release { token, .. } = what {
+        if let Some(token) = token {
             let name = attempt.name.clone();
             self.goes_back(&name, counter, token);
         }

@@ -5,6 +5,7 @@
 //! state's lock it would stand still for ever. So the state only notes what is to be said.
 
 use std::mem;
+use std::sync::Arc;
 use std::task::Waker;
 
 use tokio::sync::oneshot;
@@ -12,6 +13,7 @@ use tokio::sync::oneshot;
 use super::attempt::{GivenBack, Verdict};
 use super::hold::Hold;
 use crate::error::{Lost, Result};
+use crate::store::Link;
 
 #[derive(Default)]
 pub(crate) struct Words {
@@ -41,6 +43,7 @@ enum Word {
     GivenBack(oneshot::Sender<Result<GivenBack>>, Result<GivenBack>),
     Lost(Vec<Waker>),
     Signal(oneshot::Sender<()>),
+    HangUp(Arc<dyn Link>),
 }
 
 impl Words {
@@ -99,6 +102,11 @@ impl Words {
         self.push(Word::Signal(waiting));
     }
 
+    /// Closes a link that nothing of the session goes by any more. Whoever still waits on it for an answer is woken.
+    pub(crate) fn hang_up(&mut self, link: Arc<dyn Link>) {
+        self.push(Word::HangUp(link));
+    }
+
     pub(crate) fn take(&mut self) -> Self {
         mem::take(self)
     }
@@ -115,6 +123,7 @@ impl Words {
                 Word::GivenBack(caller, word) => drop(caller.send(word)),
                 Word::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
                 Word::Signal(waiting) => drop(waiting),
+                Word::HangUp(link) => link.close(),
             }
         }
     }

@@ -432,6 +432,28 @@ async fn p16_what_is_left_goes_back_before_its_own_session_asks() {
     }
 }
 
+/// A link that is closed wakes who waits on it for an answer, and a waker may do anything: not under the session's lock.
+#[test]
+fn what_a_closed_link_wakes_may_drop_a_guard() {
+    const LANE: usize = 1;
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let mut bench = Bench::new().await;
+            let guard = bench.locked(30_000, 7).await;
+            *bench.store.on_close.lock().unwrap() = Some((LANE, Box::new(move || drop(guard))));
+            let closing = tokio::spawn(bench.leasehold.clone().close());
+            let release = bench.next().await;
+            bench.say(release, Outcome::Released, 7);
+            assert!(closing.await.unwrap().unconfirmed().is_empty());
+            assert!(bench.store.on_close.lock().unwrap().is_none(), "it was closed");
+        });
+        done.send(()).unwrap();
+    });
+    is_done.recv_timeout(Duration::from_secs(20)).expect("it stands still");
+}
+
 /// The work is done, and its caller wants to go on. The store is away: the lease goes back in the background.
 #[tokio::test]
 async fn p13_run_waits_for_its_release_within_bounds() {

@@ -47,7 +47,7 @@ async fn p19_a_pass_takes_no_token_that_is_not_reserved() {
 }
 
 /// The grace of a revocation is over, and nobody has touched the name since: the store still has the grant, and the leave
-/// that an unanswered acquire asks for ends it. Behind a clock that was set back it would be all that is known of the range.
+/// that an unanswered acquire asks for ends it. Behind a clock that was set back that is all that is known of the range.
 #[tokio::test]
 async fn p19_a_leave_behind_the_grace_says_what_was_used() {
     let mut bench = Bench::new().await;

@@ -23,6 +23,9 @@ pub(crate) struct Asked {
 /// What happens when a link is asked for, on the stack of whoever asks.
 pub(crate) type OnOpen = Box<dyn FnOnce() + Send>;
 
+/// What happens when a link is closed, on the stack of whoever closes it: as where that wakes who waits for an answer.
+pub(crate) type OnClose = Box<dyn FnOnce() + Send>;
+
 /// What happens when something is asked, on the stack of whoever asks.
 pub(crate) type OnAsk = Box<dyn FnMut(&Op) + Send>;
 
@@ -32,6 +35,8 @@ pub(crate) type AtOnce = Box<dyn FnMut(&Op) -> Option<Answer> + Send>;
 pub(crate) struct Scripted {
     pub(crate) requests: mpsc::UnboundedSender<Asked>,
     pub(crate) on_open: Mutex<Option<OnOpen>>,
+    /// By the number of the link.
+    pub(crate) on_close: Mutex<Option<(usize, OnClose)>>,
     pub(crate) on_ask: Mutex<Option<OnAsk>>,
     pub(crate) at_once: Mutex<Option<AtOnce>>,
     pub(crate) links: Mutex<Vec<Arc<Line>>>,
@@ -172,6 +177,9 @@ impl Link for Handle {
 
     fn close(&self) {
         self.0.closed.store(true, Ordering::SeqCst);
+        let number = self.0.number.load(Ordering::SeqCst);
+        let on_close = self.0.store.on_close.lock().unwrap().take_if(|(of, _)| *of == number);
+        on_close.into_iter().for_each(|(_, on_close)| on_close());
     }
 }
 
