@@ -8,7 +8,7 @@ pub const LEASE_MAX_MS: u64 = 24 * 60 * 60 * 1000;
 pub const LEASE_DEFAULT_MS: u64 = 30_000;
 /// The shortest claim: what a pushed grant lasts until its receiver has shown that it is awake.
 pub const CLAIM_MIN_MS: u64 = 1_000;
-/// How long a record outlives its last grant (R): an idempotent retry finds its answer, and a clock step back of up to
+/// How long a record outlives its last grant (R): an idempotent retry finds its answer, and a clock step back by less than
 /// this much lets no token fall.
 pub const RETENTION_MS: u64 = 60_000;
 /// The same in microseconds.
