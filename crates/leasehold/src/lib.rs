@@ -55,6 +55,28 @@
 //!
 //! A client that has lost its store tries to reach it again within 20 ms, and then ever later, up to 1 s.
 //!
+//! # Hand-over inside a client
+//!
+//! Tasks of one client that wait for one name and the same lease stand in one line. A lease that is given back goes along
+//! this line from guard to guard, and the store hears nothing of that until somebody waits elsewhere. (Whoever asks for
+//! `fair`, `fixed_lease`, `max_hold` or `full_lease` stands in the store's queue for itself. Two clients in one process are
+//! strangers.) What this means:
+//!
+//! - **Tokens.** Each guard has a larger one than the guard before it, out of a range that the store reserved with the
+//!   grant: a fence tells them apart. [`Mutex::inspect`] shows the token of the store's grant, and the guard that is out
+//!   may have a larger one.
+//! - **Time.** A guard comes with what is left of the lease, at least half of what was granted last, and renewals go on.
+//!   The store sees one holder all the time.
+//! - **Fairness.** See [Who is next](Mutex#who-is-next).
+//! - **Loss.** The guard that is out hears of it. Those in line do not fail: the client asks the store for them again, from
+//!   the end of its queue.
+//! - **Revocation.** It takes the lease from whichever guard has it by then.
+//! - **A panic.** A guard that is dropped in one gives back to the store, so that whoever waits elsewhere comes first.
+//! - **Death.** The whole line dies with its process, and others wait as for any holder that died: for the end of one lease
+//!   (`file:`: not at all).
+//!
+//! A lease that is [kept](Mutex::sticky) is such a lease with nobody in line: all of this holds for it.
+//!
 //! # Features
 //!
 //! | | | |

@@ -17,11 +17,11 @@ use crate::session::{Entry, KnownLine, Renewal, Terms, Wait};
 /// A lock on a name: at most one holder at a time, first come, first served.
 ///
 /// # Who is next
-/// Those who wait in one client are served in the order of their calls, and so are clients among each other. A client hands
-/// a lock on to those who wait in it without a round trip; once somebody waits elsewhere it does so at most 64 times, and
-/// for at most 10 ms (an eighth of the lease, where that is less), and then goes to the end of the store's queue. The word
-/// that somebody waits comes at once or, should that message be lost, within a second. A mutex that is
-/// [`fair`](Mutex::fair) is served in the order of all calls of all clients.
+/// Those who wait in one client for the same lease are served in the order of their calls, and so are clients among each
+/// other. A client hands a lock on to those who wait in it [without a round trip](crate#hand-over-inside-a-client); once
+/// somebody waits elsewhere it does so at most 64 times, and for at most 10 ms (an eighth of the lease, where that is
+/// less), and then goes to the end of the store's queue. The word that somebody waits comes at once or, should that message
+/// be lost, within a second. A mutex that is [`fair`](Mutex::fair) is served in the order of all calls of all clients.
 ///
 /// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error. A second `lock`
 /// by the same task waits for the first, like anybody's: there is no re-entry, unless an [owner](Mutex::owner) is named.
@@ -125,13 +125,14 @@ impl Mutex {
     }
 
     /// When the last guard of this client has gone and nobody waits, its lease is kept for up to this long, at most a
-    /// minute, and the next lock by this client is granted at once, with a new token and without a round trip. It is
-    /// given back as soon as somebody else waits for it: that one waits for one message and one release more (or for a
-    /// second, should the message be lost). Zero, which is the default, keeps nothing.
+    /// minute, and the next lock by this client, on the same terms, is granted at once, with a new token and without a
+    /// round trip. It is given back as soon as somebody else waits for it: that one waits for one message and one release
+    /// more (or for a second, should the message be lost). Zero, which is the default, keeps nothing.
     ///
     /// For a lock that one client takes again and again. A lease that is kept is renewed twice a second. To others it is
-    /// held: [`Mutex::inspect`] shows it, and a [`Mutex::try_lock`] elsewhere answers `None` and asks for nothing. A client
-    /// that is closed or dies gives it back like any other.
+    /// held: [`Mutex::inspect`] shows it, and a [`Mutex::try_lock`] elsewhere answers `None` and asks for nothing. Closing
+    /// the client gives it back. Where its process dies, the others wait as for any other holder that died, although nobody
+    /// was at work. Where it is lost or revoked, nobody has to be told: the next lock asks the store.
     ///
     /// A lease that may not be handed on cannot be kept: with `fair`, `fixed_lease`, `max_hold` or `full_lease`, as with
     /// more than a minute, the first call's error is `Invalid`.
@@ -159,7 +160,8 @@ impl Mutex {
         }
     }
 
-    /// Takes the lock if nobody holds it or waits for it. One round trip; none where this client holds it.
+    /// Takes the lock if nobody holds it or waits for it. One round trip; none where this client [keeps](Mutex::sticky) it,
+    /// or holds it: that is `None`, too, unless its [owner](Mutex::owner) asks.
     ///
     /// A client is not in its own way: a guard of it that was dropped before, and a lease that it
     /// [keeps](Mutex::sticky) on other terms, go back first, within the same round trip. (One whose future was dropped
@@ -346,7 +348,8 @@ pub(crate) fn check_lease(lease: Duration) -> Result<u64> {
 pub struct Inspection {
     /// Who holds; `None` when the lock is free.
     pub holder: Option<Holder>,
-    /// How many wait. Waiters that died count until their turn comes.
+    /// How many wait in the store's queue; those that died count until their turn comes. A client's tasks that wait in one
+    /// line count as one there, and not at all while that client holds.
     pub waiters: usize,
 }
 
