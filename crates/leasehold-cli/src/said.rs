@@ -124,7 +124,7 @@ pub(crate) struct Revoke {
     /// The lock
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Only from the holder with this token: somebody else may hold it by now
+    /// Only while 'inspect' shows this token: somebody else may hold it by now
     #[arg(long, value_name = "N", value_parser = token)]
     pub(crate) token: Option<u64>,
     /// How long the holder has to stop, at most 5s
