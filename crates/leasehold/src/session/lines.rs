@@ -247,8 +247,8 @@ impl State {
         self.sweep(&line.name);
     }
 
-    /// This one waits no longer. Answers what was in line for it: otherwise the verdict is said, or about to be. It is not to
-    /// be dropped under the lock: its end wakes whoever polled the future, or drops that waker.
+    /// This one waits no longer. Answers what was in line for it: otherwise the verdict is said, or about to be. It is not
+    /// to be dropped under the lock: its end wakes whoever polled the future, or drops that waker.
     pub(crate) fn leave_line(&mut self, waiter: WaiterId) -> Option<Waiter> {
         let line = self.lines.get_mut(&waiter.line)?;
         let (waiter, counter) = (line.take(waiter.number)?, line.counter);
