@@ -7,7 +7,7 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use leasehold::{Lost, Released};
-use leasehold_spec::{Acquire, Contention, Delivery, Event, Op, Outcome, Rest, Token, Was};
+use leasehold_spec::{Contention, Delivery, Event, Op, Outcome, Rest, Token, Was};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -399,36 +399,6 @@ async fn p16_what_was_dropped_goes_back_before_its_own_session_asks() {
         let again = bench.next().await;
         repeated |= again.op == release.op;
         left |= matches!(again.op, Op::Leave { id, .. } if id == acquire.id);
-    }
-}
-
-/// The same where an acquire of it is unanswered, so that it is left and not released.
-#[tokio::test]
-async fn p16_what_is_left_goes_back_before_its_own_session_asks() {
-    let mut bench = Bench::new().await;
-    let mut unanswered = Vec::new();
-    for number in (10..1_000).step_by(10) {
-        let locking = bench.lock(30_000);
-        let (asked, Acquire { id, .. }) = bench.next_acquire().await;
-        bench.push_range(id, number, 4);
-        drop(locking.await.unwrap().unwrap());
-        let mutex = bench.leasehold.mutex("name");
-        let mut trying = Box::pin(async move { mutex.try_lock().await });
-        assert!(trying.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        let trying = tokio::spawn(trying);
-        let (left, of) = bench.next_leave().await;
-        assert_eq!((of, left.link), (id, asked.link), "behind what it ends");
-        let (again, _) = bench.next_acquire().await;
-        assert_eq!(again.link, left.link, "their order is kept on one link only");
-        bench.nothing();
-        bench.say(left, Outcome::Left { was: Was::Granted }, number);
-        bench.say(again, Outcome::Granted { token: token(number + 1), left_us: 30_000 * MS, range: 4 }, number + 1);
-        let guard = trying.await.unwrap().unwrap().expect("nobody else is there");
-        let releasing = tokio::spawn(guard.release());
-        let release = bench.next().await;
-        bench.say(release, Outcome::Released, number + 1);
-        let _released = releasing.await.unwrap().unwrap();
-        unanswered.push(asked);
     }
 }
 
