@@ -13,6 +13,15 @@ use super::stage::Sim;
 
 const MS: u64 = 1000;
 
+/// Its tokens are those that were reserved with it, and the next holder has larger ones already.
+const FORGOTTEN_RUN: &str = "a lease that the server has forgotten is handed on inside its client";
+
+/// For so long a client hands on that no answer reaches (P20). Clocks differ in rate.
+fn run_us(sim: &Sim) -> u64 {
+    let run_us = (sim.plan.lease_max_us() / 3).min(1_000 * MS);
+    run_us + run_us / 50
+}
+
 /// The server ends, and comes back as another run.
 pub(super) fn restart(sim: &Arc<Sim>, kind: Kind, down_us: u64, rng: &mut Rng) {
     let mut net = lock(&sim.net);
@@ -32,6 +41,7 @@ pub(super) fn restart(sim: &Arc<Sim>, kind: Kind, down_us: u64, rng: &mut Rng) {
     drop(net);
     if kind == Kind::Amnesia {
         exclusion(sim, down_us + sim.plan.lease_max_us(), "the server restarted without its data");
+        excuse(sim, Promise::Tokens, run_us(sim), FORGOTTEN_RUN);
         forgets(sim, highest);
     }
     let there = Arc::clone(sim);
@@ -74,6 +84,9 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
     if (goes_on && skew_us != 0) || skew_us.unsigned_abs() > elect_us {
         let for_us = split_us + elect_us + skew_us.unsigned_abs();
         excuse(sim, Promise::Tokens, for_us, "two lineages, of which the clocks differ");
+    }
+    if goes_on || tail_us > 0 {
+        excuse(sim, Promise::Tokens, split_us + run_us(sim), FORGOTTEN_RUN);
     }
     // It may grant by its own clock until it is over.
     forgets(sim, highest.max(old_clock.at_us(now_us)) + split_us);
