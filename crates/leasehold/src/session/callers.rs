@@ -150,13 +150,21 @@ impl State {
         self.give_back(counter, now_us);
     }
 
-    /// The caller's own request will not be heard: the thread asks again where an answer is still wanted.
+    /// The caller's own acquire will not be heard: the thread asks again where an answer is still wanted.
     pub(crate) fn left_alone(&mut self, counter: u64) {
-        let (now_us, serial) = (self.world.now_us(), self.last_serial());
+        let serial = self.last_serial();
+        if let Some(attempt) = self.attempts.get_mut(&counter) {
+            attempt.tries.sent_by_caller(serial);
+        }
+        self.go_unheard(counter);
+    }
+
+    /// The answer to a caller's own request will not be heard. (Whether its acquire has been sent, a release does not say.)
+    pub(crate) fn go_unheard(&mut self, counter: u64) {
+        let now_us = self.world.now_us();
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        attempt.tries.sent_by_caller(serial);
         attempt.asked = None;
-        // Its answer goes unheard: of what it asked for nothing is known, and the next request is the thread's.
+        // Of what it asked for nothing is known, and the next request is the thread's.
         match &mut attempt.phase {
             Phase::Returning(returning) => returning.next_us = now_us,
             Phase::Asking { next_us } => *next_us = now_us,
@@ -214,8 +222,12 @@ impl State {
         if let Some(line) = line.filter(|_| !self.attempts.contains_key(&counter)) {
             self.begin_for(line, None, now_us);
         }
-        let follow = self.attempts.get(&counter)?.tries.follow().cloned();
-        let link = follow.or(lane).or_else(|| self.home().cloned());
+        let tries = &self.attempts.get(&counter)?.tries;
+        // Before an acquire of it that is about to be sent it would find nothing: then the thread sends it, in turn.
+        let link = match tries.may_be_followed() {
+            true => tries.follow().cloned().or(lane).or_else(|| self.home().cloned()),
+            false => None,
+        };
         let first = link.and_then(|link| self.ask_return(counter, link, now_us));
         let Phase::Returning(returning) = &mut self.attempts.get_mut(&counter)?.phase else { return None };
         let (tell, answer) = oneshot::channel();
@@ -224,7 +236,7 @@ impl State {
         self.arm(counter);
         let guess = self.guess(&hold.name);
         // Behind the release on its own link, and not before it on another. Without a proved inbox the thread sends.
-        let link = self.way_in(first.as_ref().map(|(_, asked)| Arc::clone(&asked.link)));
+        let link = first.as_ref().and_then(|(_, asked)| self.way_in(Some(Arc::clone(&asked.link))));
         let next = line.and_then(|line| self.begin_for(line, link, now_us));
         let release = first.map(|(op, asked)| First { op, asked, guess, before: Before::Nothing });
         Some(Sending { answer, was_valid, release, next })

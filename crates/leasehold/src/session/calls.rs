@@ -169,7 +169,7 @@ impl Session {
             Before::Sent(before) => *before,
         };
         // Whatever becomes of this future: a release that is not heard of is the thread's to repeat.
-        let mut returning = Unfinished { session: self, counter, on_drop: Some(State::left_alone) };
+        let mut returning = Unfinished { session: self, counter, on_drop: Some(State::go_unheard) };
         let (mut release, mut asking) = (self.send(name, &op, &asked, first.guess), asking);
         let mut is_heard = false;
         poll_fn(|context| {
@@ -193,7 +193,7 @@ impl Session {
             LetGo::Sent { sending, upkeep } => (sending, upkeep),
         };
         let counter = hold.id.counter;
-        let releasing = Unfinished { session: self, counter, on_drop: Some(State::left_alone) };
+        let releasing = Unfinished { session: self, counter, on_drop: Some(State::go_unheard) };
         self.keep_up(upkeep, None);
         Box::pin(self.give_back(hold, *sending, releasing)).await
     }

@@ -225,10 +225,18 @@ impl State {
         }
         let id = attempt.id;
         let (name, op, asked) = self.ask(counter, &link, now_us)?;
+        self.attempts.get_mut(&counter)?.tries.left_to_thread();
         Some(Errand::Look { id, name, op, asked })
     }
 
-    /// Notes an acquire as sent, and answers what to send.
+    /// This look has left.
+    pub(crate) fn has_looked(&mut self, counter: u64) {
+        if let Some(attempt) = self.attempts.get_mut(&counter) {
+            attempt.tries.sent_by_thread();
+        }
+    }
+
+    /// Notes an acquire that is about to be sent, and answers what to send.
     pub(crate) fn ask(&mut self, counter: u64, link: &Arc<dyn Link>, now_us: u64) -> Option<(Name, Op, Asked)> {
         let claim_ms = self.claim_ms();
         let terms = Arc::clone(&self.attempts.get(&counter)?.terms);
@@ -259,7 +267,7 @@ impl State {
             patience: if attempt.wait == Wait::No { Patience::Try } else { Patience::Queue(place) },
             label: attempt.terms.label.to_string(),
         };
-        attempt.tries.sent(link, not_after_us);
+        attempt.tries.noted(link, not_after_us);
         attempt.asked = Some(asked.clone());
         Some((attempt.name.clone(), Op::Acquire(acquire), asked))
     }

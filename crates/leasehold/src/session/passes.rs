@@ -129,12 +129,21 @@ impl State {
         if returning.next_us > now_us {
             return None; // It was refused a moment ago, and would be again.
         }
-        let (op, asked) = self.ask_return(counter, Arc::clone(link), now_us)?;
+        // What it ends may be unanswered yet, on this link: on another one it would overtake that.
+        let follow = attempt.tries.follow().filter(|link| link.run() == self.run);
+        let link = Arc::clone(follow.unwrap_or(link));
+        if !attempt.tries.may_be_followed() {
+            let (tell, leaves) = oneshot::channel();
+            returning.behind.push(tell);
+            self.arm(counter);
+            return Some((link, Before::Leaves(leaves)));
+        }
+        let (op, asked) = self.ask_return(counter, Arc::clone(&link), now_us)?;
         if let Phase::Returning(returning) = &mut self.attempts.get_mut(&counter)?.phase {
             returning.left = asked.serial;
         }
         self.arm(counter);
-        Some((Arc::clone(link), Before::Sent(Box::new((counter, op, asked)))))
+        Some((link, Before::Sent(Box::new((counter, op, asked)))))
     }
 
     /// An attempt that was somebody's own holds now. Where nothing stands for its line yet it does: who comes next waits

@@ -113,7 +113,7 @@ impl State {
         let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
         attempt.asked = None;
         attempt.phase = Phase::Returning(Returning::new(what, until_us, now_us));
-        if let What::Release { token, .. } = what {
+        if let Some(token) = token {
             let name = attempt.name.clone();
             self.goes_back(&name, counter, token);
         }
@@ -122,12 +122,8 @@ impl State {
     /// Notes who stands in the way of this session's next request for a name ([`State::clear_the_way`]).
     fn goes_back(&mut self, name: &Name, counter: u64, token: Token) {
         let Some(slot) = self.slots.get_mut(name) else { return };
-        let known = self.attempts.get(&slot.going_back).map(|attempt| &attempt.phase);
-        let is_later = match known {
-            Some(Phase::Returning(Returning { what: What::Release { token: known, .. }, .. })) => token > *known,
-            _ => true,
-        };
-        if is_later {
+        let known = self.attempts.get(&slot.going_back).map(|attempt| attempt.latest);
+        if known.is_none_or(|known| token > known) {
             slot.going_back = counter;
         }
     }

@@ -2,10 +2,10 @@
 //!
 //! Nothing here decides: [`State::errands`] says what to send, and the answers go back into the state.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, poll_fn, ready};
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_spec::mark::{Mark, hit};
@@ -151,7 +151,8 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
     match errand {
         Errand::Return { .. } => send_return(session, errand),
         Errand::Look { id, name, op, asked } => {
-            let request = ask(session, &name, &op, &asked);
+            let request = begun(ask(session, &name, &op, &asked));
+            session.with(|state| state.has_looked(id.counter));
             spawn(session, |session| async move {
                 let heard = request.await;
                 session.with(|state| {
@@ -194,22 +195,24 @@ fn ask(session: &Arc<Session>, name: &Name, op: &Op, asked: &Asked) -> Pending<H
 
 fn send_return(session: &Arc<Session>, errand: Errand) {
     let Errand::Return { counter, name, op, asked } = errand else { return };
-    let mut request = ask(session, &name, &op, &asked);
+    let request = begun(ask(session, &name, &op, &asked));
+    // Who asks for that name waits for it to have left (`passes.rs`).
+    session.with(|state| state.has_left(counter, &asked));
     spawn(session, |session| async move {
-        let heard = match poll_fn(|context| Poll::Ready(request.as_mut().poll(context))).await {
-            Poll::Ready(heard) => heard,
-            Poll::Pending => {
-                // Who asks for that name waits for it to have left (`passes.rs`).
-                session.with(|state| state.has_left(counter, &asked));
-                request.await
-            }
-        };
+        let heard = request.await;
         session.with(|state| {
-            state.has_left(counter, &asked);
             state.ended(Kind::Return, 1);
             state.heard_return(counter, &asked, heard);
         });
     });
+}
+
+/// Polls a request once: what is sent on its link from now on comes behind it, in whatever order tasks are run.
+fn begun(mut request: Pending<Heard>) -> Pending<Heard> {
+    match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(heard) => Box::pin(ready(heard)),
+        Poll::Pending => request,
+    }
 }
 
 /// A link that left a request unanswered answers a ping in time, or is replaced: a stalled connection stays open for

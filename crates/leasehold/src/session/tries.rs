@@ -17,10 +17,12 @@ pub(crate) struct Tries {
     pub(crate) until_us: u64,
     /// The requests up to this serial may have been sent before one of them.
     before: u64,
+    /// The thread has noted one, and is about to send it.
+    is_due: bool,
 }
 
 impl Tries {
-    pub(crate) fn sent(&mut self, link: &Arc<dyn Link>, not_after_us: u64) {
+    pub(crate) fn noted(&mut self, link: &Arc<dyn Link>, not_after_us: u64) {
         self.spread |= self.link.as_ref().is_some_and(|known| !same(known, link));
         self.link = Some(Arc::clone(link));
         self.in_flight += 1;
@@ -36,6 +38,20 @@ impl Tries {
     /// The caller has sent it, or never will. The requests after that of this serial come behind it.
     pub(crate) fn sent_by_caller(&mut self, last_serial: u64) {
         self.before = self.before.min(last_serial);
+    }
+
+    /// The one that was noted last is the thread's to send. Until it has been sent, nobody else sends anything of its attempt.
+    pub(crate) fn left_to_thread(&mut self) {
+        self.is_due = true;
+    }
+
+    pub(crate) fn sent_by_thread(&mut self) {
+        self.is_due = false;
+    }
+
+    /// Whether a caller may send what comes behind them: the thread has sent all that it has noted.
+    pub(crate) fn may_be_followed(&self) -> bool {
+        !self.is_due
     }
 
     /// One was answered, or surely not carried out.

@@ -27,7 +27,7 @@ pub(crate) type OnOpen = Box<dyn FnOnce() + Send>;
 pub(crate) type OnClose = Box<dyn FnOnce() + Send>;
 
 /// What happens when something is asked, on the stack of whoever asks.
-pub(crate) type OnAsk = Box<dyn FnMut(&Op) + Send>;
+pub(crate) type OnAsk = Arc<dyn Fn(&Op) + Send + Sync>;
 
 /// What is answered on the stack of whoever asks.
 pub(crate) type AtOnce = Box<dyn FnMut(&Op) -> Option<Answer> + Send>;
@@ -102,7 +102,8 @@ impl Handle {
     /// What sends a request, when its future is polled.
     fn begin(&self, op: Op) -> impl FnOnce() -> Option<oneshot::Receiver<Result<Answer, Fault>>> + Send + use<> {
         let (line, closed) = (Arc::clone(&self.0), self.is_closed());
-        line.store.on_ask.lock().unwrap().iter_mut().for_each(|on_ask| on_ask(&op));
+        let on_ask = line.store.on_ask.lock().unwrap().clone();
+        on_ask.into_iter().for_each(|on_ask| on_ask(&op));
         move || {
             let (reply, answer) = oneshot::channel();
             let at_once = line.store.at_once.lock().unwrap().as_mut().and_then(|at_once| at_once(&op));
