@@ -1,12 +1,12 @@
 //! Where figures come from: without that they say nothing.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::error::{Context, Result};
 use crate::record::Machine;
 
 /// This machine, with a server of this version.
-pub(crate) fn read(redis: String) -> Result<Machine> {
+pub(crate) fn read(redis: String, awake: bool) -> Result<Machine> {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("reading the clock")?;
@@ -15,23 +15,42 @@ pub(crate) fn read(redis: String) -> Result<Machine> {
         cores: std::thread::available_parallelism().context("counting the cores")?.get(),
         kernel: if kernel.is_empty() { "unknown".into() } else { kernel.trim_end().to_owned() },
         redis,
+        awake,
         date: date(now.as_secs() / 86_400),
     })
 }
 
-/// What to say where others use the machine as well: of its load, before anything of ours runs.
-pub(crate) fn busy() -> Option<String> {
-    let load = std::fs::read_to_string("/proc/loadavg").ok()?;
-    let cores = std::thread::available_parallelism().ok()?.get();
-    busy_at(load.split(' ').next()?.parse().ok()?, cores)
+/// What to say where others use the machine as well: what it does for half a second, before anything of ours runs.
+pub(crate) async fn busy() -> Result<Option<String>> {
+    const WATCHED: Duration = Duration::from_millis(500);
+    let before = worked()?;
+    tokio::time::sleep(WATCHED).await;
+    Ok(busy_at(worked()?.saturating_sub(before), WATCHED))
+}
+
+/// For how long all processors together have worked, since the machine was started.
+fn worked() -> Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/stat").context("reading /proc/stat")?;
+    let all =
+        stat.lines().next().and_then(worked_by).ok_or("/proc/stat does not begin with the ticks of all processors")?;
+    Ok(Duration::from_millis(all * 1_000 / rustix::param::clock_ticks_per_second()))
+}
+
+/// The ticks of a line of `/proc/stat` in which it neither was idle nor waited for a disk, nor did what is of the lowest
+/// priority: `cpu user nice system idle iowait irq softirq steal …`.
+fn worked_by(line: &str) -> Option<u64> {
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).map_while(|ticks| ticks.parse().ok()).collect();
+    let [user, _nice, system, _idle, _waited, of_others @ ..] = &ticks[..] else { return None };
+    Some(user + system + of_others.iter().take(3).sum::<u64>())
 }
 
 /// Half of a core that others use is half of what a run of one process has.
-fn busy_at(load: f64, cores: usize) -> Option<String> {
-    (load >= 0.5).then(|| {
+fn busy_at(worked: Duration, watched: Duration) -> Option<String> {
+    let cores = worked.as_secs_f64() / watched.as_secs_f64();
+    (cores >= 0.5).then(|| {
         format!(
-            "this machine has other work to do (load {load:.1} on {cores} cores): figures are not comparable with \
-             those of a quiet one, nor are ratios of a single run"
+            "this machine has other work to do ({cores:.1} cores of it): figures are not comparable with those of a quiet \
+             one, nor are ratios of a single run"
         )
     })
 }
@@ -75,15 +94,22 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_told_of() {
-        assert_eq!(busy_at(0.3, 2), None);
-        let said = busy_at(23.04, 2).unwrap();
-        assert!(said.contains("load 23.0 on 2 cores") && said.contains("not comparable"), "{said}");
+        let second = Duration::from_secs(1);
+        assert_eq!(busy_at(second * 3 / 10, second), None);
+        let said = busy_at(second * 3 / 2, second).unwrap();
+        assert!(said.contains("1.5 cores of it") && said.contains("not comparable"), "{said}");
+    }
+
+    #[test]
+    fn what_is_of_the_lowest_priority_is_no_work() {
+        assert_eq!(worked_by("cpu  100 5000 20 90000 70 3 4 5 0 0"), Some(132));
+        assert_eq!(worked_by("cpu  100 5000"), None);
     }
 
     #[test]
     fn the_processor_is_named_as_the_kernel_names_it() {
         assert_eq!(model("processor\t: 0\nmodel name\t: Fast CPU @ 3GHz\nflags\t: x\n"), Some("Fast CPU @ 3GHz"));
         assert_eq!(model("processor\t: 0\n"), None);
-        assert!(read("7.0.15".into()).unwrap().cores > 0);
+        assert!(read("7.0.15".into(), false).unwrap().cores > 0);
     }
 }

@@ -6,6 +6,7 @@
 //! of them, [`bars`] says what they should be. [`output`] prints what comes, as a [`table`] or as lines; [`page`] and
 //! [`chart`] make a report of lines.
 
+mod awake;
 mod bars;
 mod bench;
 mod chart;

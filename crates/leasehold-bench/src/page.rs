@@ -71,8 +71,8 @@ impl Found {
     fn page(&self, losses: &str) -> String {
         let mut page = String::from("# What locks cost\n\n");
         line(&mut page, "Made by `scripts/bench` of the lines in `raw`. What is to be added goes to `losses.md`.\n");
-        for Machine { cpu, cores, kernel, redis, date } in &self.machines {
-            line(&mut page, &format!("{date}: {cpu}, {cores} cores, Linux {kernel}, Redis {redis}.\n"));
+        for machine in &self.machines {
+            line(&mut page, &format!("{}: {machine}.\n", machine.date));
         }
         line(&mut page, "## What was promised\n");
         page += &self.verdicts();
@@ -187,6 +187,7 @@ mod tests {
             cores: 2,
             kernel: "6.1".into(),
             redis: "7.0.15".into(),
+            awake: true,
             date: "2026-11-21".into(),
         };
         let missing = Missing { system: crate::system::System::named("redsync"), why: "no Go".into() };
@@ -203,7 +204,7 @@ mod tests {
         write(dir.path()).unwrap();
         let page = std::fs::read_to_string(dir.path().join("REPORT.md")).unwrap();
         for part in [
-            "2026-11-21: Fast CPU, 2 cores, Linux 6.1, Redis 7.0.15.",
+            "2026-11-21: Fast CPU, 2 cores (kept awake), Linux 6.1, Redis 7.0.15.",
             "We lose *this*.",
             "hand-overs a second, against floor | 0.45 | ≥ 0.9 |",
             "**missed** by 50 %",

@@ -1,5 +1,7 @@
 //! The lines that a run writes with `--json`, and that a report is made of.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::bars::Verdict;
@@ -27,8 +29,19 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) kernel: String,
     pub(crate) redis: String,
+    /// Whether its processors were kept awake.
+    #[serde(default)]
+    pub(crate) awake: bool,
     /// By UTC: `2026-11-21`.
     pub(crate) date: String,
+}
+
+impl fmt::Display for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { cpu, cores, kernel, redis, awake, date: _ } = self;
+        let awake = if *awake { " (kept awake)" } else { "" };
+        write!(f, "{cpu}, {cores} cores{awake}, Linux {kernel}, Redis {redis}")
+    }
 }
 
 /// A system that takes part.

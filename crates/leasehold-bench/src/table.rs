@@ -1,7 +1,7 @@
 //! Figures in columns, for a terminal and for a page.
 
 use crate::bars::{Limit, Verdict};
-use crate::record::{About, Failed, Machine, Missing, Record, Row};
+use crate::record::{About, Failed, Missing, Record, Row};
 use crate::scenario::{Case, Scenario};
 use crate::stats::{Fairness, Spread};
 use crate::system::System;
@@ -134,9 +134,7 @@ pub(crate) fn limit(limit: Limit) -> String {
 /// What is said of a record as it comes; rows wait for their table.
 pub(crate) fn line_of(record: &Record) -> String {
     match record {
-        Record::Machine(Machine { cpu, cores, kernel, redis, date }) => {
-            format!("{cpu}, {cores} cores, Linux {kernel}, Redis {redis}, {date}\n")
-        }
+        Record::Machine(machine) => format!("{machine}, {}\n", machine.date),
         Record::About(about) => {
             let About { system, version, settings, .. } = about;
             format!("{} {version}: {}: {settings}\n", system.name(), about.kind())

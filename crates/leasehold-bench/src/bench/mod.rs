@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::process::Command;
 
+use crate::awake::Awake;
 use crate::crew::Crew;
 use crate::error::{Context, Failure, Result};
 use crate::machine;
@@ -24,6 +25,8 @@ use crate::system::{Own, System};
 pub(crate) struct Plan {
     pub(crate) groups: Vec<Group>,
     pub(crate) peers: Peers,
+    /// Whether processors are kept awake meanwhile.
+    pub(crate) awake: bool,
 }
 
 /// Who takes turns, because their figures are compared.
@@ -62,13 +65,17 @@ impl Plan {
 pub(crate) async fn run(plan: Plan, store: Store, output: &mut Output) -> Result<()> {
     let wanted: BTreeSet<&str> = plan.systems().filter(|one| one.own().is_none()).map(System::name).collect();
     let own: BTreeSet<Own> = plan.systems().filter_map(System::own).collect();
-    if let Some(busy) = machine::busy() {
+    if let Some(busy) = machine::busy().await? {
         output.hint(&busy);
     }
     output.doing("building peers");
     let (peers_about, missing) = plan.peers.prepare(&wanted).await?;
     let mut bench = Bench { store, peers: plan.peers.clone() };
-    output.record(&Record::Machine(machine::read(bench.store.version().await?)?))?;
+    let _awake = match plan.awake {
+        true => Some(Awake::keep().await?),
+        false => None,
+    };
+    output.record(&Record::Machine(machine::read(bench.store.version().await?, plan.awake)?))?;
     for about in own.into_iter().map(About::of_own).chain(peers_about) {
         output.record(&Record::About(about))?;
     }

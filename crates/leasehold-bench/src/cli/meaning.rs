@@ -40,7 +40,7 @@ pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
     refuse_contradictions(wanted, options)?;
     let scenarios = wanted.scenarios();
     let groups = scenarios.into_iter().flat_map(|scenario| groups(scenario, options, &named, &peers)).collect();
-    let plan = Plan { groups, peers: known };
+    let plan = Plan { groups, peers: known, awake: options.awake };
     let twice = |group: &Group| (1..group.entrants.len()).any(|at| group.entrants[..at].contains(&group.entrants[at]));
     if plan.groups.iter().any(twice) {
         return Err("something takes part twice: use --runs for more runs".into());

@@ -105,6 +105,11 @@ struct Options {
     #[arg(value_parser = clap::value_parser!(u64).range(100..=600_000))]
     lease_ms: Vec<u64>,
 
+    /// Keep the processors awake, by a loop on each that runs where nothing else does: where idle ones wake slowly, it is
+    /// their sleep that is measured otherwise.
+    #[arg(long)]
+    awake: bool,
+
     /// Which systems take turns, ours (s5, floor, leasehold, leasehold-fair, tokio-mutex, none) or peers [default: ours
     /// that the scenario's bars compare].
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]

@@ -38,6 +38,37 @@ fn field<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
     lines.iter().map(|line| &line[name]).collect()
 }
 
+/// The loops that keep processors awake end with the program, and what was measured says that there were some.
+#[test]
+fn processors_are_kept_awake() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold-bench"));
+    let arguments = "hot-local --systems tokio-mutex --tasks 1 --busy-us 0 --runs 1 --seconds 1 --awake --json";
+    let bench = command.args(arguments.split_whitespace()).stdout(Stdio::piped()).spawn().unwrap();
+    let begun = Instant::now();
+    let loops = loop {
+        let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", bench.id())).unwrap();
+        let is_loop =
+            |pid: &&str| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("kill -0"));
+        let loops: Vec<String> = children.split_whitespace().filter(is_loop).map(str::to_owned).collect();
+        if !loops.is_empty() {
+            break loops;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing keeps them awake");
+        thread::sleep(Duration::from_millis(10));
+    };
+    let output = bench.wait_with_output().unwrap();
+    assert!(output.status.success());
+    let first: Value = serde_json::from_str(String::from_utf8(output.stdout).unwrap().lines().next().unwrap()).unwrap();
+    assert_eq!((&first["record"], &first["awake"]), (&"machine".into(), &true.into()));
+    for pid in loops {
+        let begun = Instant::now();
+        while fs::exists(format!("/proc/{pid}")).unwrap() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{pid} goes on");
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 #[test]
 fn no_lock_loses_updates_and_a_lock_loses_none() {
     let lines = lines("hot --systems none,floor,s5 --runs 2 --seconds 1");
