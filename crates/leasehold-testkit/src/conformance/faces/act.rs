@@ -90,8 +90,8 @@ async fn in_turn(call: Call, mut scene: Scene, stage: &Stage) {
     assert!(!waiting.is_finished(), "somebody else holds");
     let mut top = scene.top();
     drop(scene.guard.take().expect("somebody holds"));
-    if let Some(queued) = scene.queued.take() {
-        let first = soon("who came first is granted first", queued).await.expect("no panic");
+    if scene.queued.is_some() {
+        let first = scene.turn("who came first is granted first").await;
         assert!(Some(first.token()) > top, "tokens rise");
         assert!(!waiting.is_finished(), "who came first holds");
         top = Some(first.token());
@@ -149,7 +149,7 @@ async fn shares(call: Call, mut scene: Scene, stage: &Stage) {
     assert_eq!(stage.inspect(&scene.witness).await.waiters, 1, "one of them stands there for both");
     let top = scene.top();
     drop(scene.guard.take().expect("somebody holds"));
-    let first = soon("its owner is granted", scene.queued.take().expect("it waits")).await.expect("no panic");
+    let first = scene.turn("its owner is granted").await;
     assert!(Some(first.token()) > top, "tokens rise");
     let taken = soon("it re-enters", waiting).await.expect("no panic").expect("an answer");
     let (token, second) = taken.expect("its owner holds");
@@ -236,8 +236,7 @@ async fn revoke(expected: Expect, mut scene: Scene, stage: &Stage) {
 async fn given_back(expected: Expect, mut scene: Scene, stage: &Stage) {
     let top = scene.seen.as_ref().map(|holder| holder.token);
     if expected == Expect::HandsOver {
-        let next =
-            soon("the next one is granted", scene.queued.take().expect("somebody waits")).await.expect("no panic");
+        let next = scene.turn("the next one is granted").await;
         assert!(next.is_valid() && Some(next.token()) > top, "tokens rise");
         assert_eq!(next.release().await, Released::Released);
     }

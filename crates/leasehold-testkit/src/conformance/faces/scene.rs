@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold::{Holder, Leasehold, Lost, Owner, Released, Token};
+use leasehold::{Error, Holder, Leasehold, Lost, Owner, Released, Token};
 use tokio::task::JoinHandle;
 
 use super::party::{Held, Lock, Party};
 use super::{Face, Situation};
 use crate::conformance::HandOver;
 use crate::conformance::rules::Raw;
-use crate::conformance::stage::{Stage, eventually};
+use crate::conformance::stage::{Stage, eventually, soon};
 
 /// What there is when the call is made.
 pub(super) struct Scene {
@@ -25,8 +25,8 @@ pub(super) struct Scene {
     pub(super) guard: Option<Held>,
     /// Who was seen holding last.
     pub(super) seen: Option<Holder>,
-    /// Who waits.
-    pub(super) queued: Option<JoinHandle<Held>>,
+    /// Who waits. Where nobody gives back it is refused at the end, when its client is closed.
+    pub(super) queued: Option<JoinHandle<Result<Held, Error>>>,
     /// Where the caller's wait can be seen.
     pub(super) stands: Stands,
 }
@@ -142,8 +142,14 @@ impl Scene {
     }
 
     async fn queue(&mut self, waits: Lock, stage: &Stage) {
-        self.queued = Some(tokio::spawn(async move { waits.lock().await.expect("granted") }));
+        self.queued = Some(tokio::spawn(async move { waits.lock().await }));
         stage.waiters(&self.witness, 1).await;
+    }
+
+    /// Takes the turn of the one who waits.
+    pub(super) async fn turn(&mut self, what: &str) -> Held {
+        let waiting = self.queued.take().expect("somebody waits");
+        soon(what, waiting).await.expect("no panic").expect("granted")
     }
 
     async fn revoke(&mut self, stage: &Stage) {

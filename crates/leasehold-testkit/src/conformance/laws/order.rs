@@ -32,7 +32,8 @@ pub(super) async fn fifo(stage: &Stage, clients: Clients) {
         let served = served.clone();
         tokio::spawn(async move {
             let guard = mutex.lock().await.expect("granted");
-            served.send((number, guard)).expect("the test listens");
+            // Nobody listens where the test has failed already.
+            let _ = served.send((number, guard));
         });
         // The next one comes when this one stands in the queue.
         stage.waiters(&first, number + 1).await;
