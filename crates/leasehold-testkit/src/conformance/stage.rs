@@ -3,12 +3,16 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use leasehold::seam::{Real, choose};
 use leasehold::{Builder, Guard, Inspection, Leasehold, Released, blocking};
+use tokio::sync::watch;
 
+use super::late::Late;
 use super::{Cell, HandOver, Running};
 
-/// How long anything that is to happen may take.
-pub(super) const SOON: Duration = Duration::from_secs(20);
+/// How long anything that is to happen may take, on a machine that has ten other things to do. (The longest is a crowd of
+/// threads that must all have had a turn: a second or two, by TLS and unoptimized.)
+pub(super) const SOON: Duration = Duration::from_secs(60);
 /// Between two looks at what sends no event of its own.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -48,14 +52,30 @@ impl Stage {
     }
 
     pub(super) async fn client_with(&self, build: impl FnOnce(Builder) -> Builder) -> Leasehold {
-        let builder = build(Leasehold::builder(self.url()));
-        let builder = match self.running.hand_over() {
-            HandOver::Local => builder,
-            HandOver::Remote => builder.remote_hand_over(),
-        };
-        let client = builder.connect().await.expect("connected");
+        let client = self.builder(build).connect().await.expect("connected");
         self.clients().push(client.clone());
         client
+    }
+
+    /// A client whose renewals pass when `renewals` says so.
+    pub(super) async fn late_client(
+        &self,
+        build: impl FnOnce(Builder) -> Builder,
+        renewals: watch::Receiver<bool>,
+    ) -> Leasehold {
+        let world = Real::world();
+        let store = Late::new(choose(self.url(), None, &world).expect("a good URL"), renewals);
+        let client = self.builder(build).connect_to(store, world).await.expect("connected");
+        self.clients().push(client.clone());
+        client
+    }
+
+    fn builder(&self, build: impl FnOnce(Builder) -> Builder) -> Builder {
+        let builder = build(Leasehold::builder(self.url()));
+        match self.running.hand_over() {
+            HandOver::Local => builder,
+            HandOver::Remote => builder.remote_hand_over(),
+        }
     }
 
     /// The cell's end closes this one, too.

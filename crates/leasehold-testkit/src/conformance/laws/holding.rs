@@ -81,8 +81,10 @@ pub(super) async fn guards_go_anywhere(stage: &Stage) {
     assert_eq!(released.await.expect("no panic"), Released::Released);
 }
 
-/// More than go into one batch, for longer than they last unrenewed.
+/// More than go into one batch, for longer than they last unrenewed. Renewals are due at a third: what is left of the lease
+/// is how long this machine, which plays other cells as well, may stand still.
 pub(super) async fn many_leases_are_renewed(stage: &Stage) {
+    const LEASE: Duration = Duration::from_millis(4_800);
     let (client, other) = (stage.client("a").await, stage.client("b").await);
     let mutexes: Vec<Mutex> = (0..50).map(|number| client.mutex(stage.name_of(number)).lease(LEASE)).collect();
     let mut guards = Vec::new();

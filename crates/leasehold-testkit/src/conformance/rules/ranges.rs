@@ -1,9 +1,9 @@
 //! Tokens that a session hands on by itself, and the word to it that somebody waits: P19, P9.
 
 use leasehold_spec::limits::{RANGE_MAX, TOKEN_LEAD_US};
-use leasehold_spec::{Contention, Event, GrantId, LostHow, Op, Order, Outcome, Place, Token};
+use leasehold_spec::{Contention, Event, From, GrantId, LostHow, Op, Order, Outcome, Place, Token};
 
-use super::raw::{Raw, place};
+use super::raw::{Raw, left_us, place};
 use crate::conformance::stage::{Stage, eventually};
 
 const LEASE_MS: u64 = 20_000;
@@ -47,8 +47,10 @@ pub(super) async fn reserved(stage: &Stage) {
 pub(super) async fn burnt(stage: &Stage) {
     let (mut a, mut b) = (Raw::attach(stage).await, Raw::attach(stage).await);
     let (first, second) = (a.id(), b.id());
-    let (token, _) = a.take_range(first, SHORT_MS, RANGE_MAX).await;
+    let (token, _) = a.take_range(first, LEASE_MS, RANGE_MAX).await;
     let last = a.reserve_all(first, token).await;
+    // Only now, however long the two exchanges took.
+    assert_eq!(left_us(&a.renew(first, token, From::Now, SHORT_MS).await), SHORT_MS * 1000);
     eventually("its lease has ended", async || b.inspect().await.holder.is_none()).await;
     let (next, _) = b.take_range(second, LEASE_MS, 1).await;
     assert!(next > last, "who knows what was handed on below {last}: {next}");
