@@ -11,7 +11,7 @@ use std::time::Duration;
 use leasehold::{Guard, Leasehold};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::LONG;
+use crate::{LONG, slow};
 
 const URL: &str = "LEASEHOLD_FILE_CHILD";
 /// What our lines begin with: the test harness of the child prints some of its own.
@@ -131,6 +131,14 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
         // Takes it, waiting for it.
         ["lock", name, lease_s] => {
             let lease = Duration::from_secs(lease_s.parse().unwrap());
+            let guard = client.mutex(name).lease(lease).lock().await.unwrap();
+            say(&format!("locked {}", guard.token()));
+            guards.insert(name.to_owned(), guard);
+        }
+        // The same, by a client that waits for what it is told.
+        ["wait", name, lease_s] => {
+            let lease = Duration::from_secs(lease_s.parse().unwrap());
+            let client = slow::client(&std::env::var(URL).unwrap()).await;
             let guard = client.mutex(name).lease(lease).lock().await.unwrap();
             say(&format!("locked {}", guard.token()));
             guards.insert(name.to_owned(), guard);
