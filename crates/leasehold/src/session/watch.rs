@@ -25,6 +25,8 @@ pub(crate) struct Watch {
     /// The alarm that is set for it: earlier, where the end has been moved back since.
     alarm_us: u64,
     then: Then,
+    /// The store has said that the holder died: nothing that was answered before moves this back.
+    is_told: bool,
 }
 
 /// What to do when a watched lease has ended.
@@ -46,9 +48,13 @@ impl State {
             return;
         }
         // Not before the end: the answer would be "nothing to do", and nobody would ask again.
-        let due_us = now_us + left_us + left_us / 500 + 2_000;
+        let mut due_us = now_us + left_us + left_us / 500 + 2_000;
+        let told = slot.watch.filter(|watch| watch.is_told);
+        if let Some(told) = told {
+            due_us = due_us.min(told.due_us);
+        }
         let alarm_us = slot.watch.map_or(u64::MAX, |watch| watch.alarm_us);
-        slot.watch = Some(Watch { token, due_us, alarm_us: alarm_us.min(due_us), then });
+        slot.watch = Some(Watch { token, due_us, alarm_us: alarm_us.min(due_us), then, is_told: told.is_some() });
         if due_us < alarm_us {
             self.watches.set(due_us, name.clone());
         }
@@ -58,11 +64,14 @@ impl State {
     }
 
     /// Who holds this name has died, as the store says. A look that is under way may have been carried out before: then a
-    /// settle hands over.
+    /// settle hands over. So may a request that is answered only now, and what it says to be left is left no more.
     pub(crate) fn look_now(&mut self, name: &Name, now_us: u64) {
         let Some(slot) = self.slots.get(name).filter(|slot| slot.attempts > 0) else { return };
         let token = slot.watch.map_or(Token::NONE, |watch| watch.token);
         self.watch(name, token, now_us, 0, Then::Look);
+        if let Some(watch) = self.slots.get_mut(name).and_then(|slot| slot.watch.as_mut()) {
+            watch.is_told = true;
+        }
     }
 
     /// The names whose watched lease has ended, and what to do about it.

@@ -68,6 +68,23 @@ async fn p26_a_waiter_looks_when_the_holder_died() {
     bench.nothing();
 }
 
+/// The answer by which a waiter stands in the queue is older than the death, and its caller's task was late to hear it.
+#[tokio::test]
+async fn p26_an_answer_from_before_the_death_takes_nothing_back() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let _locking = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    // So that nothing falls due before the answer is heard, nor the waiter's own look ever.
+    world.stand_still();
+    bench.tell(Message::Look(Name::new("name").unwrap()));
+    bench.say(asked, queued(42, 60_000), 7);
+    pause(100).await;
+    world.set_on(10 * MS);
+    let (_, again) = bench.next_acquire().await;
+    assert_eq!(again.id, acquire.id);
+}
+
 /// A look would be refused then, as every request that could need memory.
 #[tokio::test]
 async fn p15_a_name_is_settled_when_the_memory_is_full() {
