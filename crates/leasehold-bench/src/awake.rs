@@ -1,5 +1,5 @@
-//! Processors that are kept awake: on many a machine, virtual ones above all, a processor that has gone to sleep takes longer
-//! to wake than a lock takes. What is measured then is how often each system lets it sleep.
+//! Processors that are kept awake: on many a machine, virtual ones above all, a processor that has gone to sleep takes
+//! longer to wake than a lock takes. What is measured then is how often each system lets it sleep.
 
 use std::process::Stdio;
 use std::thread::available_parallelism;

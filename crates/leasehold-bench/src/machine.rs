@@ -49,8 +49,8 @@ fn busy_at(worked: Duration, watched: Duration) -> Option<String> {
     let cores = worked.as_secs_f64() / watched.as_secs_f64();
     (cores >= 0.5).then(|| {
         format!(
-            "this machine has other work to do ({cores:.1} cores of it): figures are not comparable with those of a quiet \
-             one, nor are ratios of a single run"
+            "this machine has other work to do ({cores:.1} cores of it): figures are not comparable with those of a \
+             quiet one, nor are ratios of a single run"
         )
     })
 }

@@ -40,7 +40,7 @@ impl Tries {
         self.before = self.before.min(last_serial);
     }
 
-    /// The one that was noted last is the thread's to send. Until it has been sent, nobody else sends anything of its attempt.
+    /// The one that was noted last is the thread's to send. Before that nobody else sends anything of its attempt.
     pub(crate) fn left_to_thread(&mut self) {
         self.is_due = true;
     }
