@@ -22,8 +22,8 @@ struct Path {
 
 impl Late {
     /// Renewals pass when `passes` says so, or is no more.
-    pub(super) fn new(store: Arc<dyn Store>, passes: watch::Receiver<bool>) -> Arc<dyn Store> {
-        Arc::new(Self { store, passes })
+    pub(super) fn new(store: Arc<dyn Store>, passes: watch::Receiver<bool>) -> Self {
+        Self { store, passes }
     }
 }
 

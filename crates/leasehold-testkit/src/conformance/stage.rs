@@ -65,7 +65,7 @@ impl Stage {
     ) -> Leasehold {
         let world = Real::world();
         let store = Late::new(choose(self.url(), None, &world).expect("a good URL"), renewals);
-        let client = self.builder(build).connect_to(store, world).await.expect("connected");
+        let client = self.builder(build).connect_to(Arc::new(store), world).await.expect("connected");
         self.clients().push(client.clone());
         client
     }
