@@ -19,6 +19,8 @@ use crate::show::plain;
 /// Between two tries to reach a store that is not there.
 const TRY_FIRST: Duration = Duration::from_millis(50);
 const TRY_LAST: Duration = Duration::from_secs(1);
+/// The last try begins when the wait is over, and has so much time: a connection takes several round trips.
+const LAST_TRY: Duration = Duration::from_millis(500);
 /// However short the wait, a store has so much time to answer once: that nobody knows is no use to anybody.
 const ANSWER: Duration = Duration::from_secs(1);
 /// Such a wait is told of: whoever looks on is to know what for, and a short one is nobody's business.
@@ -71,8 +73,7 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
     let mut heard = None;
     loop {
         let builder = Leasehold::builder(&plan.location.url).one_connection().holder(&plan.holder);
-        // The last try begins when the wait is over, and has a moment, too.
-        let until = |deadline: Instant| deadline.max(begun + ANSWER).max(Instant::now() + TRY_FIRST);
+        let until = |deadline: Instant| deadline.max(begun + ANSWER).max(Instant::now() + LAST_TRY);
         let tried = match deadline {
             Some(deadline) => timeout_at(until(deadline), builder.connect()).await,
             None => Ok(builder.connect().await),
