@@ -1,6 +1,8 @@
 //! The search: one model, from its first state to its last.
 
 use std::cell::RefCell;
+use std::fmt::Debug;
+use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,34 +12,46 @@ use super::rules::Off;
 use super::world::{Act, Play};
 
 /// What a search has found.
-pub(crate) struct Found {
+pub(crate) struct Found<A = Act> {
     pub(crate) states: usize,
     pub(crate) depth: usize,
     pub(crate) took: Duration,
     /// What must never be, and the shortest way to it.
-    pub(crate) harm: Option<Schedule>,
+    pub(crate) harm: Option<Schedule<A>>,
     /// What the search never came by, although it should have.
     pub(crate) missed: Vec<&'static str>,
 }
 
-pub(crate) struct Schedule {
+pub(crate) struct Schedule<A = Act> {
     pub(crate) harm: &'static str,
-    pub(crate) acts: Vec<Act>,
+    pub(crate) acts: Vec<A>,
 }
 
-/// Breadth first, to the end or to the first harm. One thread finds the shortest way; where none is to be found two are
-/// faster.
+/// A model of the protocol. The store's flaw is switched for the whole process: one run at a time.
 pub(crate) fn search(play: &Play) -> Found {
     let _turn = Turn::take(play.off);
+    explore(play.clone(), play.watch.is_some())
+}
+
+/// Any model. Breadth first, to the end or to the first harm. One thread finds the shortest way to one; where none is to
+/// be found two are faster.
+pub(super) fn explore<M>(model: M, is_flawed: bool) -> Found<M::Action>
+where
+    M: Model<State: Clone + Debug + Hash + PartialEq + Send + Sync, Action: Clone + Debug + PartialEq + Send + Sync>
+        + Send
+        + Sync
+        + 'static,
+{
     let began = Instant::now();
-    let threads = if play.watch.is_some() { 1 } else { 2 };
-    let checker = play.clone().checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
+    let names: Vec<&'static str> = model.properties().iter().map(|property| property.name).collect();
+    let threads = if is_flawed { 1 } else { 2 };
+    let checker = model.checker().threads(threads).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
     let mut found = Found {
         states: checker.unique_state_count(),
         depth: checker.max_depth(),
         took: began.elapsed(),
         harm: None,
-        missed: play.properties().iter().map(|p| p.name).collect(),
+        missed: names,
     };
     let discoveries = checker.discoveries();
     let is_example = |name| matches!(checker.discovery_classification(name), DiscoveryClassification::Example);

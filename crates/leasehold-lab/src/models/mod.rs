@@ -37,6 +37,7 @@ mod ledger;
 mod network;
 mod options;
 mod properties;
+mod quorum;
 mod report;
 mod rules;
 mod runs;

@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::cases::{self, Case};
 use super::check::{Found, search, tell};
 use super::options::{Form, Options, Size};
+use super::quorum;
 use super::rules::Off;
 use super::scene::Scene;
 use super::scenes;
@@ -18,7 +19,8 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     let is_asked_for =
         |case: &&Case| options.rule.as_ref().is_none_or(|rule| rule == case.rule) && is_meant(case.scene);
     let all: Vec<_> = if options.size == Size::Deep { scenes::deep() } else { scenes::ALL.to_vec() };
-    let is_searched = options.rule.is_none() && all.iter().any(is_meant);
+    let is_named = |name: &str| options.scene.as_ref().is_none_or(|scene| scene == name);
+    let is_searched = options.rule.is_none() && (all.iter().any(is_meant) || quorum::names().any(is_named));
     if !is_searched && !cases::ALL.iter().any(|case| is_asked_for(&case)) {
         return nothing_to_run(&all);
     }
@@ -33,6 +35,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     for case in cases::ALL.iter().filter(is_asked_for) {
         failures += usize::from(!broken(case, options.form));
     }
+    if options.rule.is_none() {
+        failures += quorum::run(options.form, is_named);
+    }
     if options.form != Form::Markdown {
         println!("\n{} s, at most {} MB, {failures} unexpected", began.elapsed().as_secs(), peak_mb().unwrap_or(0));
     }
@@ -43,12 +48,12 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 fn nothing_to_run(scenes: &[Scene]) -> ExitCode {
     let mut rules: Vec<&str> = cases::ALL.iter().map(|case| case.rule).collect();
     rules.dedup();
-    let scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).collect();
+    let scenes: Vec<&str> = scenes.iter().map(|scene| scene.name).chain(quorum::names()).collect();
     eprintln!("no model is of this rule and this scene\nrules: {}\nscenes: {}", rules.join(", "), scenes.join(", "));
     ExitCode::from(2)
 }
 
-fn head(form: Form, title: &str, columns: &[&str]) {
+pub(super) fn head(form: Form, title: &str, columns: &[&str]) {
     match form {
         Form::Markdown => println!("\n| {} |\n|{}", columns.join(" | "), "---|".repeat(columns.len())),
         _ => println!("\n{title}"),
@@ -59,10 +64,9 @@ fn head(form: Form, title: &str, columns: &[&str]) {
 fn whole(scene: &Scene, form: Form) -> bool {
     let play = Play::new(scene.clone(), Off::Nothing, None);
     let found = search(&play);
-    let verdict = match (&found.harm, &found.missed[..]) {
-        (Some(schedule), _) => format!("{} steps: {}", schedule.acts.len(), schedule.harm),
-        (None, []) => "no counter-example".into(),
-        (None, missed) => format!("no counter-example, but it never came by: {}", missed.join("; ")),
+    let verdict = match &found.harm {
+        Some(schedule) => format!("{} steps: {}", schedule.acts.len(), schedule.harm),
+        None => soundness(&found),
     };
     let Found { states, depth, took, .. } = found;
     match form {
@@ -78,6 +82,14 @@ fn whole(scene: &Scene, form: Form) -> bool {
         tell(&play, &schedule.acts).iter().for_each(|line| println!("        {line}"));
     }
     found.harm.is_none() && found.missed.is_empty()
+}
+
+/// What is said of a search that has found no harm.
+pub(super) fn soundness<A>(found: &Found<A>) -> String {
+    match &found.missed[..] {
+        [] => "no counter-example".into(),
+        missed => format!("no counter-example, but it never came by: {}", missed.join("; ")),
+    }
 }
 
 /// With a rule off its harm must be found.

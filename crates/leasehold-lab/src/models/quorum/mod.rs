@@ -1,0 +1,24 @@
+//! Fencing tokens over independent nodes: which schemes keep their order, and what a node that forgot breaks.
+//!
+//! Written before there is code of it, so the nodes are of the model's own. What it grants is more than any network does:
+//! a request may be carried out at any moment after it was sent, long after its client has moved on, or never; and where
+//! no clocks are modelled, any lease may end at any moment.
+//!
+//! Two questions, two kinds of [`scenes::Scene`]:
+//! - *Order* (no clocks): are tokens unique, and does a grant that begins after another one was made have the larger one?
+//!   The schemes that read a number and write it back are there to show why the client proposes.
+//! - *Memory* (clocks): what is left of that where nodes lose everything. A node accepts a token only near its own clock,
+//!   and after a loss abstains for a while; how near and for how long is searched at its very edge.
+//!
+//! (And a third one, small: that there is no semaphore over majorities.)
+//!
+//! Nodes are interchangeable, so a state keeps them sorted: five nodes are no more than the ways in which they can differ.
+
+mod cluster;
+mod permits;
+mod report;
+mod scenes;
+#[cfg(test)]
+mod tests;
+
+pub(super) use report::{names, run};

@@ -1,0 +1,167 @@
+//! How tokens are made, in clusters of which size, and what is to come of it.
+
+pub(super) const TWICE: &str = "a token twice";
+pub(super) const SMALLER: &str = "a later grant has the smaller token";
+pub(super) const TWO_HOLDERS: &str = "two holders";
+
+/// Who makes the token of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scheme {
+    /// Each node counts its grants; the token is the most that a majority says.
+    Counters,
+    /// The client reads the most that a majority knows, and writes one more back: always stored,
+    WriteBack,
+    /// or only where the node still holds for it,
+    WriteBackHeld,
+    /// or only where that is so and the token is above what the node knows.
+    WriteBackAbove,
+    /// The client proposes; a node grants what is above all that it has granted, and keeps it.
+    Proposed,
+}
+
+/// From when on a grant is valid for a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Validity {
+    FromAsking,
+    FromEntering,
+}
+
+/// A cluster with clocks. All in ticks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    pub(super) until: u8,
+    pub(super) lease: u8,
+    /// How far from a node's clock a proposal may be.
+    pub(super) window: u8,
+    /// How far from the true time a node's clock may be.
+    pub(super) clock_error: u8,
+    /// For how long a node abstains that has lost everything.
+    pub(super) rest: u8,
+    pub(super) validity: Validity,
+}
+
+/// One search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Scene {
+    pub(super) name: &'static str,
+    pub(super) about: &'static str,
+    pub(super) scheme: Scheme,
+    pub(super) nodes: usize,
+    pub(super) attempts: usize,
+    /// Without clocks: how many leases may end before their time, and how large proposals may be.
+    pub(super) early_ends: u8,
+    pub(super) tokens: u8,
+    /// How often a node may lose everything.
+    pub(super) losses: u8,
+    pub(super) timing: Option<Timing>,
+    /// What is found, where the scheme is flawed.
+    pub(super) harm: Option<&'static str>,
+}
+
+const ORDER: Scene = Scene {
+    name: "",
+    about: "",
+    scheme: Scheme::Proposed,
+    nodes: 3,
+    attempts: 2,
+    early_ends: 6,
+    tokens: 3,
+    losses: 0,
+    timing: None,
+    harm: None,
+};
+
+/// The rest is above 2 * (window + clock error), and at least a lease: what a node has granted before it forgot is then
+/// below all that it grants after, and over.
+const TIMING: Timing =
+    Timing { until: 4, lease: 2, window: 1, clock_error: 0, rest: 3, validity: Validity::FromAsking };
+
+const MEMORY: Scene = Scene { early_ends: 0, losses: 1, timing: Some(TIMING), ..ORDER };
+
+pub(super) const ALL: &[Scene] = &[
+    Scene { name: "proposed", about: "tokens that clients propose", ..ORDER },
+    Scene { name: "five nodes", about: "the same on five", nodes: 5, early_ends: 2, ..ORDER },
+    Scene { name: "in turn", about: "the same with three attempts", attempts: 3, early_ends: 2, ..ORDER },
+    Scene {
+        name: "above",
+        about: "read, and written back above what is known, while held",
+        scheme: Scheme::WriteBackAbove,
+        ..ORDER
+    },
+    Scene { name: "rested", about: "a node forgets, and rests for more than twice the window", ..MEMORY },
+    Scene {
+        name: "clocks",
+        about: "the same where it comes back with another clock",
+        timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, ..TIMING }),
+        ..MEMORY
+    },
+    Scene {
+        name: "counters",
+        about: "each node counts its grants, the token is the most of a majority",
+        scheme: Scheme::Counters,
+        attempts: 3,
+        early_ends: 1,
+        harm: Some(TWICE),
+        ..ORDER
+    },
+    Scene {
+        name: "written back",
+        about: "read, and one more written back: always stored",
+        scheme: Scheme::WriteBack,
+        early_ends: 3,
+        harm: Some(TWICE),
+        ..ORDER
+    },
+    Scene {
+        name: "while held",
+        about: "the same, stored only where the node still holds for it",
+        scheme: Scheme::WriteBackHeld,
+        early_ends: 3,
+        harm: Some(TWICE),
+        ..ORDER
+    },
+    Scene {
+        name: "restarted",
+        about: "proposed, and a node forgets and goes on at once",
+        early_ends: 1,
+        losses: 1,
+        harm: Some(TWICE),
+        ..ORDER
+    },
+    Scene {
+        name: "no rest",
+        about: "the same with leases that end by time, and proposals near the clock",
+        timing: Some(Timing { rest: 0, ..TIMING }),
+        harm: Some(TWO_HOLDERS),
+        ..MEMORY
+    },
+    Scene {
+        name: "short rest",
+        about: "it rests for exactly twice the window",
+        timing: Some(Timing { rest: 2, ..TIMING }),
+        harm: Some(TWICE),
+        ..MEMORY
+    },
+    Scene {
+        name: "clocks, short rest",
+        about: "the same where it comes back with another clock: twice the error",
+        timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, rest: 2, ..TIMING }),
+        harm: Some(TWICE),
+        ..MEMORY
+    },
+    Scene {
+        name: "shorter than a lease",
+        about: "it rests for more than that, and for less than a lease",
+        timing: Some(Timing { lease: 4, ..TIMING }),
+        harm: Some(TWO_HOLDERS),
+        ..MEMORY
+    },
+    Scene {
+        name: "from the answer",
+        about: "validity counts from the majority's answer",
+        losses: 0,
+        timing: Some(Timing { validity: Validity::FromEntering, ..TIMING }),
+        harm: Some(TWO_HOLDERS),
+        ..MEMORY
+    },
+];

@@ -1,0 +1,40 @@
+//! Those that are quick enough for every change.
+
+use super::report::{Search, all};
+
+const README: &str = include_str!("../../../README.md");
+
+/// More states than these have take too long without optimisation.
+const SMALL: &[&str] =
+    &["proposed", "above", "counters", "written back", "while held", "restarted", "one permit", "two permits"];
+
+fn readme_says(row: &str) {
+    assert!(README.lines().any(|line| line.starts_with(row)), "README.md does not say: {row}");
+}
+
+fn is_as_it_should_be(search: &Search) {
+    let Search { name, about, harm, find } = search;
+    let found = find();
+    let schedule = found.harm.as_ref();
+    let acts: Vec<String> = schedule.map(|schedule| schedule.acts.clone()).unwrap_or_default();
+    assert_eq!(schedule.map(|schedule| schedule.harm), *harm, "{name}: {}", acts.join("\n"));
+    match harm {
+        Some(_) => readme_says(&format!("| {name} | {about} | {} |", acts.len())),
+        None => {
+            assert_eq!(found.missed, Vec::<&str>::new(), "{name} never came by it");
+            readme_says(&format!("| {name} | {about} | - | {} |", found.states));
+        }
+    }
+}
+
+#[test]
+fn a_scheme_is_sound_or_breaks_as_it_is_said_to() {
+    all().iter().filter(|search| SMALL.contains(&search.name)).for_each(is_as_it_should_be);
+}
+
+#[test]
+fn every_search_is_told_of() {
+    for Search { name, about, .. } in all() {
+        readme_says(&format!("| {name} | {about} | "));
+    }
+}
