@@ -131,13 +131,15 @@ impl State {
         }
         // What it ends may be unanswered yet, on this link: on another one it would overtake that.
         let follow = attempt.tries.follow().filter(|link| link.run() == self.run);
-        let link = Arc::clone(follow.unwrap_or(link));
-        if !attempt.tries.may_be_followed() {
+        if !attempt.tries.may_be_followed() || !returning.behind.is_empty() {
+            // The thread sends it, and where it does (`due_return`).
+            let link = follow.or(self.home.as_ref().filter(|link| !link.is_closed())).cloned()?;
             let (tell, leaves) = oneshot::channel();
             returning.behind.push(tell);
             self.arm(counter);
             return Some((link, Before::Leaves(leaves)));
         }
+        let link = Arc::clone(follow.unwrap_or(link));
         let (op, asked) = self.ask_return(counter, Arc::clone(&link), now_us)?;
         if let Phase::Returning(returning) = &mut self.attempts.get_mut(&counter)?.phase {
             returning.left = asked.serial;

@@ -12,6 +12,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Name, Op, SessionId};
 use tokio::sync::oneshot;
+use tokio::task::unconstrained;
 
 use super::attempt::Asked;
 use super::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
@@ -162,21 +163,21 @@ fn send(session: &Arc<Session>, link: &Arc<dyn Link>, errand: Errand) {
             });
         }
         Errand::Renew(batch) => {
-            let request = link.renew(&batch.wanted);
+            let request = begun(link.renew(&batch.wanted));
             spawn(session, |session| async move {
                 let heard = request.await;
                 session.with(|state| state.heard_batch(&batch, heard));
             });
         }
         Errand::Reserve(one) => {
-            let request = ask(session, &one.name, &one.op, &one.asked);
+            let request = begun(ask(session, &one.name, &one.op, &one.asked));
             spawn(session, |session| async move {
                 let heard = request.await;
                 session.with(|state| state.heard_reserve(&one, heard));
             });
         }
         Errand::Settle { name, asked } => {
-            let request = ask(session, &name, &Op::Settle, &asked);
+            let request = begun(ask(session, &name, &Op::Settle, &asked));
             spawn(session, |session| async move {
                 let heard = request.await;
                 session.with(|state| {
@@ -207,9 +208,11 @@ fn send_return(session: &Arc<Session>, errand: Errand) {
     });
 }
 
-/// Polls a request once: what is sent on its link from now on comes behind it, in whatever order tasks are run.
-fn begun(mut request: Pending<Heard>) -> Pending<Heard> {
-    match request.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+/// Polls a request once: what is sent on its link from now on comes behind it, in whatever order tasks are run. Outside of
+/// the runtime's budget: behind some hundred others of one turn it would be put off, and not sent.
+fn begun<T: Send + 'static>(mut request: Pending<T>) -> Pending<T> {
+    let first = pin!(unconstrained(request.as_mut())).poll(&mut Context::from_waker(Waker::noop()));
+    match first {
         Poll::Ready(heard) => Box::pin(ready(heard)),
         Poll::Pending => request,
     }

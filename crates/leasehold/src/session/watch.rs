@@ -17,16 +17,20 @@ use super::state::{State, Wake};
 use super::window::Kind;
 use crate::store::Fault;
 
+/// So much later than a lease has ended: earlier the answer would be that it has not.
+const SETTLED_US: u64 = 2_000;
+
 /// Whose lease to look after, and when that ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
     token: Token,
     due_us: u64,
-    /// The alarm that is set for it: earlier, where the end has been moved back since.
+    /// When to look because the store has said that the holder died, too: what was answered before that, and is heard
+    /// later, moves only the end.
+    told_us: u64,
+    /// The alarm that is set for the first of them: earlier, where the end has been moved back since.
     alarm_us: u64,
     then: Then,
-    /// The store has said that the holder died: nothing that was answered before moves this back.
-    is_told: bool,
 }
 
 /// What to do when a watched lease has ended.
@@ -48,17 +52,20 @@ impl State {
             return;
         }
         // Not before the end: the answer would be "nothing to do", and nobody would ask again.
-        let mut due_us = now_us + left_us + left_us / 500 + 2_000;
-        let told = slot.watch.filter(|watch| watch.is_told);
-        if let Some(told) = told {
-            due_us = due_us.min(told.due_us);
+        let due_us = now_us + left_us + left_us / 500 + SETTLED_US;
+        let (told_us, alarm_us) = slot.watch.map_or((u64::MAX, u64::MAX), |watch| (watch.told_us, watch.alarm_us));
+        slot.watch = Some(Watch { token, due_us, told_us, alarm_us, then });
+        self.ring_at(name, due_us);
+    }
+
+    /// Sets an earlier alarm.
+    fn ring_at(&mut self, name: &Name, at_us: u64) {
+        let Some(watch) = self.slots.get_mut(name).and_then(|slot| slot.watch.as_mut()) else { return };
+        if at_us < watch.alarm_us {
+            watch.alarm_us = at_us;
+            self.watches.set(at_us, name.clone());
         }
-        let alarm_us = slot.watch.map_or(u64::MAX, |watch| watch.alarm_us);
-        slot.watch = Some(Watch { token, due_us, alarm_us: alarm_us.min(due_us), then, is_told: told.is_some() });
-        if due_us < alarm_us {
-            self.watches.set(due_us, name.clone());
-        }
-        if due_us < self.planned_us {
+        if at_us < self.planned_us {
             self.wake = Wake::Now;
         }
     }
@@ -66,12 +73,12 @@ impl State {
     /// Who holds this name has died, as the store says. A look that is under way may have been carried out before: then a
     /// settle hands over. So may a request that is answered only now, and what it says to be left is left no more.
     pub(crate) fn look_now(&mut self, name: &Name, now_us: u64) {
-        let Some(slot) = self.slots.get(name).filter(|slot| slot.attempts > 0) else { return };
-        let token = slot.watch.map_or(Token::NONE, |watch| watch.token);
-        self.watch(name, token, now_us, 0, Then::Look);
-        if let Some(watch) = self.slots.get_mut(name).and_then(|slot| slot.watch.as_mut()) {
-            watch.is_told = true;
-        }
+        let Some(slot) = self.slots.get_mut(name).filter(|slot| slot.attempts > 0) else { return };
+        let at_us = now_us + SETTLED_US;
+        let unknown = Watch { token: Token::NONE, due_us: at_us, told_us: at_us, alarm_us: u64::MAX, then: Then::Look };
+        let watch = slot.watch.get_or_insert(unknown);
+        watch.told_us = watch.told_us.min(at_us);
+        self.ring_at(name, at_us);
     }
 
     /// The names whose watched lease has ended, and what to do about it.
@@ -80,13 +87,20 @@ impl State {
         while let Some((_, name)) = self.watches.pop(now_us) {
             let Some(slot) = self.slots.get_mut(&name) else { continue };
             let Some(watch) = &mut slot.watch else { continue };
+            let is_told = watch.told_us <= now_us;
+            if is_told {
+                watch.told_us = u64::MAX;
+            }
+            let then = if is_told { Then::Look } else { watch.then };
             if watch.due_us > now_us {
                 // It was moved back since: hand-overs, or a renewal that somebody heard of.
-                watch.alarm_us = watch.due_us;
-                self.watches.set(watch.due_us, name);
+                watch.alarm_us = watch.due_us.min(watch.told_us);
+                self.watches.set(watch.alarm_us, name.clone());
+                if is_told {
+                    ended.push((name, then));
+                }
                 continue;
             }
-            let then = watch.then;
             slot.watch = None;
             self.sweep(&name);
             ended.push((name, then));

@@ -1,12 +1,14 @@
 //! What the session does about others: it settles, asks again, looks after a claim, gives way.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use leasehold::seam::{Message, World};
 use leasehold::{ErrorKind, Lost, Released};
-use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Op, Outcome, Rest, Token, Was};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Name, Op, Outcome, Rest, Token, Was};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, MS, pause, queued, token};
+use crate::bench::{Altered, Bench, MS, pause, queued, token};
 
 /// The answer to the claim is older than the word of the revocation, which comes by another link: it would be entered on
 /// for longer than the grace.
@@ -130,6 +132,27 @@ async fn p7_whoever_handed_over_looks_after_the_claim() {
     assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
     assert_eq!(bench.next().await.op, Op::Settle);
     assert!(begun.elapsed() >= Duration::from_millis(200), "{:?}", begun.elapsed());
+}
+
+/// Also where it has heard of a death meanwhile: what it then asks comes too early for the claim.
+#[tokio::test]
+async fn p7_whoever_handed_over_behind_a_death_looks_after_the_claim() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let guard = bench.locked(30_000, 7).await;
+    world.stand_still();
+    bench.tell(Message::Look(Name::new("name").unwrap()));
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    let answer = Answer { handed_claim_ms: Some(1_000), ..bench.answer(Outcome::Released, 8) };
+    release.reply.send(Ok(answer)).unwrap();
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    for set_on_ms in [10, 1_100] {
+        world.set_on(set_on_ms * MS);
+        let settle = bench.next().await;
+        assert_eq!(settle.op, Op::Settle);
+        bench.say(settle, Outcome::Settled, 8);
+    }
 }
 
 /// The store waits for the release of a marked grant until its grace is over.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use leasehold::seam::{Fault, Message, World};
@@ -190,4 +190,36 @@ async fn p15_a_look_that_re_enters_the_queue_calls_the_others_to_look() {
     let (_, again) = bench.next_acquire().await;
     assert_eq!(again.id, late.id);
     assert!(begun.elapsed() < Duration::from_millis(3_500), "{:?}", begun.elapsed());
+}
+
+/// However many requests there are in one turn of the session's thread: each has left before the next one is made, and
+/// nothing that is sent later overtakes it.
+#[tokio::test]
+async fn p11_a_turn_sends_all_that_it_has_noted() {
+    const WAITING: usize = 300;
+    let mut bench = Bench::new().await;
+    let mut waiting = Vec::new();
+    for number in 0..WAITING {
+        waiting.push(bench.lock_as(&format!("name {number}"), 30_000));
+        let (asked, _) = bench.next_acquire().await;
+        bench.say(asked, queued(1, 60_000), 7);
+    }
+    pause(50).await;
+    let (made, sent) = (AtomicUsize::new(0), Arc::new(AtomicUsize::new(0)));
+    let (at_the_last, sending) = (Arc::new(AtomicUsize::new(0)), Arc::clone(&sent));
+    let last = Arc::clone(&at_the_last);
+    *bench.store.at_once.lock().unwrap() = Some(Box::new(move |_| {
+        sending.fetch_add(1, Ordering::SeqCst);
+        None
+    }));
+    *bench.store.on_ask.lock().unwrap() = Some(Arc::new(move |_: &Op| {
+        if made.fetch_add(1, Ordering::SeqCst) + 1 == WAITING {
+            last.store(sent.load(Ordering::SeqCst), Ordering::SeqCst);
+        }
+    }));
+    bench.tell(Message::Garbled);
+    for _ in 0..WAITING {
+        let _look = bench.next_acquire().await;
+    }
+    assert_eq!(at_the_last.load(Ordering::SeqCst), WAITING - 1);
 }

@@ -9,6 +9,7 @@ use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
 use leasehold::{Error, Lost};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::consume_budget;
 
 /// The server's clock shows this much more than ours.
 pub(crate) const AHEAD_US: u64 = 1_000_000_000_000;
@@ -96,7 +97,11 @@ pub(crate) struct Handle(Arc<Line>);
 impl Handle {
     pub(crate) fn ask(&self, op: Op) -> Pending<Result<Answer, Fault>> {
         let begin = self.begin(op);
-        Box::pin(async move { Self::end(begin()).await })
+        Box::pin(async move {
+            // As what is sent through a bounded channel does.
+            consume_budget().await;
+            Self::end(begin()).await
+        })
     }
 
     /// What sends a request, when its future is polled.
