@@ -7,6 +7,7 @@ mod hand_over;
 mod lines;
 mod links;
 mod looks;
+mod order;
 mod owners;
 mod renewals;
 mod returns;
