@@ -29,6 +29,7 @@ pub mod limits;
 pub mod mark;
 pub mod mutant;
 mod name;
+pub mod node;
 mod op;
 mod resource;
 mod settle;

@@ -201,6 +201,12 @@ pub enum Mutant {
     P30BusyUnheard,
     /// P30: the command inherits the store's URL.
     P30TellsSecrets,
+    /// Quorum: a node votes for a token that is not above those for which it has voted.
+    QVotesBelow,
+    /// Quorum: a node that may have forgotten something votes at once.
+    QNoRest,
+    /// Quorum: a node that did not know of a grant keeps it, as if it had.
+    QFillCounts,
 }
 
 pub use switch::*;

@@ -1,0 +1,302 @@
+//! One request to one node, carried out.
+
+use std::collections::BTreeMap;
+
+use super::{Ask, Bell, Called, Granted, Record, Renewal, Request, Rings, Said, Vote, Wait};
+use crate::id::{GrantId, PublicId, Token, range};
+use crate::limits::{CALL_MS, QUEUE_MAX, RETENTION_US, SETTLE_STEPS, TOKEN_WINDOW_MS};
+use crate::mutant::{Mutant, is_on};
+use crate::op::{Contention, From, GrantState, Holder, Inspection, LostHow, Order, Was};
+use crate::step::Env;
+
+/// Carries one request out: the new state, the answer, and the messages to send once the state is stored.
+///
+/// The node has one clock, the wall's: `env.wall_us`. Whether it has a vote at all is the marker's to say
+/// ([`Marker::abstains`](super::Marker::abstains)): one that has none carries out nothing but what gives back, and looks.
+pub fn vote(record: &mut Record, env: &Env<'_>, request: &Request) -> (Vote, Vec<Bell>) {
+    if record.keep_until_us <= env.wall_us {
+        *record = Record::default();
+    }
+    let mut node = Node { record, env, bells: Vec::new(), has_called: false };
+    let said = match request {
+        Request::Inspect => node.inspect(),
+        Request::Ask(ask) => node.ask(ask),
+        Request::Renew(renewal) => node.renew(renewal),
+        Request::GiveBack { id, wait } => node.give_back(*id, *wait),
+        Request::Revoke { holder, token, grace_ms } => node.revoke(*holder, *token, *grace_ms),
+        Request::Settle => Said::Settled,
+    };
+    if !matches!(request, Request::Inspect) {
+        node.settle();
+    }
+    let Node { record, bells, has_called, .. } = node;
+    let vote = Vote { now_us: env.wall_us, highest: record.highest, contention: record.contention(), has_called, said };
+    (vote, bells)
+}
+
+struct Node<'a, 'e> {
+    record: &'a mut Record,
+    env: &'a Env<'e>,
+    bells: Vec<Bell>,
+    has_called: bool,
+}
+
+impl Node<'_, '_> {
+    fn ask(&mut self, ask: &Ask) -> Said {
+        if self.env.wall_us > ask.not_after_us {
+            return Said::Late;
+        }
+        self.end_expired();
+        let now_us = self.env.wall_us;
+        let is_above = ask.token > self.record.highest || is_on(Mutant::QVotesBelow);
+        let is_near = ask.token.get().abs_diff(now_us) <= TOKEN_WINDOW_MS * 1000;
+        match &self.record.grant {
+            // A later round of the attempt that has the vote: as if it had given it back and asked again, in one.
+            Some(granted) if granted.id == ask.id && ask.token > granted.token && is_above && is_near => {}
+            Some(granted) if granted.id == ask.id => {
+                let left_us = granted.left_us(now_us);
+                return Said::Granted { token: granted.token, range: granted.range, left_us };
+            }
+            Some(granted) => {
+                let (holder, left_us) = (Some(granted.id.public()), granted.left_us(now_us));
+                return self.refuse(ask, holder, left_us);
+            }
+            None if self.is_called_before(ask) => {
+                let left_us = self.record.called.map_or(0, |called| called.until_us.saturating_sub(now_us));
+                return self.refuse(ask, None, left_us);
+            }
+            None if !is_near => return Said::Far,
+            None if !is_above => return Said::Below,
+            None => {}
+        }
+        let range = range(ask.range, ask.token, now_us);
+        let length_ms = ask.lease_ms;
+        self.record.highest = self.record.highest.max(ask.token.plus(range - 1));
+        self.leave_queue(ask.id);
+        self.record.called = None;
+        self.give(Granted {
+            id: ask.id,
+            token: ask.token,
+            range,
+            since_us: now_us,
+            length_ms,
+            state: GrantState::Held,
+            label: ask.label.clone(),
+        });
+        Said::Granted { token: ask.token, range, left_us: length_ms * 1000 }
+    }
+
+    fn renew(&mut self, renewal: &Renewal) -> Said {
+        let now_us = self.env.wall_us;
+        if now_us > renewal.not_after_us {
+            return Said::Late;
+        }
+        self.end_expired();
+        let end_us = now_us + renewal.lease_ms * 1000;
+        match &mut self.record.grant {
+            Some(granted) if granted.id == renewal.id && granted.token == renewal.token => {
+                if granted.state == GrantState::Revoked {
+                    return Said::Lost { how: LostHow::Revoked };
+                }
+                // A fixed lease was whole from the beginning: it is only confirmed.
+                if renewal.from == From::Now {
+                    (granted.since_us, granted.length_ms) = (now_us, renewal.lease_ms);
+                    self.record.keep_until_us = self.record.keep_until_us.max(end_us + RETENTION_US);
+                }
+                let left_us = self.record.grant.as_ref().map_or(0, |granted| granted.left_us(now_us));
+                Said::Renewed { left_us }
+            }
+            // Another round of its own: it has no right to that one.
+            Some(_) => Said::Lost { how: LostHow::NotHeld },
+            None => match &renewal.fill {
+                Some(label) if renewal.from == From::Now && self.record.released != Some(renewal.id) => {
+                    // Whether its token is above the others does not matter here: no grant is made by this vote.
+                    self.record.highest = self.record.highest.max(renewal.token.plus(renewal.range.max(1) - 1));
+                    self.give(Granted {
+                        id: renewal.id,
+                        token: renewal.token,
+                        range: renewal.range,
+                        since_us: now_us,
+                        length_ms: renewal.lease_ms,
+                        state: GrantState::Held,
+                        label: label.clone(),
+                    });
+                    let left_us = renewal.lease_ms * 1000;
+                    if is_on(Mutant::QFillCounts) { Said::Renewed { left_us } } else { Said::Filled { left_us } }
+                }
+                _ => Said::Lost { how: LostHow::NotHeld },
+            },
+        }
+    }
+
+    fn give_back(&mut self, id: GrantId, wait: Option<Wait>) -> Said {
+        self.end_expired();
+        let was_queued = self.leave_queue(id);
+        let was = match self.record.grant.take_if(|granted| granted.id == id) {
+            Some(_) => Was::Granted,
+            None if was_queued => Was::Queued,
+            None => Was::Absent,
+        };
+        match wait {
+            Some(wait) if self.record.queue.len() < QUEUE_MAX => self.enqueue(id, wait),
+            Some(_) => {}
+            None if was == Was::Granted => self.record.released = Some(id),
+            None => {}
+        }
+        Said::GivenBack { was }
+    }
+
+    fn revoke(&mut self, holder: PublicId, token: Token, grace_ms: u64) -> Said {
+        self.end_expired();
+        let now_us = self.env.wall_us;
+        let (highest, contention) = (self.record.highest, self.record.contention());
+        let Some(granted) = self.record.grant.as_mut().filter(|g| g.id.public() == holder && g.token == token) else {
+            return Said::NotHeld;
+        };
+        let left_us = granted.left_us(now_us).min(grace_ms * 1000);
+        let id = granted.id;
+        if left_us == 0 {
+            self.record.grant = None;
+        } else {
+            (granted.since_us, granted.length_ms, granted.state) = (now_us, left_us.div_ceil(1000), GrantState::Revoked);
+        }
+        let rings = Rings::Revoked { token, left_us };
+        self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings });
+        Said::Revoking { left_us }
+    }
+
+    fn inspect(&self) -> Said {
+        let now_us = self.env.wall_us;
+        let live = self.record.grant.as_ref().filter(|granted| granted.end_us() > now_us);
+        let holder = live.map(|granted| Holder {
+            id: granted.id.public(),
+            token: granted.token,
+            left_us: granted.left_us(now_us),
+            label: granted.label.clone(),
+            state: granted.state,
+        });
+        Said::Inspected(Inspection { holder, waiters: self.record.queue.len() as u64 })
+    }
+
+    /// Somebody who came earlier than this one was called, and has time left to ask.
+    fn is_called_before(&self, ask: &Ask) -> bool {
+        self.record.called.is_some_and(|called| {
+            called.until_us > self.env.wall_us
+                && called.id.session != ask.id.session
+                && ask.wait.is_none_or(|wait| wait.ticket > called.ticket)
+        })
+    }
+
+    fn refuse(&mut self, ask: &Ask, holder: Option<PublicId>, left_us: u64) -> Said {
+        if let Some(wait) = ask.wait {
+            let is_known = self.record.queue.contains_key(&(wait.ticket, ask.id));
+            if !is_known && self.record.queue.len() >= QUEUE_MAX {
+                return Said::Full;
+            }
+            if !is_known {
+                self.leave_queue(ask.id);
+                self.enqueue(ask.id, wait);
+            }
+        }
+        Said::Refused { holder, left_us }
+    }
+
+    fn enqueue(&mut self, id: GrantId, wait: Wait) {
+        let before = self.record.contention();
+        self.record.queue.insert((wait.ticket, id), wait.order);
+        let (now_us, highest, contention) = (self.env.wall_us, self.record.highest, self.record.contention());
+        self.record.keep_until_us = self.record.keep_until_us.max(now_us + RETENTION_US);
+        if contention <= before {
+            return;
+        }
+        // The holder of a range may be handing on inside its session (P9).
+        if let Some(granted) = self.record.grant.as_ref().filter(|granted| granted.range > 1) {
+            let (id, rings) = (granted.id, Rings::Wanted { token: granted.token });
+            self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings });
+        }
+    }
+
+    /// Takes the entry out, at whatever place it is. Answers whether there was one.
+    fn leave_queue(&mut self, id: GrantId) -> bool {
+        let before = self.record.queue.len();
+        self.record.queue.retain(|(_, waiter), _| *waiter != id);
+        self.record.queue.len() < before
+    }
+
+    fn end_expired(&mut self) {
+        let now_us = self.env.wall_us;
+        self.record.grant.take_if(|granted| granted.end_us() <= now_us);
+    }
+
+    fn give(&mut self, granted: Granted) {
+        let keep_until_us = granted.end_us() + RETENTION_US;
+        self.record.keep_until_us = self.record.keep_until_us.max(keep_until_us);
+        self.record.grant = Some(granted);
+    }
+
+    /// Calls the first who waits and is there, if the vote is free and nobody is called. Whoever let a call lapse goes: it
+    /// comes back by its next look.
+    fn settle(&mut self) {
+        self.end_expired();
+        let now_us = self.env.wall_us;
+        if self.record.grant.is_some() {
+            return;
+        }
+        if let Some(called) = self.record.called {
+            let first = self.record.queue.first_key_value().map(|((ticket, _), _)| *ticket);
+            // Who came earlier, and stands before the one that was called, is called instead.
+            let is_first = first.is_none_or(|first| first >= called.ticket);
+            if called.until_us > now_us && is_first {
+                return;
+            }
+            if called.until_us <= now_us {
+                self.record.queue.remove(&(called.ticket, called.id));
+            }
+            self.record.called = None;
+        }
+        for _ in 0..SETTLE_STEPS {
+            let Some(((ticket, id), order)) = self.record.queue.pop_first() else { return };
+            if !(self.env.attached)(id.session) {
+                continue;
+            }
+            self.record.queue.insert((ticket, id), order);
+            let until_us = now_us + CALL_MS * 1000;
+            self.record.called = Some(Called { id, ticket, until_us });
+            self.record.keep_until_us = self.record.keep_until_us.max(until_us + RETENTION_US);
+            self.has_called = true;
+            let (highest, contention) = (self.record.highest, self.record.contention());
+            self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings: Rings::Call });
+            return;
+        }
+    }
+}
+
+impl Granted {
+    /// When it ends.
+    #[must_use]
+    pub const fn end_us(&self) -> u64 {
+        self.since_us + self.length_ms * 1000
+    }
+
+    /// What is left at `now_us`.
+    #[must_use]
+    pub const fn left_us(&self, now_us: u64) -> u64 {
+        self.end_us().saturating_sub(now_us)
+    }
+}
+
+impl Record {
+    /// Whether anybody waits, and whether the first who does asks for strict order.
+    #[must_use]
+    pub fn contention(&self) -> Contention {
+        match first(&self.queue) {
+            None => Contention::None,
+            Some(Order::Relaxed) => Contention::Others,
+            Some(Order::Strict) => Contention::Strict,
+        }
+    }
+}
+
+fn first(queue: &BTreeMap<(u64, GrantId), Order>) -> Option<Order> {
+    queue.first_key_value().map(|(_, order)| *order)
+}

@@ -1,0 +1,3 @@
+//! A quorum of independent nodes.
+
+pub mod node;

@@ -1,0 +1,74 @@
+//! What a quorum needs of one of its nodes.
+
+use std::sync::Arc;
+
+use leasehold_spec::node::{Abstention, Bell, Charter, Renewal, Request, Vote};
+use leasehold_spec::{Name, SessionId};
+
+use crate::error::Error;
+use crate::store::Fault;
+use crate::world::Pending;
+
+/// An independent server.
+pub trait Node: Send + Sync + 'static {
+    /// What errors and reports call it: no secret is in it.
+    fn at(&self) -> &str;
+
+    /// Opens a link, and greets: from then on the node knows which run it is, and rests if it may have forgotten anything.
+    /// What drives the link runs on the runtime of whoever polls this future. Bounded by the caller.
+    fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>>;
+
+    /// Has it vote at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
+    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>>;
+}
+
+/// One ordered path to a node. Requests are carried out in the order in which their futures were first polled; one that was
+/// polled once is sent, also if it is dropped then.
+pub trait NodeLink: Send + Sync + 'static {
+    /// One request about one name.
+    fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>>;
+
+    /// Renewals of many names, an answer for each, in order. One name's fault is its own.
+    fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>>;
+
+    /// A page of the names that have a record, as [`Link::names`](crate::store::Link::names) has it.
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>>;
+
+    /// Attaches the inbox of a session and proves it: a probe was seen to arrive.
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
+
+    /// Which run of the server this is. No two nodes of a quorum have the same.
+    fn run(&self) -> &str;
+
+    /// One exchange, for the node's clock and for a sign of life.
+    fn ping(&self) -> Pending<Result<u64, Fault>>;
+
+    /// Whether the link is known to be gone.
+    fn is_closed(&self) -> bool;
+
+    /// Gives the link up.
+    fn close(&self);
+}
+
+/// Why there is no vote.
+#[derive(Debug)]
+pub enum NoVote {
+    /// The node answers, and has none.
+    Abstains(Abstention),
+    /// There is no answer, or none to this.
+    Fault(Fault),
+}
+
+/// Where messages go. Called in the order of their arrival; must not block.
+pub type Inbox = Arc<dyn Fn(Rung) + Send + Sync>;
+
+/// What arrives in an inbox.
+#[derive(Clone, Debug)]
+pub enum Rung {
+    /// A message about this name.
+    Bell(Name, Bell),
+    /// Something that is no message of ours.
+    Garbled,
+    /// The inbox is detached: the link is gone.
+    Detached,
+}
