@@ -9,6 +9,7 @@
 //!   the next three messages. Every fault is counted, so that a test can assert that it happened.
 //! - [`Front`](front::Front) is a server of our own that says to the byte what Redis says: for simulated networks, and for
 //!   servers that lie from their fifth answer on.
+//! - [`voters`] are nodes of a quorum in this process, which die, stand still and forget as a test says.
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
 //! - [`Recorder`] takes down what clients did and were told, [`check`] judges it: tokens, exclusion, order, registers.
 //! - [`Coverage`] adds up over many runs what happened in them, and names what never did.
@@ -39,6 +40,7 @@ pub mod registers;
 pub mod resp;
 pub mod server;
 mod shim;
+pub mod voters;
 
 pub use checker::{Report, Rules, Violation, check};
 pub use clock::{boottime_us, wait_until};

@@ -37,6 +37,8 @@ pub enum ErrorKind {
     Foreign,
     /// Too many wait for this name already: 10,000. Nothing was done; try again later.
     Full,
+    /// Too few nodes of a quorum vote. The message names each, and why it does not.
+    Quorum,
     /// The lease was lost.
     Lost,
     /// The client was closed.
@@ -97,7 +99,7 @@ impl Error {
     /// Whether the same call may succeed later, without a change to the program or the store's configuration.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Store)
+        matches!(self.0.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Quorum | ErrorKind::Store)
     }
 
     /// The same error, for another of the callers that it concerns.

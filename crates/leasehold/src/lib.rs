@@ -95,6 +95,7 @@
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod client;
+mod clock;
 mod error;
 pub mod fence;
 mod guard;
@@ -132,6 +133,7 @@ pub mod seam {
     pub use crate::real::Real;
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts, Secrets};
+    pub use crate::store::quorum::{QuorumStore, node as voters};
     pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
     #[cfg(feature = "shuttle")]
     pub use crate::sync::in_a_panic;

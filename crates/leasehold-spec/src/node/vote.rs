@@ -140,8 +140,13 @@ impl Node<'_, '_> {
         match wait {
             Some(wait) if self.record.queue.len() < QUEUE_MAX => self.enqueue(id, wait),
             Some(_) => {}
-            None if was == Was::Granted => self.record.released = Some(id),
-            None => {}
+            None => {
+                // Whoever is next does not wait for one who has gone.
+                self.record.called.take_if(|called| called.id == id);
+                if was == Was::Granted {
+                    self.record.released = Some(id);
+                }
+            }
         }
         Said::GivenBack { was }
     }

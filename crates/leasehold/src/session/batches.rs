@@ -13,7 +13,7 @@ use leasehold_spec::{From, Name, Renew};
 
 use super::alarms::Alarms;
 use super::attempt::{Asked, Claim, Holding, Phase};
-use super::clock::margin_us;
+use crate::clock::margin_us;
 use super::errand::Errand;
 use super::heard::Heard;
 use super::state::{Spread, State};

@@ -15,7 +15,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Renew, Rest, Token};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Verdict};
-use super::clock::Term;
+use crate::clock::Term;
 use super::errand::Reserving;
 use super::heard::Heard;
 use super::hold::Hold;

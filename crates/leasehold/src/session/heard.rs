@@ -12,7 +12,7 @@ use leasehold_spec::{Answer, GrantId, Joined, Name, Outcome, Rest};
 
 use super::attempt::{Asked, Attempt, Claim, Phase, Verdict};
 use super::bounds::RETRY_US;
-use super::clock::{Sample, Term};
+use crate::clock::{Sample, Term};
 use super::grants::Entering;
 use super::state::State;
 use super::terms::Wait;
@@ -98,7 +98,7 @@ impl State {
             attempt.damaged = 0;
         }
         match &heard {
-            Err(Fault::Gone(_) | Fault::Damaged(_)) => attempt.tries.gone(),
+            Err(Fault::Gone(_) | Fault::Damaged(_) | Fault::Undecided(_)) => attempt.tries.gone(),
             _ => attempt.tries.answered(),
         }
         match heard {
@@ -202,7 +202,9 @@ impl State {
         let is_waiting = matches!(attempt.phase, Phase::Queued { .. });
         match (fault, attempt.wait, &attempt.phase) {
             (_, _, Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } | Phase::Returning(_)) => {}
-            (Fault::Gone(error), Wait::No, _) => self.fail(counter, error.may_act(), now_us),
+            (Fault::Gone(error) | Fault::Undecided(error), Wait::No, _) => self.fail(counter, error.may_act(), now_us),
+            // The nodes that answer are there, and those that do not are connected again: in a moment.
+            (Fault::Undecided(_), ..) => self.set_next(counter, now_us + RETRY_US),
             (Fault::Gone(_), ..) => self.set_next(counter, now_us),
             (Fault::Damaged(error), Wait::No, _) => self.fail(counter, error.may_act(), now_us),
             (Fault::Damaged(error), ..) => match attempt.damaged_again() {

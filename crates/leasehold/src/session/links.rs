@@ -11,7 +11,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::attempt::{Asked, Attempt, Phase};
-use super::clock::ServerClock;
+use crate::clock::ServerClock;
 use super::heard::Heard;
 use super::silent;
 use super::state::{State, Wake};

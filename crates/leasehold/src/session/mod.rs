@@ -18,7 +18,6 @@ mod batches;
 mod bounds;
 mod callers;
 mod calls;
-mod clock;
 mod errand;
 mod grants;
 mod heard;
@@ -149,7 +148,7 @@ impl Session {
         let sent_us = self.world.now_us();
         match self.within(ANSWER_MAX_US, ask(&*link)).await {
             Some(Ok(answer)) => Ok((answer, link, sent_us)),
-            Some(Err(Fault::Gone(error))) => Err(error.may_act()),
+            Some(Err(Fault::Gone(error) | Fault::Undecided(error))) => Err(error.may_act()),
             Some(Err(Fault::Damaged(error))) => {
                 self.with(|state| state.doubt(&link));
                 Err(error.may_act())

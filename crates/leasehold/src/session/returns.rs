@@ -197,6 +197,10 @@ impl State {
                 // Damaged. It may yet be mended, or deleted: seldom, and without its caller.
                 None => (Some(error.may_act()), LOOK_MAX_MS * 1000),
             },
+            Fault::Undecided(_) => {
+                hit(Mark::ReturnRepeated);
+                (None, RETRY_US)
+            }
             Fault::Refused(error) | Fault::NoMemory(error) => (Some(error), RETRY_US),
         };
         let Phase::Returning(returning) = &mut attempt.phase else { return };

@@ -18,7 +18,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, LostHow, Token};
 
-use super::clock::Term;
+use crate::clock::Term;
 use crate::error::Lost;
 
 pub(crate) struct Run {

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use super::alarms::Alarms;
 use super::attempt::{Asked, Attempt, Phase, Reach};
 use super::batches::Batches;
-use super::clock::ServerClock;
+use crate::clock::ServerClock;
 use super::lane::Lane;
 use super::lines::Line;
 use super::pace::Pace;

@@ -16,7 +16,7 @@ use tokio::task::unconstrained;
 
 use super::attempt::Asked;
 use super::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
-use super::clock::Sample;
+use crate::clock::Sample;
 use super::errand::Errand;
 use super::heard::Heard;
 use super::state::{Stage, State, Wake};
@@ -341,14 +341,14 @@ async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T
 /// worth another try, whatever it is to somebody who connects for the first time.
 pub(crate) fn for_now(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Denied | ErrorKind::Unreachable => error,
+        ErrorKind::Denied | ErrorKind::Unreachable | ErrorKind::Quorum => error,
         _ => Error::new(ErrorKind::Unreachable, error.to_string()),
     }
 }
 
 fn fault(fault: Fault) -> Error {
     match fault {
-        Fault::Gone(error) | Fault::Damaged(error) => error,
+        Fault::Gone(error) | Fault::Damaged(error) | Fault::Undecided(error) => error,
         Fault::Refused(error) | Fault::NoMemory(error) => match error.kind() {
             ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign => error,
             _ => Error::new(ErrorKind::Unreachable, error.to_string()),

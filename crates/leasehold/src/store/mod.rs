@@ -95,6 +95,9 @@ pub enum Fault {
     Refused(Error),
     /// The store's memory is full, and it did nothing.
     NoMemory(Error),
+    /// Too few nodes of a quorum answered. Whether the request was carried out, or is yet to be, is not known; the link is
+    /// as sound as it was.
+    Undecided(Error),
 }
 
 #[cfg(any(feature = "file", feature = "redis"))]
@@ -106,6 +109,7 @@ impl Fault {
             Self::Damaged(error) => Self::Damaged(error.share()),
             Self::Refused(error) => Self::Refused(error.share()),
             Self::NoMemory(error) => Self::NoMemory(error.share()),
+            Self::Undecided(error) => Self::Undecided(error.share()),
         }
     }
 }

@@ -1,3 +1,204 @@
-//! A quorum of independent nodes.
+//! A quorum of independent nodes: Redlock, finished.
+//!
+//! A lock on one Redis is lost with it, or with a failover that forgets it. Here the lock is what a majority of several
+//! servers says, which know nothing of each other: any minority of them may die, and nothing is lost.
+//!
+//! What each node does is [`leasehold_spec::node`], which also tells why tokens come with the request. This folder is the
+//! client's side: asking all of them at once and counting.
+//!
+//! | | |
+//! |---|---|
+//! | `link.rs` | one question to all nodes: what a session takes for a store |
+//! | `round.rs` | counting votes: pure |
+//! | `asking.rs` | rounds for a lease, and whose turn it is |
+//! | `keeping.rs` | renewals, and nodes that are filled |
+//! | `ending.rs` | giving back, and what operators ask |
+//! | `keeper.rs` | connections that come and go |
+//! | `member.rs` | what is known of a node |
+//! | `names.rs` | what is known of names: tokens, holders, waiters |
+//! | `timers.rs`, `fan.rs` | deadlines; many requests at once |
+//! | `node.rs` | what a node is: of its server only `store/redis/node/` knows |
+//!
+//! None of them knows what a session is, beyond its id and its inbox.
 
+mod asking;
+mod ending;
+mod fan;
+mod keeper;
+mod keeping;
+mod link;
+mod member;
+mod names;
 pub mod node;
+mod round;
+mod timers;
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_END};
+use leasehold_spec::node::Charter;
+use leasehold_spec::{Name, Token};
+use tokio::task::unconstrained;
+
+use self::fan::Fan;
+use self::link::{Inner, QuorumLink};
+use self::member::{Member, Standing};
+use self::names::Names;
+use self::node::Node;
+use self::timers::Timers;
+use crate::error::{Error, ErrorKind};
+use crate::store::{Link, Store};
+use crate::world::{Pending, World};
+
+/// What a node has for its answer beside the way there.
+const ANSWER_US: u64 = 50_000;
+
+/// A quorum, as one client has it.
+pub struct QuorumStore {
+    shared: Arc<Shared>,
+}
+
+/// What the links of one client share.
+struct Shared {
+    world: Arc<dyn World>,
+    charter: Charter,
+    members: Vec<Member>,
+    timers: Arc<Timers>,
+    names: Mutex<Names>,
+}
+
+impl QuorumStore {
+    /// A quorum of these nodes. No I/O.
+    #[must_use]
+    pub fn new(nodes: Vec<Arc<dyn Node>>, max_lease_ms: u64, world: Arc<dyn World>) -> Self {
+        let charter = Charter { nodes: nodes.len(), max_lease_ms };
+        let members = nodes.into_iter().map(Member::new).collect();
+        Self { shared: Arc::new(Shared { world, charter, members, timers: Arc::default(), names: Mutex::default() }) }
+    }
+
+    /// Has all nodes vote at once, whatever they may have forgotten: nobody holds a lease of this quorum.
+    pub async fn begin(&self) -> Result<(), Error> {
+        for member in &self.shared.members {
+            member.node.begin(self.shared.charter).await?;
+        }
+        Ok(())
+    }
+}
+
+impl Store for QuorumStore {
+    fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
+        Box::pin(unconstrained(open(Arc::clone(&self.shared))))
+    }
+
+    fn silence(&self) -> Option<Error> {
+        Some(self.shared.too_few(None))
+    }
+
+    fn life(&self) -> Option<OwnedFd> {
+        None
+    }
+}
+
+/// Connects all nodes at once. It is open as soon as a majority is there; the others go on.
+async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
+    let inner = Inner::new(Arc::clone(&shared));
+    // Owned from the first moment: dropped, it closes what was opened.
+    let link = Arc::new(QuorumLink(Arc::clone(&inner)));
+    let opening = |node| -> (usize, Pending<Result<(), Error>>) { (node, Box::pin(keeper::open(Arc::clone(&inner), node))) };
+    let nodes = shared.members.len();
+    let mut fan = Fan::of((0..nodes).map(opening).collect::<Vec<_>>());
+    let (mut here, mut away) = (Vec::new(), Vec::new());
+    while here.len() <= nodes / 2 {
+        match fan.next().await {
+            Some((node, Ok(()))) => here.push(node),
+            Some((_, Err(error))) if error.kind() == ErrorKind::Invalid => return Err(error),
+            Some((node, Err(error))) => {
+                shared.members[node].stand(Standing::Away(error.to_string()));
+                away.push((node, error));
+            }
+            None => return Err(shared.cannot_open(away)),
+        }
+    }
+    let connected = here.into_iter().map(|node| (node, Some(Box::pin(async { Ok(()) }) as Pending<_>)));
+    let failed = away.into_iter().map(|(node, _)| (node, None));
+    let under_way = fan.take().into_iter().map(|(node, opening)| (node, Some(opening)));
+    for (node, opening) in connected.chain(failed).chain(under_way) {
+        let keeping = Box::pin(unconstrained(keeper::keep(Arc::clone(&inner), node, opening)));
+        shared.world.spawn(keeping).map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))?;
+    }
+    Ok(link)
+}
+
+impl Shared {
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What most nodes' clocks show: half of them are behind it, and half ahead.
+    fn time_us(&self, now_us: u64) -> u64 {
+        let mut times: Vec<u64> = self.members.iter().filter_map(|member| member.time_at(now_us, now_us)).collect();
+        times.sort_unstable();
+        times.get(times.len() / 2).copied().unwrap_or_else(|| self.world.wall_us())
+    }
+
+    /// A token above all that is known of a name. No promise rests on it: a node that knows of a larger one says so.
+    fn propose(&self, name: &Name, now_us: u64) -> Token {
+        let clock = Token::new(self.time_us(now_us).min(TOKEN_END - 1)).unwrap_or(Token::NONE);
+        let seen = self.names().seen(name);
+        let above = Token::new(seen.get() + 1).unwrap_or(Token::HIGHEST);
+        clock.max(above)
+    }
+
+    /// The way to a majority and back.
+    fn rtt_us(&self) -> u64 {
+        let mut ways: Vec<u64> = self.members.iter().map(Member::rtt_us).collect();
+        ways.sort_unstable();
+        ways[self.members.len() / 2]
+    }
+
+    /// How long nodes may take for an answer: far less than the lease, of which it is a part.
+    fn patience_us(&self, lease_ms: u64) -> u64 {
+        (ANSWER_US + self.rtt_us()).min(lease_ms.saturating_mul(100)).min(NOT_AFTER_MAX_US)
+    }
+
+    /// What to write on a request to this node that is worth nothing later.
+    fn not_after(&self, node: usize, now_us: u64, within_us: u64) -> u64 {
+        self.members[node].time_at(now_us + within_us, now_us).unwrap_or(0)
+    }
+
+    /// Another node that is the same server.
+    fn same_server(&self, node: usize, run: &str) -> Option<usize> {
+        (0..self.members.len()).find(|&other| other != node && self.members[other].run() == run)
+    }
+
+    /// Why there is no majority, node by node.
+    fn too_few(&self, wrong: Option<(ErrorKind, String)>) -> Error {
+        if let Some((kind, text)) = wrong {
+            return Error::new(kind, text);
+        }
+        let now_us = self.world.now_us();
+        let nodes = self.members.len();
+        let votes = |member: &&Member| matches!(member.standing(), Standing::Votes);
+        let voting = self.members.iter().filter(votes).count();
+        let each = self.members.iter().map(|member| format!("{} {}", member.node.at(), member.standing().told(now_us)));
+        let message = format!(
+            "no majority of the quorum: {voting} of {nodes} nodes vote and {} are needed ({})",
+            nodes / 2 + 1,
+            each.collect::<Vec<_>>().join("; ")
+        );
+        Error::new(ErrorKind::Quorum, message)
+    }
+
+    /// The same when a link cannot be opened. What all of them say is what is wrong.
+    fn cannot_open(&self, away: Vec<(usize, Error)>) -> Error {
+        let kind = away.first().map(|(_, error)| error.kind());
+        let is_same = kind.is_some_and(|kind| away.iter().all(|(_, error)| error.kind() == kind));
+        match kind {
+            Some(kind @ (ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign)) if is_same => {
+                Error::new(kind, self.too_few(None).to_string())
+            }
+            _ => self.too_few(None),
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Nodes of a quorum in this process, over the specification itself: they die, stand still, forget, lose answers and have
+//! clocks of their own, as a test says, and at once.
+
+use std::collections::HashMap;
+use std::future::{pending, ready};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold::seam::voters::{Inbox, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::{Fault, Pending, QuorumStore, Store, World, error};
+use leasehold::{Error, ErrorKind};
+use leasehold_spec::node::{Bell, Charter, Marker, Record, Renewal, Request, Vote, enter, vote};
+use leasehold_spec::{Env, Name, SessionId};
+use tokio::sync::{mpsc, watch};
+
+/// Several nodes.
+pub struct Voters {
+    /// Each of them.
+    pub nodes: Vec<Arc<Voter>>,
+    world: Arc<dyn World>,
+    max_lease_ms: u64,
+}
+
+impl Voters {
+    /// So many nodes, none of which rests.
+    #[must_use]
+    pub fn new(count: usize, max_lease_ms: u64, world: Arc<dyn World>) -> Self {
+        let nodes = (0..count).map(|number| Arc::new(Voter::new(number, Arc::clone(&world)))).collect();
+        let voters = Self { nodes, world, max_lease_ms };
+        let charter = Charter { nodes: count, max_lease_ms };
+        voters.nodes.iter().for_each(|node| node.begin_now(charter));
+        voters
+    }
+
+    /// The store of a client of its own.
+    #[must_use]
+    pub fn store(&self) -> Arc<dyn Store> {
+        let nodes = self.nodes.iter().map(|node| Arc::new(Seat(Arc::clone(node))) as Arc<dyn Node>).collect();
+        Arc::new(QuorumStore::new(nodes, self.max_lease_ms, Arc::clone(&self.world)))
+    }
+}
+
+/// How a node behaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mood {
+    /// It answers.
+    Answers,
+    /// It carries out what it is asked, and the answers are lost.
+    Mute,
+    /// It stands still: what is asked of it is carried out when it goes on.
+    Stopped,
+    /// Nobody listens there.
+    Dead,
+}
+
+/// One node.
+pub struct Voter {
+    at: String,
+    world: Arc<dyn World>,
+    shelf: Mutex<Shelf>,
+    mood: watch::Sender<Mood>,
+    /// How often it was asked for a vote.
+    asked: AtomicU64,
+}
+
+/// To an inbox, in order: what is said here is heard on the runtime of whoever attached it.
+type Wire = mpsc::UnboundedSender<(Name, Bell)>;
+
+struct Shelf {
+    records: HashMap<Name, Record>,
+    inboxes: HashMap<SessionId, (u64, Wire)>,
+    marker: Option<Marker>,
+    runs: u64,
+    links: u64,
+    ahead_us: i64,
+}
+
+impl Voter {
+    fn new(number: usize, world: Arc<dyn World>) -> Self {
+        let shelf = Shelf {
+            records: HashMap::new(),
+            inboxes: HashMap::new(),
+            marker: None,
+            runs: 0,
+            links: 0,
+            ahead_us: 0,
+        };
+        Self {
+            at: format!("node-{number}:6379"),
+            world,
+            shelf: Mutex::new(shelf),
+            mood: watch::Sender::new(Mood::Answers),
+            asked: AtomicU64::new(0),
+        }
+    }
+
+    /// From now on it behaves like this. What dies loses its connections, and nothing else.
+    pub fn be(&self, mood: Mood) {
+        self.mood.send_replace(mood);
+        if mood == Mood::Dead {
+            self.hang_up();
+        }
+    }
+
+    /// It restarts, with nothing of what it knew, and answers.
+    pub fn restart_empty(&self) {
+        self.restart();
+        let mut shelf = self.shelf();
+        shelf.records.clear();
+        shelf.marker = None;
+    }
+
+    /// It restarts, with all that it knew, and answers.
+    pub fn restart(&self) {
+        self.be(Mood::Dead);
+        self.shelf().runs += 1;
+        self.be(Mood::Answers);
+    }
+
+    /// It loses everything, and its connections live on.
+    pub fn flush(&self) {
+        let mut shelf = self.shelf();
+        shelf.records.clear();
+        shelf.marker = None;
+    }
+
+    /// It is not to rest any longer.
+    pub fn begin_now(&self, charter: Charter) {
+        let mut shelf = self.shelf();
+        let run = self.run(&shelf);
+        let now_us = self.now_us(&shelf);
+        let marker = enter(shelf.marker.as_ref(), charter, &run, true, now_us).expect("the same charter");
+        shelf.marker = Some(Marker { rests_until_us: 0, ..marker });
+    }
+
+    /// Its clock is set by so much.
+    pub fn set_clock(&self, by_us: i64) {
+        self.shelf().ahead_us += by_us;
+    }
+
+    /// What it knows of a name.
+    #[must_use]
+    pub fn record(&self, name: &str) -> Record {
+        let name = Name::new(name).expect("a name");
+        self.shelf().records.get(&name).cloned().unwrap_or_default()
+    }
+
+    /// How often it was asked for a vote.
+    #[must_use]
+    pub fn asked(&self) -> u64 {
+        self.asked.load(Ordering::Relaxed)
+    }
+
+    /// Its clock.
+    #[must_use]
+    pub fn clock_us(&self) -> u64 {
+        self.now_us(&self.shelf())
+    }
+
+    fn hang_up(&self) {
+        self.shelf().inboxes.clear();
+    }
+
+    fn run(&self, shelf: &Shelf) -> String {
+        format!("{} run {}", self.at, shelf.runs)
+    }
+
+    fn now_us(&self, shelf: &Shelf) -> u64 {
+        self.world.wall_us().saturating_add_signed(shelf.ahead_us)
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn carry_out(&self, name: &Name, request: &Request, seen: &Marker) -> Result<Vote, NoVote> {
+        let mut shelf = self.shelf();
+        let now_us = self.now_us(&shelf);
+        if matches!(request, Request::Ask(_)) {
+            self.asked.fetch_add(1, Ordering::Relaxed);
+        }
+        if matches!(request, Request::Ask(_) | Request::Renew(_))
+            && let Some(abstention) = seen.abstains(shelf.marker.as_ref(), now_us)
+        {
+            return Err(NoVote::Abstains(abstention));
+        }
+        let Shelf { records, inboxes, .. } = &mut *shelf;
+        let env = Env { wall_us: now_us, lease_us: now_us, attached: &|session| inboxes.contains_key(&session) };
+        let (said, bells) = vote(records.entry(name.clone()).or_default(), &env, request);
+        for bell in bells {
+            // Nobody there: it is lost.
+            let _heard = inboxes.get(&bell.to).map(|(_, wire)| wire.send((name.clone(), bell)));
+        }
+        Ok(said)
+    }
+}
+
+fn gone() -> Error {
+    error(ErrorKind::Unreachable, "the connection broke")
+}
+
+struct Seat(Arc<Voter>);
+
+impl Node for Seat {
+    fn at(&self) -> &str {
+        &self.0.at
+    }
+
+    fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>> {
+        let voter = Arc::clone(&self.0);
+        Box::pin(async move {
+            answers(&voter).await.map_err(|()| error(ErrorKind::Unreachable, "connection refused"))?;
+            let mut shelf = voter.shelf();
+            let (run, now_us) = (voter.run(&shelf), voter.now_us(&shelf));
+            let marker = enter(shelf.marker.as_ref(), charter, &run, true, now_us)
+                .map_err(|_| error(ErrorKind::Invalid, "another charter"))?;
+            shelf.marker = Some(marker.clone());
+            shelf.links += 1;
+            let number = shelf.links;
+            drop(shelf);
+            let is_closed = AtomicBool::new(false);
+            Ok(Arc::new(Line { voter, marker, run, number, is_closed, attached: Mutex::default() }) as Arc<dyn NodeLink>)
+        })
+    }
+
+    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>> {
+        self.0.begin_now(charter);
+        Box::pin(ready(Ok(())))
+    }
+}
+
+/// Until it answers; an error if it is dead.
+async fn answers(voter: &Voter) -> Result<(), ()> {
+    let mut mood = voter.mood.subscribe();
+    let is_decided = |mood: &Mood| matches!(mood, Mood::Answers | Mood::Mute | Mood::Dead);
+    let mood = *mood.wait_for(is_decided).await.map_err(|_| ())?;
+    if mood == Mood::Dead { Err(()) } else { Ok(()) }
+}
+
+struct Line {
+    voter: Arc<Voter>,
+    marker: Marker,
+    run: String,
+    number: u64,
+    is_closed: AtomicBool,
+    attached: Mutex<Option<SessionId>>,
+}
+
+impl Line {
+    /// Runs it where it stands if the node answers, so that what is polled is carried out in order.
+    fn asked<T: Send + 'static>(&self, work: impl FnOnce(&Voter, &Marker) -> T + Send + 'static) -> Pending<Result<T, Error>> {
+        let (voter, marker, run, is_closed) = (Arc::clone(&self.voter), self.marker.clone(), self.run.clone(), self.is_closed());
+        Box::pin(async move {
+            let broke = |voter: &Voter| is_closed || *voter.mood.borrow() == Mood::Dead || voter.run(&voter.shelf()) != run;
+            if broke(&voter) || answers(&voter).await.is_err() || broke(&voter) {
+                return Err(gone());
+            }
+            let said = work(&voter, &marker);
+            if *voter.mood.borrow() == Mood::Mute {
+                pending::<()>().await;
+            }
+            Ok(said)
+        })
+    }
+}
+
+impl NodeLink for Line {
+    fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
+        let (name, request) = (name.clone(), request.clone());
+        let asked = self.asked(move |voter, marker| voter.carry_out(&name, &request, marker));
+        Box::pin(async move { asked.await.unwrap_or_else(|error| Err(NoVote::Fault(Fault::Gone(error)))) })
+    }
+
+    fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
+        let (batch, count) = (batch.to_vec(), batch.len());
+        let asked = self.asked(move |voter, marker| {
+            let each = batch.into_iter();
+            each.map(|(name, renewal)| voter.carry_out(&name, &Request::Renew(renewal), marker)).collect()
+        });
+        Box::pin(async move {
+            let broke = || (0..count).map(|_| Err(NoVote::Fault(Fault::Gone(gone())))).collect();
+            asked.await.unwrap_or_else(|_| broke())
+        })
+    }
+
+    fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        let asked = self.asked(|voter, _| voter.shelf().records.keys().cloned().collect::<Vec<_>>());
+        Box::pin(async move { asked.await.map(|names| (names, 0)).map_err(Fault::Gone) })
+    }
+
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
+        *self.attached.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
+        let number = self.number;
+        let asked = self.asked(move |voter, _| {
+            let (wire, mut said) = mpsc::unbounded_channel();
+            voter.shelf().inboxes.insert(session, (number, wire));
+            tokio::spawn(async move {
+                while let Some((name, bell)) = said.recv().await {
+                    inbox(Rung::Bell(name, bell));
+                }
+                inbox(Rung::Detached);
+            });
+        });
+        Box::pin(async move { asked.await.map_err(Fault::Gone) })
+    }
+
+    fn run(&self) -> &str {
+        &self.run
+    }
+
+    fn ping(&self) -> Pending<Result<u64, Fault>> {
+        let asked = self.asked(|voter, _| voter.clock_us());
+        Box::pin(async move { asked.await.map_err(Fault::Gone) })
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        let Some(session) = *self.attached.lock().unwrap_or_else(PoisonError::into_inner) else { return };
+        let mut shelf = self.voter.shelf();
+        if shelf.inboxes.get(&session).is_some_and(|(number, _)| *number == self.number) {
+            shelf.inboxes.remove(&session);
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.close();
+    }
+}

@@ -1,0 +1,306 @@
+//! Rounds for a lease: propose a token, count the votes, and if they are not enough stand back.
+//!
+//! The obvious way to wait for a majority is to ask again after a random while, and it is what Redlocks do. With many who
+//! wait each round is split among several, nobody wins, and the one who waits longest is as likely to lose the next as
+//! anybody. Here whoever loses joins the queue of every node, at the *same* place (its ticket) in all of them; a node that
+//! becomes free calls the first, and keeps others waiting for a moment. So all nodes call the same one, and its next round
+//! is won. The random while is left for what that does not cover: nodes that do not agree who was first, because a request
+//! was still on its way, and calls that were lost.
+//!
+//! A call is not a grant. Who is called asks, once a majority has called it; what it wins is pushed to its session, as
+//! another store's grant is.
+
+use std::sync::Arc;
+
+use leasehold_spec::limits::TOKEN_END;
+use leasehold_spec::node::{Ask, Request, Wait};
+use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Outcome, Patience, Rest};
+use tokio::task::unconstrained;
+
+use super::fan::Fan;
+use super::link::{Inner, kind_of};
+use super::names::{Call, Held, Waiting};
+use super::round::{Asked, Refusal, Tally};
+use crate::store::{Fault, Message};
+
+/// How often a round is begun anew at once, because the token was not above what a node had seen: each tells us of it, so
+/// that a second one is seldom and a third one means that others are as fast.
+const AT_ONCE: u32 = 4;
+/// How often one who does not wait tries again, where nobody has a majority: somebody else's request was on its way.
+const TRIES: u32 = 3;
+/// When to look again at a holder of which nothing is known.
+const UNKNOWN_US: u64 = 1_000_000;
+/// When to ask again where too few nodes vote.
+const TOO_FEW_US: u64 = 250_000;
+/// The shortest random while, and the longest.
+const WHILE_MIN_US: u64 = 2_000;
+const WHILE_MAX_US: u64 = 500_000;
+
+/// Marks an attempt as asking, for as long as it does: a caller's future can be dropped in a round.
+struct Asking<'a> {
+    inner: &'a Inner,
+    id: GrantId,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.inner.shared.names().waiting(&self.id) {
+            waiting.is_asking = false;
+        }
+    }
+}
+
+impl Inner {
+    pub(super) async fn acquire(self: Arc<Self>, name: Name, acquire: Acquire) -> Result<Answer, Fault> {
+        let begun_us = self.now_us();
+        let nothing = Tally::new(self.nodes());
+        if acquire.not_after_us < begun_us {
+            return Ok(self.answer(begun_us, &nothing, Outcome::Late));
+        }
+        match &acquire.patience {
+            Patience::Try => self.try_acquire(name, acquire, begun_us).await,
+            Patience::Queue(place) => {
+                let ticket = place.ticket.unwrap_or_else(|| self.shared.time_us(begun_us)).min(TOKEN_END - 1);
+                let wait = Wait { ticket, order: place.order };
+                let Some(joined) = self.begin_to_wait(&name, &acquire, wait) else {
+                    // A call was first: what comes of its round is pushed.
+                    let (left_us, joined) = (UNKNOWN_US, Joined::Before);
+                    return Ok(self.answer(begun_us, &nothing, Outcome::Queued { ticket, left_us, joined }));
+                };
+                self.acquire_or_wait(name, acquire, wait, joined, begun_us).await
+            }
+        }
+    }
+
+    /// Nobody waits: the answer is whether somebody else holds. Where nobody does, and the votes are split, it is not Busy.
+    async fn try_acquire(self: Arc<Self>, name: Name, acquire: Acquire, begun_us: u64) -> Result<Answer, Fault> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let (asked, tally) = self.rounds(&name, &acquire, None).await;
+            let left_us = |at_us: u64| at_us.saturating_sub(begun_us);
+            let outcome = match asked {
+                Asked::Won { token, range, until_us } => {
+                    Outcome::Granted { token, left_us: left_us(until_us), range }
+                }
+                Asked::Full => Outcome::Full,
+                Asked::Refused(Refusal { is_held, free_us }) if is_held || tries == TRIES => {
+                    Outcome::Busy { left_us: left_us(free_us) }
+                }
+                // Who was only slow may answer the next time.
+                Asked::TooFew if tries == TRIES || !tally.has_silent() => {
+                    return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))));
+                }
+                Asked::Refused(_) | Asked::TooFew | Asked::Again => {
+                    self.shared.timers.at(self.now_us() + self.random_while_us(tries)).await;
+                    continue;
+                }
+            };
+            return Ok(self.answer(begun_us, &tally, outcome));
+        }
+    }
+
+    /// Notes that an attempt waits. `None` if a round of it is under way.
+    fn begin_to_wait(&self, name: &Name, acquire: &Acquire, wait: Wait) -> Option<Joined> {
+        let mut names = self.shared.names();
+        if names.waiting(&acquire.id).is_some_and(|waiting| waiting.is_asking) {
+            return None;
+        }
+        let is_known = names.held(&acquire.id).is_some() || names.wait(name, acquire, wait);
+        Some(if is_known { Joined::Before } else { Joined::Now })
+    }
+
+    async fn acquire_or_wait(
+        self: Arc<Self>,
+        name: Name,
+        acquire: Acquire,
+        wait: Wait,
+        joined: Joined,
+        begun_us: u64,
+    ) -> Result<Answer, Fault> {
+        let (asked, tally) = {
+            let _asking = Asking { inner: &self, id: acquire.id };
+            self.rounds(&name, &acquire, Some(wait)).await
+        };
+        let outcome = match asked {
+            Asked::Won { token, range, until_us } => {
+                Outcome::Granted { token, left_us: until_us.saturating_sub(begun_us), range }
+            }
+            Asked::Full => {
+                self.shared.names().end(&acquire.id);
+                Outcome::Full
+            }
+            Asked::Refused(Refusal { is_held, free_us }) => {
+                self.wait_for_turn(&acquire.id, Then::of(is_held));
+                // Looked at again when it must have ended: nothing happens at a node by itself then.
+                let left_us = if is_held { free_us.saturating_sub(begun_us).max(WHILE_MIN_US) } else { UNKNOWN_US };
+                Outcome::Queued { ticket: wait.ticket, left_us, joined }
+            }
+            Asked::TooFew | Asked::Again => return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally)))),
+        };
+        Ok(self.answer(begun_us, &tally, outcome))
+    }
+
+    /// Rounds of one attempt, until one is won, or there is no use in another at once. What was voted for it in vain is
+    /// given back, or waits.
+    async fn rounds(self: &Arc<Self>, name: &Name, acquire: &Acquire, wait: Option<Wait>) -> (Asked, Tally) {
+        let within_us = self.patience_us(acquire.lease_ms);
+        let mut tally = Tally::new(self.nodes());
+        for _ in 0..AT_ONCE {
+            let now_us = self.now_us();
+            let held = self.shared.names().held(&acquire.id).map(|held| held.token);
+            // What is held is confirmed: with another token it would be another grant.
+            let token = held.unwrap_or_else(|| self.shared.propose(name, now_us));
+            tally = Tally::new(self.nodes());
+            let fan = self.ask_all(name, &mut tally, |node| {
+                Request::Ask(Ask {
+                    id: acquire.id,
+                    token,
+                    range: acquire.range,
+                    lease_ms: acquire.lease_ms,
+                    not_after_us: self.shared.not_after(node, now_us, within_us),
+                    wait,
+                    label: acquire.label.clone(),
+                })
+            });
+            match self.count(fan, &mut tally, within_us, |tally| tally.asked(token)).await {
+                Asked::Again => {}
+                asked @ Asked::Won { token, range, .. } => {
+                    self.shared.names().hold(acquire.id, Held { token, range, label: acquire.label.clone() });
+                    return (asked, tally);
+                }
+                Asked::Full => {
+                    self.stand_back(name, acquire.id, None, &tally);
+                    return (Asked::Full, tally);
+                }
+                asked => {
+                    self.stand_back(name, acquire.id, wait, &tally);
+                    return (asked, tally);
+                }
+            }
+        }
+        self.stand_back(name, acquire.id, wait, &tally);
+        (Asked::Refused(Refusal { is_held: false, free_us: self.now_us() }), tally)
+    }
+
+    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others. Behind
+    /// the request, on the same connection: a vote that is still to come is given back as well.
+    fn stand_back(self: &Arc<Self>, name: &Name, id: GrantId, wait: Option<Wait>, tally: &Tally) {
+        let request = Request::GiveBack { id, wait };
+        let asked = tally.not_refused().into_iter();
+        let mut fan = Fan::of(asked.filter_map(|node| Some((node, self.ask(node, name, &request)?))).collect::<Vec<_>>());
+        fan.send();
+        self.finish(fan);
+    }
+
+    /// A node calls an attempt of ours.
+    pub(super) fn called(self: &Arc<Self>, node: usize, id: &GrantId) {
+        let majority = self.nodes() / 2 + 1;
+        let call = match self.shared.names().waiting(id) {
+            Some(waiting) => (waiting.call(node, majority), waiting.is_asking),
+            // It is over, and its word of that is on the way.
+            None => return,
+        };
+        match call {
+            (Call::Majority, false) => self.take_turn(*id),
+            (Call::First, false) => self.ask_at(id, self.now_us() + self.shared.patience_us(u64::MAX)),
+            _ => {}
+        }
+    }
+
+    /// An alarm rings: the calls of the others were lost, or a random while is over.
+    pub(super) fn alarm(self: &Arc<Self>, id: &GrantId, alarm: u64) {
+        let is_due = self.shared.names().waiting(id).is_some_and(|waiting| waiting.alarm == alarm && !waiting.is_asking);
+        if is_due {
+            self.take_turn(*id);
+        }
+    }
+
+    /// A round of an attempt that waits.
+    fn take_turn(self: &Arc<Self>, id: GrantId) {
+        let inner = Arc::clone(self);
+        let turn = unconstrained(async move { inner.turn(id).await });
+        drop(self.shared.world.spawn(Box::pin(turn)));
+    }
+
+    async fn turn(self: Arc<Self>, id: GrantId) {
+        let Some((name, acquire, wait)) = self.shared.names().waiting(&id).and_then(Waiting::begin) else { return };
+        let begun_us = self.now_us();
+        let (asked, tally) = {
+            let _asking = Asking { inner: &self, id };
+            self.rounds(&name, &acquire, Some(wait)).await
+        };
+        match asked {
+            Asked::Won { token, range, until_us } => {
+                let delivery = Delivery {
+                    to: id.session,
+                    now_us: begun_us.max(1),
+                    contention: tally.contention(),
+                    rest: Rest::Done,
+                    id,
+                    token,
+                    left_us: until_us.saturating_sub(begun_us),
+                    range,
+                    event: Event::Granted,
+                };
+                self.tell(Message::Delivery(name, delivery));
+            }
+            Asked::Refused(Refusal { is_held, .. }) => self.wait_for_turn(&id, Then::of(is_held)),
+            Asked::Full | Asked::TooFew | Asked::Again => self.wait_for_turn(&id, Then::TooFew),
+        }
+    }
+
+    /// A round was lost: what brings the next one.
+    fn wait_for_turn(self: &Arc<Self>, id: &GrantId, then: Then) {
+        let majority = self.nodes() / 2 + 1;
+        let (calls, splits) = {
+            let mut names = self.shared.names();
+            let Some(waiting) = names.waiting(id) else { return };
+            waiting.splits = if then == Then::Held { 0 } else { waiting.splits + 1 };
+            (waiting.calls(), waiting.splits)
+        };
+        let now_us = self.now_us();
+        match then {
+            // They came while the round was under way.
+            _ if calls >= majority => self.ask_at(id, now_us + self.random_while_us(splits)),
+            Then::Held if calls > 0 => self.ask_at(id, now_us + self.shared.patience_us(u64::MAX)),
+            // The holder's release calls.
+            Then::Held => {}
+            Then::Split => self.ask_at(id, now_us + self.random_while_us(splits)),
+            Then::TooFew => self.ask_at(id, now_us + TOO_FEW_US),
+        }
+    }
+
+    fn ask_at(&self, id: &GrantId, at_us: u64) {
+        if let Some(waiting) = self.shared.names().waiting(id) {
+            waiting.alarm += 1;
+            self.shared.timers.turn_at(at_us, *id, waiting.alarm);
+        }
+    }
+
+    /// A random while, longer with each round that was lost: around the time of a round trip at first.
+    fn random_while_us(&self, lost: u32) -> u64 {
+        let mut random = [0; 8];
+        self.shared.world.random(&mut random);
+        let about_us = (2 * self.shared.rtt_us()).max(WHILE_MIN_US) << lost.min(8);
+        let about_us = about_us.min(WHILE_MAX_US);
+        about_us / 2 + u64::from_ne_bytes(random) % about_us
+    }
+}
+
+/// How a round was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Then {
+    /// Somebody holds.
+    Held,
+    /// Nobody does.
+    Split,
+    /// Too few nodes vote.
+    TooFew,
+}
+
+impl Then {
+    fn of(is_held: bool) -> Self {
+        if is_held { Self::Held } else { Self::Split }
+    }
+}

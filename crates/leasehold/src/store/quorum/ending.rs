@@ -1,0 +1,155 @@
+//! Giving back, at all nodes: those that refused included, and those that are away once they are back. And what is asked
+//! of all nodes for operators.
+
+use std::sync::Arc;
+
+use leasehold_spec::node::{Request, Said};
+use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token, Was};
+
+use super::fan::Fan;
+use super::link::{Inner, kind_of};
+use super::member::Owed;
+use super::round::{Ballot, Ended, Tally};
+use crate::store::Fault;
+use crate::world::Pending;
+
+impl Inner {
+    pub(super) async fn release(self: Arc<Self>, name: Name, id: GrantId) -> Result<Answer, Fault> {
+        let given_back = |was| if was == Was::Granted { Outcome::Released } else { Outcome::NotHeld };
+        self.give_back(name, id, given_back).await
+    }
+
+    pub(super) async fn leave(self: Arc<Self>, name: Name, id: GrantId) -> Result<Answer, Fault> {
+        self.give_back(name, id, |was| Outcome::Left { was }).await
+    }
+
+    async fn give_back(
+        self: Arc<Self>,
+        name: Name,
+        id: GrantId,
+        outcome: impl FnOnce(Was) -> Outcome,
+    ) -> Result<Answer, Fault> {
+        let begun_us = self.now_us();
+        self.shared.names().end(&id);
+        let mut tally = Tally::new(self.nodes());
+        let fan = self.give_back_at_all(&name, id, Some(&mut tally));
+        match self.count(fan, &mut tally, self.patience_us(u64::MAX), Tally::ended).await {
+            Ended::Done(was) => Ok(self.answer(begun_us, &tally, outcome(was))),
+            Ended::TooFew => Err(Fault::Undecided(self.shared.too_few(kind_of(&tally)))),
+        }
+    }
+
+    /// Gives back what is left of a grant, and waits for nobody.
+    pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId) {
+        let mut fan = self.give_back_at_all(name, id, None);
+        fan.send();
+        self.finish(fan);
+    }
+
+    fn give_back_at_all(self: &Arc<Self>, name: &Name, id: GrantId, mut tally: Option<&mut Tally>) -> Fan<Ballot> {
+        let request = Request::GiveBack { id, wait: None };
+        let mut asking: Vec<(usize, Pending<Ballot>)> = Vec::new();
+        for node in 0..self.nodes() {
+            match self.ask(node, name, &request) {
+                Some(giving_back) => {
+                    let (inner, name) = (Arc::clone(self), name.clone());
+                    let giving_back = async move {
+                        let ballot = giving_back.await;
+                        if !matches!(ballot, Ballot::Cast { .. }) {
+                            inner.owe(node, name, id);
+                        }
+                        ballot
+                    };
+                    asking.push((node, Box::pin(giving_back)));
+                }
+                None => {
+                    self.owe(node, name.clone(), id);
+                    if let Some(tally) = tally.as_deref_mut() {
+                        tally.hear(node, Ballot::Silent);
+                    }
+                }
+            }
+        }
+        Fan::of(asking)
+    }
+
+    fn owe(&self, node: usize, name: Name, id: GrantId) {
+        let now_us = self.now_us();
+        let until_us = now_us + self.shared.charter.max_lease_ms * 1000;
+        self.shared.members[node].owe(Owed { name, id, until_us }, now_us);
+    }
+
+    /// Tells a node that is back what it was to be told.
+    pub(super) fn pay(self: &Arc<Self>, node: usize) {
+        for owed in self.shared.members[node].take_owed(self.now_us()) {
+            let request = Request::GiveBack { id: owed.id, wait: None };
+            let mut fan = Fan::of(self.ask(node, &owed.name, &request).map(|asking| (node, asking)));
+            fan.send();
+            self.finish(fan);
+        }
+    }
+
+    /// No more tokens than were granted: to reserve more is a round, and so is a grant, which comes with as many.
+    pub(super) fn reserve(&self, id: &GrantId, token: Token) -> Answer {
+        let held = self.shared.names().held(id).filter(|held| held.token == token).map(|held| held.range);
+        let outcome = Outcome::Reserved { range: held.unwrap_or(1) };
+        self.answer(self.now_us(), &Tally::new(self.nodes()), outcome)
+    }
+
+    pub(super) async fn revoke(
+        self: Arc<Self>,
+        name: Name,
+        holder: PublicId,
+        token: Token,
+        grace_ms: u64,
+    ) -> Result<Answer, Fault> {
+        let begun_us = self.now_us();
+        let request = Request::Revoke { holder, token, grace_ms };
+        let tally = self.hear_all(&name, &request).await;
+        let left = |said: &Said| if let Said::Revoking { left_us } = said { Some(*left_us) } else { None };
+        let marked: Vec<u64> = tally.votes().flatten().filter_map(|(_, vote)| left(&vote.said)).collect();
+        // A majority cannot keep it any more: so many that what is left is none.
+        if marked.len() > self.nodes() - tally.majority() {
+            let left_us = marked.into_iter().max().unwrap_or(0);
+            return Ok(self.answer(begun_us, &tally, Outcome::Revoking { left_us }));
+        }
+        let not_held = tally.votes().flatten().filter(|(_, vote)| vote.said == Said::NotHeld).count();
+        if not_held >= tally.majority() {
+            return Ok(self.answer(begun_us, &tally, Outcome::NotHeld));
+        }
+        Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))))
+    }
+
+    pub(super) async fn settle(self: Arc<Self>, name: Name) -> Result<Answer, Fault> {
+        let begun_us = self.now_us();
+        let tally = self.hear_all(&name, &Request::Settle).await;
+        Ok(self.answer(begun_us, &tally, Outcome::Settled))
+    }
+
+    pub(super) async fn inspect(self: Arc<Self>, name: Name) -> Result<Answer, Fault> {
+        let begun_us = self.now_us();
+        let tally = self.hear_all(&name, &Request::Inspect).await;
+        let seen = |said: &Said| if let Said::Inspected(seen) = said { Some(seen.clone()) } else { None };
+        let views: Vec<Option<Inspection>> = tally.votes().map(|vote| seen(&vote?.1.said)).collect();
+        if views.iter().flatten().count() < tally.majority() {
+            return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))));
+        }
+        let holders = || views.iter().flatten().filter_map(|view| view.holder.as_ref());
+        let same = |one: &&leasehold_spec::Holder| {
+            holders().filter(|other| (other.id, other.token) == (one.id, one.token)).count() >= tally.majority()
+        };
+        let holder = holders().filter(same).max_by_key(|holder| holder.left_us).cloned();
+        let waiters = views.iter().flatten().map(|view| view.waiters).max().unwrap_or(0);
+        Ok(self.answer(begun_us, &tally, Outcome::Inspected(Inspection { holder, waiters })))
+    }
+
+    /// What all nodes say to this, as far as they answer in time.
+    async fn hear_all(self: &Arc<Self>, name: &Name, request: &Request) -> Tally {
+        let mut tally = Tally::new(self.nodes());
+        let fan = self.ask_all(name, &mut tally, |_| request.clone());
+        let all = |tally: &Tally| tally.pending_nodes().is_empty().then_some(());
+        self.count(fan, &mut tally, self.patience_us(u64::MAX), all).await;
+        tally
+    }
+}
+

@@ -1,0 +1,62 @@
+//! One question to all nodes at once.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::task::{Context, Poll, Waker};
+
+use crate::world::Pending;
+
+/// Requests under way, by node. All of them are sent by the first poll.
+pub(super) struct Fan<T> {
+    pending: Vec<(usize, Pending<T>)>,
+    answered: VecDeque<(usize, T)>,
+}
+
+impl<T> Fan<T> {
+    pub(super) fn of(requests: impl IntoIterator<Item = (usize, Pending<T>)>) -> Self {
+        Self { pending: requests.into_iter().collect(), answered: VecDeque::new() }
+    }
+
+    /// The next answer; `None` once all have come.
+    pub(super) async fn next(&mut self) -> Option<(usize, T)> {
+        poll_fn(|context| {
+            self.poll_all(context);
+            match self.answered.pop_front() {
+                Some(answer) => Poll::Ready(Some(answer)),
+                None if self.pending.is_empty() => Poll::Ready(None),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Sends all of them. For whoever does not wait for an answer.
+    pub(super) fn send(&mut self) {
+        self.poll_all(&mut Context::from_waker(Waker::noop()));
+    }
+
+    /// Hears the rest out.
+    pub(super) async fn finish(mut self) {
+        while self.next().await.is_some() {}
+    }
+
+    /// What has not been answered.
+    pub(super) fn take(self) -> Vec<(usize, Pending<T>)> {
+        self.pending
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    fn poll_all(&mut self, context: &mut Context<'_>) {
+        let answered = &mut self.answered;
+        self.pending.retain_mut(|(node, request)| match request.as_mut().poll(context) {
+            Poll::Ready(said) => {
+                answered.push_back((*node, said));
+                false
+            }
+            Poll::Pending => true,
+        });
+    }
+}

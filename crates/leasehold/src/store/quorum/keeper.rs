@@ -1,0 +1,97 @@
+//! Connections to nodes that come and go: each node of a link has somebody who keeps it connected.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::{Error, ErrorKind};
+use crate::world::Pending;
+
+use super::link::Inner;
+use super::member::Standing;
+use super::node::NodeLink;
+
+/// How long one try may take, with greeting.
+const OPEN_WITHIN_US: u64 = 5_000_000;
+/// The pauses between two tries.
+const BACKOFF_MIN_US: u64 = 20_000;
+const BACKOFF_MAX_US: u64 = 1_000_000;
+/// The shortest time in which a node that was doubted has to answer a ping.
+const PROOF_US: u64 = 500_000;
+
+/// Keeps one node connected until its link is closed. It begins with a try that somebody else has begun.
+pub(super) async fn keep(inner: Arc<Inner>, node: usize, mut opening: Option<Pending<Result<(), Error>>>) {
+    let mut backoff_us = BACKOFF_MIN_US;
+    while !inner.is_closed() {
+        let opening = opening.take().unwrap_or_else(|| Box::pin(open(Arc::clone(&inner), node)));
+        match opening.await {
+            Ok(()) => {
+                backoff_us = BACKOFF_MIN_US;
+                watch(&inner, node).await;
+            }
+            Err(error) => {
+                inner.shared.members[node].stand(Standing::Away(error.to_string()));
+                pause(&inner, backoff_us).await;
+                backoff_us = (backoff_us * 2).min(BACKOFF_MAX_US);
+            }
+        }
+    }
+}
+
+/// Connects a node, and takes it in.
+pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
+    let member = &inner.shared.members[node];
+    let link = tokio::select! {
+        biased;
+        link = member.node.open(inner.shared.charter) => link?,
+        () = inner.shared.world.sleep(Duration::from_micros(OPEN_WITHIN_US)) => {
+            return Err(Error::new(ErrorKind::Unreachable, "it takes connections, and does not answer"));
+        }
+    };
+    if let Some(other) = inner.shared.same_server(node, link.run()) {
+        link.close();
+        let message = format!(
+            "the nodes {} and {} of the quorum are one server: name each of its servers once",
+            inner.shared.members[other].node.at(),
+            member.node.at()
+        );
+        return Err(Error::invalid(message));
+    }
+    member.meet(link.run());
+    if !inner.ping_node(node, Arc::clone(&link)).await {
+        link.close();
+        return Err(Error::new(ErrorKind::Unreachable, "the connection broke as soon as it was there"));
+    }
+    member.stand(Standing::Votes);
+    inner.install(node, link).await?;
+    inner.pay(node);
+    Ok(())
+}
+
+/// Until the connection is gone.
+async fn watch(inner: &Arc<Inner>, node: usize) {
+    loop {
+        let Some(link) = inner.link(node) else { return };
+        inner.looked_at(node).await;
+        if inner.is_closed() || link.is_closed() {
+            return;
+        }
+        if inner.take_doubt(node) && !is_alive(inner, node, &link).await {
+            link.close();
+            return;
+        }
+    }
+}
+
+/// Whether a node answers a ping in time.
+async fn is_alive(inner: &Arc<Inner>, node: usize, link: &Arc<dyn NodeLink>) -> bool {
+    let within_us = PROOF_US.max(4 * inner.shared.members[node].rtt_us());
+    tokio::select! {
+        biased;
+        is_there = inner.ping_node(node, Arc::clone(link)) => is_there,
+        () = inner.shared.timers.at(inner.now_us() + within_us) => false,
+    }
+}
+
+async fn pause(inner: &Arc<Inner>, for_us: u64) {
+    inner.shared.timers.at(inner.now_us() + for_us).await;
+}

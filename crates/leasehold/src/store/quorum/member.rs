@@ -1,0 +1,151 @@
+//! What a client knows of one of its nodes, over all connections: its clock, how far away it is, what it said last, and
+//! what it is still to be told.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_spec::limits::NOT_AFTER_MAX_US;
+use leasehold_spec::node::Abstention;
+use leasehold_spec::{GrantId, Name};
+
+use super::node::Node;
+use crate::clock::{Sample, ServerClock};
+
+/// How many votes a node that was away may be told to give back: as many as a session remembers of its releases.
+const OWED: usize = 1024;
+
+pub(super) struct Member {
+    pub(super) node: Arc<dyn Node>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    clock: ServerClock,
+    run: String,
+    rtt_us: u64,
+    standing: Standing,
+    owed: VecDeque<Owed>,
+}
+
+/// What was last heard of a node.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Standing {
+    /// Nothing yet.
+    #[default]
+    Unheard,
+    /// It answers, and votes.
+    Votes,
+    /// It answers, and has no vote, as it said at that moment.
+    Abstains(Abstention, u64),
+    /// It is connected, and does not answer.
+    Silent,
+    /// It cannot be reached, or refuses us.
+    Away(String),
+}
+
+/// A vote that is to be given back at a node that could not be told.
+pub(super) struct Owed {
+    pub(super) name: Name,
+    pub(super) id: GrantId,
+    /// By then it has ended there by itself.
+    pub(super) until_us: u64,
+}
+
+impl Member {
+    pub(super) fn new(node: Arc<dyn Node>) -> Self {
+        Self { node, known: Mutex::default() }
+    }
+
+    /// A link leads to this run of the node. Times of two runs are never compared.
+    pub(super) fn meet(&self, run: &str) {
+        let mut known = self.known();
+        if known.run != run {
+            (known.clock, known.run) = (ServerClock::default(), run.to_owned());
+        }
+    }
+
+    pub(super) fn run(&self) -> String {
+        self.known().run.clone()
+    }
+
+    /// Takes what an answer says of the node's clock. Answers whether that was set forward: leases end earlier there.
+    pub(super) fn sample(&self, run: &str, sample: Sample) -> bool {
+        let mut known = self.known();
+        if known.run != run {
+            return false;
+        }
+        let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
+        known.rtt_us = if known.rtt_us == 0 { trip_us } else { (7 * known.rtt_us + trip_us) / 8 };
+        known.clock.observe(sample).is_some()
+    }
+
+    pub(super) fn rtt_us(&self) -> u64 {
+        self.known().rtt_us
+    }
+
+    /// What the node's clock shows at a moment of ours; `None` if nothing was heard of it lately.
+    pub(super) fn time_at(&self, local_us: u64, now_us: u64) -> Option<u64> {
+        self.known().clock.server_at(local_us, now_us)
+    }
+
+    /// The earliest moment of ours at which its clock can have shown this.
+    pub(super) fn local_of(&self, node_us: u64, now_us: u64) -> Option<u64> {
+        self.known().clock.local_of(node_us, now_us)
+    }
+
+    pub(super) fn stand(&self, standing: Standing) {
+        self.known().standing = standing;
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        self.known().standing.clone()
+    }
+
+    pub(super) fn owe(&self, owed: Owed, now_us: u64) {
+        let mut known = self.known();
+        known.owed.retain(|old| old.until_us > now_us && old.id != owed.id);
+        if known.owed.len() >= OWED {
+            known.owed.pop_front();
+        }
+        known.owed.push_back(owed);
+    }
+
+    /// What it is to be told now that it is back.
+    pub(super) fn take_owed(&self, now_us: u64) -> Vec<Owed> {
+        self.known().owed.drain(..).filter(|owed| owed.until_us > now_us).collect()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Standing {
+    /// In words, for errors and reports.
+    pub(super) fn told(&self, now_us: u64) -> impl fmt::Display + '_ {
+        Told { standing: self, now_us }
+    }
+}
+
+struct Told<'a> {
+    standing: &'a Standing,
+    now_us: u64,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.standing {
+            Standing::Unheard => f.write_str("is being connected"),
+            Standing::Votes => f.write_str("votes"),
+            Standing::Abstains(Abstention::Resting { left_us }, said_us) => {
+                let left_us = left_us.saturating_sub(self.now_us.saturating_sub(*said_us));
+                write!(f, "rests for {} s more: it may have forgotten leases", left_us.div_ceil(1_000_000))
+            }
+            Standing::Abstains(Abstention::Unmarked, _) => f.write_str("has lost its marker, and is greeted anew"),
+            Standing::Silent => f.write_str("does not answer"),
+            Standing::Away(why) => f.write_str(why),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Deadlines of rounds, kept by the session's thread: a caller's runtime may have no timer, and may stand still.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use leasehold_spec::GrantId;
+use tokio::sync::{Notify, oneshot};
+
+use crate::world::World;
+
+/// The longest sleep: the clock runs while the machine sleeps, and timers do not.
+const TICK_US: u64 = 250_000;
+/// The shortest: timers know no shorter one.
+const PAUSE_US: u64 = 1_000;
+
+/// What is to be woken when.
+#[derive(Default)]
+pub(super) struct Timers {
+    set: Mutex<Set>,
+    is_set: Notify,
+}
+
+#[derive(Default)]
+struct Set {
+    due: BinaryHeap<Reverse<Alarm>>,
+    /// The keeper sleeps until then, and need not be woken for what is later.
+    planned_us: u64,
+    serial: u64,
+}
+
+struct Alarm {
+    at_us: u64,
+    serial: u64,
+    rings: Rings,
+}
+
+enum Rings {
+    /// A round is over.
+    Round(oneshot::Sender<()>),
+    /// An attempt asks again, unless it was given another alarm since.
+    Turn(GrantId, u64),
+}
+
+impl Timers {
+    /// Ends at that moment, while somebody [keeps](Self::keep) the time.
+    pub(super) fn at(&self, at_us: u64) -> impl Future<Output = ()> + Send + 'static {
+        let (rings, rung) = oneshot::channel();
+        self.add(at_us, Rings::Round(rings));
+        async move {
+            if rung.await.is_err() {
+                // Never: an alarm is dropped only when it rings.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// Has an attempt ask at that moment.
+    pub(super) fn turn_at(&self, at_us: u64, id: GrantId, alarm: u64) {
+        self.add(at_us, Rings::Turn(id, alarm));
+    }
+
+    fn add(&self, at_us: u64, rings: Rings) {
+        let mut set = self.set();
+        set.serial += 1;
+        let serial = set.serial;
+        set.due.push(Reverse(Alarm { at_us, serial, rings }));
+        let is_earlier = at_us < set.planned_us;
+        drop(set);
+        if is_earlier {
+            self.is_set.notify_one();
+        }
+    }
+
+    /// Keeps the time until `is_over` says so, at the latest a tick later.
+    pub(super) async fn keep(
+        self: Arc<Self>,
+        world: Arc<dyn World>,
+        is_over: impl Fn() -> bool + Send,
+        turn: impl Fn(GrantId, u64) + Send,
+    ) {
+        while !is_over() {
+            let now_us = world.now_us();
+            let for_us = self.ring(now_us, &turn);
+            let mut slept = world.sleep(Duration::from_micros(for_us));
+            let mut set = pin!(self.is_set.notified());
+            poll_fn(|context| match set.as_mut().poll(context) {
+                Poll::Ready(()) => Poll::Ready(()),
+                Poll::Pending => slept.as_mut().poll(context),
+            })
+            .await;
+        }
+        self.set().planned_us = 0;
+    }
+
+    /// Wakes whoever is due, and answers how long nobody is.
+    fn ring(&self, now_us: u64, turn: impl Fn(GrantId, u64)) -> u64 {
+        let mut due = Vec::new();
+        let mut set = self.set();
+        while let Some(Reverse(alarm)) = set.due.pop() {
+            // Whoever does not wait any more is in nobody's way.
+            let is_wanted = !matches!(&alarm.rings, Rings::Round(round) if round.is_closed());
+            if alarm.at_us > now_us && is_wanted {
+                set.due.push(Reverse(alarm));
+                break;
+            }
+            due.push(alarm);
+        }
+        let next_us = set.due.peek().map_or(u64::MAX, |Reverse(alarm)| alarm.at_us);
+        let for_us = next_us.saturating_sub(now_us).clamp(PAUSE_US, TICK_US);
+        set.planned_us = now_us + for_us;
+        drop(set);
+        for alarm in due {
+            match alarm.rings {
+                // Nobody there: it was decided.
+                Rings::Round(round) => drop(round.send(())),
+                Rings::Turn(id, alarm) => turn(id, alarm),
+            }
+        }
+        for_us
+    }
+
+    fn set(&self) -> MutexGuard<'_, Set> {
+        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl PartialEq for Alarm {
+    fn eq(&self, other: &Self) -> bool {
+        self.serial == other.serial
+    }
+}
+
+impl Eq for Alarm {}
+
+impl PartialOrd for Alarm {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Alarm {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_us, self.serial).cmp(&(other.at_us, other.serial))
+    }
+}

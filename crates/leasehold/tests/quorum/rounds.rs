@@ -1,0 +1,104 @@
+//! Grants, waiting, giving back.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use leasehold::Released;
+use leasehold_testkit::voters::Mood;
+use wait_until;
+
+use crate::bench::{client, granted, voters};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_taken_at_all_nodes_and_given_back_at_all() {
+    let voters = voters(5);
+    let client = client(&voters).await;
+    let guard = client.mutex("a").lock().await.unwrap();
+    let token = guard.token();
+    wait_until("five votes", Duration::from_secs(5), || granted(&voters, "a") == 5);
+    assert!(voters.nodes.iter().all(|node| node.record("a").grant.as_ref().is_some_and(|g| g.token.get() == token.get())));
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    wait_until("none", Duration::from_secs(5), || granted(&voters, "a") == 0);
+    let again = client.mutex("a").lock().await.unwrap();
+    assert!(again.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_waits_is_called() {
+    let voters = voters(5);
+    let (a, b) = (client(&voters).await, client(&voters).await);
+    let held = a.mutex("a").lock().await.unwrap();
+    assert!(b.mutex("a").try_lock().await.unwrap().is_none());
+    let waiting = tokio::spawn(async move { b.mutex("a").lock().await.map(|guard| (guard, Instant::now())) });
+    let is_queued = || voters.nodes.iter().filter(|node| node.record("a").queue.len() == 1).count() == 5;
+    wait_until("it waits at all", Duration::from_secs(5), is_queued);
+    let token = held.token();
+    let begun = Instant::now();
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    let (guard, at) = waiting.await.unwrap().unwrap();
+    assert!(guard.token() > token);
+    println!("handed over in {:?}", at - begun);
+    assert!(at - begun < Duration::from_secs(1), "by a call, and not by a look: {:?}", at - begun);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_that_is_dead_or_silent_costs_nothing() {
+    for mood in [Mood::Dead, Mood::Stopped, Mood::Mute] {
+        let voters = voters(5);
+        let a = client(&voters).await;
+        voters.nodes[0].be(mood);
+        voters.nodes[3].be(mood);
+        let guard = a.mutex("a").lock().await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_that_is_dead_is_told_node_by_node() {
+    let voters = voters(5);
+    let a = client(&voters).await;
+    for node in &voters.nodes[..3] {
+        node.be(Mood::Dead);
+    }
+    let error = a.mutex("a").try_lock().await.unwrap_err();
+    println!("{error}");
+    assert_eq!(error.kind(), leasehold::ErrorKind::Quorum);
+    assert!(error.is_retryable());
+    for node in &voters.nodes[..3] {
+        node.be(Mood::Answers);
+    }
+    let guard = tokio::time::timeout(Duration::from_secs(5), a.mutex("a").lock()).await.expect("in time").unwrap();
+    drop(guard);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_who_want_it_all_get_it() {
+    let voters = Arc::new(voters(5));
+    let mut tasks = Vec::new();
+    let inside = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    let begun = Instant::now();
+    for _ in 0..8 {
+        let client = client(&voters).await;
+        let inside = Arc::clone(&inside);
+        tasks.push(tokio::spawn(async move {
+            let mut waits = Vec::new();
+            for _ in 0..20 {
+                let asked = Instant::now();
+                let guard = client.mutex("a").lock().await.unwrap();
+                waits.push(asked.elapsed());
+                assert_eq!(inside.fetch_add(1, std::sync::atomic::Ordering::SeqCst), 0);
+                tokio::task::yield_now().await;
+                assert_eq!(inside.fetch_sub(1, std::sync::atomic::Ordering::SeqCst), 1);
+                assert_eq!(guard.release().await.unwrap(), Released::Released);
+            }
+            waits
+        }));
+    }
+    let mut waits = Vec::new();
+    for task in tasks {
+        waits.extend(task.await.unwrap());
+    }
+    waits.sort();
+    let asked = voters.nodes.iter().map(|node| node.asked()).max().unwrap();
+    println!("160 in {:?}, p50 {:?}, max {:?}, {asked} rounds", begun.elapsed(), waits[80], waits[159]);
+}
