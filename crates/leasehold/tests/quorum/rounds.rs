@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::Released;
 use leasehold_testkit::voters::Mood;
-use wait_until;
+use leasehold_testkit::wait_until;
 
 use crate::bench::{client, granted, voters};
 

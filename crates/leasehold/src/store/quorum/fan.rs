@@ -1,7 +1,7 @@
 //! One question to all nodes at once.
 
 use std::collections::VecDeque;
-use std::future::poll_fn;
+use std::future::{poll_fn, ready};
 use std::task::{Context, Poll, Waker};
 
 use crate::world::Pending;
@@ -40,9 +40,13 @@ impl<T> Fan<T> {
         while self.next().await.is_some() {}
     }
 
-    /// What has not been answered.
-    pub(super) fn take(self) -> Vec<(usize, Pending<T>)> {
-        self.pending
+    /// What was not waited for: answers that are there, and requests under way.
+    pub(super) fn rest(self) -> Vec<(usize, Pending<T>)>
+    where
+        T: Send + 'static,
+    {
+        let answered = self.answered.into_iter().map(|(node, said)| (node, Box::pin(ready(said)) as Pending<T>));
+        answered.chain(self.pending).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -122,7 +122,7 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
     }
     let connected = here.into_iter().map(|node| (node, Some(Box::pin(async { Ok(()) }) as Pending<_>)));
     let failed = away.into_iter().map(|(node, _)| (node, None));
-    let under_way = fan.take().into_iter().map(|(node, opening)| (node, Some(opening)));
+    let under_way = fan.rest().into_iter().map(|(node, opening)| (node, Some(opening)));
     for (node, opening) in connected.chain(failed).chain(under_way) {
         let keeping = Box::pin(unconstrained(keeper::keep(Arc::clone(&inner), node, opening)));
         shared.world.spawn(keeping).map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))?;
