@@ -8,8 +8,12 @@
 //!
 //! What tells of a loss is a *marker* beside the records. It goes with them when they are flushed, or when the node comes
 //! back empty; and it names the run of the server that it was written for, so that a node that comes back with what it had
-//! saved a second ago is found out as well. Each request is compared with it. A node that saves every change before it
-//! answers has forgotten nothing by a restart, and need not rest for one.
+//! saved a second ago is found out as well. Each request is compared with it.
+//!
+//! A node that saves every change before it answers has forgotten nothing by a restart, and need not rest for one. What
+//! counts is how it was *before* that: one that was told to save everything when it came back has forgotten all the same. So
+//! the marker keeps whether its run was ever seen to forget. What no marker shows is an old copy of a node's files, put
+//! back: whoever does that deletes the marker with the same hand, and the node rests.
 
 use crate::limits::{CLOCK_ERROR_MS, TOKEN_WINDOW_MS};
 use crate::mutant::{Mutant, is_on};
@@ -30,6 +34,9 @@ pub struct Marker {
     pub charter: Charter,
     /// The run of the server that this was written for.
     pub run: String,
+    /// Whether that run was seen not to save every change before it answers, at any time: then a restart can have lost
+    /// some of it.
+    pub forgets: bool,
     /// Until when it abstains, on its own clock.
     pub rests_until_us: u64,
 }
@@ -70,13 +77,22 @@ pub fn enter(
     now_us: u64,
 ) -> Result<Marker, Unlike> {
     let rested_us = now_us + rest_ms(charter.max_lease_ms) * 1000;
+    let is_same_run = known.is_some_and(|known| known.run == run);
     let rests_until_us = match known {
         Some(known) if known.charter != charter => return Err(Unlike(known.charter)),
         // It cannot be further away than a rest that begins now: the clock was set back since.
-        Some(known) if known.run == run || !forgets => known.rests_until_us.min(rested_us),
+        Some(known) if is_same_run || !(forgets || known.forgets) => known.rests_until_us.min(rested_us),
         _ => rested_us,
     };
-    Ok(Marker { charter, run: run.to_owned(), rests_until_us })
+    // It began to save, and what it had not saved by then may still not be: its word counts from its next run on.
+    let forgets = forgets || known.is_some_and(|known| is_same_run && known.forgets);
+    Ok(Marker { charter, run: run.to_owned(), forgets, rests_until_us })
+}
+
+/// The marker of a node that votes at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
+#[must_use]
+pub fn begin(charter: Charter, run: &str, forgets: bool) -> Marker {
+    Marker { charter, run: run.to_owned(), forgets, rests_until_us: 0 }
 }
 
 impl Marker {
@@ -90,5 +106,57 @@ impl Marker {
             }
             _ => Some(Abstention::Unmarked),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHARTER: Charter = Charter { nodes: 3, max_lease_ms: 60_000 };
+    const NOW_US: u64 = 1_763_650_000_000_000;
+    const RESTED_US: u64 = NOW_US + 60_000_000;
+
+    fn marker(run: &str, forgets: bool, rests_until_us: u64) -> Marker {
+        Marker { charter: CHARTER, run: run.to_owned(), forgets, rests_until_us }
+    }
+
+    fn entered(known: Option<&Marker>, run: &str, forgets: bool) -> Marker {
+        enter(known, CHARTER, run, forgets, NOW_US).unwrap()
+    }
+
+    #[test]
+    fn a_node_without_a_marker_rests_also_if_it_saves_everything_now() {
+        for forgets in [false, true] {
+            assert_eq!(entered(None, "a", forgets), marker("a", forgets, RESTED_US));
+        }
+    }
+
+    #[test]
+    fn a_restart_is_nothing_to_a_node_that_saved_before_it_and_saves_now() {
+        for (before, now, rests_until_us) in
+            [(false, false, 7), (true, false, RESTED_US), (false, true, RESTED_US), (true, true, RESTED_US)]
+        {
+            let entered = entered(Some(&marker("a", before, 7)), "b", now);
+            assert_eq!(entered, marker("b", now, rests_until_us), "before {before}, now {now}");
+        }
+    }
+
+    #[test]
+    fn one_run_that_was_seen_to_forget_has_forgotten() {
+        assert_eq!(entered(Some(&marker("a", true, 7)), "a", false), marker("a", true, 7));
+        assert_eq!(entered(Some(&marker("a", false, 7)), "a", true), marker("a", true, 7));
+        assert_eq!(entered(Some(&marker("a", false, 7)), "a", false), marker("a", false, 7));
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_rest_longer() {
+        assert_eq!(entered(Some(&marker("a", true, u64::MAX)), "a", true), marker("a", true, RESTED_US));
+    }
+
+    #[test]
+    fn another_charter_is_refused_also_of_another_run() {
+        let other = Charter { nodes: 5, ..CHARTER };
+        assert_eq!(enter(Some(&marker("a", true, 7)), other, "b", true, NOW_US), Err(Unlike(CHARTER)));
     }
 }

@@ -163,7 +163,8 @@ impl Node<'_, '_> {
         if left_us == 0 {
             self.record.grant = None;
         } else {
-            (granted.since_us, granted.length_ms, granted.state) = (now_us, left_us.div_ceil(1000), GrantState::Revoked);
+            (granted.since_us, granted.length_ms, granted.state) =
+                (now_us, left_us.div_ceil(1000), GrantState::Revoked);
         }
         let rings = Rings::Revoked { token, left_us };
         self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings });
