@@ -6,10 +6,10 @@ use std::future::{pending, ready};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold::seam::voters::{Inbox, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Rung};
 use leasehold::seam::{Fault, Pending, QuorumStore, Store, World, error};
 use leasehold::{Error, ErrorKind};
-use leasehold_spec::node::{Bell, Charter, Marker, Record, Renewal, Request, Vote, enter, vote};
+use leasehold_spec::node::{Bell, Charter, Marker, Record, Renewal, Request, Vote, begin, enter, vote};
 use leasehold_spec::{Env, Name, SessionId};
 use tokio::sync::{mpsc, watch};
 
@@ -128,9 +128,7 @@ impl Voter {
     pub fn begin_now(&self, charter: Charter) {
         let mut shelf = self.shelf();
         let run = self.run(&shelf);
-        let now_us = self.now_us(&shelf);
-        let marker = enter(shelf.marker.as_ref(), charter, &run, true, now_us).expect("the same charter");
-        shelf.marker = Some(Marker { rests_until_us: 0, ..marker });
+        shelf.marker = Some(begin(charter, &run, true));
     }
 
     /// Its clock is set by so much.

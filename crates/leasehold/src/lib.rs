@@ -131,9 +131,11 @@ pub mod seam {
     }
 
     pub use crate::real::Real;
+    pub use crate::store::quorum::{QuorumStore, node};
     #[cfg(feature = "redis")]
-    pub use crate::store::redis::{FENCE_RIGHTS, RIGHTS, RedisStore, Script, Scripts, Secrets};
-    pub use crate::store::quorum::{QuorumStore, node as voters};
+    pub use crate::store::redis::{
+        FENCE_RIGHTS, NODE_RIGHTS, NodeScripts, RIGHTS, RedisNode, RedisStore, Script, Scripts, Secrets,
+    };
     pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
     #[cfg(feature = "shuttle")]
     pub use crate::sync::in_a_panic;

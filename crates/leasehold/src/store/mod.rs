@@ -12,7 +12,7 @@ use crate::world::{Pending, World};
 #[cfg(all(feature = "file", target_os = "linux"))]
 pub(crate) mod file;
 mod memory;
-pub mod quorum;
+pub(crate) mod quorum;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod scheme;

@@ -9,8 +9,8 @@ use super::scripts::{Script, Scripts};
 use crate::error::Error;
 
 /// As many digits as a field has: times in µs, and lengths in ms.
-const TIME_END: u64 = 10_u64.pow(16);
-const LENGTH_END: u64 = 10_u64.pow(8);
+pub(super) const TIME_END: u64 = 10_u64.pow(16);
+pub(super) const LENGTH_END: u64 = 10_u64.pow(8);
 const NONE: &str = "----------------";
 
 /// A script and the command that runs it by its digest, ready to be sent.
@@ -97,20 +97,20 @@ impl Call {
         command
     }
 
-    fn begin(script: &'static Script, keys: usize) -> Self {
+    pub(super) fn begin(script: &'static Script, keys: usize) -> Self {
         // Room for all that is to come: growing the buffers argument by argument costs more than filling them.
         let mut command = Cmd::with_capacity(4 + 8 * keys, 64 + 512 * keys);
         command.arg("EVALSHA").arg(&script.sha).arg(keys);
         Self { script, command }
     }
 
-    fn and(mut self, argument: impl AsRef<[u8]>) -> Self {
+    pub(super) fn and(mut self, argument: impl AsRef<[u8]>) -> Self {
         self.command.arg(argument.as_ref());
         self
     }
 
     /// Arguments that a request can do without: each costs the server 0.1 µs, and the usual one has none that says nothing.
-    fn and_said<const N: usize>(self, optional: [&[u8]; N]) -> Self {
+    pub(super) fn and_said<const N: usize>(self, optional: [&[u8]; N]) -> Self {
         let said = optional.iter().rposition(|argument| !argument.is_empty()).map_or(0, |last| last + 1);
         optional[..said].iter().fold(self, |call, argument| call.and(argument))
     }
@@ -173,12 +173,12 @@ fn keep_ms(lease_ms: u64) -> String {
     (lease_ms + leasehold_spec::limits::RETENTION_MS).to_string()
 }
 
-fn below(number: u64, end: u64, what: &str) -> Result<u64, Error> {
+pub(super) fn below(number: u64, end: u64, what: &str) -> Result<u64, Error> {
     if number < end { Ok(number) } else { Err(Error::invalid(format!("the {what} is too long: {number}"))) }
 }
 
 /// Fields of fixed width, one after the other. By `format!` they were half of what a request cost its client.
-struct Fields {
+pub(super) struct Fields {
     bytes: [u8; Self::ROOM],
     len: usize,
 }
@@ -187,18 +187,18 @@ impl Fields {
     /// The longest text is that of a renewal: 92 bytes.
     const ROOM: usize = 96;
 
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { bytes: [b'0'; Self::ROOM], len: 0 }
     }
 
-    fn text(mut self, text: &str) -> Self {
+    pub(super) fn text(mut self, text: &str) -> Self {
         self.bytes[self.len..self.len + text.len()].copy_from_slice(text.as_bytes());
         self.len += text.len();
         self
     }
 
     /// Padded with zeros. A number that has more digits is one that no caller lets through.
-    fn decimal(mut self, mut number: u64, width: usize) -> Self {
+    pub(super) fn decimal(mut self, mut number: u64, width: usize) -> Self {
         for digit in self.field(width).iter_mut().rev() {
             *digit = b'0' + (number % 10) as u8;
             number /= 10;
@@ -207,7 +207,7 @@ impl Fields {
         self
     }
 
-    fn hex(mut self, mut number: u128, width: usize) -> Self {
+    pub(super) fn hex(mut self, mut number: u128, width: usize) -> Self {
         for digit in self.field(width).iter_mut().rev() {
             *digit = b"0123456789abcdef"[(number & 15) as usize];
             number >>= 4;
@@ -224,7 +224,7 @@ impl Fields {
     }
 
     /// As [`GrantId::wire`] has it.
-    fn id(self, id: &GrantId) -> Self {
+    pub(super) fn id(self, id: &GrantId) -> Self {
         self.hex(id.session.0, 32).hex(id.counter.into(), 16).hex(id.nonce.into(), 16)
     }
 

@@ -43,6 +43,7 @@ impl Asker {
         goes_on: "nothing was done; the client goes on asking until it is answered or closed, and lock() waits",
         sieve: Sieve::LOCKS,
     };
+    pub(crate) const NODE: Self = Self { rights: &Rights::NODE, ..Self::LOCKS };
     pub(crate) const FENCE: Self =
         Self { rights: &Rights::FENCE, goes_on: "nothing was done: call again", sieve: Sieve::FENCE };
 
@@ -249,8 +250,8 @@ pub(super) fn cluster(at: &str) -> Error {
 }
 
 /// The server lets us in, and its user may not do all that the scripts do.
-pub(super) fn lacking(at: &str, missing: &[&str]) -> Error {
-    let (missing, all) = (missing.join(" "), &Rights::LOCKS);
+pub(super) fn lacking(at: &str, missing: &[&str], all: &Rights) -> Error {
+    let missing = missing.join(" ");
     Error::new(
         ErrorKind::Denied,
         format!("the user of the Redis at {at} lacks {missing}: grant that by ACL SETUSER; in all it needs {all}"),
@@ -310,9 +311,9 @@ fn broken(error: &RedisError, at: &str) -> Error {
 }
 
 /// An error of one name in a batch, as a script wrote it down: `CODE text`, or Lua's own words.
-pub(super) fn of_one(said: &str, at: &str, key: &str) -> Fault {
+pub(super) fn of_one(said: &str, at: &str, asker: Asker, key: &str) -> Fault {
     let (code, text) = said.split_once(' ').unwrap_or((said, ""));
-    Trouble::told(code, text, at, Asker::LOCKS, Some(key)).into()
+    Trouble::told(code, text, at, asker, Some(key)).into()
 }
 
 #[cfg(test)]

@@ -153,11 +153,11 @@ fn whoever_asks_hears_what_is_done_about_it() {
 
 #[test]
 fn an_error_in_a_batch_is_read_by_the_same_table() {
-    let full = of_one("OOM command not allowed when used memory > 'maxmemory'.", AT, "lh1:{a}");
+    let full = of_one("OOM command not allowed when used memory > 'maxmemory'.", AT, Asker::LOCKS, "lh1:{a}");
     assert!(matches!(full, Fault::NoMemory(_)), "{full:?}");
-    let lua = of_one("ERR user_script:7: attempt to index a nil value", AT, "lh1:{a}");
+    let lua = of_one("ERR user_script:7: attempt to index a nil value", AT, Asker::LOCKS, "lh1:{a}");
     assert!(matches!(&lua, Fault::Refused(error) if error.kind() == ErrorKind::Foreign), "{lua:?}");
-    assert!(matches!(of_one("nonsense", AT, "lh1:{a}"), Fault::Refused(_)));
+    assert!(matches!(of_one("nonsense", AT, Asker::LOCKS, "lh1:{a}"), Fault::Refused(_)));
 }
 
 #[test]

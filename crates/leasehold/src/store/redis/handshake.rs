@@ -18,10 +18,10 @@ use redis::{AsyncConnectionConfig, Pipeline, PushInfo, Value};
 use super::dial::{dial, drive};
 use super::fault::{self, Asker};
 use super::keys::Keys;
-use super::link::{Line, RedisLink, Wire};
-use super::rights;
-use super::scripts::Scripts;
+use super::link::RedisLink;
+use super::scripts::{Script, Scripts};
 use super::url::Target;
+use super::wire::{Line, Wire};
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -33,21 +33,13 @@ const TLS_WITHIN: Duration = Duration::from_millis(3500);
 
 /// Connects, and makes sure that this is a primary which can run the scripts.
 pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisLink, Error> {
-    let keys = Keys::new(&target.prefix);
-    let line = Arc::new(Line::new(&target.address));
-    let config = {
-        let (line, keys) = (Arc::clone(&line), keys.clone());
-        let receive = move |push: PushInfo| -> Result<(), redis::aio::SendError> {
-            line.receive(&keys, &push);
-            Ok(())
-        };
-        AsyncConnectionConfig::new().set_pipeline_buffer_size(BUFFER).set_push_sender(receive)
-    };
-    let (connection, driver) = dial(&target, &*world, config, Asker::LOCKS, TLS_WITHIN).await?;
-    drive(&*world, Box::pin(Arc::clone(&line).drive(driver)))?;
-    let mut wire = Wire { connection, keys, line };
-    match greet(&mut wire, &target.address.to_string()).await {
-        Ok(run) => Ok(RedisLink { wire, run, world }),
+    let mut wire = connect(&target, &*world, Keys::new(&target.prefix), Asker::LOCKS).await?;
+    let scripts = Scripts::get();
+    let known = Known { each: &scripts.each(), rights: &scripts.rights };
+    let mut who = redis::pipe();
+    who.cmd("ROLE").cmd("INFO").arg("server");
+    match greet(&mut wire, who, &known).await {
+        Ok(Greeted { run, .. }) => Ok(RedisLink { wire, run, world }),
         Err(error) => {
             wire.line.close();
             Err(error)
@@ -55,60 +47,94 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
     }
 }
 
-/// Asks who this is, whether it knows the scripts, and whether we may do what they do. Answers the run id.
-async fn greet(wire: &mut Wire, at: &str) -> Result<String, Error> {
-    let mut who = redis::pipe();
-    who.cmd("ROLE").cmd("INFO").arg("server");
-    ask_rights(&mut who, &wire.keys);
-    let mut said = all(wire, &who, at).await?.into_iter();
-    let mut next = || said.next().ok_or_else(|| fault::not_redis(at));
+/// Makes a connection that lives on the caller's runtime.
+pub(super) async fn connect(target: &Target, world: &dyn World, keys: Keys, asker: Asker) -> Result<Wire, Error> {
+    let line = Arc::new(Line::new(&target.address, asker));
+    let config = {
+        let line = Arc::clone(&line);
+        let receive = move |push: PushInfo| -> Result<(), redis::aio::SendError> {
+            line.receive(&push);
+            Ok(())
+        };
+        AsyncConnectionConfig::new().set_pipeline_buffer_size(BUFFER).set_push_sender(receive)
+    };
+    let (connection, driver) = dial(target, world, config, asker, TLS_WITHIN).await?;
+    drive(world, Box::pin(Arc::clone(&line).drive(driver)))?;
+    Ok(Wire { connection, keys, line })
+}
+
+/// The scripts that a server is to know, and the question that stands for all of them.
+pub(super) struct Known<'a> {
+    pub(super) each: &'a [&'a Script],
+    pub(super) rights: &'a Script,
+}
+
+/// What a server said of itself.
+pub(super) struct Greeted {
+    pub(super) run: String,
+    /// All that INFO told.
+    pub(super) info: String,
+    /// The answers to what else was asked, errors among them.
+    pub(super) more: Vec<Value>,
+}
+
+/// Asks who this is, whether it knows the scripts, and whether we may do what they do. `who` begins with ROLE and INFO.
+pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, known: &Known<'_>) -> Result<Greeted, Error> {
+    let (at, asker) = (wire.line.at.clone(), wire.line.asker);
+    ask_rights(&mut who, wire, known);
+    let mut said = all(wire, &who).await?.into_iter();
+    let mut next = || said.next().ok_or_else(|| fault::not_redis(&at));
     // In this order: a replica, an old server or one that loads is told as such, whatever it says of our script.
-    role(&sound(next()?, at)?, at)?;
-    let info: String = redis::from_redis_value(sound(next()?, at)?).map_err(|_| fault::not_redis(at))?;
-    let run = server(&info, at)?;
-    let mut refused = next()?;
+    role(&sound(next()?, &at, asker)?, &at)?;
+    let info: String = redis::from_redis_value(sound(next()?, &at, asker)?).map_err(|_| fault::not_redis(&at))?;
+    let run = server(&info, &at)?;
+    let mut more: Vec<Value> = said.collect();
+    let mut refused = more.pop().ok_or_else(|| fault::not_redis(&at))?;
     if matches!(&refused, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-        refused = bring(wire, at).await?;
+        refused = bring(wire, known).await?;
     }
-    let refused: Vec<usize> = redis::from_redis_value(sound(refused, at)?).map_err(|_| fault::not_redis(at))?;
-    match rights::missing(&refused) {
-        missing if missing.is_empty() => Ok(run),
-        missing => Err(fault::lacking(at, &missing)),
+    let refused: Vec<usize> =
+        redis::from_redis_value(sound(refused, &at, asker)?).map_err(|_| fault::not_redis(&at))?;
+    match asker.rights.missing(&refused) {
+        missing if missing.is_empty() => Ok(Greeted { run, info, more }),
+        missing => Err(fault::lacking(&at, &missing, asker.rights)),
     }
 }
 
 /// The question about our rights.
-fn ask_rights(pipeline: &mut Pipeline, keys: &Keys) {
-    pipeline.cmd("EVALSHA").arg(&Scripts::get().rights.sha).arg(0).arg(rights::arguments(&keys.sample()));
+fn ask_rights(pipeline: &mut Pipeline, wire: &Wire, known: &Known<'_>) {
+    let arguments = wire.line.asker.rights.arguments(&wire.keys.sample());
+    pipeline.cmd("EVALSHA").arg(&known.rights.sha).arg(0).arg(arguments);
 }
 
 /// Brings the scripts, the question behind them, and asks it. Answers as the server does.
-async fn bring(wire: &mut Wire, at: &str) -> Result<Value, Error> {
-    let scripts = || Scripts::get().each().into_iter().chain([&Scripts::get().rights]);
+async fn bring(wire: &mut Wire, known: &Known<'_>) -> Result<Value, Error> {
+    let (at, asker) = (wire.line.at.clone(), wire.line.asker);
+    let scripts = || known.each.iter().copied().chain([known.rights]);
     let mut load = redis::pipe();
     for script in scripts() {
         load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
     }
-    ask_rights(&mut load, &wire.keys);
-    let mut said = all(wire, &load, at).await?;
-    let refused = said.pop().ok_or_else(|| fault::not_redis(at))?;
+    ask_rights(&mut load, wire, known);
+    let mut said = all(wire, &load).await?;
+    let refused = said.pop().ok_or_else(|| fault::not_redis(&at))?;
     for (sha, script) in said.into_iter().zip(scripts()) {
-        let sha: Option<String> = redis::from_redis_value(sound(sha, at)?).ok();
+        let sha: Option<String> = redis::from_redis_value(sound(sha, &at, asker)?).ok();
         if sha.as_ref() != Some(&script.sha) {
-            return Err(fault::not_redis(at));
+            return Err(fault::not_redis(&at));
         }
     }
     Ok(refused)
 }
 
 /// The answers to all of a pipeline, errors among them.
-async fn all(wire: &mut Wire, pipeline: &Pipeline, at: &str) -> Result<Vec<Value>, Error> {
+async fn all(wire: &mut Wire, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
     let answered = wire.connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
-    answered.map_err(|error| fault::handshake(&error, at, Asker::LOCKS))
+    answered.map_err(|error| fault::handshake(&error, &wire.line.at, wire.line.asker))
 }
 
-fn sound(answer: Value, at: &str) -> Result<Value, Error> {
-    answer.extract_error().map_err(|error| fault::handshake(&error, at, Asker::LOCKS))
+fn sound(answer: Value, at: &str, asker: Asker) -> Result<Value, Error> {
+    answer.extract_error().map_err(|error| fault::handshake(&error, at, asker))
 }
 
 fn role(role: &Value, at: &str) -> Result<(), Error> {

@@ -10,6 +10,9 @@
 //! The braces make the name the hash tag, so that a cluster keeps whatever belongs to one name in one slot. Within them
 //! `{`, `}` and `%` are written as `%7B`, `%7D` and `%25`: a name with a brace would end the tag too early, and two names
 //! could share a key. No name can be mistaken for a channel: a record's key goes on with `{`.
+//!
+//! A node of a quorum has a layout of its own (`lq1`), which needs two keys more: the queue of a name, `lq1q:{orders/42}`,
+//! and the node's marker, `lq1:marker`. A cluster would ask for both in the record's slot; no node is part of one.
 
 use std::sync::Arc;
 
@@ -19,18 +22,38 @@ use leasehold_spec::{Name, SessionId};
 /// The layout of records. Another one is refused, never touched.
 pub(crate) const LAYOUT: &str = "1";
 
-const RECORD: &str = "lh1:{";
-const INBOX: &str = "lh1:inbox:";
+/// What goes before a name and before a session.
+#[derive(Debug)]
+struct Layout {
+    record: &'static str,
+    inbox: &'static str,
+}
+
+const LOCKS: &Layout = &Layout { record: "lh1:{", inbox: "lh1:inbox:" };
+const NODE: &Layout = &Layout { record: "lq1:{", inbox: "lq1:inbox:" };
+const MARKER: &str = "lq1:marker";
 
 /// Keys below one prefix.
 #[derive(Clone, Debug)]
 pub(crate) struct Keys {
     prefix: Arc<str>,
+    layout: &'static Layout,
 }
 
 impl Keys {
+    /// Those of locks on one Redis.
     pub(crate) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.into() }
+        Self { prefix: prefix.into(), layout: LOCKS }
+    }
+
+    /// Those of a node of a quorum.
+    pub(super) fn of_node(prefix: &str) -> Self {
+        Self { prefix: prefix.into(), layout: NODE }
+    }
+
+    /// The marker of a node. No record: that goes on with `{` there.
+    pub(super) fn marker(&self) -> String {
+        format!("{}{MARKER}", self.prefix)
     }
 
     /// The key of a name's record.
@@ -43,9 +66,9 @@ impl Keys {
     /// Writes it behind what is there.
     pub(super) fn write(&self, name: &Name, key: &mut String) {
         let text = name.as_str();
-        key.reserve(self.prefix.len() + RECORD.len() + text.len() + 1);
+        key.reserve(self.prefix.len() + self.layout.record.len() + text.len() + 1);
         key.push_str(&self.prefix);
-        key.push_str(RECORD);
+        key.push_str(self.layout.record);
         if text.contains(['{', '}', '%']) && !is_on(Mutant::P8WrongHashTag) {
             for c in text.chars() {
                 match c {
@@ -64,24 +87,24 @@ impl Keys {
 
     /// A key that stands for all records, where only its beginning matters.
     pub(super) fn sample(&self) -> String {
-        format!("{}{RECORD}}}", self.prefix)
+        format!("{}{}}}", self.prefix, self.layout.record)
     }
 
     /// What SCAN finds all records by. A prefix stands for itself, whatever it has in it.
     pub(crate) fn pattern(&self) -> String {
-        let mut pattern = String::with_capacity(self.prefix.len() + RECORD.len() + 2);
+        let mut pattern = String::with_capacity(self.prefix.len() + self.layout.record.len() + 2);
         for c in self.prefix.chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '\\') {
                 pattern.push('\\');
             }
             pattern.push(c);
         }
-        pattern + RECORD + "*}"
+        pattern + self.layout.record + "*}"
     }
 
     /// The name whose record this key is; `None` for any other key.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
-        let text = key.strip_prefix(&*self.prefix)?.strip_prefix(RECORD)?.strip_suffix('}')?;
+        let text = key.strip_prefix(&*self.prefix)?.strip_prefix(self.layout.record)?.strip_suffix('}')?;
         if text.contains(['{', '}']) {
             return None;
         }
@@ -102,12 +125,12 @@ impl Keys {
 
     /// What goes before a session's id in the name of its channel.
     pub(crate) fn inboxes(&self) -> String {
-        format!("{}{INBOX}", self.prefix)
+        format!("{}{}", self.prefix, self.layout.inbox)
     }
 
     /// The channel of a session. The scripts make it from a record's key: `part/open.lua`, `inboxes`.
     pub(crate) fn inbox(&self, session: SessionId) -> String {
-        format!("{}{INBOX}{session}", self.prefix)
+        format!("{}{}{session}", self.prefix, self.layout.inbox)
     }
 }
 

@@ -26,6 +26,7 @@ mod mutants;
 #[cfg(all(test, feature = "tls"))]
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
 mod no_tls;
+mod node;
 mod reply;
 mod rights;
 mod scripts;
@@ -37,6 +38,7 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 mod url;
+mod wire;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -45,7 +47,8 @@ use leasehold_spec::{Contention, Name, Op, Renew};
 
 pub(crate) use dial::{dial, drive};
 pub(crate) use fault::{Asker, Trouble, silent};
-pub use rights::{FENCE_RIGHTS, RIGHTS};
+pub use node::{NodeScripts, RedisNode};
+pub use rights::{FENCE_RIGHTS, NODE_RIGHTS, RIGHTS};
 pub use scripts::{Script, Scripts};
 pub use secrets::Secrets;
 pub(crate) use url::Target;

@@ -284,11 +284,11 @@ impl<'a> Words<'a> {
     }
 }
 
-fn number(digits: &str) -> Option<u64> {
+pub(super) fn number(digits: &str) -> Option<u64> {
     // `parse` alone would take a sign.
     digits.bytes().all(|b| b.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
-fn token(digits: &str) -> Option<Token> {
+pub(super) fn token(digits: &str) -> Option<Token> {
     Token::new(number(digits)?)
 }

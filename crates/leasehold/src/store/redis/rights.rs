@@ -13,17 +13,46 @@ pub(crate) struct Rights {
     commands: &'static str,
     /// Keys and channels, likewise.
     patterns: &'static str,
+    /// What the server is asked about.
+    asked: &'static [(&'static str, &'static [&'static str])],
 }
 
 /// What the user of a lock's client must be allowed to do. SECURITY.md quotes it.
 pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
                           +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
+/// What that of a node's client must. `+config|get` lets it see that the node saves every change before it answers.
+pub const NODE_RIGHTS: &str = "+eval +evalsha +script|load +get +set +del +type +zadd +zrem +zrange +zmscore +zcard \
+                               +zremrangebyrank +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
 /// What that of a fence must.
 pub const FENCE_RIGHTS: &str = "+eval +evalsha +get +set +del +type +pttl +select";
 
 impl Rights {
-    pub(crate) const LOCKS: Self = Self { commands: RIGHTS, patterns: "~PREFIXlh1:* &PREFIXlh1:inbox:*" };
-    pub(crate) const FENCE: Self = Self { commands: FENCE_RIGHTS, patterns: "~KEY ~lhf:{KEY}*" };
+    pub(crate) const LOCKS: Self =
+        Self { commands: RIGHTS, patterns: "~PREFIXlh1:* &PREFIXlh1:inbox:*", asked: &BY_SCRIPTS };
+    pub(crate) const NODE: Self =
+        Self { commands: NODE_RIGHTS, patterns: "~PREFIXlq1:* ~PREFIXlq1q:* &PREFIXlq1:inbox:*", asked: &BY_NODES };
+    pub(crate) const FENCE: Self = Self { commands: FENCE_RIGHTS, patterns: "~KEY ~lhf:{KEY}*", asked: &[] };
+
+    /// The question's arguments, about a key that stands for all.
+    pub(super) fn arguments(&self, key: &str) -> Vec<String> {
+        let word = |word: &&'static str| if *word == KEY { key.to_owned() } else { (*word).to_owned() };
+        self.asked.iter().map(|(_, words)| words.iter().map(word).collect::<Vec<_>>().join("\n")).collect()
+    }
+
+    /// The names of the rights that are missing, by the script's answer.
+    pub(super) fn missing(&self, refused: &[usize]) -> Vec<&'static str> {
+        let is_refused = |at: usize| refused.contains(&(at + 1));
+        let is_keyed = |words: &[&str]| words.contains(&KEY);
+        // A user of some names only may not touch the key that stands for all. Then nothing is known of its commands, and
+        // the first request says what it lacks.
+        let knows_keys = self.asked.iter().enumerate().any(|(at, (_, words))| is_keyed(words) && !is_refused(at));
+        let missing = self
+            .asked
+            .iter()
+            .enumerate()
+            .filter(|(at, (_, words))| is_refused(*at) && (knows_keys || !is_keyed(words)));
+        missing.map(|(_, (right, _))| *right).collect()
+    }
 }
 
 impl fmt::Display for Rights {
@@ -56,54 +85,64 @@ const BY_SCRIPTS: [(&str, &[&str]); 16] = [
     ("+script|load", &["SCRIPT", "LOAD", "return 1"]),
 ];
 
-/// The question's arguments, about a key that stands for all.
-pub(super) fn arguments(key: &str) -> Vec<String> {
-    let word = |word: &&'static str| if *word == KEY { key.to_owned() } else { (*word).to_owned() };
-    BY_SCRIPTS.iter().map(|(_, words)| words.iter().map(word).collect::<Vec<_>>().join("\n")).collect()
-}
-
-/// The names of the rights that are missing, by the script's answer.
-pub(super) fn missing(refused: &[usize]) -> Vec<&'static str> {
-    let is_refused = |at: usize| refused.contains(&(at + 1));
-    let is_keyed = |words: &[&str]| words.contains(&KEY);
-    // A user of some names only may not touch the key that stands for all. Then nothing is known of its commands, and the
-    // first request says what it lacks.
-    let knows_keys = BY_SCRIPTS.iter().enumerate().any(|(at, (_, words))| is_keyed(words) && !is_refused(at));
-    let missing =
-        BY_SCRIPTS.iter().enumerate().filter(|(at, (_, words))| is_refused(*at) && (knows_keys || !is_keyed(words)));
-    missing.map(|(_, (right, _))| *right).collect()
-}
+/// The same of a node's.
+const BY_NODES: [(&str, &[&str]); 16] = [
+    ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
+    ("+get", &["GET", KEY]),
+    ("+set", &["SET", KEY, "1"]),
+    ("+del", &["DEL", KEY]),
+    ("+type", &["TYPE", KEY]),
+    ("+zadd", &["ZADD", KEY, "1", "1"]),
+    ("+zrem", &["ZREM", KEY, "1"]),
+    ("+zrange", &["ZRANGE", KEY, "0", "0"]),
+    ("+zmscore", &["ZMSCORE", KEY, "1"]),
+    ("+zcard", &["ZCARD", KEY]),
+    ("+zremrangebyrank", &["ZREMRANGEBYRANK", KEY, "0", "0"]),
+    ("+pexpire", &["PEXPIRE", KEY, "1"]),
+    ("+time", &["TIME"]),
+    ("+pubsub|numsub", &["PUBSUB", "NUMSUB", "1"]),
+    ("+eval", &["EVAL", "return 1", "0"]),
+    ("+script|load", &["SCRIPT", "LOAD", "return 1"]),
+];
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::Scripts;
+    use crate::store::redis::{NodeScripts, Scripts};
+
+    fn missing(refused: &[usize]) -> Vec<&'static str> {
+        Rights::LOCKS.missing(refused)
+    }
 
     #[test]
     fn what_is_asked_for_is_in_the_list() {
-        for (right, words) in BY_SCRIPTS {
-            assert!(RIGHTS.split(' ').any(|listed| listed == right), "{right}");
-            let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
-            assert_eq!(right, format!("+{name}"));
+        for rights in [Rights::LOCKS, Rights::NODE] {
+            for (right, words) in rights.asked {
+                assert!(rights.commands.split(' ').any(|listed| listed == *right), "{right}");
+                let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
+                assert_eq!(*right, format!("+{name}"));
+            }
         }
     }
 
     /// A script that learns a command must bring its right with it.
     #[test]
     fn every_command_of_a_script_is_in_the_list() {
+        let locks = Scripts::get().each().map(|script| (script, Rights::LOCKS));
+        let node = NodeScripts::get().each().map(|script| (script, Rights::NODE));
         let mut seen = 0;
-        for script in Scripts::get().each() {
+        for (script, rights) in locks.into_iter().chain(node) {
             for before in ["call('", "call( '", "{ '"] {
                 for (at, _) in script.source.match_indices(before) {
                     let name = script.source[at + before.len()..].split('\'').next().expect("a first piece");
                     let right = format!("+{}", name.to_lowercase());
-                    let is_listed = RIGHTS.split(' ').any(|listed| listed.split('|').next() == Some(&right));
+                    let is_listed = rights.commands.split(' ').any(|listed| listed.split('|').next() == Some(&right));
                     assert!(is_listed, "{} calls {name}, and {right} is in no list", script.name);
                     seen += 1;
                 }
             }
         }
-        assert!(seen > 20, "only {seen} calls were found");
+        assert!(seen > 40, "only {seen} calls were found");
     }
 
     #[test]

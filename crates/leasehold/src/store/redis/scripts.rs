@@ -57,19 +57,17 @@ impl Scripts {
 
     fn make() -> Self {
         let mut scripts = Self {
-            acquire: script("acquire", include_str!("acquire.lua")),
-            renew: script("renew", include_str!("renew.lua")),
-            release: script("release", include_str!("release.lua")),
-            reserve: script("reserve", include_str!("reserve.lua")),
-            leave: script("leave", include_str!("leave.lua")),
-            revoke: script("revoke", include_str!("revoke.lua")),
-            settle: script("settle", include_str!("settle.lua")),
-            inspect: script("inspect", include_str!("inspect.lua")),
-            rights: script("rights", include_str!("rights.lua")),
+            acquire: lock_script("acquire", include_str!("acquire.lua")),
+            renew: lock_script("renew", include_str!("renew.lua")),
+            release: lock_script("release", include_str!("release.lua")),
+            reserve: lock_script("reserve", include_str!("reserve.lua")),
+            leave: lock_script("leave", include_str!("leave.lua")),
+            revoke: lock_script("revoke", include_str!("revoke.lua")),
+            settle: lock_script("settle", include_str!("settle.lua")),
+            inspect: lock_script("inspect", include_str!("inspect.lua")),
+            rights: question(&[]),
         };
-        let shas = scripts.each().map(|script| script.sha.as_str()).join("\n");
-        let question = format!("{}-- for {}\n", scripts.rights.source, digest(&shas));
-        scripts.rights = Script { name: "rights", sha: digest(&question), source: question };
+        scripts.rights = question(&scripts.each());
         scripts
     }
 
@@ -80,16 +78,28 @@ impl Scripts {
     }
 }
 
-fn script(name: &'static str, own: &str) -> Script {
+fn lock_script(name: &'static str, own: &str) -> Script {
+    script(name, own, &PARTS)
+}
+
+/// A script with the parts that it names put in.
+pub(super) fn script(name: &'static str, own: &str, parts: &[(&str, &str)]) -> Script {
     let mut source = own.to_owned();
-    for (mark, part) in PARTS {
+    for (mark, part) in parts {
         source = source.replace(mark, part);
     }
     let source = patched(name, source);
     Script { name, sha: digest(&source), source }
 }
 
-fn digest(text: &str) -> String {
+/// The question about our rights, with a line that stands for these scripts: a server that knows it knows them.
+pub(super) fn question(each: &[&Script]) -> Script {
+    let shas: Vec<&str> = each.iter().map(|script| script.sha.as_str()).collect();
+    let source = format!("{}-- for {}\n", include_str!("rights.lua"), digest(&shas.join("\n")));
+    Script { name: "rights", sha: digest(&source), source }
+}
+
+pub(super) fn digest(text: &str) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 

@@ -1,0 +1,99 @@
+#!lua
+-- ask: the vote, please, for a token that the client proposes; or a place in the queue.
+--
+-- KEYS     1 the record
+--          2 the marker
+-- ARGV     1 the marker as the client has seen it
+--          2 grant id (64)
+--          3 token (16)
+--          4 lease in ms (8)
+--          5 how many tokens (8), bytes of the label (3), and the label
+--          6 not_after in µs (16): later than this nothing is done (P4)
+--          7 to wait: ticket (16), s strict or r relaxed; absent: not
+-- RETURNS  G and 16 digits: granted just now as asked for, this is the server's time, nobody waits
+--          GRANTED … token range since length | REFUSED … public-id since length | REFUSED … - until 0 (somebody is called)
+--          BELOW … | FAR … | LATE … | FULL …
+--          UNMARKED time | RESTING time until | FOREIGN type | NEWER version
+-- EFFECTS  gives the vote, or makes the entry; looks after the queue; tells the holder of a range when somebody begins to
+--          wait (P9). Not `allow-oom`: with a full memory it is refused before it begins.
+-- RETRY    safe: whose id has the vote has it again, for the token of the first time; whose id waits, waits
+-- COST     GET, TIME, GET, SET. Refused with a wait: ZRANGE, ZADD, SET, PEXPIRE the first time, later ZMSCORE
+--@clock
+local marker, seen = KEYS[2], ARGV[1]
+--@marked
+local found, ahead_us = redis.pcall('GET', KEYS[1]), ARGV[3] - now
+local is_near = ahead_us <= 10000000 and ahead_us >= -10000000
+if is_near and now <= ARGV[6] then
+  -- The usual way, nobody waits. As everywhere it is a short cut, to the same end.
+  local sub, format = string.sub, string.format
+  local range, last, keep = sub(ARGV[5], 1, 8), ARGV[3], nil
+  if range ~= '00000001' and ahead_us + range <= 1000000 then
+    range, last = '00000001', format('%016.0f', ARGV[3] + range - 1)
+  end
+  if range == '00000001' then
+    local rear = ARGV[2] .. ARGV[3] .. now .. ARGV[4] .. ARGV[5]
+    keep = format('%016.0f', now + ARGV[4] * 1000 + 60000000)
+    if not found then
+      local nobody = '----------------------------------------------------------------'
+      redis.call('SET', KEYS[1], 'lq1HN-' .. last .. keep .. nobody .. rear, 'PX', ARGV[4] + 60000)
+      return 'G' .. now
+    end
+    -- An error has no length.
+    if #found == 102 and sub(found, 1, 6) == 'lq1FN-' and sub(found, 7, 22) < ARGV[3] then
+      local kept = sub(found, 23, 38)
+      if keep > kept and kept > now then
+        redis.call('SET', KEYS[1], 'lq1HN-' .. last .. keep .. sub(found, 39) .. rear, 'PX', ARGV[4] + 60000)
+        return 'G' .. now
+      elseif kept > now then
+        redis.call('SET', KEYS[1], 'lq1HN-' .. last .. sub(found, 23) .. rear, 'KEEPTTL')
+        return 'G' .. now
+      end
+    end
+  end
+end
+local name, asked, wanted, lease, tail, wait = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[7]
+--@open
+local word, is_known = 'VOTE', false
+if now > ARGV[6] then
+  word = 'LATE'
+elseif state ~= 'F' and id ~= asked then
+  word = 'REFUSED'
+elseif state ~= 'F' then
+  -- A later round of the attempt that has the vote is as if it had given it back and asked again, in one.
+  if wanted <= token or wanted <= highest or not is_near then word = 'GRANTED' end
+elseif called and called_until > now and sub(called, 1, 32) ~= sub(asked, 1, 32)
+  and (not wait or sub(wait, 1, 16) > called_ticket) then
+  word = 'REFUSED'
+elseif not is_near then
+  word = 'FAR'
+elseif wanted <= highest then
+  word = 'BELOW'
+end
+local refused = word == 'REFUSED' and (state ~= 'F' and ' ' .. sub(id, 1, 48) .. ' ' .. since .. ' ' .. length
+  or ' - ' .. called_until .. ' 00000000')
+if word == 'REFUSED' and wait and others ~= 'N' then
+  local at = redis.call('ZMSCORE', queue, asked .. 's', asked .. 'r')
+  local ticket = sub(wait, 1, 16) + 0
+  is_known = at[1] and at[1] + 0 == ticket or at[2] and at[2] + 0 == ticket
+  if not is_known and redis.call('ZCARD', queue) >= QUEUE_MAX then
+    word = 'FULL'
+  elseif not is_known and (at[1] or at[2]) then
+--@unlink
+  end
+end
+if word == 'REFUSED' and wait and not is_known then
+--@enqueue
+elseif word == 'VOTE' then
+--@unlink
+  word, called = 'GRANTED', nil
+  local allowed = math.max(LEAD_US - ahead_us, 1)
+  if sub(tail, 1, 8) + 0 > allowed then tail = string.format('%08.0f', allowed) .. sub(tail, 9) end
+--@give
+end
+--@settle
+--@save
+if word == 'GRANTED' then
+  return word .. said .. ' ' .. token .. ' ' .. sub(rear, 1, 8) .. ' ' .. since .. ' ' .. length
+end
+if word == 'REFUSED' then return word .. said .. refused end
+return word .. said

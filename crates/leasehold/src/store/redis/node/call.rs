@@ -1,0 +1,118 @@
+//! What goes to a node's scripts: requests as arguments of fixed width.
+
+use leasehold_spec::limits::RANGE_END;
+use leasehold_spec::node::{Ask, Charter, Renewal, Request, Wait, rest_ms};
+use leasehold_spec::{From, Name, Order};
+
+use super::scripts::NodeScripts;
+use crate::error::Error;
+use crate::store::redis::call::{Call, Fields, LENGTH_END, TIME_END, below};
+use crate::store::redis::keys::Keys;
+
+/// As many nodes as four digits have. Far beyond any use.
+const NODES_END: u64 = 10_000;
+const LABEL_END: u64 = 1_000;
+
+/// The request for one name, of a client that has seen this marker.
+pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -> Result<Call, Error> {
+    let scripts = NodeScripts::get();
+    let key = keys.record(name);
+    let call = match request {
+        Request::Ask(asked) => ask(Call::begin(&scripts.ask, 2).and(key).and(keys.marker()).and(seen), asked)?,
+        Request::Renew(renewal) => return renew(keys, &[(name, renewal)], seen),
+        Request::GiveBack { id, wait } => {
+            let call = Call::begin(&scripts.give_back, 1).and(key).and(Fields::new().id(id));
+            match wait {
+                Some(wait) => call.and(place(wait)?),
+                None => call,
+            }
+        }
+        Request::Revoke { holder, token, grace_ms } => {
+            let seen = Fields::new().hex(holder.session.0, 32).hex(holder.counter.into(), 16).decimal(token.get(), 16);
+            let grace_ms = below(*grace_ms, LENGTH_END, "grace")?.to_string();
+            Call::begin(&scripts.revoke, 1).and(key).and(seen).and(grace_ms)
+        }
+        Request::Settle => Call::begin(&scripts.settle, 1).and(key),
+        Request::Inspect => Call::begin(&scripts.inspect, 1).and(key),
+    };
+    Ok(call)
+}
+
+/// Renewals of many names in one call.
+pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Result<Call, Error> {
+    let mut call = Call::begin(&NodeScripts::get().renew, batch.len() + 1);
+    for (name, _) in batch {
+        call = call.and(keys.record(name));
+    }
+    let not_after_us = |renewal: &Renewal| renewal.not_after_us.min(TIME_END - 1);
+    let earliest_us = batch.iter().map(|(_, renewal)| not_after_us(renewal)).min().unwrap_or(0);
+    let mut all = Vec::with_capacity(16 * batch.len());
+    for (_, renewal) in batch {
+        all.extend_from_slice(Fields::new().decimal(not_after_us(renewal), 16).as_ref());
+    }
+    call = call.and(keys.marker()).and(seen).and(Fields::new().decimal(earliest_us, 16)).and(all);
+    for (_, renewal) in batch {
+        let from = match renewal.from {
+            From::Now => "H",
+            From::Grant => "G",
+        };
+        let lease_ms = below(renewal.lease_ms, LENGTH_END, "lease")?;
+        let wanted = Fields::new().text(from).id(&renewal.id).decimal(renewal.token.get(), 16).decimal(lease_ms, 8);
+        call = match &renewal.fill {
+            Some(label) => {
+                let range = below(renewal.range, RANGE_END + 1, "range of tokens")?;
+                call.and([wanted.as_ref(), &tail(range, label)?].concat())
+            }
+            None => call.and(wanted),
+        };
+    }
+    Ok(call)
+}
+
+/// The first request of all.
+pub(super) fn enter(keys: &Keys, charter: Charter, run: &str, memory: &str) -> Result<Call, Error> {
+    let rest_us = (rest_ms(charter.max_lease_ms) * 1000).to_string();
+    let call = Call::begin(&NodeScripts::get().enter, 1).and(keys.marker()).and(fields_of(charter)?);
+    Ok(call.and(run).and(memory).and(rest_us))
+}
+
+/// An end to any rest.
+pub(super) fn begin(keys: &Keys, charter: Charter, run: &str, memory: &str) -> Result<Call, Error> {
+    let call = Call::begin(&NodeScripts::get().begin, 1).and(keys.marker()).and(fields_of(charter)?);
+    Ok(call.and(run).and(memory))
+}
+
+fn fields_of(charter: Charter) -> Result<Fields, Error> {
+    let nodes = below(charter.nodes as u64, NODES_END, "list of nodes")?;
+    Ok(Fields::new().decimal(nodes, 4).decimal(below(charter.max_lease_ms, LENGTH_END, "longest lease")?, 8))
+}
+
+fn ask(call: Call, ask: &Ask) -> Result<Call, Error> {
+    let call = call
+        .and(Fields::new().id(&ask.id))
+        .and(Fields::new().decimal(ask.token.get(), 16))
+        .and(Fields::new().decimal(below(ask.lease_ms, LENGTH_END, "lease")?, 8))
+        .and(tail(ask.range.clamp(1, RANGE_END), &ask.label)?)
+        .and(Fields::new().decimal(ask.not_after_us.min(TIME_END - 1), 16));
+    match &ask.wait {
+        Some(wait) => Ok(call.and(place(wait)?)),
+        None => Ok(call),
+    }
+}
+
+/// What comes last in a record.
+fn tail(range: u64, label: &str) -> Result<Vec<u8>, Error> {
+    let front = Fields::new().decimal(range, 8).decimal(below(label.len() as u64, LABEL_END, "label")?, 3);
+    Ok([front.as_ref(), label.as_bytes()].concat())
+}
+
+/// A place in the queue.
+fn place(wait: &Wait) -> Result<Fields, Error> {
+    let order = match wait.order {
+        Order::Strict => "s",
+        Order::Relaxed => "r",
+    };
+    // A sorted set orders by doubles, which are exact below 2^53; so is every clock's time for centuries.
+    let ticket = below(wait.ticket, leasehold_spec::limits::TOKEN_END, "ticket")?;
+    Ok(Fields::new().decimal(ticket, 16).text(order))
+}

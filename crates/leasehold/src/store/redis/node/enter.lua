@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- enter: a client greets the node: the marker from now on. It says of the node what a vote depends on:
+--
+--     1-4     magic, and version of the layout: lq1m
+--     5-20    until when the node rests, because it may have forgotten something (µs)
+--     21-32   the quorum's charter: how many nodes (4), the longest lease in ms (8)
+--     33      K: this run of the server was never seen not to save every change before it answers; F: it was
+--     34-     the run
+--
+-- KEYS     1 the marker
+-- ARGV     1 the charter (12)
+--          2 the server's run id
+--          3 K it saves every change before it answers, as far as can be seen now; F it does not
+--          4 how long a node rests that may have forgotten something, in µs
+-- RETURNS  MARKED time marker | UNLIKE time charter
+--          FOREIGN type | NEWER version
+-- EFFECTS  the marker, without an end. `allow-oom`: it is one short key, and whoever cannot greet cannot give back.
+-- RETRY    safe: the same marker again
+-- COST     TIME, GET; the first client of a run SET more
+--@clock
+local found = redis.pcall('GET', KEYS[1])
+local rests, memory = string.format('%016.0f', now + ARGV[4]), ARGV[3]
+if found then
+  -- An error has no length.
+  local version = #found > 0 and string.match(found, '^lq(%d+)m')
+  if version and version ~= '1' then return 'NEWER ' .. version end
+  if not version or not string.find(found, '^lq1m%d+[KF]') or string.find(found, '[KF]') ~= 33 then
+    return 'FOREIGN ' .. redis.call('TYPE', KEYS[1]).ok
+  end
+  if string.sub(found, 21, 32) ~= ARGV[1] then return 'UNLIKE ' .. now .. ' ' .. string.sub(found, 21, 32) end
+  local is_same_run, before = string.sub(found, 34) == ARGV[2], string.sub(found, 33, 33)
+  if is_same_run or memory == 'K' and before == 'K' then
+    -- It cannot be further away than a rest that begins now: the clock was set back since.
+    if string.sub(found, 5, 20) < rests then rests = string.sub(found, 5, 20) end
+  end
+  if is_same_run and before == 'F' then memory = 'F' end
+end
+local marker = 'lq1m' .. rests .. ARGV[1] .. memory .. ARGV[2]
+if marker ~= found then redis.call('SET', KEYS[1], marker) end
+return 'MARKED ' .. now .. ' ' .. marker

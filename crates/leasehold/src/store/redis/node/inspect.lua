@@ -1,0 +1,17 @@
+#!lua flags=no-writes
+-- inspect: look, and change nothing. What has ended is shown as ended, and left for the next writer to drop.
+--
+-- KEYS     1 the record
+-- ARGV     none
+-- RETURNS  INSPECTED … waiters [since length state token public-id label]
+--          FOREIGN type | NEWER version
+-- EFFECTS  none. The secret part of the grant id does not leave the store.
+-- RETRY    safe
+-- COST     TIME, GET; with a queue ZCARD
+--@clock
+local name, found = KEYS[1], redis.pcall('GET', KEYS[1])
+--@open
+local waiters = others == 'N' and '0' or string.format('%.0f', redis.call('ZCARD', queue))
+local said = 'INSPECTED ' .. now .. ' ' .. highest .. ' ' .. others .. ' - ' .. waiters
+if state == 'F' then return said end
+return said .. ' ' .. since .. ' ' .. length .. ' ' .. state .. ' ' .. token .. ' ' .. sub(id, 1, 48) .. ' ' .. sub(rear, 12)

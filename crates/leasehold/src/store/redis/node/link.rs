@@ -1,0 +1,214 @@
+//! A [`NodeLink`] over a connection that `wire.rs` has; and the greeting, which says which run of the server this is, and
+//! whether it may have forgotten anything.
+
+use std::sync::Arc;
+
+use leasehold_spec::limits::RENEW_BATCH;
+use leasehold_spec::node::{Charter, Renewal, Request, Vote};
+use leasehold_spec::{Name, SessionId};
+use redis::Value;
+
+use super::call;
+use super::reply::{self, Answer, Greeting, To};
+use super::scripts::NodeScripts;
+use crate::error::{Error, ErrorKind};
+use crate::store::Fault;
+use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung};
+use crate::store::redis::call::Call;
+use crate::store::redis::fault::{self, Asker};
+use crate::store::redis::handshake::{self, Greeted};
+use crate::store::redis::keys::Keys;
+use crate::store::redis::link::all;
+use crate::store::redis::url::Target;
+use crate::store::redis::wire::{Heard, Wire};
+use crate::world::{Pending, World};
+
+/// A node that was greeted.
+pub(super) struct RedisNodeLink {
+    wire: Wire,
+    run: String,
+    /// The marker as it was then. Any other has another vote behind it.
+    marker: Arc<str>,
+    world: Arc<dyn World>,
+}
+
+/// Connects, and greets.
+pub(super) async fn open(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<RedisNodeLink, Error> {
+    let (wire, run, marker) = greeted(&target, charter, &world, call::enter).await?;
+    Ok(RedisNodeLink { wire, run, marker: marker.into(), world })
+}
+
+/// Connects, and ends the node's rest.
+pub(super) async fn begin(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<(), Error> {
+    let (wire, ..) = greeted(&target, charter, &world, call::begin).await?;
+    wire.line.close();
+    Ok(())
+}
+
+type Greet = fn(&Keys, Charter, &str, &str) -> Result<Call, Error>;
+
+/// A connection, the run of the server, and the node's marker from now on.
+async fn greeted(
+    target: &Target,
+    charter: Charter,
+    world: &Arc<dyn World>,
+    with: Greet,
+) -> Result<(Wire, String, String), Error> {
+    let mut wire = handshake::connect(target, &**world, Keys::of_node(&target.prefix), Asker::NODE).await?;
+    match greet(&mut wire, charter, with).await {
+        Ok((run, marker)) => Ok((wire, run, marker)),
+        Err(error) => {
+            wire.line.close();
+            Err(error)
+        }
+    }
+}
+
+async fn greet(wire: &mut Wire, charter: Charter, with: Greet) -> Result<(String, String), Error> {
+    let scripts = NodeScripts::get();
+    let each = scripts.each();
+    let mut who = redis::pipe();
+    who.cmd("ROLE").cmd("INFO").arg("server").arg("replication");
+    who.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync");
+    let Greeted { run, info, more } = handshake::greet(wire, who, &scripts.known(&each)).await?;
+    let memory = if saves_everything(&more) && !was_promoted(&info) { "K" } else { "F" };
+    let call = with(&wire.keys, charter, &run, memory)?;
+    let at = wire.line.at.clone();
+    let said = wire.run(&call, None).await.map_err(before_asking)?;
+    match reply::greeting(&said, &run) {
+        Some(Greeting::Marked(marker)) => Ok((run, marker)),
+        Some(Greeting::Unlike(other)) => Err(unlike(&at, charter, other)),
+        Some(Greeting::Foreign(kind)) => Err(before_asking(fault::foreign(&wire.keys.marker(), &kind))),
+        Some(Greeting::Newer(version)) => Err(before_asking(fault::newer(&wire.keys.marker(), &version))),
+        None => Err(before_asking(wire.garbled(None))),
+    }
+}
+
+/// The error alone, of a connection that has carried no request yet.
+fn before_asking(fault: Fault) -> Error {
+    let (Fault::Gone(error) | Fault::Damaged(error) | Fault::Refused(error) | Fault::NoMemory(error)) = fault;
+    error
+}
+
+/// Whether the server saves each change before it answers, by what CONFIG GET tells. Where that is refused, it is said not
+/// to: then it rests after each restart.
+fn saves_everything(more: &[Value]) -> bool {
+    let Some(told) = more.first() else { return false };
+    let settings: Vec<(String, String)> = match redis::from_redis_value(told.clone()) {
+        Ok(settings) => settings,
+        Err(_) => return false,
+    };
+    let is = |name: &str, value: &str| settings.iter().any(|(set, to)| set == name && to == value);
+    is("appendonly", "yes") && is("appendfsync", "always")
+}
+
+/// Whether the server has been a replica in this run, and has made itself a primary: of what its primary had answered, the
+/// last may never have come.
+fn was_promoted(info: &str) -> bool {
+    !info.lines().any(|line| line.trim_end() == "second_repl_offset:-1")
+}
+
+fn unlike(at: &str, ours: Charter, theirs: Charter) -> Error {
+    let of = |charter: Charter| format!("{} nodes with leases of at most {} ms", charter.nodes, charter.max_lease_ms);
+    Error::new(
+        ErrorKind::Invalid,
+        format!(
+            "the Redis at {at} is a node of a quorum of {}, and this client asks for one of {}: give all clients the same \
+             nodes and the same longest lease; to change either, stop all of them, and begin the quorum anew",
+            of(theirs),
+            of(ours)
+        ),
+    )
+}
+
+async fn ask(mut wire: Wire, name: Name, to: To, call: Result<Call, Error>) -> Result<Vote, NoVote> {
+    let call = call.map_err(|error| NoVote::Fault(Fault::Refused(error)))?;
+    let text = wire.run(&call, Some(&name)).await.map_err(NoVote::Fault)?;
+    answer(&wire, &name, to, &text)
+}
+
+async fn renew(mut wire: Wire, batch: Vec<(Name, Renewal)>, seen: Arc<str>) -> Vec<Result<Vote, NoVote>> {
+    let each: Vec<_> = batch.iter().map(|(name, renewal)| (name, renewal)).collect();
+    let said = match call::renew(&wire.keys, &each, &seen) {
+        Ok(call) => wire.run(&call, None).await,
+        Err(error) => Err(Fault::Refused(error)),
+    };
+    let lines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count() + 1;
+    let fault = match said {
+        Ok(text) => match reply::abstention(&text) {
+            Some(abstention) => return batch.iter().map(|_| Err(NoVote::Abstains(abstention))).collect(),
+            None if lines(&text) == batch.len() => {
+                let each = batch.iter().zip(text.split('\n'));
+                return each.map(|((name, renewal), text)| answer(&wire, name, To::from(renewal), text)).collect();
+            }
+            None => wire.garbled(None),
+        },
+        Err(fault) => fault,
+    };
+    batch.iter().map(|_| Err(NoVote::Fault(fault.share()))).collect()
+}
+
+fn answer(wire: &Wire, name: &Name, to: To, text: &str) -> Result<Vote, NoVote> {
+    let key = || wire.keys.record(name);
+    Err(NoVote::Fault(match reply::parse(to, text) {
+        Some(Answer::Vote(vote)) => return Ok(vote),
+        Some(Answer::Abstains(abstention)) => return Err(NoVote::Abstains(abstention)),
+        Some(Answer::Foreign(kind)) => fault::foreign(&key(), &kind),
+        Some(Answer::Newer(version)) => fault::newer(&key(), &version),
+        Some(Answer::Error(text)) => fault::of_one(&text, &wire.line.at, wire.line.asker, &key()),
+        Some(Answer::Damaged) => fault::damaged(&wire.line.at, &key()),
+        None => wire.garbled(Some(name)),
+    }))
+}
+
+impl NodeLink for RedisNodeLink {
+    fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
+        let call = call::request(&self.wire.keys, name, request, &self.marker);
+        Box::pin(ask(self.wire.clone(), name.clone(), To::from(request), call))
+    }
+
+    fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
+        let mut parts: Vec<Pending<Vec<_>>> = Vec::new();
+        for part in batch.chunks(RENEW_BATCH) {
+            parts.push(Box::pin(renew(self.wire.clone(), part.to_vec(), Arc::clone(&self.marker))));
+        }
+        Box::pin(all(parts))
+    }
+
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        Box::pin(self.wire.clone().names(from))
+    }
+
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
+        let mut random = [0; 16];
+        self.world.random(&mut random);
+        let probe = format!("lq1 probe {:032x}", u128::from_le_bytes(random));
+        let keys = self.wire.keys.clone();
+        let ear = move |heard: Heard<'_>| {
+            inbox(match heard {
+                Heard::Text(text) => {
+                    reply::bell(&keys, session, text).map_or(Rung::Garbled, |(name, bell)| Rung::Bell(name, bell))
+                }
+                Heard::Garbled => Rung::Garbled,
+                Heard::Detached => Rung::Detached,
+            });
+        };
+        Box::pin(self.wire.clone().attach(session, probe, Arc::new(ear)))
+    }
+
+    fn run(&self) -> &str {
+        &self.run
+    }
+
+    fn ping(&self) -> Pending<Result<u64, Fault>> {
+        Box::pin(self.wire.clone().ping())
+    }
+
+    fn is_closed(&self) -> bool {
+        self.wire.line.is_closed()
+    }
+
+    fn close(&self) {
+        self.wire.line.close();
+    }
+}

@@ -1,0 +1,57 @@
+//! One node of a quorum, on one Redis.
+//!
+//! The node decides by scripts that say exactly what [`leasehold_spec::node`] says; `tests/votes` holds them to it. What is
+//! stored, and how, is told at the head of `part/open.lua` and of `enter.lua`. Nodes are independent primaries, and none of
+//! them is part of a cluster, so one script may touch several keys. What moves requests is shared with locks on one Redis:
+//! see `..`.
+
+mod call;
+mod link;
+pub(super) mod reply;
+mod scripts;
+
+use std::sync::Arc;
+
+use leasehold_spec::node::Charter;
+
+pub use scripts::NodeScripts;
+
+use super::url::Target;
+use crate::error::Error;
+use crate::store::quorum::node::{Node, NodeLink};
+use crate::world::{Pending, World};
+
+/// One Redis, as a node.
+pub struct RedisNode {
+    target: Target,
+    at: String,
+    world: Arc<dyn World>,
+}
+
+impl RedisNode {
+    pub(crate) fn new(target: Target, world: Arc<dyn World>) -> Self {
+        let at = target.address.to_string();
+        Self { target, at, world }
+    }
+
+    /// Reads a `redis://` or `rediss://` URL. No I/O.
+    #[doc(hidden)]
+    pub fn parse(url: &str, world: Arc<dyn World>) -> Result<Self, Error> {
+        Ok(Self::new(Target::parse(url)?, world))
+    }
+}
+
+impl Node for RedisNode {
+    fn at(&self) -> &str {
+        &self.at
+    }
+
+    fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>> {
+        let opening = link::open(self.target.clone(), charter, Arc::clone(&self.world));
+        Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn NodeLink>) })
+    }
+
+    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>> {
+        Box::pin(link::begin(self.target.clone(), charter, Arc::clone(&self.world)))
+    }
+}

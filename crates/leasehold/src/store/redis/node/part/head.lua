@@ -1,0 +1,6 @@
+-- head: who is first in the queue now.
+do
+  local first = redis.call('ZRANGE', queue, '0', '0', 'WITHSCORES')
+  head, head_ticket = first[1], first[2]
+  others = not head and 'N' or sub(head, 65) == 's' and 'S' or 'O'
+end

@@ -1,0 +1,60 @@
+-- open: reads the record. Takes `name`, the key, and `found`, what GET gave of it; and what the clock gave. Returns a
+-- refusal, or goes on with the locals below, of a lease that has not ended.
+--
+-- The shared parts are put into each script as text, and come after its fast way: see ../part/open.lua of locks.
+--
+-- THE RECORD is a string of fixed-width fields:
+--
+--     1-3     magic and version of the layout: lq1
+--     4       state: H held, R marked for revocation, F free
+--     5       who waits: N nobody, O others, S the first asks for strict order
+--     6       C somebody is called, - nobody is
+--     7-22    the largest token for which the node has voted
+--     23-38   until when the record is kept (µs)
+--     39-102  grant id that was given back last, or 64 dashes
+--     then, if somebody is called: grant id (64), ticket (16), until when (16)
+--     then, unless it is free: grant id (64), token (16), since when (16), length of the lease in ms (8), how many tokens
+--     (8), bytes of the label (3), the label
+--
+-- THE QUEUE is a sorted set of its own: by ticket, the same on all nodes, and by grant id where tickets are equal. A member
+-- is a grant id, and s or r for its order. No cluster has a node, so a script makes the queue's key of the record's; and
+-- it asks for it only if the record says that somebody waits, or before the first one does. Where the two disagree (the
+-- server evicted one, or somebody deleted it) the queue is what there is of it.
+--
+-- Both keys end when the record may be forgotten.
+local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
+local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US = 60000000, 64, 10000, 1000000, 1000000
+local sub, now_us = string.sub, tonumber(now)
+-- An error has no length.
+if found and #found == 0 then
+  return found.err and sub(found.err, 1, 9) ~= 'WRONGTYPE' and found or 'FOREIGN ' .. redis.call('TYPE', name).ok
+end
+local state, others, highest, keep, released = 'F', 'N', ZEROS, ZEROS, NOBODY
+-- `rear` is how many tokens, and the label with its length. `called` is nil if nobody is.
+local id, token, since, length, rear = NOBODY, ZEROS, ZEROS, '00000000', '00000000000'
+local called, called_ticket, called_until
+if found then
+  local at = sub(found, 6, 6) == 'C' and 198 or 102
+  local is_whole = string.find(found, '^lq1[HRF][NOS][C-]') and #found >= at + (sub(found, 4, 4) == 'F' and 0 or 115)
+  if not is_whole then
+    local version = string.match(found, '^lq(%d+)')
+    return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN ' .. redis.call('TYPE', name).ok
+  end
+  if sub(found, 23, 38) > now then
+    state, others, highest = sub(found, 4, 4), sub(found, 5, 5), sub(found, 7, 22)
+    keep, released = sub(found, 23, 38), sub(found, 39, 102)
+    if at == 198 then
+      called, called_ticket, called_until = sub(found, 103, 166), sub(found, 167, 182), sub(found, 183, 198)
+    end
+    if state ~= 'F' then
+      id, token, since = sub(found, at + 1, at + 64), sub(found, at + 65, at + 80), sub(found, at + 81, at + 96)
+      length, rear = sub(found, at + 97, at + 104), sub(found, at + 105)
+      if since + length * 1000 <= now_us then state = 'F' end
+    end
+  end
+end
+-- app:lq1: of the record app:lq1:{…}. No prefix has a brace.
+local front = string.match(name, '^[^{]*')
+local queue = sub(front, 1, -2) .. 'q:' .. sub(name, #front + 1)
+-- The first who waits, where it was asked for. Whom this script has called; what it publishes: channel, text, channel, text.
+local head, head_ticket, has_called, told, is_queue_new = nil, nil, '-', nil, false

@@ -1,0 +1,81 @@
+#!lua flags=allow-oom
+-- renew: keep the votes of up to 16 names.
+--
+-- KEYS     the records, and behind them the marker
+-- ARGV     1    the marker as the client has seen it
+--          2    the earliest `not_after` of all (16)
+--          3    that of each name, one behind the other (16 each)
+--          3+i  for each name H from now on or G from the grant, grant id (64), token (16), lease in ms (8); and, if a node
+--               that does not know of it is to give it its vote from now on, how many tokens (8), bytes of the label (3),
+--               and the label
+-- RETURNS  one answer for each name, in order, separated by newlines:
+--          R and twice 16 digits: renewed just now, this is the server's time and the highest token, the whole lease is
+--          left, nobody waits
+--          RENEWED … since length | FILLED … since length | LOST … revoked | LOST … notheld | LATE …
+--          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
+--          or one for all: UNMARKED time | RESTING time until
+-- EFFECTS  the votes' ends; looks after each queue
+-- RETRY    safe: a lease from now is made long again, one from the grant ends when it did; what was filled is renewed
+-- COST     GET, TIME; for each name GET, SET; with a queue that nobody holds the vote of, what settle costs
+--@clock
+local marker, seen = KEYS[#KEYS], ARGV[1]
+--@marked
+local answers, rest, texts, sub = {}, {}, {}, string.sub
+local is_early, length, keep = now <= ARGV[2], nil, nil
+for i = 1, #KEYS - 1 do
+  local name, want = KEYS[i], ARGV[3 + i]
+  local found = redis.pcall('GET', name)
+  -- An error has no length.
+  if found and #found > 216 and is_early and sub(found, 1, 6) == 'lq1HN-' and sub(want, 1, 1) == 'H'
+    and sub(found, 103, 182) == sub(want, 2, 81) and sub(found, 183, 198) + sub(found, 199, 206) * 1000 > now + 0 then
+    if sub(want, 82, 89) ~= length then
+      length = sub(want, 82, 89)
+      keep = string.format('%016.0f', now + length * 1000 + 60000000)
+    end
+    local since = sub(found, 39, 182) .. now .. length .. sub(found, 207)
+    if keep > sub(found, 23, 38) then
+      redis.call('SET', name, sub(found, 1, 22) .. keep .. since, 'PX', length + 60000)
+    else
+      redis.call('SET', name, sub(found, 1, 38) .. since, 'KEEPTTL')
+    end
+    answers[i] = 'R' .. now .. sub(found, 7, 22)
+  else
+    answers[i], rest[#rest + 1], texts[i] = '', i, found
+  end
+end
+if #rest == 0 then return table.concat(answers, '\n') end
+local function renew(name, found, want, not_after)
+--@open
+  local word, asked, wanted, lease = 'RENEWED', sub(want, 2, 65), sub(want, 66, 81), sub(want, 82, 89)
+  if now > not_after then
+    word = 'LATE'
+  elseif state ~= 'F' and id .. token ~= asked .. wanted then
+    word = 'LOST notheld'
+  elseif state == 'R' then
+    word = 'LOST revoked'
+  elseif state == 'H' then
+    if sub(want, 1, 1) == 'H' then
+      since, length = now, lease
+      local until_us = now_us + lease * 1000 + R_US
+      if keep + 0 < until_us then keep = string.format('%016.0f', until_us) end
+    end
+  elseif #want > 89 and sub(want, 1, 1) == 'H' and released ~= asked then
+    word = 'FILLED'
+    local tail = sub(want, 90)
+--@give
+  else
+    word = 'LOST notheld'
+  end
+--@settle
+--@save
+  if word == 'LATE' then return word .. said end
+  if sub(word, 1, 4) == 'LOST' then return 'LOST' .. said .. sub(word, 5) end
+  return word .. said .. ' ' .. since .. ' ' .. length
+end
+
+for _, i in ipairs(rest) do
+  local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[3 + i], sub(ARGV[3], 16 * i - 15, 16 * i))
+  if not done or type(answer) == 'table' then answer = 'ERROR ' .. (type(answer) == 'table' and answer.err or answer) end
+  answers[i] = string.gsub(answer, '\n', ' ')
+end
+return table.concat(answers, '\n')

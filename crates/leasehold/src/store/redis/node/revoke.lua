@@ -1,0 +1,31 @@
+#!lua flags=allow-oom
+-- revoke: ask the holder to stop, and end its lease after the grace (P10).
+--
+-- KEYS     1 the record
+-- ARGV     1 public part of the grant id (48) and token (16), as the caller saw them: a later holder is not meant
+--          2 grace in ms
+-- RETURNS  REVOKING … left | NOTHELD …
+--          FOREIGN type | NEWER version
+-- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder; looks after the queue. Whatever the marker
+--          says: nothing is given by it.
+-- RETRY    safe: a grant that is marked already is marked again, and its lease never grows
+-- COST     TIME, GET, SET, PUBLISH; a call as in give_back
+--@clock
+local name, found = KEYS[1], redis.pcall('GET', KEYS[1])
+--@open
+local left = nil
+if state ~= 'F' and sub(id, 1, 48) .. token == ARGV[1] then
+  local left_us = math.min(since + length * 1000 - now_us, ARGV[2] * 1000)
+  left = string.format('%.0f', left_us)
+  told = { front .. 'inbox:' .. sub(id, 1, 32),
+    'lq1 R ' .. id .. ' ' .. highest .. ' ' .. now .. ' ' .. others .. ' ' .. token .. ' ' .. left .. ' ' .. name }
+  if left_us == 0 then
+    state = 'F'
+  else
+    state, since, length = 'R', now, string.format('%08.0f', math.ceil(left_us / 1000))
+  end
+end
+--@settle
+--@save
+if left then return 'REVOKING' .. said .. ' ' .. left end
+return 'NOTHELD' .. said

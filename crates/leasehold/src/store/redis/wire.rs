@@ -1,0 +1,210 @@
+//! One connection to Redis, as locks on one server and nodes of a quorum use it: what moves requests, answers and messages,
+//! and knows no field of any.
+//!
+//! Requests, answers and messages share it: the client crate's driver writes requests in the order in which they are
+//! handed to it, and hands messages on in the order of their arrival, from within the task that reads the socket. Nothing
+//! in between queues or reorders, with one exception: a script that the server has forgotten (`SCRIPT FLUSH`) is sent
+//! again by its source, and that request then comes after those that were sent meanwhile. Nothing of it ran before, and
+//! whoever gives an attempt up by a leave goes on until the server's time has passed `not_after` (P14).
+//!
+//! No time-out is set here: the session has its own, and closes the link when it does not believe in it any more.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Name, SessionId};
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, PushInfo, PushKind, RedisError, Value};
+use tokio::sync::{Notify, oneshot};
+
+use super::call::Call;
+use super::fault::{self, Asker, Trouble};
+use super::gather::Gather;
+use super::keys::Keys;
+use crate::error::{Error, ErrorKind};
+use crate::store::Fault;
+use crate::world::Address;
+
+/// Keys that the server looks at in one step of a scan: half a millisecond of its time.
+const SCANNED: u32 = 1_000;
+
+/// What a request needs of the link.
+#[derive(Clone)]
+pub(super) struct Wire {
+    pub(super) connection: MultiplexedConnection,
+    pub(super) keys: Keys,
+    pub(super) line: Arc<Line>,
+}
+
+/// What the link and its driver share.
+pub(super) struct Line {
+    /// Which server this is, for errors.
+    pub(super) at: String,
+    pub(super) asker: Asker,
+    is_closed: AtomicBool,
+    hang_up: Notify,
+    attached: Mutex<Option<Attached>>,
+    requests: Gather,
+}
+
+/// What arrives on the channel of a session.
+pub(super) enum Heard<'a> {
+    Text(&'a str),
+    /// No message of ours.
+    Garbled,
+    /// The inbox is detached: the link is gone.
+    Detached,
+}
+
+/// Where it goes. Called in the order of its arrival; must not block.
+pub(super) type Ear = Arc<dyn Fn(Heard<'_>) + Send + Sync>;
+
+struct Attached {
+    ear: Ear,
+    probe: Option<(String, oneshot::Sender<()>)>,
+}
+
+impl Line {
+    pub(super) fn new(to: &Address, asker: Asker) -> Self {
+        let (is_closed, hang_up) = (AtomicBool::new(false), Notify::new());
+        Self { at: to.to_string(), asker, is_closed, hang_up, attached: Mutex::default(), requests: Gather::default() }
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Runs the driver until it ends or the link is given up. Dropping it (with its runtime) ends the link as well.
+    pub(super) async fn drive(self: Arc<Self>, driver: impl Future<Output = ()>) {
+        let line = Ending(self);
+        tokio::select! {
+            biased;
+            () = line.0.hang_up.notified() => {}
+            () = line.0.requests.drive(driver) => {}
+        }
+    }
+
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.hang_up.notify_one();
+    }
+
+    /// Takes what the server pushed. Called by the driver, in order.
+    pub(super) fn receive(&self, push: &PushInfo) {
+        match push.kind {
+            PushKind::Message => {}
+            PushKind::Subscribe | PushKind::Disconnection => return,
+            // We never unsubscribe. Whoever did it for us has detached the inbox.
+            PushKind::Unsubscribe => return self.close(),
+            _ => return self.tell(Heard::Garbled),
+        }
+        let text = match push.data.as_slice() {
+            [_, Value::BulkString(text)] => std::str::from_utf8(text).ok(),
+            _ => None,
+        };
+        let mut attached = self.attached();
+        let Some(to) = attached.as_mut() else { return };
+        if let Some((_, arrived)) = to.probe.take_if(|(probe, _)| Some(probe.as_str()) == text) {
+            // Nobody may be waiting any more: then the attempt was given up.
+            let _ = arrived.send(());
+            return;
+        }
+        let ear = Arc::clone(&to.ear);
+        drop(attached);
+        ear(text.map_or(Heard::Garbled, Heard::Text));
+    }
+
+    fn tell(&self, heard: Heard<'_>) {
+        let ear = self.attached().as_ref().map(|to| Arc::clone(&to.ear));
+        if let Some(ear) = ear {
+            ear(heard);
+        }
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Option<Attached>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Says that the link is gone, however the driver ended.
+struct Ending(Arc<Line>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        self.0.is_closed.store(true, Ordering::Release);
+        let attached = self.0.attached().take();
+        if let Some(to) = attached {
+            (to.ear)(Heard::Detached);
+        }
+    }
+}
+
+impl Wire {
+    /// Sends a command, and takes its answer as it is.
+    pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        let _under_way = self.line.requests.begin();
+        self.connection.send_packed_command(command).await?.extract_error()
+    }
+
+    /// Runs a script, about one name or about many.
+    pub(super) async fn run(&mut self, call: &Call, about: Option<&Name>) -> Result<String, Fault> {
+        let mut answer = self.ask(call.by_digest()).await;
+        let is_forgotten = answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"));
+        if is_forgotten && !is_on(Mutant::P8ForgetsScripts) {
+            // Definite: nothing ran. Sent by its source it is known again from now on.
+            answer = self.ask(&call.by_source()).await;
+        }
+        match answer.map_err(|error| self.fault(&error, about))? {
+            Value::BulkString(text) => String::from_utf8(text).map_err(|_| self.garbled(about)),
+            _ => Err(self.garbled(about)),
+        }
+    }
+
+    pub(super) async fn names(mut self, from: u64) -> Result<(Vec<Name>, u64), Fault> {
+        let mut scan = redis::cmd("SCAN");
+        scan.arg(from).arg("MATCH").arg(self.keys.pattern()).arg("COUNT").arg(SCANNED);
+        let page = self.ask(&scan).await.map_err(|error| match error.code() {
+            // No lock needs it, so it is in no list of rights, and nobody asked for it beforehand.
+            Some("NOPERM") => Fault::Refused(fault::lacking(&self.line.at, &["+scan"], self.line.asker.rights)),
+            _ => self.fault(&error, None),
+        })?;
+        let (next, keys): (u64, Vec<String>) = redis::from_redis_value(page).map_err(|_| self.garbled(None))?;
+        Ok((keys.iter().filter_map(|key| self.keys.name(key)).collect(), next))
+    }
+
+    /// Attaches a session's inbox, and proves it: a probe was seen to arrive.
+    pub(super) async fn attach(mut self, session: SessionId, probe: String, ear: Ear) -> Result<(), Fault> {
+        let channel = self.keys.inbox(session);
+        let (arrived, seen) = oneshot::channel();
+        *self.line.attached() = Some(Attached { ear, probe: Some((probe.clone(), arrived)) });
+        let publish = redis::cmd("PUBLISH").arg(&channel).arg(&probe).clone();
+        let mut prober = self.clone();
+        // In one breath and in this order. Where the first is refused, nobody hears the second.
+        let (subscribed, published) = tokio::join!(biased; self.connection.subscribe(&channel), prober.ask(&publish));
+        if let Err(error) = subscribed.and(published) {
+            *self.line.attached() = None;
+            return Err(self.fault(&error, None));
+        }
+        seen.await.map_err(|_| Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis broke")))
+    }
+
+    pub(super) async fn ping(mut self) -> Result<u64, Fault> {
+        let time = self.ask(&redis::cmd("TIME")).await.map_err(|error| self.fault(&error, None))?;
+        match redis::from_redis_value::<(u64, u64)>(time) {
+            Ok((seconds, micros)) if micros < 1_000_000 => Ok(seconds * 1_000_000 + micros),
+            _ => Err(self.garbled(None)),
+        }
+    }
+
+    pub(super) fn fault(&self, error: &RedisError, about: Option<&Name>) -> Fault {
+        let key = about.map(|name| self.keys.record(name));
+        Trouble::of(error, &self.line.at, self.line.asker, key.as_deref()).into()
+    }
+
+    pub(super) fn garbled(&self, about: Option<&Name>) -> Fault {
+        self.line.close();
+        let key = about.map(|name| self.keys.record(name));
+        fault::garbled(&self.line.at, key.as_deref())
+    }
+}
