@@ -40,6 +40,11 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// Whether there is no store to speak with, and the next try may find one.
+pub(crate) fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum)
+}
+
 /// Why a verb could not be carried out.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -79,5 +84,20 @@ impl From<Error> for Failure {
             ErrorKind::Invalid => Self::usage(error.to_string()),
             _ => Self::own(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leasehold::seam::error;
+
+    #[test]
+    fn a_store_that_is_away_is_neither_busy_nor_misspelt() {
+        for kind in [ErrorKind::Unreachable, ErrorKind::Quorum] {
+            assert!(is_away(&error(kind, "")));
+            assert_eq!(Failure::from(error(kind, "")).exit.status(), 125);
+        }
+        assert!(!is_away(&error(ErrorKind::Denied, "")));
     }
 }

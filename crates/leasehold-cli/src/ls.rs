@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use leasehold::{Error, ErrorKind, Inspection, Leasehold};
+use leasehold::{Error, Inspection, Leasehold};
 use tokio::task::JoinSet;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, is_away};
 use crate::said::Ls;
 use crate::show::{self, Lock};
 use crate::store;
@@ -73,7 +73,7 @@ async fn look(client: &Leasehold, names: Vec<String>) -> Result<BTreeMap<String,
         }
         match asked.join_next().await {
             // The store's, and each of the others would wait as long for the same.
-            Some(Ok((_, Err(error)))) if error.kind() == ErrorKind::Unreachable => return Err(error.into()),
+            Some(Ok((_, Err(error)))) if is_away(&error) => return Err(error.into()),
             Some(Ok((name, inspection))) => drop(found.insert(name, inspection)),
             Some(Err(broken)) => return Err(Failure::own(format!("a look at a lock broke off: {broken}"))),
             None => return Ok(found),

@@ -37,7 +37,7 @@ pub enum ErrorKind {
     Foreign,
     /// Too many wait for this name already: 10,000. Nothing was done; try again later.
     Full,
-    /// Too few nodes of a quorum vote. The message names each, and why it does not.
+    /// Too few nodes of a quorum vote. The message names each that does not, and why.
     Quorum,
     /// The lease was lost.
     Lost,

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Guard, Holder, Leasehold, Mutex};
+use leasehold::{Guard, Holder, Leasehold, Mutex};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
@@ -14,6 +14,7 @@ use super::plan::{Patience, Plan, Waiting};
 use super::signals::Signals;
 use super::teller::Teller;
 use super::timing::rounded;
+use crate::exit::is_away;
 use crate::show::plain;
 
 /// Between two tries to reach a store that is not there.
@@ -87,10 +88,10 @@ async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, En
                 return Err(unreached(plan, &why, begun.elapsed()));
             }
         };
-        let waits = matches!(plan.patience, Patience::Both(_)) && error.kind() == ErrorKind::Unreachable;
+        let waits = matches!(plan.patience, Patience::Both(_)) && is_away(&error);
         let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
         match () {
-            () if error.kind() == ErrorKind::Unreachable && is_on(Mutant::P30BusyUnheard) => {
+            () if is_away(&error) && is_on(Mutant::P30BusyUnheard) => {
                 return Err(busy(plan, None, Duration::ZERO));
             }
             () if !waits => return Err(error.into()),
@@ -134,7 +135,7 @@ async fn lock_aloud(
     match taken {
         Ok(Some(guard)) => Ok(guard),
         Ok(None) => Err(busy(plan, inspect(mutex).await, waited)),
-        Err(error) if error.kind() == ErrorKind::Unreachable && matches!(plan.patience, Patience::Both(_)) => {
+        Err(error) if is_away(&error) && matches!(plan.patience, Patience::Both(_)) => {
             Err(unreached(plan, &error, waited))
         }
         Err(error) => Err(error.into()),

@@ -327,7 +327,7 @@ impl Worker {
         self.sim.note(2, || format!("{}: {what}: {error}", self.who));
         self.sim.book.met(error_label(error.kind()));
         let may = match error.kind() {
-            ErrorKind::Unreachable => !what.starts_with("lock"),
+            ErrorKind::Unreachable | ErrorKind::Quorum => !what.starts_with("lock"),
             // As this store says it, and nothing else that it might say.
             ErrorKind::Store => error.to_string().contains("the memory of the store is full"),
             ErrorKind::Lost => matches!(what, "run" | "lock of an owner"),
@@ -380,6 +380,7 @@ impl Worker {
 fn error_label(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::Unreachable => "error: unreachable",
+        ErrorKind::Quorum => "error: quorum",
         ErrorKind::Store => "error: store",
         ErrorKind::Lost => "error: lost",
         ErrorKind::Closed => "error: closed",

@@ -341,7 +341,7 @@ async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T
 /// worth another try, whatever it is to somebody who connects for the first time.
 pub(crate) fn for_now(error: Error) -> Error {
     match error.kind() {
-        ErrorKind::Denied | ErrorKind::Unreachable | ErrorKind::Quorum => error,
+        ErrorKind::Denied | ErrorKind::Quorum | ErrorKind::Unreachable => error,
         _ => Error::new(ErrorKind::Unreachable, error.to_string()),
     }
 }
@@ -350,8 +350,25 @@ fn fault(fault: Fault) -> Error {
     match fault {
         Fault::Gone(error) | Fault::Damaged(error) | Fault::Undecided(error) => error,
         Fault::Refused(error) | Fault::NoMemory(error) => match error.kind() {
-            ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign => error,
+            ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign | ErrorKind::Quorum => error,
             _ => Error::new(ErrorKind::Unreachable, error.to_string()),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whoever is told that nodes rest, and for how long, is not to look for a broken network.
+    #[test]
+    fn what_a_quorum_says_of_its_nodes_stays_what_it_is() {
+        let quorum = || Error::new(ErrorKind::Quorum, "2 of 5 nodes vote");
+        assert!(quorum().is_retryable());
+        let faults: [fn(Error) -> Fault; 4] = [Fault::Gone, Fault::Damaged, Fault::Refused, Fault::NoMemory];
+        let told = faults.map(|of| fault(of(quorum())));
+        for error in told.into_iter().chain([for_now(quorum())]) {
+            assert_eq!((error.kind(), error.to_string()), (ErrorKind::Quorum, "2 of 5 nodes vote".to_owned()));
+        }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) use scheme::Scheme;
 pub trait Store: Send + Sync + 'static {
     /// Opens a link. What drives it runs on the runtime of whoever polls this future. Bounded by the caller.
     ///
-    /// The errors: `Unreachable` may be tried again; every other kind is the answer.
+    /// The errors: `Unreachable` and `Quorum` may be tried again; every other kind is the answer.
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>>;
 
     /// Why the store does not answer just now, where it knows more of that than that it does not.
