@@ -126,6 +126,7 @@ pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result
             Err(Error::invalid("file: takes no prefix: name another directory, as in file:/var/lib/app/tenant"))
         }
         (Scheme::File, rest) => open_file(rest, world),
+        (Scheme::Quorum, rest) => gather(rest, prefix, world),
         (Scheme::Redis | Scheme::RedisTls, _) => connect_redis(url, prefix, world),
     }
 }
@@ -139,11 +140,32 @@ fn connect_redis(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Res
     })
 }
 
+#[cfg(feature = "redis")]
+fn gather(rest: &str, prefix: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+    let url = quorum::url::QuorumUrl::parse(rest)?;
+    let _url = match prefix {
+        Some(prefix) => url.below(prefix)?,
+        None => url,
+    };
+    let message = "quorum: is planned and not built yet: name a single primary, by redis:";
+    Err(Error::new(crate::ErrorKind::Unsupported, message))
+}
+
 #[cfg(not(feature = "redis"))]
 fn connect_redis(_: &str, _: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+    Err(no_redis())
+}
+
+#[cfg(not(feature = "redis"))]
+fn gather(_: &str, _: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+    Err(no_redis())
+}
+
+#[cfg(not(feature = "redis"))]
+fn no_redis() -> Error {
     let message =
         "this program was built without Leasehold's feature `redis`: turn it on in Cargo.toml, or use memory:";
-    Err(Error::new(crate::ErrorKind::Unsupported, message))
+    Error::new(crate::ErrorKind::Unsupported, message)
 }
 
 #[cfg(all(feature = "file", target_os = "linux"))]

@@ -9,6 +9,8 @@ pub(crate) enum Scheme {
     File,
     /// `memory:`
     Memory,
+    /// `quorum:`
+    Quorum,
     /// `redis:`
     Redis,
     /// `rediss:`
@@ -32,12 +34,12 @@ impl Scheme {
         let instead = match scheme.to_ascii_lowercase().as_str() {
             "file" => return Ok((Self::File, rest)),
             "memory" => return Ok((Self::Memory, rest)),
+            "quorum" => return Ok((Self::Quorum, rest)),
             "redis" => return Ok((Self::Redis, rest)),
             "rediss" => return Ok((Self::RedisTls, rest)),
             "redis+sentinel" => "redis+sentinel: is planned and not built yet: name the primary, by redis:",
             "redis+cluster" => "redis+cluster: is planned and not built yet: name a single primary, by redis:",
             "unix" | "redis+unix" => "Unix sockets are not supported by this version: use redis://HOST:PORT",
-            "quorum" => "quorum: is planned and not built yet: name a single primary, by redis:",
             _ => return Err(unknown()),
         };
         Err(Error::new(ErrorKind::Unsupported, instead))
@@ -53,12 +55,13 @@ mod tests {
         assert_eq!(Scheme::of("memory:").unwrap(), (Scheme::Memory, ""));
         assert_eq!(Scheme::of("memory:app:1").unwrap(), (Scheme::Memory, "app:1"));
         assert_eq!(Scheme::of("REDIS://host").unwrap(), (Scheme::Redis, "//host"));
+        assert_eq!(Scheme::of("Quorum:?node=a").unwrap(), (Scheme::Quorum, "?node=a"));
         assert_eq!(Scheme::of("Rediss://host").unwrap(), (Scheme::RedisTls, "//host"));
     }
 
     #[test]
     fn what_is_planned_says_what_to_use() {
-        for scheme in ["redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum"] {
+        for scheme in ["redis+sentinel", "redis+cluster", "redis+unix", "unix"] {
             let error = Scheme::of(&format!("{scheme}://:hunter2@host")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{scheme}");
             assert!(error.to_string().contains("use ") || error.to_string().contains("name "), "{error}");

@@ -32,6 +32,7 @@ mod names;
 pub mod node;
 mod round;
 mod timers;
+mod url;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

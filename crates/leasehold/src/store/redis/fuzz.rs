@@ -20,6 +20,7 @@ use super::reply::{Said, To, delivery, parse};
 use super::sieve::Sieve;
 use super::url::Target;
 use crate::mutex::check_lease;
+use crate::store::quorum::url::QuorumUrl;
 
 /// Plays a test with as many inputs as the environment says.
 fn fuzz<S: Strategy>(inputs: S, test: impl Fn(S::Value))
@@ -106,6 +107,43 @@ fn a_url_is_read_or_refused_and_its_password_said_to_nobody() {
             // In front of an '@' it is a password, whatever else is in the way.
             let is_password = url.find(SECRET) < url.rfind('@');
             assert!(!is_password || !said.contains(SECRET), "{url}: {said}");
+        }
+    });
+}
+
+/// A node of a quorum: in one of the two ways, or in neither.
+fn node() -> impl Strategy<Value = String> {
+    let encoded = |url: String| ::url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
+    let sound = "redis://[a-z]{1,9}(:[0-9]{1,3})?".prop_map(|url| url);
+    // Passwords that the quorum's own signs, or those of a node, take apart.
+    let cut = select(vec!["", "1?", "1&", "1?a&", "1?a=&ca=", "1&node=redis://", "1&prefix=", "1&max_lease="]);
+    let more = select(vec!["", "&x", "&node=redis://x", "&node=redis%3A%2F%2Fx", "=&prefix=x", "?", "/", "#"]);
+    let torn = (cut, more).prop_map(|(cut, more)| format!("redis://u:{cut}{SECRET}{more}@h"));
+    prop_oneof![
+        url(),
+        url().prop_map(|url| url.replace('&', "%26")),
+        torn.clone(),
+        torn.prop_map(encoded),
+        sound.clone(),
+        sound.prop_map(encoded),
+    ]
+}
+
+#[test]
+fn a_quorum_is_read_or_refused_and_its_passwords_said_to_nobody() {
+    let words = select(vec!["max_lease=60s", "max_lease=1", "prefix=a", "prefix=%40", "ca=/x", "x", "", "&", "node="]);
+    let part = prop_oneof![8 => node().prop_map(|node| format!("node={node}")), 1 => words.prop_map(str::to_owned)];
+    let rest = (vec(part, 0..11), select(vec!["?", "?", "?", "", "//?"])).prop_map(|(parts, begins)| {
+        let parts = parts.join("&");
+        format!("{begins}{parts}")
+    });
+    fuzz(rest, |rest| match QuorumUrl::parse(&rest) {
+        Ok(url) => assert!((3..=9).contains(&url.nodes.len()), "{rest}"),
+        Err(error) => {
+            let plain = rest.replace("%40", "@");
+            let is_password = plain.find(SECRET) < plain.rfind('@');
+            let said = format!("{error} {error:?}");
+            assert!(!is_password || !said.contains(SECRET), "{rest}: {said}");
         }
     });
 }

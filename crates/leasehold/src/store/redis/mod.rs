@@ -51,7 +51,7 @@ pub use node::{NodeScripts, RedisNode};
 pub use rights::{FENCE_RIGHTS, NODE_RIGHTS, RIGHTS};
 pub use scripts::{Script, Scripts};
 pub use secrets::Secrets;
-pub(crate) use url::Target;
+pub(crate) use url::{NAMES, Target, decode};
 
 use self::call::Call;
 use self::keys::Keys;

@@ -3,6 +3,7 @@
 use super::credentials::Password;
 use super::url::Target;
 use crate::store::Scheme;
+use crate::store::quorum::url::QuorumUrl;
 
 /// Where a store's URL has its secrets. What the URL is of is not judged: one that nobody understands may have one in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,18 +19,26 @@ impl Secrets {
     /// Looks at a URL. No I/O.
     #[must_use]
     pub fn of(url: &str) -> Self {
-        // A path and a name may have any sign in them, and never a password.
-        if let Ok((Scheme::File | Scheme::Memory, _)) = Scheme::of(url) {
-            return Self { in_url: false, variables: vec![] };
-        }
-        let (in_url, variable) = match Target::parse(url).map(|target| target.password) {
-            Ok(None | Some(Password::File(_))) => (false, None),
-            Ok(Some(Password::Given(_))) => (true, None),
-            Ok(Some(Password::Variable(name))) => (false, Some(name)),
-            // Whoever forgot a part of it has not forgotten the password.
-            Err(_) => (url.contains('@') || url.contains("password="), None),
+        let targets = match Scheme::of(url) {
+            // A path and a name may have any sign in them, and never a password.
+            Ok((Scheme::File | Scheme::Memory, _)) => return Self { in_url: false, variables: vec![] },
+            Ok((Scheme::Quorum, rest)) => QuorumUrl::parse(rest).map(|url| url.nodes),
+            Ok((Scheme::Redis | Scheme::RedisTls, _)) | Err(_) => Target::parse(url).map(|target| vec![target]),
         };
-        Self { in_url, variables: variable.into_iter().collect() }
+        // Whoever forgot a part of it has not forgotten the password. Within another URL its signs may be encoded.
+        let Ok(targets) = targets else {
+            let plain = url.replace("%40", "@").replace("%3D", "=").replace("%3d", "=");
+            return Self { in_url: plain.contains('@') || plain.contains("password="), variables: vec![] };
+        };
+        let mut secrets = Self { in_url: false, variables: vec![] };
+        for password in targets.into_iter().filter_map(|target| target.password) {
+            match password {
+                Password::File(_) => {}
+                Password::Given(_) => secrets.in_url = true,
+                Password::Variable(name) => secrets.variables.push(name),
+            }
+        }
+        secrets
     }
 }
 
@@ -50,6 +59,16 @@ mod tests {
             ("redis://host?password=hunter2", true, &[]),
             ("hunter2@host:6379", true, &[]),
             ("quorum:?node=redis://:hunter2@host", true, &[]),
+            ("quorum:?node=redis%3A%2F%2F%3Ahunter2%40host", true, &[]),
+            ("quorum:?node=redis://a&node=redis://b&node=redis://c", false, &[]),
+            ("quorum:?node=redis://a&node=redis://b&node=redis://:hunter2@c", true, &[]),
+            ("QUORUM:?node=redis%3A%2F%2Fu%3Ahunter2%40a&node=redis://b&node=redis://c", true, &[]),
+            (
+                "quorum:?node=redis://a?password_env=A&node=redis://me@b?password_env=B&node=redis://c?password_file=/x",
+                false,
+                &["A", "B"],
+            ),
+            ("quorum:?node=redis://a&node=redis://b&node=redis://c?password%3Dhunter2", true, &[]),
             ("127.0.0.1:6379", false, &[]),
             ("memory:a@b", false, &[]),
             ("file:/home/me@corp.example/locks", false, &[]),

@@ -33,7 +33,9 @@ impl Target {
         let is_tls = match Scheme::of(text)?.0 {
             Scheme::Redis => false,
             Scheme::RedisTls => true,
-            Scheme::File | Scheme::Memory => return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}"))),
+            Scheme::File | Scheme::Memory | Scheme::Quorum => {
+                return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}")));
+            }
         };
         // The parser's own words are kept, the URL is not: it may have a password in it.
         let url = Url::parse(text).map_err(|error| Error::invalid(format!("not a URL ({error}): {EXAMPLE}")))?;
@@ -114,7 +116,8 @@ struct Parameters {
     password_env: Option<String>,
 }
 
-const NAMES: &str = "prefix, password_file, password_env, and for rediss: ca, cert, key";
+/// The names of the parameters.
+pub(crate) const NAMES: &str = "prefix, password_file, password_env, and for rediss: ca, cert, key";
 
 impl Parameters {
     fn of(url: &Url) -> Result<Self, Error> {
@@ -207,7 +210,7 @@ fn check_prefix(prefix: String) -> Result<String, Error> {
 }
 
 /// Takes `%XX` apart.
-fn decode(text: &str, what: &str) -> Result<String, Error> {
+pub(crate) fn decode(text: &str, what: &str) -> Result<String, Error> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&first, tail)) = rest.split_first() {

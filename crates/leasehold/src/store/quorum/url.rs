@@ -1,0 +1,206 @@
+//! What a `quorum:` URL says. Its errors say what to do, and never repeat a secret: each node's URL may have a password.
+//!
+//! A URL within a URL. There are two ways to write it, and a look at its beginning tells which one it is:
+//!
+//! - as it is, with `%26` for each `&`: the sign that ends it. `node=redis://a:6379?password_file=/p%26prefix=x`. Its own
+//!   `%XX` are its own: people copy URLs that work, and a password that is written `p%2Fq` there is written so here;
+//! - percent-encoded as a whole, as programs write what they put into a URL: `node=redis%3A%2F%2Fa%3A6379`.
+
+use std::ops::RangeInclusive;
+
+use ::url::form_urlencoded;
+use leasehold_spec::limits::{LEASE_MAX_MS, QUORUM_LEASE_MAX_MS};
+use leasehold_spec::node::Charter;
+
+use crate::error::{Error, Result};
+use crate::store::redis::{NAMES, Target, decode};
+
+/// Two nodes survive no failure, and each one more is asked for every lock.
+const NODES: RangeInclusive<usize> = 3..=9;
+/// A shorter one would spare nobody anything: a node that may have forgotten its tokens rests for 22 s.
+const MAX_LEASE_MS: RangeInclusive<u64> = 1_000..=LEASE_MAX_MS;
+
+/// What a node's URL can say, and ours cannot.
+const OF_NODE: [&str; 5] = ["password_file", "password_env", "ca", "cert", "key"];
+
+const EXAMPLE: &str = "use quorum:?node=redis://A&node=redis://B&node=redis://C, in quotes where a shell reads it";
+const MAX_LEASE: &str = "write max_lease as 60s, 2m or 1h: 1 s to 24 h, a number and one of ms, s, m, h";
+
+/// The nodes, and what all clients of them must agree on. It may have passwords in it: no `Debug`.
+pub(crate) struct QuorumUrl {
+    pub(crate) nodes: Vec<Target>,
+    pub(crate) charter: Charter,
+}
+
+impl QuorumUrl {
+    /// Reads what comes behind `quorum:`, that is `?node=redis://A&node=redis://B&…[&max_lease=60s][&prefix=app:]`.
+    pub(crate) fn parse(rest: &str) -> Result<Self> {
+        let said = Parameters::of(rest)?;
+        let count = said.nodes.len();
+        if !NODES.contains(&count) {
+            let named = if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
+            return Err(Error::invalid(format!("the URL names {named}, and a quorum has 3 to 9: {EXAMPLE}")));
+        }
+        let mut nodes: Vec<Target> = Vec::with_capacity(count);
+        for (at, (node, behind)) in said.nodes.iter().enumerate() {
+            let target = node.read(at + 1, behind)?;
+            // The same server in other words is found by what it says of itself.
+            let is_same = |other: &Target| {
+                let (one, two) = (&other.address, &target.address);
+                one.host.eq_ignore_ascii_case(&two.host) && one.port == two.port
+            };
+            if let Some(first) = nodes.iter().position(is_same) {
+                return Err(Error::invalid(format!(
+                    "nodes {} and {} have the same address: a server has one vote, whatever its database or prefix",
+                    first + 1,
+                    at + 1
+                )));
+            }
+            nodes.push(target);
+        }
+        let max_lease_ms = said.max_lease_ms.unwrap_or(QUORUM_LEASE_MAX_MS);
+        let url = Self { nodes, charter: Charter { nodes: count, max_lease_ms } };
+        match said.prefix {
+            None => Ok(url),
+            Some(prefix) => match url.nodes.iter().position(|node| !node.prefix.is_empty()) {
+                None => url.below(&prefix),
+                Some(at) => Err(Error::invalid(format!(
+                    "the quorum and its node {} both give a prefix: keep one of them",
+                    at + 1
+                ))),
+            },
+        }
+    }
+
+    /// The same, below a prefix that the program gives.
+    pub(crate) fn below(self, prefix: &str) -> Result<Self> {
+        let Self { nodes, charter } = self;
+        let nodes = nodes.into_iter().map(|node| node.below(prefix)).collect::<Result<_>>()?;
+        Ok(Self { nodes, charter })
+    }
+}
+
+/// What stands behind the question mark.
+#[derive(Default)]
+struct Parameters<'a> {
+    /// Each with what comes behind it.
+    nodes: Vec<(Written<'a>, &'a str)>,
+    max_lease_ms: Option<u64>,
+    prefix: Option<String>,
+}
+
+impl<'a> Parameters<'a> {
+    fn of(rest: &'a str) -> Result<Self> {
+        let said = rest.strip_prefix('?').ok_or_else(|| Error::invalid(format!("the URL names no node: {EXAMPLE}")))?;
+        if said.contains('#') {
+            return Err(Error::invalid("the URL has a '#': write it as %23"));
+        }
+        let mut all = Self::default();
+        let mut left = Some(said);
+        while let Some(piece) = left {
+            let (piece, behind) = piece.split_once('&').map_or((piece, None), |(piece, behind)| (piece, Some(behind)));
+            left = behind;
+            match piece.split_once('=') {
+                None if piece.is_empty() => {}
+                Some(("node", node)) => all.nodes.push((Written::of(node)?, behind.unwrap_or_default())),
+                // What looks like a parameter may be the rest of a password with an '&' in it: it is not repeated.
+                _ if piece.contains('@') => {
+                    return Err(Error::invalid(
+                        "the URL has an '@' behind an '&', in what is no node: in a password write %26 for an '&', and in a \
+                         prefix %40 for an '@'",
+                    ));
+                }
+                Some(("max_lease", lease)) => once(&mut all.max_lease_ms, "max_lease", milliseconds(lease)?)?,
+                Some(("prefix", prefix)) => once(&mut all.prefix, "prefix", plain(prefix))?,
+                other => return Err(unknown(other.map_or(piece, |(name, _)| name), said)),
+            }
+        }
+        Ok(all)
+    }
+}
+
+fn once<T>(place: &mut Option<T>, name: &str, value: T) -> Result<()> {
+    match place.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(Error::invalid(format!("the URL says {name:?} twice: keep one of them"))),
+    }
+}
+
+/// A value as other URLs have it.
+fn plain(value: &str) -> String {
+    form_urlencoded::parse(format!("={value}").as_bytes()).map(|(_, value)| value.into_owned()).collect()
+}
+
+fn milliseconds(lease: &str) -> Result<u64> {
+    let unit = lease.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = lease[..lease.len() - unit.len()].parse::<u64>().ok();
+    let unit_ms = match unit {
+        "ms" => Some(1),
+        "s" => Some(1_000),
+        "m" => Some(60_000),
+        "h" => Some(3_600_000),
+        _ => None,
+    };
+    let ms = number.zip(unit_ms).and_then(|(number, unit_ms)| number.checked_mul(unit_ms));
+    ms.filter(|ms| MAX_LEASE_MS.contains(ms)).ok_or_else(|| Error::invalid(MAX_LEASE))
+}
+
+/// A parameter that there is not, at least not here.
+fn unknown(name: &str, said: &str) -> Error {
+    if OF_NODE.contains(&name) {
+        return Error::invalid(format!(
+            "{name} belongs to a node: write %26 for the '&' in front of it, as in node=redis://A?prefix=x%26{name}=…"
+        ));
+    }
+    let named = if has_at(said) { String::new() } else { format!(" {name:?}") };
+    Error::invalid(format!("unknown parameter{named} in the URL: there are node, max_lease and prefix"))
+}
+
+fn has_at(text: &str) -> bool {
+    text.contains('@') || text.contains("%40")
+}
+
+/// How a node's URL is written within that of the quorum.
+enum Written<'a> {
+    AsItIs(&'a str),
+    Encoded(&'a str),
+}
+
+impl<'a> Written<'a> {
+    fn of(node: &'a str) -> Result<Self> {
+        if is_redis(node) {
+            return Ok(Self::AsItIs(node));
+        }
+        match decode(node, "node").is_ok_and(|decoded| is_redis(&decoded)) {
+            true => Ok(Self::Encoded(node)),
+            false => Err(Error::invalid(format!("a node has to be a Redis, by redis:// or rediss://: {EXAMPLE}"))),
+        }
+    }
+
+    /// The node, of which errors say the number.
+    fn read(&self, number: usize, behind: &str) -> Result<Target> {
+        let url = match self {
+            Self::AsItIs(node) => node.replace("%26", "&"),
+            Self::Encoded(node) => decode(node, "node")?,
+        };
+        Target::parse(&url).map_err(|error| {
+            // A question mark and an '&', and behind them an '@': what looks like parameters may be a password.
+            if url.contains('?') && has_at(behind) {
+                return Error::invalid(format!(
+                    "node {number} has something behind its '?' that makes no sense: there are {NAMES}; in a password \
+                     write %3F for a '?' and %26 for an '&'"
+                ));
+            }
+            Error::new(error.kind(), format!("node {number} of the quorum: {error}"))
+        })
+    }
+}
+
+fn is_redis(node: &str) -> bool {
+    let is = |scheme: &str| node.get(..scheme.len()).is_some_and(|begins| begins.eq_ignore_ascii_case(scheme));
+    is("redis://") || is("rediss://")
+}
+
+#[cfg(test)]
+#[path = "url_tests.rs"]
+mod tests;
