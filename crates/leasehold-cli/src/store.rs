@@ -143,9 +143,11 @@ fn unknown(url: &str) -> Option<String> {
 
 /// Whether what stands before the '@' of a URL is a user. It may be a password that was put there: it is not shown.
 fn has_user_only(url: &str) -> bool {
-    let authority = url.split_once("://").and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
-    let user = authority.and_then(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
-    user.is_some_and(|user| !user.is_empty() && !user.contains(':')) && !url.contains("password=")
+    // Of a quorum each node has one.
+    let authorities = url.split("://").skip(1).filter_map(|rest| rest.split(['/', '?', '#']).next());
+    let users = || authorities.clone().filter_map(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
+    let is_alone = |user: &str| !user.is_empty() && !user.contains(':');
+    users().count() > 0 && users().all(is_alone) && !url.contains("password=")
 }
 
 /// Connects to the store that was said.
@@ -188,12 +190,33 @@ mod tests {
             "redis://hunter2@host",
             "redis://me:hunter2@host?password_env=A",
             ":hunter2@host",
+            "quorum:?node=redis://a&node=redis://b&node=redis://:hunter2@c",
+            "quorum:?node=redis://a&node=redis://b&node=redis%3A%2F%2F%3Ahunter2%40c",
+            "quorum:?node=redis://a&node=redis://b&node=redis%3a//u%3ahunter2%40c",
+            "quorum:?node=redis://me@a?password_file=/x&node=redis://b&node=redis://:hunter2@c",
+            "quorum:?node=redis://a?password=hunter2&node=redis://b&node=redis://c",
+            "quorum:?node=redis://a?password%3Dhunter2&node=redis://b&node=redis://c",
+            // One that is not right has a password all the same.
+            "quorum:?node=redis://:hunter2@a",
+            "quorum:?node=redis%3A%2F%2F%3Ahunter2%40a&speed=1",
+            "quorum://:hunter2@a",
         ] {
             let refused = of(url).unwrap_err().to_string();
             assert!(!refused.contains("hunter2") && refused.contains(VARIABLE), "{refused}");
             assert_eq!(refused.contains("user without a password"), url == "redis://hunter2@host", "{refused}");
         }
-        for url in ["redis://host", "redis://me@host?password_env=A", "redis://host?password_file=/a", "file:/a@b"] {
+        for url in
+            ["quorum:?node=redis://me@a&node=redis://b&node=redis://c", "quorum:?node=redis://b&node=redis://me@a"]
+        {
+            assert!(of(url).unwrap_err().to_string().contains("user without a password"), "{url}");
+        }
+        for url in [
+            "redis://host",
+            "redis://me@host?password_env=A",
+            "redis://host?password_file=/a",
+            "file:/a@b",
+            "quorum:?node=redis://a&node=redis://me@b?password_env=A&node=redis%3A%2F%2Fc%3Fpassword_file%3D%2Fa",
+        ] {
             assert_eq!(of(url).unwrap().url, url);
         }
     }
@@ -223,6 +246,8 @@ mod tests {
     fn other_programs_inherit_no_variable_that_the_url_names() {
         let location = of("redis://me@host?password_env=REDIS_PASSWORD").unwrap();
         assert!(location.secrets.contains(&"REDIS_PASSWORD".to_owned()));
+        let quorum = of("quorum:?node=redis://a?password_env=A&node=redis://b?password_env=B&node=redis://c").unwrap();
+        assert!(["A", "B"].iter().all(|name| quorum.secrets.contains(&(*name).to_owned())));
         assert!(!format!("{location:?}").contains("host"));
         assert_eq!(location.notice(), None);
     }
@@ -233,7 +258,11 @@ mod tests {
         for url in ["redis://host?prefix=a", "redis://me@host?password_file=/a", "file:/a@b", "quorum:?node=a"] {
             assert_eq!(inherited(url).as_deref(), Some(url));
         }
-        assert_eq!(inherited("redis://host?password_env=A").as_deref(), Some(WITHHELD));
+        for url in
+            ["redis://host?password_env=A", "quorum:?node=redis://a&node=redis://b&node=redis://c?password_env=A"]
+        {
+            assert_eq!(inherited(url).as_deref(), Some(WITHHELD));
+        }
         assert!(of(WITHHELD).unwrap_err().to_string().contains("?password_file=/PATH"));
     }
 }

@@ -57,6 +57,8 @@ fn a_password_on_the_command_line_is_refused() {
         format!("redis://{SENTINEL}@127.0.0.1:1"),
         format!("redis://127.0.0.1:1?password={SENTINEL}"),
         format!("{SENTINEL}@127.0.0.1:1"),
+        format!("quorum:?node=redis://127.0.0.1:1&node=redis://127.0.0.1:2&node=redis://:{SENTINEL}@127.0.0.1:3"),
+        format!("quorum:?node=redis://127.0.0.1:1&node=redis%3A%2F%2F%3A{SENTINEL}%40127.0.0.1:3"),
     ] {
         let output = command(Some(&store)).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2));
