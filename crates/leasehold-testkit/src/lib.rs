@@ -4,6 +4,7 @@
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
+//! - [`Quorum`] is several of them that know nothing of each other, each with a proxy in front.
 //! - [`certificates`] makes authorities, servers and clients for TLS, and ones that nobody should believe.
 //! - [`FaultProxy`] stands in front of a server and loses, delays, holds, refuses and garbles: this reply, that script,
 //!   the next three messages. Every fault is counted, so that a test can assert that it happened.
@@ -35,6 +36,7 @@ pub mod front;
 pub mod history;
 pub mod port;
 pub mod proxy;
+pub mod quorum;
 pub mod random;
 pub mod registers;
 pub mod resp;
@@ -48,6 +50,7 @@ pub use coverage::Coverage;
 pub use history::{History, Recorder};
 pub use port::{Port, free_port};
 pub use proxy::FaultProxy;
+pub use quorum::Quorum;
 pub use random::Random;
 pub use registers::Registers;
 pub use resp::{Resp, Value};

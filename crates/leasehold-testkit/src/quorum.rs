@@ -1,0 +1,133 @@
+//! Several servers that know nothing of each other, for a lock that a majority of them decides.
+//!
+//! ```
+//! use leasehold_testkit::Quorum;
+//!
+//! let quorum = Quorum::start(3);
+//! quorum.server(0).kill();
+//! quorum.proxy(1).cut_all();
+//! assert!(quorum.url().starts_with("quorum:?node=redis://127.0.0.1:"));
+//! ```
+
+use std::time::Duration;
+
+use crate::proxy::FaultProxy;
+use crate::server::{self, RedisServer};
+
+/// Independent servers, each with a proxy in front of it. Whoever does not want that goes by [`url`](Quorum::url).
+///
+/// A node that nobody has seen before may have forgotten something, and rests: a test of locks begins the quorum first.
+#[derive(Debug)]
+pub struct Quorum {
+    // Before the servers: what goes through them is cut while those still stand.
+    proxies: Vec<FaultProxy>,
+    servers: Vec<RedisServer>,
+    max_lease: Option<Duration>,
+}
+
+/// What a [`Quorum`] is to be like.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    nodes: usize,
+    each: server::Builder,
+    max_lease: Option<Duration>,
+}
+
+impl Builder {
+    /// What each of the servers is to be like.
+    #[must_use]
+    pub fn each(mut self, server: server::Builder) -> Self {
+        self.each = server;
+        self
+    }
+
+    /// The longest lease, which the URLs name. Without this they name none.
+    #[must_use]
+    pub const fn max_lease(mut self, max_lease: Duration) -> Self {
+        self.max_lease = Some(max_lease);
+        self
+    }
+
+    /// Starts the servers, and waits until all of them answer.
+    ///
+    /// # Panics
+    /// As [`server::Builder::start`].
+    #[must_use]
+    #[track_caller]
+    pub fn start(self) -> Quorum {
+        let servers: Vec<_> = (0..self.nodes).map(|_| self.each.clone().start()).collect();
+        let proxies = servers.iter().map(|server| FaultProxy::start(server.port())).collect();
+        Quorum { proxies, servers, max_lease: self.max_lease }
+    }
+}
+
+impl Quorum {
+    /// So many servers without persistence.
+    #[must_use]
+    #[track_caller]
+    pub fn start(nodes: usize) -> Self {
+        Self::builder(nodes).start()
+    }
+
+    /// What else they can be like.
+    #[must_use]
+    pub fn builder(nodes: usize) -> Builder {
+        Builder { nodes, each: RedisServer::builder(), max_lease: None }
+    }
+
+    /// Its URL.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.of(&self.urls())
+    }
+
+    /// Its URL, by the proxies.
+    #[must_use]
+    pub fn url_by_proxy(&self) -> String {
+        let by_proxy = |(server, proxy): (&RedisServer, &FaultProxy)| {
+            let url = server.url();
+            let host = url.strip_suffix(&server.port().to_string()).expect("a server's URL ends with its port");
+            format!("{host}{}", proxy.port())
+        };
+        self.of(&self.servers.iter().zip(&self.proxies).map(by_proxy).collect::<Vec<_>>())
+    }
+
+    /// The URL of each server, for one who looks at it alone.
+    #[must_use]
+    pub fn urls(&self) -> Vec<String> {
+        self.servers.iter().map(RedisServer::url).collect()
+    }
+
+    /// One of the servers, from 0 on.
+    #[must_use]
+    #[track_caller]
+    pub fn server(&self, at: usize) -> &RedisServer {
+        &self.servers[at]
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn servers(&self) -> &[RedisServer] {
+        &self.servers
+    }
+
+    /// The proxy in front of a server.
+    #[must_use]
+    #[track_caller]
+    pub fn proxy(&self, at: usize) -> &FaultProxy {
+        &self.proxies[at]
+    }
+
+    /// All of them.
+    #[must_use]
+    pub fn proxies(&self) -> &[FaultProxy] {
+        &self.proxies
+    }
+
+    /// The URL of a quorum of these.
+    fn of(&self, nodes: &[String]) -> String {
+        let nodes = nodes.iter().map(|node| format!("node={}", node.replace('&', "%26")));
+        let max_lease = self.max_lease.map(|max_lease| format!("max_lease={}ms", max_lease.as_millis()));
+        format!("quorum:?{}", nodes.chain(max_lease).collect::<Vec<_>>().join("&"))
+    }
+}
