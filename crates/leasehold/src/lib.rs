@@ -101,6 +101,8 @@ pub mod fence;
 mod guard;
 mod mutex;
 mod owner;
+#[cfg(feature = "redis")]
+pub mod quorum;
 mod real;
 mod reentry;
 mod session;

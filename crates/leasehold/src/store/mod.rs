@@ -100,8 +100,17 @@ pub enum Fault {
     Undecided(Error),
 }
 
-#[cfg(any(feature = "file", feature = "redis"))]
 impl Fault {
+    /// What is wrong, apart from what that means for the request.
+    pub(crate) fn error(self) -> Error {
+        let (Self::Gone(error)
+        | Self::Damaged(error)
+        | Self::Refused(error)
+        | Self::NoMemory(error)
+        | Self::Undecided(error)) = self;
+        error
+    }
+
     /// The same fault, for another of the requests that it concerns.
     pub(crate) fn share(&self) -> Self {
         match self {
@@ -141,14 +150,25 @@ fn connect_redis(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Res
 }
 
 #[cfg(feature = "redis")]
-fn gather(rest: &str, prefix: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+fn gather(rest: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
+    Ok(Arc::new(quorum_of(rest, prefix, world)?))
+}
+
+/// The quorum that a URL names behind its scheme.
+#[cfg(feature = "redis")]
+pub(crate) fn quorum_of(
+    rest: &str,
+    prefix: Option<&str>,
+    world: &Arc<dyn World>,
+) -> Result<quorum::QuorumStore, Error> {
     let url = quorum::url::QuorumUrl::parse(rest)?;
-    let _url = match prefix {
+    let url = match prefix {
         Some(prefix) => url.below(prefix)?,
         None => url,
     };
-    let message = "quorum: is planned and not built yet: name a single primary, by redis:";
-    Err(Error::new(crate::ErrorKind::Unsupported, message))
+    let node = |target| Arc::new(redis::RedisNode::new(target, Arc::clone(world))) as Arc<dyn quorum::node::Node>;
+    let nodes = url.nodes.into_iter().map(node).collect();
+    Ok(quorum::QuorumStore::new(nodes, url.charter.max_lease_ms, Arc::clone(world)))
 }
 
 #[cfg(not(feature = "redis"))]

@@ -2,4 +2,5 @@
 
 mod amnesia;
 mod bench;
+mod servers;
 mod rounds;

@@ -97,7 +97,7 @@ impl Inner {
         attached.map_err(|fault| {
             link.close();
             self.look_at(node);
-            error_of(fault)
+            fault.error()
         })
     }
 
@@ -206,7 +206,7 @@ impl Inner {
                     link.close();
                     self.look_at(node);
                 }
-                let error = error_of(fault);
+                let error = fault.error();
                 member.stand(Standing::Away(error.to_string()));
                 Ballot::Failed(error.kind(), error.to_string())
             }
@@ -459,16 +459,6 @@ impl Link for QuorumLink {
 impl Drop for QuorumLink {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-pub(super) fn error_of(fault: Fault) -> Error {
-    match fault {
-        Fault::Gone(error)
-        | Fault::Damaged(error)
-        | Fault::Refused(error)
-        | Fault::NoMemory(error)
-        | Fault::Undecided(error) => error,
     }
 }
 

@@ -32,7 +32,8 @@ mod names;
 pub mod node;
 mod round;
 mod timers;
-mod url;
+#[cfg(feature = "redis")]
+pub(crate) mod url;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -134,6 +135,19 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
 impl Shared {
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node that may have forgotten a lease rests for the longest there is: there can be no longer one.
+    fn check_lease(&self, lease_ms: u64) -> Result<(), Error> {
+        let longest_ms = self.charter.max_lease_ms;
+        if lease_ms <= longest_ms {
+            return Ok(());
+        }
+        let message = format!(
+            "the lease is {lease_ms} ms, and the longest of this quorum {longest_ms} ms: ask for a shorter one, or say \
+             max_lease in the URL, the same to all clients"
+        );
+        Err(Error::invalid(message))
     }
 
     /// What most nodes' clocks show: half of them are behind it, and half ahead.

@@ -74,20 +74,14 @@ async fn greet(wire: &mut Wire, charter: Charter, with: Greet) -> Result<(String
     let memory = if saves_everything(&more) && !was_promoted(&info) { "K" } else { "F" };
     let call = with(&wire.keys, charter, &run, memory)?;
     let at = wire.line.at.clone();
-    let said = wire.run(&call, None).await.map_err(before_asking)?;
+    let said = wire.run(&call, None).await.map_err(Fault::error)?;
     match reply::greeting(&said, &run) {
         Some(Greeting::Marked(marker)) => Ok((run, marker)),
         Some(Greeting::Unlike(other)) => Err(unlike(&at, charter, other)),
-        Some(Greeting::Foreign(kind)) => Err(before_asking(fault::foreign(&wire.keys.marker(), &kind))),
-        Some(Greeting::Newer(version)) => Err(before_asking(fault::newer(&wire.keys.marker(), &version))),
-        None => Err(before_asking(wire.garbled(None))),
+        Some(Greeting::Foreign(kind)) => Err(fault::foreign(&wire.keys.marker(), &kind).error()),
+        Some(Greeting::Newer(version)) => Err(fault::newer(&wire.keys.marker(), &version).error()),
+        None => Err(wire.garbled(None).error()),
     }
-}
-
-/// The error alone, of a connection that has carried no request yet.
-fn before_asking(fault: Fault) -> Error {
-    let (Fault::Gone(error) | Fault::Damaged(error) | Fault::Refused(error) | Fault::NoMemory(error)) = fault;
-    error
 }
 
 /// Whether the server saves each change before it answers, by what CONFIG GET tells. Where that is refused, it is said not
