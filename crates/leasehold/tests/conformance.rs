@@ -63,6 +63,11 @@ fn one_redis_by_tls_conforms() {
     conforms(Backend::RedisTls, 0);
 }
 
+#[test]
+fn three_nodes_conform() {
+    conforms(Backend::Quorum, 0);
+}
+
 /// What has no meaning has none anywhere: it is no excuse of one store's.
 #[test]
 fn every_cell_is_counted_once() {
@@ -73,7 +78,7 @@ fn every_cell_is_counted_once() {
     // Each store has its test above.
     for backend in Backend::ALL {
         match backend {
-            Backend::Memory | Backend::File | Backend::Redis | Backend::RedisTls => {}
+            Backend::Memory | Backend::File | Backend::Redis | Backend::RedisTls | Backend::Quorum => {}
         }
     }
 }

@@ -134,6 +134,8 @@ impl Node<'_, '_> {
         let was_queued = self.leave_queue(id);
         let was = match self.record.grant.take_if(|granted| granted.id == id) {
             Some(_) => Was::Granted,
+            // The answer to the first of them was lost.
+            None if self.record.released == Some(id) => Was::Granted,
             None if was_queued => Was::Queued,
             None => Was::Absent,
         };

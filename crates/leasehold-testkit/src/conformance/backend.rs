@@ -1,12 +1,14 @@
 //! The stores that the suite runs over.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use leasehold::Leasehold;
 use leasehold_spec::SessionId;
 use tempfile::TempDir;
 
 use crate::resp::Value;
+use crate::quorum::Quorum;
 use crate::server::RedisServer;
 
 dimension! {
@@ -20,6 +22,8 @@ dimension! {
         Redis,
         /// The same, by TLS.
         RedisTls,
+        /// Three of them, that know nothing of each other.
+        Quorum,
     }
 }
 
@@ -33,11 +37,18 @@ dimension! {
     }
 }
 
+/// What runs for it.
+enum Servers {
+    None,
+    One(RedisServer),
+    Several(Quorum),
+}
+
 /// A store that runs for a suite.
 pub struct Running {
     url: String,
     hand_over: HandOver,
-    server: Option<RedisServer>,
+    servers: Servers,
     /// The embedded store lives as long as a client of it.
     _anchor: Leasehold,
     _directory: Option<TempDir>,
@@ -50,27 +61,33 @@ impl Running {
     /// When it does not start.
     #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
     pub async fn start(backend: Backend, hand_over: HandOver) -> Self {
-        let (url, server, directory) = match backend {
+        let (url, servers, directory) = match backend {
             // One of its own: another run in this process has cells of the same names.
             Backend::Memory => {
                 static RUNS: AtomicU64 = AtomicU64::new(0);
-                (format!("memory:conformance-{}", RUNS.fetch_add(1, Ordering::Relaxed)), None, None)
+                (format!("memory:conformance-{}", RUNS.fetch_add(1, Ordering::Relaxed)), Servers::None, None)
             }
             Backend::File => {
                 let directory = TempDir::new().expect("a directory");
-                (format!("file:{}", directory.path().display()), None, Some(directory))
+                (format!("file:{}", directory.path().display()), Servers::None, Some(directory))
             }
             Backend::Redis => {
                 let server = RedisServer::start();
-                (server.url(), Some(server), None)
+                (server.url(), Servers::One(server), None)
             }
             Backend::RedisTls => {
                 let server = RedisServer::start_tls();
-                (server.tls_url(), Some(server), None)
+                (server.tls_url(), Servers::One(server), None)
+            }
+            Backend::Quorum => {
+                // The suite has leases of a day.
+                let quorum = Quorum::builder(3).max_lease(Duration::from_secs(24 * 60 * 60)).start();
+                leasehold::quorum::begin(&quorum.url()).await.expect("all nodes are there");
+                (quorum.url(), Servers::Several(quorum), None)
             }
         };
         let anchor = Leasehold::connect(&url).await.expect("the store is there");
-        Self { url, hand_over, server, _anchor: anchor, _directory: directory }
+        Self { url, hand_over, servers, _anchor: anchor, _directory: directory }
     }
 
     /// Its URL.
@@ -87,11 +104,17 @@ impl Running {
 
     /// Whether somebody listens to the inbox of this session. Closing a link and its being seen as closed are two things.
     pub(super) fn is_attached(&self, session: SessionId) -> bool {
-        let Some(server) = &self.server else { return false };
-        let inbox = format!("lh1:inbox:{session}");
-        match server.command(&["PUBSUB", "NUMSUB", &inbox]).items() {
+        let listens = |server: &RedisServer, inbox: &str| match server.command(&["PUBSUB", "NUMSUB", inbox]).items() {
             Some([_, count]) => *count != Value::Int(0),
             _ => true,
+        };
+        match &self.servers {
+            Servers::None => false,
+            Servers::One(server) => listens(server, &format!("lh1:inbox:{session}")),
+            Servers::Several(quorum) => {
+                let inbox = format!("lq1:inbox:{session}");
+                quorum.servers().iter().any(|server| listens(server, &inbox))
+            }
         }
     }
 }

@@ -82,7 +82,8 @@ impl Inner {
             let left_us = |at_us: u64| at_us.saturating_sub(begun_us);
             let outcome = match asked {
                 Asked::Won { token, range, until_us } => {
-                    Outcome::Granted { token, left_us: left_us(until_us), range }
+                    let left_us = left_us(until_us).min(acquire.lease_ms * 1000);
+                    Outcome::Granted { token, left_us, range }
                 }
                 Asked::Full => Outcome::Full,
                 Asked::Refused(Refusal { is_held, free_us }) if is_held || tries == TRIES => {
@@ -125,7 +126,8 @@ impl Inner {
         };
         let outcome = match asked {
             Asked::Won { token, range, until_us } => {
-                Outcome::Granted { token, left_us: until_us.saturating_sub(begun_us), range }
+                let left_us = until_us.saturating_sub(begun_us).min(acquire.lease_ms * 1000);
+                Outcome::Granted { token, left_us, range }
             }
             Asked::Full => {
                 self.shared.names().end(&acquire.id);
@@ -240,7 +242,7 @@ impl Inner {
                     rest: Rest::Done,
                     id,
                     token,
-                    left_us: until_us.saturating_sub(begun_us),
+                    left_us: until_us.saturating_sub(begun_us).min(acquire.lease_ms * 1000),
                     range,
                     event: Event::Granted,
                 };

@@ -14,7 +14,10 @@ use crate::store::Fault;
 use crate::world::Pending;
 
 impl Inner {
-    pub(super) async fn release(self: Arc<Self>, name: Name, id: GrantId) -> Result<Answer, Fault> {
+    pub(super) async fn release(self: Arc<Self>, name: Name, id: GrantId, token: Token) -> Result<Answer, Fault> {
+        if self.holds_another(&id, token) {
+            return Ok(self.answer(self.now_us(), &Tally::new(self.nodes()), Outcome::NotHeld));
+        }
         let given_back = |was| if was == Was::Granted { Outcome::Released } else { Outcome::NotHeld };
         self.give_back(name, id, given_back).await
     }
@@ -37,6 +40,11 @@ impl Inner {
             Ended::Done(was) => Ok(self.answer(begun_us, &tally, outcome(was))),
             Ended::TooFew => Err(Fault::Undecided(self.shared.too_few(kind_of(&tally)))),
         }
+    }
+
+    /// Whether the attempt was granted anew since, with another token (P3).
+    pub(super) fn holds_another(&self, id: &GrantId, token: Token) -> bool {
+        self.shared.names().held(id).is_some_and(|held| held.token != token)
     }
 
     /// Gives back what is left of a grant, and waits for nobody.

@@ -58,9 +58,12 @@ impl Inner {
 
     fn kept(self: &Arc<Self>, name: &Name, renew: &Renew, tally: &Tally, begun_us: u64) -> Result<Answer, Fault> {
         let outcome = match tally.kept().unwrap_or(Kept::TooFew) {
-            Kept::Renewed { until_us } => Outcome::Renewed { left_us: until_us.saturating_sub(begun_us) },
+            Kept::Renewed { until_us } => {
+                let left_us = until_us.saturating_sub(begun_us).min(renew.lease_ms * 1000);
+                Outcome::Renewed { left_us }
+            }
             Kept::Lost(how) => {
-                if how == LostHow::NotHeld {
+                if how == LostHow::NotHeld && !self.holds_another(&renew.id, renew.token) {
                     // What is left of it, or was filled just now, is in others' way.
                     self.shared.names().end(&renew.id);
                     self.give_back_everywhere(name, renew.id);
@@ -78,7 +81,7 @@ impl Inner {
         let link = self.link(node)?;
         let now_us = self.now_us();
         let renewal = |(name, renew): &(Name, Renew)| {
-            let held = self.shared.names().held(&renew.id).cloned();
+            let held = self.shared.names().held(&renew.id).filter(|held| held.token == renew.token).cloned();
             let (range, fill) = held.map_or((1, None), |held| (held.range, Some(held.label)));
             let member = &self.shared.members[node];
             let not_after_us = member.time_at(renew.not_after_us, now_us).unwrap_or(0);

@@ -390,7 +390,7 @@ impl Inner {
                 let mut heard = self.renew(vec![(name, renew)]).await;
                 heard.pop().unwrap_or_else(|| Err(Fault::Undecided(Error::closed())))
             }
-            Op::Release { id, .. } => self.release(name, id).await,
+            Op::Release { id, token, .. } => self.release(name, id, token).await,
             Op::Leave { id, .. } => self.leave(name, id).await,
             Op::Reserve { id, token, .. } => Ok(self.reserve(&id, token)),
             Op::Revoke { holder, token, grace_ms } => self.revoke(name, holder, token, grace_ms).await,

@@ -8,7 +8,7 @@
 --          GIVEN … granted | GIVEN … queued | GIVEN … absent
 --          FOREIGN type | NEWER version
 -- EFFECTS  takes the vote and the entry; calls the next one. Whatever the marker says: nothing is given by it.
--- RETRY    safe: a repeat answers absent
+-- RETRY    safe: a repeat answers the same, while nobody else has given back
 -- COST     TIME, GET, SET; with a queue ZREM, ZRANGE, PUBSUB, PUBLISH more
 --@clock
 local found = redis.pcall('GET', KEYS[1])
@@ -25,6 +25,8 @@ local name, asked, wait = KEYS[1], ARGV[1], ARGV[2]
 --@open
 --@unlink
 local was = was_queued and 'queued' or 'absent'
+-- The one that has given back last says so again: its first answer was lost.
+if released == asked then was = 'granted' end
 if state ~= 'F' and id == asked then state, was = 'F', 'granted' end
 if not wait then
   -- Whoever is next does not wait for one who has gone.
