@@ -46,6 +46,7 @@ enum Servers {
 
 /// A store that runs for a suite.
 pub struct Running {
+    backend: Backend,
     url: String,
     hand_over: HandOver,
     servers: Servers,
@@ -87,7 +88,13 @@ impl Running {
             }
         };
         let anchor = Leasehold::connect(&url).await.expect("the store is there");
-        Self { url, hand_over, servers, _anchor: anchor, _directory: directory }
+        Self { backend, url, hand_over, servers, _anchor: anchor, _directory: directory }
+    }
+
+    /// Which of them it is.
+    #[must_use]
+    pub const fn backend(&self) -> Backend {
+        self.backend
     }
 
     /// Its URL.

@@ -44,6 +44,7 @@ mod inputs;
 mod late;
 mod laws;
 mod leases;
+mod quorum;
 mod rules;
 mod stage;
 
@@ -133,6 +134,9 @@ impl Cell {
     }
 
     async fn run(self, running: Arc<Running>) -> Verdict {
+        if let Some(why) = quorum::not_of_a_quorum(self).filter(|_| running.backend() == Backend::Quorum) {
+            return Verdict::NotApplicable(why);
+        }
         let stage = Stage::new(running, self);
         let verdict = match self {
             Self::Face(face, call, at) => faces::run(face, call, at, &stage).await,

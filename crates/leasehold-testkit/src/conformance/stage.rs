@@ -8,7 +8,7 @@ use leasehold::{Builder, Guard, Inspection, Leasehold, Released, blocking};
 use tokio::sync::watch;
 
 use super::late::Late;
-use super::{Cell, HandOver, Running};
+use super::{Backend, Cell, HandOver, Running};
 
 /// How long anything that is to happen may take, on a machine that has ten other things to do. (The longest is a crowd of
 /// threads that must all have had a turn: a second or two, by TLS and unoptimized.)
@@ -34,6 +34,16 @@ impl Stage {
 
     pub(super) fn url(&self) -> &str {
         self.running.url()
+    }
+
+    /// What is below these prefixes is used from now on, by nobody as yet: a quorum would have it rest.
+    pub(super) async fn begin_below(&self, prefixes: [&str; 2]) {
+        if self.running.backend() == Backend::Quorum {
+            for prefix in prefixes {
+                let url = format!("{}&prefix={prefix}", self.url());
+                leasehold::quorum::begin(&url).await.expect("all nodes are there");
+            }
+        }
     }
 
     /// The cell's own name.

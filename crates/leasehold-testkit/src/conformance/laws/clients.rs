@@ -80,6 +80,7 @@ pub(super) async fn close_is_for_all_clones(stage: &Stage) {
 }
 
 pub(super) async fn prefixes_separate(stage: &Stage) -> Verdict {
+    stage.begin_below(["one:", "two:"]).await;
     let below = |prefix: &'static str| Leasehold::builder(stage.url()).prefix(prefix).connect();
     let one = match below("one:").await {
         Ok(client) => client,

@@ -76,6 +76,8 @@ impl Inner {
     /// Nobody waits: the answer is whether somebody else holds. Where nobody does, and the votes are split, it is not Busy.
     async fn try_acquire(self: Arc<Self>, name: Name, acquire: Acquire, begun_us: u64) -> Result<Answer, Fault> {
         let mut tries = 0;
+        // A part of the lease, as what its session gives an answer.
+        let until_us = acquire.not_after_us.min(begun_us + acquire.lease_ms * 1000 / 6);
         loop {
             tries += 1;
             let (asked, tally) = self.rounds(&name, &acquire, None).await;
@@ -90,7 +92,7 @@ impl Inner {
                     Outcome::Busy { left_us: left_us(free_us) }
                 }
                 // Who was only slow may answer the next time.
-                Asked::TooFew if tries == TRIES || !tally.has_silent() => {
+                Asked::TooFew if self.now_us() >= until_us || !tally.has_silent() => {
                     return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))));
                 }
                 Asked::Refused(_) | Asked::TooFew | Asked::Again => {
@@ -166,7 +168,8 @@ impl Inner {
                     label: acquire.label.clone(),
                 })
             });
-            match self.count(fan, &mut tally, within_us, |tally| tally.asked(token)).await {
+            let asked = self.count(fan, &mut tally, within_us, |tally| tally.asked(token)).await;
+            match asked.unwrap_or(Asked::TooFew) {
                 Asked::Again => {}
                 asked @ Asked::Won { token, range, .. } => {
                     self.shared.names().hold(acquire.id, Held { token, range, label: acquire.label.clone() });

@@ -13,6 +13,9 @@ use super::round::{Ballot, Ended, Tally};
 use crate::store::Fault;
 use crate::world::Pending;
 
+/// How long a majority has to answer, where nothing depends on it but whoever asks.
+const WITHIN_US: u64 = 1_000_000;
+
 impl Inner {
     pub(super) async fn release(self: Arc<Self>, name: Name, id: GrantId, token: Token) -> Result<Answer, Fault> {
         if self.holds_another(&id, token) {
@@ -36,7 +39,7 @@ impl Inner {
         self.shared.names().end(&id);
         let mut tally = Tally::new(self.nodes());
         let fan = self.give_back_at_all(&name, id, Some(&mut tally));
-        match self.count(fan, &mut tally, self.patience_us(u64::MAX), Tally::ended).await {
+        match self.count(fan, &mut tally, WITHIN_US, Tally::ended).await.unwrap_or(Ended::TooFew) {
             Ended::Done(was) => Ok(self.answer(begun_us, &tally, outcome(was))),
             Ended::TooFew => Err(Fault::Undecided(self.shared.too_few(kind_of(&tally)))),
         }
@@ -151,12 +154,18 @@ impl Inner {
         Ok(self.answer(begun_us, &tally, Outcome::Inspected(Inspection { holder, waiters })))
     }
 
-    /// What all nodes say to this, as far as they answer in time.
+    /// What all nodes say to this: a majority, and of the others who answers in time.
     async fn hear_all(self: &Arc<Self>, name: &Name, request: &Request) -> Tally {
         let mut tally = Tally::new(self.nodes());
-        let fan = self.ask_all(name, &mut tally, |_| request.clone());
+        let mut fan = self.ask_all(name, &mut tally, |_| request.clone());
         let all = |tally: &Tally| tally.pending_nodes().is_empty().then_some(());
-        self.count(fan, &mut tally, self.patience_us(u64::MAX), all).await;
+        let enough = |tally: &Tally| if tally.answered() >= tally.majority() { Some(()) } else { all(tally) };
+        let now_us = self.now_us();
+        if self.hear(&mut fan, &mut tally, now_us + self.patience_us(u64::MAX), all).await.is_none() {
+            self.hear(&mut fan, &mut tally, now_us + WITHIN_US, enough).await;
+        }
+        self.wait_no_longer(&mut tally);
+        self.finish(fan);
         tally
     }
 }

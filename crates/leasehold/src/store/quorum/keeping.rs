@@ -11,7 +11,6 @@ use leasehold_spec::{Answer, LostHow, Name, Outcome, Renew};
 
 use super::fan::Fan;
 use super::link::{Inner, kind_of};
-use super::member::Standing;
 use super::node::NoVote;
 use super::round::{Ballot, Kept, Tally};
 use crate::store::Fault;
@@ -43,11 +42,7 @@ impl Inner {
                     None => tallies.iter_mut().for_each(Tally::close),
                 },
                 () = &mut time_is_up => {
-                    for node in tallies.first().map(Tally::pending_nodes).unwrap_or_default() {
-                        self.shared.members[node].stand(Standing::Silent);
-                        self.doubt(node);
-                    }
-                    tallies.iter_mut().for_each(Tally::close);
+                    tallies.iter_mut().for_each(|tally| self.wait_no_longer(tally));
                 }
             }
         }

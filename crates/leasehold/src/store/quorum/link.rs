@@ -259,12 +259,29 @@ impl Inner {
         tally: &mut Tally,
         within_us: u64,
         decide: impl Fn(&Tally) -> Option<T>,
-    ) -> T {
-        let mut time_is_up = std::pin::pin!(self.shared.timers.at(self.now_us() + within_us));
+    ) -> Option<T> {
+        let until_us = self.now_us() + within_us;
+        let mut decided = self.hear(&mut fan, tally, until_us, &decide).await;
+        if decided.is_none() {
+            self.wait_no_longer(tally);
+            decided = decide(tally);
+        }
+        self.finish(fan);
+        decided
+    }
+
+    /// Hears a round until it is decided; `None` when time is up.
+    pub(super) async fn hear<T>(
+        self: &Arc<Self>,
+        fan: &mut Fan<Ballot>,
+        tally: &mut Tally,
+        until_us: u64,
+        decide: impl Fn(&Tally) -> Option<T>,
+    ) -> Option<T> {
+        let mut time_is_up = std::pin::pin!(self.shared.timers.at(until_us));
         loop {
             if let Some(decision) = decide(tally) {
-                self.finish(fan);
-                return decision;
+                return Some(decision);
             }
             tokio::select! {
                 biased;
@@ -272,15 +289,18 @@ impl Inner {
                     Some((node, ballot)) => tally.hear(node, ballot),
                     None => tally.close(),
                 },
-                () = &mut time_is_up => {
-                    for node in tally.pending_nodes() {
-                        self.shared.members[node].stand(Standing::Silent);
-                        self.doubt(node);
-                    }
-                    tally.close();
-                }
+                () = &mut time_is_up => return None,
             }
         }
+    }
+
+    /// Who has not answered by now has no vote, and is looked after.
+    pub(super) fn wait_no_longer(&self, tally: &mut Tally) {
+        for node in tally.pending_nodes() {
+            self.shared.members[node].stand(Standing::Silent);
+            self.doubt(node);
+        }
+        tally.close();
     }
 
     /// How long a node may take for an answer that somebody waits for.

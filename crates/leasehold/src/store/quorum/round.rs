@@ -145,6 +145,11 @@ impl Tally {
         (0..self.ballots.len()).filter(|&node| matches!(self.ballots[node], Ballot::Pending)).collect()
     }
 
+    /// How many have answered.
+    pub(super) fn answered(&self) -> usize {
+        self.cast().count()
+    }
+
     /// Whether somebody was only silent.
     pub(super) fn has_silent(&self) -> bool {
         self.ballots.iter().any(|ballot| matches!(ballot, Ballot::Silent))
