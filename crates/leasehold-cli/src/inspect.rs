@@ -8,9 +8,9 @@ use crate::store;
 pub(crate) fn run(said: &Inspect) -> Result<Exit, Failure> {
     let inspection =
         crate::block_on(async { Ok(store::connect(&said.store).await?.mutex(&said.name).inspect().await?) })?;
-    let line = match said.form.json {
-        true => show::json(&Lock::new(&said.name, &inspection))?,
-        false => show::sentence(&said.name, &inspection),
+    let lines = match said.form.json {
+        true => vec![show::json(&Lock::new(&said.name, &inspection))?],
+        false => [vec![show::sentence(&said.name, &inspection)], show::nodes(&inspection)].concat(),
     };
-    show::print(&[line])
+    show::print(&lines)
 }

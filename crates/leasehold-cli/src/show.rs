@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write as _};
+use std::time::Duration;
 
-use leasehold::{Holder, Inspection};
+use leasehold::{Holder, Inspection, NodeSays, NodeView};
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure};
@@ -15,6 +16,19 @@ pub(crate) struct Lock<'a> {
     state: &'static str,
     holder: Option<HeldBy<'a>>,
     waiters: usize,
+    /// Only a quorum has some.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<Node<'a>>,
+}
+
+/// What a node of a quorum says.
+#[derive(Serialize)]
+struct Node<'a> {
+    at: &'a str,
+    state: &'static str,
+    holder: Option<HeldBy<'a>>,
+    rests_ms: Option<u64>,
+    why: Option<&'a str>,
 }
 
 /// Its holder.
@@ -34,18 +48,31 @@ impl<'a> Lock<'a> {
             Some(holder) if holder.is_revoked => "revoked",
             Some(_) => "held",
         };
-        Self { name, state, holder: holder.map(HeldBy::new), waiters: inspection.waiters }
+        let nodes = inspection.nodes.iter().map(Node::new).collect();
+        Self { name, state, holder: holder.map(HeldBy::new), waiters: inspection.waiters, nodes }
     }
+}
+
+impl<'a> Node<'a> {
+    fn new(node: &'a NodeView) -> Self {
+        let silent = Self { at: &node.at, state: "unknown", holder: None, rests_ms: None, why: None };
+        match &node.says {
+            NodeSays::Voted(holder) => Self { state: "voted", holder: Some(HeldBy::new(holder)), ..silent },
+            NodeSays::Free => Self { state: "free", ..silent },
+            NodeSays::Resting { left } => Self { state: "resting", rests_ms: Some(ms(*left)), ..silent },
+            NodeSays::Nothing { why } => Self { why: Some(why), ..silent },
+            _ => silent,
+        }
+    }
+}
+
+fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl<'a> HeldBy<'a> {
     pub(crate) fn new(holder: &'a Holder) -> Self {
-        Self {
-            label: &holder.label,
-            grant: holder.id(),
-            token: holder.token.get(),
-            remaining_ms: u64::try_from(holder.remaining.as_millis()).unwrap_or(u64::MAX),
-        }
+        Self { label: &holder.label, grant: holder.id(), token: holder.token.get(), remaining_ms: ms(holder.remaining) }
     }
 }
 
@@ -65,6 +92,37 @@ pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
         holder.token,
         holder.remaining.as_secs_f64(),
     )
+}
+
+/// What each node of a quorum says of a lock, in a line each. Below the sentence about the whole.
+pub(crate) fn nodes(inspection: &Inspection) -> Vec<String> {
+    let width = inspection.nodes.iter().map(|node| node.at.chars().count()).max().unwrap_or_default();
+    let line =
+        |node: &NodeView| format!("  {:<width$}  {}", node.at, node_says(&node.says, inspection.holder.as_ref()));
+    inspection.nodes.iter().map(line).collect()
+}
+
+fn node_says(says: &NodeSays, holder: Option<&Holder>) -> String {
+    match says {
+        NodeSays::Voted(voted) => {
+            let (left, told) = (voted.remaining.as_secs_f64(), if voted.is_revoked { ", told to stop" } else { "" });
+            let is_holder = holder.is_some_and(|holder| holder.id() == voted.id() && holder.token == voted.token);
+            match is_holder {
+                true => format!("voted for it{told}; {left:.1} s left"),
+                false => {
+                    let (label, id, token) = (plain(&voted.label), voted.id(), voted.token);
+                    format!("voted for {label} (grant {id}){told}; token {token}; {left:.1} s left")
+                }
+            }
+        }
+        NodeSays::Free => "free".to_owned(),
+        // It votes when nothing is left, and not before: rounded up.
+        NodeSays::Resting { left } => {
+            format!("no vote: rests for {} s more, as it may have forgotten some", left.as_millis().div_ceil(1000))
+        }
+        NodeSays::Nothing { why } => format!("no answer: {}", plain(why)),
+        _ => "says what this version does not know".to_owned(),
+    }
 }
 
 /// Text of somebody else's, without what a terminal would obey. Our clients write no such label; whoever writes to the
@@ -110,5 +168,63 @@ mod tests {
     fn a_label_gives_no_orders_to_the_terminal() {
         assert_eq!(plain("host/job: Ä"), "host/job: Ä");
         assert_eq!(plain("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+    }
+
+    async fn held(label: &str) -> (leasehold::Guard, Inspection) {
+        let client = leasehold::Leasehold::builder("memory:").holder(label).connect().await.unwrap();
+        let guard = client.mutex("a").fixed_lease(Duration::from_secs(60)).lock().await.unwrap();
+        let mut inspection = client.mutex("a").inspect().await.unwrap();
+        inspection.holder.as_mut().unwrap().remaining = Duration::from_millis(24_100);
+        (guard, inspection)
+    }
+
+    #[tokio::test]
+    async fn each_node_of_a_quorum_has_its_line() {
+        let (guard, mut inspection) = held("host/job").await;
+        let (_other, other) = held("host/other").await;
+        assert_eq!(nodes(&inspection), Vec::<String>::new(), "no quorum");
+        let (holder, other) = (inspection.holder.clone().unwrap(), other.holder.unwrap());
+        let mut revoked = holder.clone();
+        (revoked.is_revoked, revoked.remaining) = (true, Duration::from_millis(4_900));
+        let (id, token) = (other.id(), other.token);
+        inspection.nodes = vec![
+            NodeView::new("a:6379", NodeSays::Voted(holder)),
+            NodeView::new("b.example:7000", NodeSays::Voted(revoked)),
+            NodeView::new("c:6379", NodeSays::Voted(other)),
+            NodeView::new("d:6379", NodeSays::Free),
+            NodeView::new("e:6379", NodeSays::Resting { left: Duration::from_millis(41_001) }),
+            NodeView::new("f:6379", NodeSays::Nothing { why: "cannot\u{7}reach".to_owned() }),
+        ];
+        let lines = [
+            "  a:6379          voted for it; 24.1 s left".to_owned(),
+            "  b.example:7000  voted for it, told to stop; 4.9 s left".to_owned(),
+            format!("  c:6379          voted for host/other (grant {id}); token {token}; 24.1 s left"),
+            "  d:6379          free".to_owned(),
+            "  e:6379          no vote: rests for 42 s more, as it may have forgotten some".to_owned(),
+            "  f:6379          no answer: cannot\\u{7}reach".to_owned(),
+        ];
+        assert_eq!(nodes(&inspection), lines);
+        // Nobody has a majority: then every vote is somebody's.
+        inspection.holder = None;
+        assert!(nodes(&inspection)[0].contains("voted for host/job (grant "), "{:?}", nodes(&inspection));
+        assert!(guard.is_valid());
+    }
+
+    #[tokio::test]
+    async fn programs_find_the_nodes_too() {
+        let (_guard, mut inspection) = held("host/job").await;
+        let alone = json(&Lock::new("a", &inspection)).unwrap();
+        assert!(!alone.contains("nodes"), "{alone}");
+        inspection.nodes = vec![
+            NodeView::new("a:1", NodeSays::Voted(inspection.holder.clone().unwrap())),
+            NodeView::new("b:2", NodeSays::Resting { left: Duration::from_millis(1_500) }),
+            NodeView::new("c:3", NodeSays::Nothing { why: "silent".to_owned() }),
+            NodeView::new("d:4", NodeSays::Free),
+        ];
+        let told: serde_json::Value = serde_json::from_str(&json(&Lock::new("a", &inspection)).unwrap()).unwrap();
+        let states: Vec<_> = told["nodes"].as_array().unwrap().iter().map(|node| node["state"].clone()).collect();
+        assert_eq!(states, ["voted", "resting", "unknown", "free"]);
+        assert_eq!((&told["nodes"][0]["at"], &told["nodes"][0]["holder"]), (&"a:1".into(), &told["holder"]));
+        assert_eq!((&told["nodes"][1]["rests_ms"], &told["nodes"][2]["why"]), (&1_500.into(), &"silent".into()));
     }
 }

@@ -99,6 +99,7 @@ mod clock;
 mod error;
 pub mod fence;
 mod guard;
+mod inspection;
 mod mutex;
 mod owner;
 #[cfg(feature = "redis")]
@@ -113,8 +114,9 @@ mod world;
 pub use client::{Builder, Closed, Leasehold};
 pub use error::{Error, ErrorKind, Lost, Result};
 pub use guard::{Guard, LostSignal, Released};
+pub use inspection::{Holder, Inspection, NodeSays, NodeView};
 pub use leasehold_spec::Token;
-pub use mutex::{Holder, Inspection, Mutex, Revoked};
+pub use mutex::{Mutex, Revoked};
 pub use owner::Owner;
 
 /// The store `file:`, which the programs of one host share without a server.

@@ -5,11 +5,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS, STICKY_MAX_MS};
-use leasehold_spec::{GrantState, Name, Op, Order, Outcome, PublicId, Token};
+use leasehold_spec::{Name, Op, Order, Outcome};
 
 use crate::client::Handle;
 use crate::error::{Error, Result};
 use crate::guard::Guard;
+use crate::inspection::{Holder, Inspection};
 use crate::owner::Owner;
 use crate::reentry::enter;
 use crate::session::{Entry, KnownLine, Renewal, Terms, Wait};
@@ -239,14 +240,8 @@ impl Mutex {
     /// `Invalid`, `Unreachable`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
     pub async fn inspect(&self) -> Result<Inspection> {
         let inspection = self.client.session().inspect(self.name()?).await?;
-        let holder = inspection.holder.map(|holder| Holder {
-            id: holder.id,
-            token: holder.token,
-            remaining: Duration::from_micros(holder.left_us),
-            label: holder.label,
-            is_revoked: holder.state == GrantState::Revoked,
-        });
-        Ok(Inspection { holder, waiters: usize::try_from(inspection.waiters).unwrap_or(usize::MAX) })
+        let waiters = usize::try_from(inspection.waiters).unwrap_or(usize::MAX);
+        Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes: vec![] })
     }
 
     /// Takes the lease away from the holder that [`Mutex::inspect`] showed: it is told at once, and the lease ends when it
@@ -339,41 +334,6 @@ pub(crate) fn check_lease(lease: Duration) -> Result<u64> {
     match u64::try_from(lease.as_millis()) {
         Ok(ms) if (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&ms) => Ok(ms),
         _ => Err(Error::invalid(format!("a lease of {lease:?} is out of range: use {LEASE_MIN_MS} ms to 24 h"))),
-    }
-}
-
-/// What there is under a name: see [`Mutex::inspect`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Inspection {
-    /// Who holds; `None` when the lock is free.
-    pub holder: Option<Holder>,
-    /// How many wait in the store's queue; those that died count until their turn comes. A client's tasks that wait in one
-    /// line count as one there, and not at all while that client holds.
-    pub waiters: usize,
-}
-
-/// Who holds a lock.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Holder {
-    id: PublicId,
-    /// The fencing token of its grant. A client that has handed the lock on since has gone up from there: the guard that is
-    /// out may have a larger one, and never a smaller one.
-    pub token: Token,
-    /// What is left of its lease.
-    pub remaining: Duration,
-    /// What it calls itself: see [`Builder::holder`](crate::Builder::holder).
-    pub label: String,
-    /// Whether it was told to stop.
-    pub is_revoked: bool,
-}
-
-impl Holder {
-    /// The public part of its grant id: which client, and which acquisition of it.
-    #[must_use]
-    pub fn id(&self) -> String {
-        self.id.to_string()
     }
 }
 

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::{Canceller, Guard, wait};
 use crate::error::Result;
-use crate::mutex::{Holder, Inspection, Revoked};
+use crate::inspection::{Holder, Inspection};
+use crate::mutex::Revoked;
 use crate::owner::Owner;
 
 /// A lock on a name, as [`crate::Mutex`] is. Cheap to make and to clone; making one does no I/O.
