@@ -7,6 +7,7 @@ mod exit;
 mod inspect;
 mod ls;
 mod pages;
+mod quorum;
 mod revoke;
 mod run;
 mod said;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Verb::Inspect(said) => inspect::run(&said),
         Verb::Ls(said) => ls::run(&said),
         Verb::Revoke(said) => revoke::run(&said),
+        Verb::Quorum(said) => quorum::run(&said),
         Verb::Completions(said) => pages::completions(said.shell),
         Verb::Man(said) => pages::man(said.verb.as_deref()),
     };

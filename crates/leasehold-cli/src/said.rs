@@ -4,7 +4,7 @@ use std::time::Duration;
 use std::{env, process};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
@@ -60,6 +60,9 @@ pub(crate) enum Verb {
     /// Take a lock away from its holder, with notice
     #[command(after_help = REVOKE)]
     Revoke(Revoke),
+    /// Say of a quorum that none of its locks is held, so that its nodes vote at once
+    #[command(after_help = QUORUM)]
+    Quorum(Quorum),
     /// Print the completions of a shell
     #[command(after_help = COMPLETIONS)]
     Completions(Completions),
@@ -75,7 +78,8 @@ pub(crate) struct Store {
     ///
     /// Where the locks are:
     /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for
-    /// all machines that reach it; file:/PATH, a directory, for this host.
+    /// all machines that reach it; quorum:?node=redis://A&node=redis://B&...,
+    /// 3 to 9 of them; file:/PATH, a directory, for this host.
     /// Without any: a directory of this user on this host, the same in a
     /// shell and in cron. A password comes by ?password_file=/PATH or
     /// ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
@@ -137,6 +141,21 @@ pub(crate) struct Revoke {
     pub(crate) store: Store,
     #[command(flatten)]
     pub(crate) form: Form,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Quorum {
+    /// What to do with it
+    #[arg(value_name = "begin")]
+    pub(crate) what: OfQuorum,
+    #[command(flatten)]
+    pub(crate) store: Store,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OfQuorum {
+    /// Have all nodes vote at once, whatever they may have forgotten
+    Begin,
 }
 
 #[derive(Args, Debug)]
@@ -210,6 +229,17 @@ Examples:
 
 Exit status: 0 where the holder was told; 1 where nobody held it (or, with --token, somebody else did); 2 for bad
 arguments; 125 where it could not be done.";
+
+const QUORUM: &str = "\
+A node that is new, that restarted or that was emptied may have forgotten for whom it voted. So it has no vote until
+whatever it can have forgotten is over: for max_lease of the URL (60s unless said), and for 22s at least. Whoever knows
+that nobody holds a lock of this quorum, as on the day when it is set up, need not wait for that. Where somebody does
+hold one, another can be granted the same, and with the same token: no resource would tell the two apart.
+
+Examples:
+  leasehold quorum begin --store 'quorum:?node=redis://a&node=redis://b&node=redis://c'
+
+Exit status: 0 where the nodes were told; 2 for bad arguments; 125 where it could not be done.";
 
 const COMPLETIONS: &str = "\
 Examples:

@@ -80,12 +80,17 @@ impl Location {
         }
         if let Some(wrong) = unknown(&url) {
             return Err(Failure::usage(format!(
-                "{wrong}: give redis://HOST[:PORT], rediss://HOST[:PORT] with TLS, or file:/PATH for this \
-                 host alone"
+                "{wrong}: give redis://HOST[:PORT], rediss://HOST[:PORT] with TLS, quorum: over several, or \
+                 file:/PATH for this host alone"
             )));
         }
         let secrets = SECRETS.map(str::to_owned).into_iter().chain(Secrets::of(&url).variables).collect();
         Ok(Self { url, secrets, named })
+    }
+
+    /// Whether it is a quorum's.
+    pub(crate) fn is_quorum(&self) -> bool {
+        self.url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("quorum"))
     }
 
     /// What it is called in words.

@@ -4,7 +4,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use leasehold::{Leasehold, Lost};
-use leasehold_testkit::RedisServer;
+use leasehold_testkit::{Quorum, RedisServer};
 use serde_json::Value;
 
 fn leasehold(arguments: &[&str]) -> Output {
@@ -144,7 +144,39 @@ fn what_makes_no_sense_is_refused() {
     }
 }
 
-const VERBS: [&str; 6] = ["run", "inspect", "ls", "revoke", "completions", "man"];
+#[test]
+fn only_a_quorum_is_begun() {
+    for (arguments, says) in [
+        (&["quorum", "begin", "--store", "redis://127.0.0.1:1"][..], "quorum:?node="),
+        (&["quorum", "begin", "--store", "quorum:?node=redis://127.0.0.1:1"], "3 to 9"),
+        (&["quorum", "begin"], "quorum:?node="),
+        (&["quorum", "--store", "quorum:?node=redis://127.0.0.1:1"], "begin"),
+        (&["quorum", "end", "--store", "quorum:?node=redis://127.0.0.1:1"], "begin"),
+    ] {
+        let output = leasehold(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+    let nobody = "quorum:?node=redis://127.0.0.1:1&node=redis://127.0.0.1:2&node=redis://127.0.0.1:3";
+    let output = leasehold(&["quorum", "begin", "--store", nobody]);
+    assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("127.0.0.1:1"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_quorum_that_was_begun_locks_at_once() {
+    let quorum = Quorum::start(3);
+    let url = quorum.url();
+    assert_eq!(told(&["quorum", "begin", "--store", &url], 0), "begun: the nodes vote from now on\n");
+    told(&["run", "a", "--no-wait", "--store", &url, "--", "true"], 0);
+    let inspected = told(&["inspect", "a", "--store", &url], 0);
+    let lines: Vec<&str> = inspected.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("a: free; nobody waits", 4), "{inspected}");
+    let is_node = |(line, server): (&&str, &RedisServer)| *line == format!("  127.0.0.1:{}  free", server.port());
+    assert!(lines[1..].iter().zip(quorum.servers()).all(is_node), "{inspected}");
+}
+
+const VERBS: [&str; 7] = ["run", "inspect", "ls", "revoke", "quorum", "completions", "man"];
 
 #[test]
 fn completions_know_every_verb_and_no_hidden_one() {
@@ -154,8 +186,11 @@ fn completions_know_every_verb_and_no_hidden_one() {
         assert!(!page.contains("minder") && !page.contains("process group for"), "{shell} offers a hidden verb");
     }
     let bash = told(&["completions", "bash"], 0);
-    assert!(bash.contains("opts=\"-h -V --help --version run inspect ls revoke completions man help\""), "{bash}");
-    assert!(bash.contains("opts=\"-h --help run inspect ls revoke completions man\""), "of man: {bash}");
+    assert!(
+        bash.contains("opts=\"-h -V --help --version run inspect ls revoke quorum completions man help\""),
+        "{bash}"
+    );
+    assert!(bash.contains("opts=\"-h --help run inspect ls revoke quorum completions man\""), "of man: {bash}");
     assert!(told(&["completions", "zsh"], 0).contains("_cmdambivalent"), "what run runs is a command");
 }
 
@@ -169,7 +204,7 @@ fn manual_pages_have_sections_and_are_of_this_version() {
         assert!(page.contains(concat!(" \"leasehold ", env!("CARGO_PKG_VERSION"), "\"")), "{page}");
         assert!(page.contains(".SH EXAMPLES\n.nf\n  ") && !page.contains("EXTRA"), "{arguments:?}: {page}");
     }
-    for verb in ["run", "inspect", "ls", "revoke"] {
+    for verb in ["run", "inspect", "ls", "revoke", "quorum"] {
         assert!(told(&["man", verb], 0).contains(".SH \"EXIT STATUS\"\n"), "{verb}");
     }
     let run = told(&["man", "run"], 0);
