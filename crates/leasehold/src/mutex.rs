@@ -239,9 +239,9 @@ impl Mutex {
     /// # Errors
     /// `Invalid`, `Unreachable`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
     pub async fn inspect(&self) -> Result<Inspection> {
-        let inspection = self.client.session().inspect(self.name()?).await?;
+        let (inspection, nodes) = self.client.session().inspect(self.name()?).await?;
         let waiters = usize::try_from(inspection.waiters).unwrap_or(usize::MAX);
-        Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes: vec![] })
+        Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes })
     }
 
     /// Takes the lease away from the holder that [`Mutex::inspect`] showed: it is told at once, and the lease ends when it

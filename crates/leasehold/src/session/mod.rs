@@ -41,7 +41,7 @@ mod words;
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use leasehold_spec::{Inspection, Name, Op, Outcome, SessionId};
+use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, SessionId};
 use tokio::sync::{Notify, oneshot};
 
 pub(crate) use self::attempt::GivenBack;
@@ -54,6 +54,7 @@ pub(crate) use self::state::HandOver;
 use self::state::{Stage, State, Wake};
 pub(crate) use self::terms::{Entry, KnownLine, Renewal, Terms, Wait};
 use crate::error::{Error, ErrorKind, Result};
+use crate::inspection::NodeView;
 use crate::store::{Fault, Link, Store};
 use crate::sync::Mutex;
 use crate::world::{Pending, World};
@@ -108,12 +109,17 @@ impl Session {
     pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
         let guess = self.with(|state| state.guess(name));
         let (answer, link, sent_us) = self.exchange(|link| link.apply(name, &op, guess)).await?;
+        self.note(name, &answer, &*link, sent_us);
+        Ok(answer.outcome)
+    }
+
+    /// What an answer outside any attempt says of the name.
+    fn note(&self, name: &Name, answer: &Answer, link: &dyn Link, sent_us: u64) {
         self.with(|state| {
             if link.run() == state.run {
-                state.note(name, &answer, sent_us, state.world.now_us());
+                state.note(name, answer, sent_us, state.world.now_us());
             }
         });
-        Ok(answer.outcome)
     }
 
     /// Every name that has a record.
@@ -161,10 +167,13 @@ impl Session {
         }
     }
 
-    /// Who holds, and how many wait.
-    pub(crate) async fn inspect(self: &Arc<Self>, name: &Name) -> Result<Inspection> {
-        match self.ask_once(name, Op::Inspect).await? {
-            Outcome::Inspected(inspection) => Ok(inspection),
+    /// Who holds, and how many wait; and what each node of the store says by itself, where it has nodes.
+    pub(crate) async fn inspect(self: &Arc<Self>, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
+        let guess = self.with(|state| state.guess(name));
+        let ((answer, nodes), link, sent_us) = self.exchange(|link| link.inspect(name, guess)).await?;
+        self.note(name, &answer, &*link, sent_us);
+        match answer.outcome {
+            Outcome::Inspected(inspection) => Ok((inspection, nodes)),
             _ => Err(Error::new(ErrorKind::Store, "the store's answer to inspect makes no sense")),
         }
     }

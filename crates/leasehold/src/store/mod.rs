@@ -7,6 +7,7 @@ use std::sync::Arc;
 use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
 
 use crate::error::Error;
+use crate::inspection::NodeView;
 use crate::world::{Pending, World};
 
 #[cfg(all(feature = "file", target_os = "linux"))]
@@ -42,6 +43,12 @@ pub trait Link: Send + Sync + 'static {
     ///
     /// An answer `Released` may have a `now_us` of 0: the store did not look at its clock. Every other has the time.
     fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>>;
+
+    /// [`Op::Inspect`], and what each node says by itself, where a store has nodes. Others have nothing to add.
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        let looking = self.apply(name, &Op::Inspect, guess);
+        Box::pin(async move { Ok((looking.await?, Vec::new())) })
+    }
 
     /// Renewals of many names, an answer for each, in order. One name's fault is its own.
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>>;

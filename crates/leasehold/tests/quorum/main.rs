@@ -4,3 +4,4 @@ mod amnesia;
 mod bench;
 mod servers;
 mod rounds;
+mod views;

@@ -2,6 +2,7 @@
 //! of all nodes for operators.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use leasehold_spec::node::{Request, Said};
 use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token, Was};
@@ -10,6 +11,7 @@ use super::fan::Fan;
 use super::link::{Inner, kind_of};
 use super::member::Owed;
 use super::round::{Ballot, Ended, Tally};
+use crate::inspection::{NodeSays, NodeView};
 use crate::store::Fault;
 use crate::world::Pending;
 
@@ -137,7 +139,7 @@ impl Inner {
         Ok(self.answer(begun_us, &tally, Outcome::Settled))
     }
 
-    pub(super) async fn inspect(self: Arc<Self>, name: Name) -> Result<Answer, Fault> {
+    pub(super) async fn inspect(self: Arc<Self>, name: Name) -> Result<(Answer, Vec<NodeView>), Fault> {
         let begun_us = self.now_us();
         let tally = self.hear_all(&name, &Request::Inspect).await;
         let seen = |said: &Said| if let Said::Inspected(seen) = said { Some(seen.clone()) } else { None };
@@ -151,7 +153,21 @@ impl Inner {
         };
         let holder = holders().filter(same).max_by_key(|holder| holder.left_us).cloned();
         let waiters = views.iter().flatten().map(|view| view.waiters).max().unwrap_or(0);
-        Ok(self.answer(begun_us, &tally, Outcome::Inspected(Inspection { holder, waiters })))
+        let nodes = views.iter().enumerate().map(|(node, view)| self.view(node, view.as_ref())).collect();
+        Ok((self.answer(begun_us, &tally, Outcome::Inspected(Inspection { holder, waiters })), nodes))
+    }
+
+    /// What one node says of a name by itself.
+    fn view(&self, node: usize, seen: Option<&Inspection>) -> NodeView {
+        let (member, now_us) = (&self.shared.members[node], self.now_us());
+        let standing = member.standing();
+        let says = match (seen, standing.rests_us(now_us)) {
+            (_, Some(left_us)) => NodeSays::Resting { left: Duration::from_micros(left_us) },
+            (Some(Inspection { holder: Some(holder), .. }), None) => NodeSays::Voted(holder.clone().into()),
+            (Some(Inspection { holder: None, .. }), None) => NodeSays::Free,
+            (None, None) => NodeSays::Nothing { why: standing.told(now_us).to_string() },
+        };
+        NodeView::new(member.node.at(), says)
     }
 
     /// What all nodes say to this: a majority, and of the others who answers in time.

@@ -20,6 +20,7 @@ use super::node::{self, NoVote, NodeLink, Rung};
 use super::round::{Ballot, Tally};
 use crate::clock::Sample;
 use crate::error::{Error, ErrorKind};
+use crate::inspection::NodeView;
 use crate::store::{Fault, Inbox, Link, Message};
 use crate::world::Pending;
 
@@ -415,7 +416,7 @@ impl Inner {
             Op::Reserve { id, token, .. } => Ok(self.reserve(&id, token)),
             Op::Revoke { holder, token, grace_ms } => self.revoke(name, holder, token, grace_ms).await,
             Op::Settle => self.settle(name).await,
-            Op::Inspect => self.inspect(name).await,
+            Op::Inspect => Ok(self.inspect(name).await?.0),
         }
     }
 
@@ -441,6 +442,10 @@ impl Link for QuorumLink {
     fn apply(&self, name: &Name, op: &Op, _guess: Contention) -> Pending<Result<Answer, Fault>> {
         // Outside of the runtime's budget: what is sent to all nodes is sent by the first poll.
         Box::pin(unconstrained(Arc::clone(&self.0).apply(name.clone(), op.clone())))
+    }
+
+    fn inspect(&self, name: &Name, _guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        Box::pin(unconstrained(Arc::clone(&self.0).inspect(name.clone())))
     }
 
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {

@@ -123,6 +123,12 @@ impl Member {
 }
 
 impl Standing {
+    /// For how long it rests still, if it does.
+    pub(super) fn rests_us(&self, now_us: u64) -> Option<u64> {
+        let Self::Abstains(Abstention::Resting { left_us }, said_us) = self else { return None };
+        Some(left_us.saturating_sub(now_us.saturating_sub(*said_us))).filter(|left_us| *left_us > 0)
+    }
+
     /// In words, for errors and reports.
     pub(super) fn told(&self, now_us: u64) -> impl fmt::Display + '_ {
         Told { standing: self, now_us }
