@@ -302,6 +302,10 @@ impl NodeLink for Line {
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
     }
 
+    fn rests_until_us(&self) -> u64 {
+        self.marker.rests_until_us
+    }
+
     fn run(&self) -> &str {
         &self.run
     }

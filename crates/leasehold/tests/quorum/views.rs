@@ -1,14 +1,40 @@
-//! What is told of each node.
+//! What is told of each node: in errors, and to operators.
 
 use std::time::Duration;
 
-use leasehold::NodeSays;
+use leasehold::{ErrorKind, NodeSays};
 use leasehold_testkit::voters::Mood;
-use leasehold_testkit::wait_until;
+use leasehold_testkit::{Quorum, wait_until};
 
 use crate::bench::{client, voters};
 
 const SOON: Duration = Duration::from_secs(10);
+
+/// Real ones, that nobody has begun: they rest, whatever else they were asked meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_rests_is_not_said_to_vote() {
+    let quorum = Quorum::builder(3).max_lease(Duration::from_secs(60)).start();
+    let client = leasehold::Leasehold::connect(&quorum.url()).await.expect("they are there, and rest");
+    let mutex = client.mutex("a");
+    for _ in 0..3 {
+        let error = mutex.try_lock().await.expect_err("all of them rest");
+        assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+        let said = error.to_string();
+        assert!(said.contains("0 of 3 nodes vote") && said.matches("rests for").count() == 3, "{said}");
+        // What they do for who gives back, and looks.
+        let seen = mutex.inspect().await.expect("they look");
+        assert_eq!(seen.holder, None);
+        for (node, server) in seen.nodes.iter().zip(quorum.servers()) {
+            assert_eq!(node.at, format!("127.0.0.1:{}", server.port()));
+            let NodeSays::Resting { left } = &node.says else { panic!("{node:?}") };
+            assert!((40..=60).contains(&left.as_secs()), "{left:?}");
+        }
+        assert_eq!(seen.nodes.len(), 3);
+    }
+    leasehold::quorum::begin(&quorum.url()).await.expect("all are there");
+    let guard = client.mutex("a").lock().await.expect("they vote");
+    assert!(guard.is_valid());
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn inspect_shows_each_node() {

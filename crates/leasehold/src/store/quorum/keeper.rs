@@ -61,7 +61,8 @@ pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
         link.close();
         return Err(Error::new(ErrorKind::Unreachable, "the connection broke as soon as it was there"));
     }
-    member.stand(Standing::Votes);
+    let now_us = inner.now_us();
+    member.stand(Standing::of(link.rests_until_us(), member.time_at(now_us, now_us).unwrap_or_default(), now_us));
     inner.install(node, link).await?;
     inner.pay(node);
     Ok(())

@@ -191,7 +191,8 @@ impl Inner {
                     self.tell(Message::Garbled);
                 }
                 self.shared.names().see(name, vote.highest, vote.now_us);
-                member.stand(Standing::Votes);
+                // Who rests gives back and looks all the same, and has no vote by that.
+                member.stand(Standing::of(link.rests_until_us(), vote.now_us, heard_us));
                 Ballot::Cast { sent_us, vote: Box::new(vote) }
             }
             Err(NoVote::Abstains(abstention)) => {

@@ -123,6 +123,14 @@ impl Member {
 }
 
 impl Standing {
+    /// Of a node that answers: whether it votes, with its clock at `node_us` at a moment of ours.
+    pub(super) fn of(rests_until_us: u64, node_us: u64, now_us: u64) -> Self {
+        match rests_until_us.saturating_sub(node_us) {
+            0 => Self::Votes,
+            left_us => Self::Abstains(Abstention::Resting { left_us }, now_us),
+        }
+    }
+
     /// For how long it rests still, if it does.
     pub(super) fn rests_us(&self, now_us: u64) -> Option<u64> {
         let Self::Abstains(Abstention::Resting { left_us }, said_us) = self else { return None };

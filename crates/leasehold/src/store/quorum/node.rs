@@ -37,6 +37,9 @@ pub trait NodeLink: Send + Sync + 'static {
     /// Attaches the inbox of a session and proves it: a probe was seen to arrive.
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
 
+    /// Until when the node rests, by its own clock: as it said when it was greeted. Another marker is another link.
+    fn rests_until_us(&self) -> u64;
+
     /// Which run of the server this is. No two nodes of a quorum have the same.
     fn run(&self) -> &str;
 

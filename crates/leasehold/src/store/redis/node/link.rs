@@ -190,6 +190,10 @@ impl NodeLink for RedisNodeLink {
         Box::pin(self.wire.clone().attach(session, probe, Arc::new(ear)))
     }
 
+    fn rests_until_us(&self) -> u64 {
+        reply::rests_until_us(&self.marker).unwrap_or_default()
+    }
+
     fn run(&self) -> &str {
         &self.run
     }

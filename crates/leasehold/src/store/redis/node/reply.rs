@@ -248,6 +248,11 @@ pub(in crate::store::redis) fn greeting(text: &str, run: &str) -> Option<Greetin
     }
 }
 
+/// Until when a node rests that has this marker.
+pub(in crate::store::redis) fn rests_until_us(marker: &str) -> Option<u64> {
+    number(marker.get(4..20)?)
+}
+
 fn public_id(digits: &str) -> Option<PublicId> {
     let id = Some(digits).filter(|id| id.len() == 48 && id.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
     let session = SessionId(u128::from_str_radix(&id[..32], 16).ok()?);
