@@ -37,6 +37,7 @@ impl Leasehold {
     /// | `file:/PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
     /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?PARAMETERS]` | a Redis, 7.0 or newer |
     /// | `rediss://…` | the same by TLS (feature `tls`) |
+    /// | `quorum:?node=URL&node=URL&node=URL` | a majority of 3 to 9 of them, which know nothing of each other |
     ///
     /// The port is 6379 unless said, of both. Parameters are joined by `&`, each at most once; what is none of these is
     /// refused:
@@ -48,6 +49,11 @@ impl Leasehold {
     /// | `password_env=NAME` | the password is in this variable of the environment |
     /// | `ca=/PATH` | `rediss:` trusts the certificates of this file and no others; the system's unless said |
     /// | `cert=/PATH&key=/PATH` | `rediss:` shows this certificate, to a server that asks for one |
+    ///
+    /// A quorum has parameters of its own: `node`, one of the URLs above, with `%26` for each `&` in it (or all of it
+    /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`); and
+    /// `prefix`, for all nodes. All programs give the same nodes and the same `max_lease`. A quorum that is new rests first,
+    /// for as long and for 22 s at least, unless it is declared to be one that nobody has used (`leasehold::quorum::begin`).
     ///
     /// A password is given once: in the URL, percent-encoded where it has to be, or by one of the parameters, with a user
     /// before the host or without. It is shown in no error and no `Debug`.
@@ -65,7 +71,8 @@ impl Leasehold {
     /// # Errors
     /// `Invalid`, also for a file or a variable that is missing or makes no sense; `Unreachable` at once when nothing
     /// listens there, and after 5 s when what listens does not answer; `Denied`, also where one side does not believe the
-    /// other's certificate; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread.
+    /// other's certificate; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread; of a
+    /// quorum `Quorum` when most of its nodes cannot be reached.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
@@ -97,7 +104,7 @@ impl Leasehold {
     /// Dropping the future changes nothing.
     ///
     /// # Errors
-    /// `Unreachable` when a step of it has no answer within 2 s; `Denied`, `Unsupported`, `Closed`.
+    /// `Unreachable` when a step of it has no answer within 2 s; `Denied`, `Quorum`, `Unsupported`, `Closed`.
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await?;
         Ok(names.iter().map(ToString::to_string).collect())

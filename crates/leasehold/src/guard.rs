@@ -142,9 +142,9 @@ impl Guard {
     /// The lease goes back whether this future is finished or dropped.
     ///
     /// # Errors
-    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` where it did not answer for as long as
-    /// that. After an error, too, the client repeats the release until it is answered, or the lease has ended by itself.
-    /// `Closed`, `Unsupported` after a fork.
+    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` (of a quorum `Quorum`) where it did not
+    /// answer for as long as that. After an error, too, the client repeats the release until it is answered, or the lease
+    /// has ended by itself. `Closed`, `Unsupported` after a fork.
     ///
     /// # Owners
     /// Of several guards of one owner the last to go gives back, whichever that is. The others answer at once and without a

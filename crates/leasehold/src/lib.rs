@@ -31,6 +31,7 @@
 //! | see, or end, another's lease | [`Mutex::inspect`], [`Mutex::revoke`] |
 //! | lock again what I hold already | [`Mutex::owner`] |
 //! | give everything back and wait for that | [`Leasehold::close`] |
+//! | go on when a server dies | `quorum:`, a majority of several: [`Leasehold::connect`] |
 //! | do all this without a runtime | `blocking` (a feature) |
 //!
 //! # Runtime
@@ -81,15 +82,15 @@
 //!
 //! | | | |
 //! |---|---|---|
-//! | `redis` | on unless turned off | the store `redis://`, and its fence |
+//! | `redis` | on unless turned off | the stores `redis://` and `quorum:`, and the fence of the first |
 //! | `tls` | off unless turned on | `rediss://`, the same by TLS (rustls) |
 //! | `file` | off | the store `file:` for the programs of one host, on Linux (SQLite, which a C compiler builds) |
 //! | `blocking` | off | the module of that name, the same words for threads |
 //!
 //! There is always `memory:`.
 //!
-//! What it does not give: exclusion of effects without a fence, a quorum. The README says why, and what is promised under
-//! which assumptions.
+//! What it does not give: exclusion of effects without a fence. The README says why, and what is promised under which
+//! assumptions.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "blocking")]

@@ -151,7 +151,7 @@ impl Mutex {
     /// # Errors
     /// `Invalid` for a bad name or lease, or a `max_hold` below the lease; `Full`, `Foreign`, `Denied`, `Closed`;
     /// `Unsupported` after a fork; `Store` when the store is out of memory; and `Lost` when its [owner](Mutex::owner) has a
-    /// guard of a lease that was lost. Never `Unreachable`: it waits.
+    /// guard of a lease that was lost. Never `Unreachable`, nor `Quorum`: it waits.
     pub async fn lock(&self) -> Result<Guard> {
         loop {
             // `None` is an answer to those who do not wait for ever.
@@ -172,7 +172,8 @@ impl Mutex {
     /// As [`Mutex::lock`].
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease: 50 ms to 2 s.
+    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease: 50 ms to 2 s; of a
+    /// quorum `Quorum`, when too few of its nodes vote.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.acquire(Wait::No).await
     }
@@ -185,7 +186,8 @@ impl Mutex {
     /// As [`Mutex::lock`].
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Unreachable` when `wait` is over and the store has not said that somebody else holds it.
+    /// As [`Mutex::lock`], and `Unreachable` or `Quorum` when `wait` is over and the store has not said that somebody else
+    /// holds it.
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
         let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         let until_us = self.client.session().world.now_us().checked_add(wait_us);
@@ -237,7 +239,7 @@ impl Mutex {
     /// Dropping the future changes nothing.
     ///
     /// # Errors
-    /// `Invalid`, `Unreachable`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
+    /// `Invalid`, `Unreachable`, `Quorum`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
     pub async fn inspect(&self) -> Result<Inspection> {
         let (inspection, nodes) = self.client.session().inspect(self.name()?).await?;
         let waiters = usize::try_from(inspection.waiters).unwrap_or(usize::MAX);
