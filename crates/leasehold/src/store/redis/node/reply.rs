@@ -231,8 +231,8 @@ pub(in crate::store::redis) enum Greeting {
 pub(in crate::store::redis) fn greeting(text: &str, run: &str) -> Option<Greeting> {
     let mut words = Words(text);
     match words.next()? {
-        "FOREIGN" => return Some(Greeting::Foreign(words.0.to_owned())),
-        "NEWER" => return Some(Greeting::Newer(words.0.to_owned())),
+        "FOREIGN" => Some(Greeting::Foreign(words.0.to_owned())),
+        "NEWER" => Some(Greeting::Newer(words.0.to_owned())),
         "MARKED" => {
             words.number()?;
             let fits = words.0.starts_with("lq1m") && words.0.get(33..) == Some(run);

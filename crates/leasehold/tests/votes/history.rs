@@ -1,0 +1,364 @@
+//! Random histories. They lean towards what is rare: half of the choices look at the model first.
+
+use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RANGE_MAX, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_WINDOW_MS};
+use leasehold_spec::node::{Ask, Charter, Marker, Renewal, Request, Said, Wait};
+use leasehold_spec::{From, GrantId, Order, Token};
+use leasehold_testkit::Random;
+
+use crate::rig::{CHARTER, Lock, Rig};
+
+/// An attempt that asked once. It may ask again, in another round, whatever became of it.
+#[derive(Clone)]
+struct Attempt {
+    lock: usize,
+    id: GrantId,
+    token: Token,
+    range: u64,
+    wait: Option<Wait>,
+    label: &'static str,
+}
+
+pub(crate) struct History<'a> {
+    rig: &'a mut Rig,
+    random: Random,
+    locks: Vec<Lock>,
+    sessions: usize,
+    attempts: Vec<Attempt>,
+}
+
+const NAMES: [&str; 4] = ["orders/42", "a b {c} 100%", "Ä", "}"];
+const LABELS: [&str; 4] = ["host/job", "", "two words", "{Ä} - F H 0"];
+
+impl<'a> History<'a> {
+    pub(crate) fn new(rig: &'a mut Rig, seed: u64, sessions: usize) -> Self {
+        let mut random = Random::new(seed);
+        let locks = NAMES[..random.index(NAMES.len()) + 1].iter().map(|name| Lock::new(name)).collect();
+        let mut history = Self { rig, random, locks, sessions, attempts: Vec::new() };
+        for number in 0..sessions {
+            if history.random.chance(80) {
+                history.rig.attach(number);
+            }
+        }
+        history
+    }
+
+    /// A history of so many steps.
+    pub(crate) fn play(mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+        }
+        self.rig.end_history();
+    }
+
+    /// A queue of mostly dead waiters, longer than one step looks at.
+    pub(crate) fn play_crowd(mut self, steps: usize) {
+        self.locks.truncate(1);
+        let (ask, first) = (self.attempt(0), self.rig.now_us() - 1_000_000);
+        self.ask(ask);
+        if self.locks[0].model.grant.is_some() {
+            let count = self.random.within(20, 180);
+            self.rig.crowd(&mut self.locks[0], first, count);
+        }
+        for _ in 0..steps {
+            match self.random.below(4) {
+                0 => self.give_back_of_holder(),
+                1 => self.apply(0, &Request::Settle),
+                2 => self.move_clock(),
+                _ => self.step(),
+            }
+        }
+        self.rig.end_history();
+    }
+
+    /// A queue that is full, or almost.
+    pub(crate) fn play_full(mut self, steps: usize) {
+        self.locks = vec![Lock::new("full")];
+        self.rig.is_unread = true;
+        let (mut ask, first) = (self.attempt(0), self.rig.now_us());
+        ask.wait = None;
+        self.ask_for(&ask, LEASE_MAX_MS);
+        if self.locks[0].model.grant.is_some() {
+            self.rig.crowd(&mut self.locks[0], first, QUEUE_MAX as u64 - 3);
+        }
+        for _ in 0..steps {
+            match self.random.below(12) {
+                0 => self.give_back(0),
+                1 => self.ask_again(0),
+                2 => self.step(),
+                _ => {
+                    let attempt = Attempt { wait: Some(self.wait()), ..self.attempt(0) };
+                    self.ask(attempt);
+                }
+            }
+        }
+        self.rig.is_unread = false;
+        self.rig.check_stored(&self.locks[0]);
+        self.rig.end_history();
+    }
+
+    fn step(&mut self) {
+        if self.rig.is_full && self.random.chance(25) {
+            self.rig.fill_memory(false);
+        }
+        let lock = self.random.index(self.locks.len());
+        match self.random.below(100) {
+            0..=27 => {
+                let attempt = self.attempt(lock);
+                self.ask(attempt);
+            }
+            28..=42 => self.ask_again(lock),
+            43..=53 => self.give_back_of_holder(),
+            54..=59 => self.give_back(lock),
+            60..=66 => self.renew(lock),
+            67..=71 => self.renew_many(),
+            72..=75 => self.revoke(lock),
+            76..=78 => self.apply(lock, &Request::Settle),
+            79..=80 => self.apply(lock, &Request::Inspect),
+            81..=88 => self.move_clock(),
+            89..=93 => {
+                let session = self.random.index(self.sessions);
+                if self.random.chance(60) { self.rig.attach(session) } else { self.rig.detach(session) }
+            }
+            94..=95 => self.rig.fill_memory(true),
+            _ => self.change_marker(),
+        }
+    }
+
+    fn apply(&mut self, lock: usize, request: &Request) {
+        self.rig.ask(&mut self.locks[lock], request);
+    }
+
+    fn lease_ms(&mut self) -> u64 {
+        *self.random.pick(&[100, 300, 1_000, 30_000, RETENTION_MS, RETENTION_MS + 1, 120_000, LEASE_MAX_MS])
+    }
+
+    /// Tickets of a few different moments: some are equal.
+    fn wait(&mut self) -> Wait {
+        let second = self.rig.now_us() / 1_000_000 * 1_000_000;
+        let ticket = match self.random.below(10) {
+            0 => 0,
+            1 => self.rig.now_us(),
+            _ => second + self.random.below(6),
+        };
+        Wait { ticket, order: if self.random.chance(25) { Order::Strict } else { Order::Relaxed } }
+    }
+
+    fn maybe_wait(&mut self) -> Option<Wait> {
+        self.random.chance(65).then(|| self.wait())
+    }
+
+    fn not_after_us(&mut self) -> u64 {
+        let now_us = self.rig.now_us();
+        match self.random.below(14) {
+            0 => now_us - self.random.within(0, 3_000_000),
+            _ => now_us + 2_000_000,
+        }
+    }
+
+    /// What a client would propose, and seldom what none would.
+    fn token(&mut self, lock: usize) -> Token {
+        let (now_us, highest) = (self.rig.now_us(), self.locks[lock].model.highest.get());
+        let window_us = TOKEN_WINDOW_MS * 1000;
+        let number = match self.random.below(20) {
+            0 => highest,
+            1 => highest.saturating_sub(5),
+            2 => now_us + window_us + 200_000,
+            3 => now_us - window_us - 200_000,
+            4 => now_us + window_us - 300_000,
+            5 => 0,
+            6..=9 => highest + 1,
+            10 => now_us + self.random.below(1_500_000),
+            _ => now_us.max(highest + 1),
+        };
+        Token::new(number).unwrap()
+    }
+
+    fn attempt(&mut self, lock: usize) -> Attempt {
+        let session = self.rig.sessions[self.random.index(self.sessions)].id;
+        let id = GrantId { session, counter: self.attempts.len() as u64, nonce: self.random.number() };
+        let range = *self.random.pick(&[0, 1, 1, 2, RANGE_MAX, RANGE_MAX, 3_000_000]);
+        let (token, wait) = (self.token(lock), self.maybe_wait());
+        Attempt { lock, id, token, range, wait, label: LABELS[self.random.index(LABELS.len())] }
+    }
+
+    fn ask(&mut self, attempt: Attempt) {
+        let lease_ms = self.lease_ms();
+        self.ask_for(&attempt, lease_ms);
+    }
+
+    fn ask_for(&mut self, attempt: &Attempt, lease_ms: u64) {
+        let Attempt { lock, id, token, range, wait, label } = attempt.clone();
+        let not_after_us = self.not_after_us();
+        let ask = Ask { id, token, range, lease_ms, not_after_us, wait, label: label.to_owned() };
+        self.attempts.retain(|other| other.id != id);
+        self.attempts.push(attempt.clone());
+        if let Some(Said::Granted { token, range, .. }) = self.rig.ask(&mut self.locks[lock], &Request::Ask(ask)) {
+            let last = self.attempts.last_mut().unwrap();
+            (last.token, last.range) = (token, range);
+        }
+    }
+
+    /// A repeated request, or another round.
+    fn ask_again(&mut self, lock: usize) {
+        let Some(mut attempt) = self.one_of(lock) else { return };
+        if self.random.chance(60) {
+            attempt.token = self.token(lock);
+        }
+        if self.random.chance(25) {
+            attempt.wait = self.maybe_wait();
+        }
+        if let Some(wait) = attempt.wait.as_mut().filter(|_| self.random.chance(10)) {
+            wait.order = if wait.order == Order::Strict { Order::Relaxed } else { Order::Strict };
+        }
+        self.ask(attempt);
+    }
+
+    /// An attempt at this name: who has the vote, waits, or is called, or any that there was.
+    fn one_of(&mut self, lock: usize) -> Option<Attempt> {
+        let model = &self.locks[lock].model;
+        let wanted = match self.random.below(5) {
+            0 => model.grant.as_ref().map(|granted| granted.id),
+            1 => model.called.map(|called| called.id),
+            2 if !model.queue.is_empty() => {
+                let at = self.random.index(model.queue.len().min(100));
+                model.queue.keys().nth(at).map(|(_, id)| *id)
+            }
+            _ => None,
+        };
+        let here: Vec<_> = self.attempts.iter().filter(|attempt| attempt.lock == lock).collect();
+        match wanted.or_else(|| (!here.is_empty()).then(|| here[self.random.index(here.len())].id)) {
+            Some(id) => here.into_iter().find(|attempt| attempt.id == id).cloned(),
+            None => None,
+        }
+    }
+
+    fn give_back_of_holder(&mut self) {
+        let lock = self.random.index(self.locks.len());
+        if let Some(id) = self.locks[lock].model.grant.as_ref().map(|granted| granted.id) {
+            let wait = if self.random.chance(15) { self.maybe_wait() } else { None };
+            self.apply(lock, &Request::GiveBack { id, wait });
+        }
+    }
+
+    fn give_back(&mut self, lock: usize) {
+        let Some(Attempt { id, wait, .. }) = self.one_of(lock) else { return };
+        let wait = match self.random.below(4) {
+            0 => self.maybe_wait(),
+            1 => wait,
+            _ => None,
+        };
+        self.apply(lock, &Request::GiveBack { id, wait });
+    }
+
+    fn renewal(&mut self, lock: usize) -> Option<Renewal> {
+        let held = self.locks[lock].model.grant.as_ref().map(|granted| granted.id).filter(|_| self.random.chance(60));
+        let of = held.and_then(|id| self.attempts.iter().find(|attempt| attempt.id == id).cloned());
+        let of = of.or_else(|| self.one_of(lock))?;
+        let mut id = of.id;
+        if self.random.chance(4) {
+            // Of the right client, and yet another grant.
+            id.nonce ^= 1;
+        }
+        let token = if self.random.chance(90) { of.token } else { self.token(lock) };
+        let from = if self.random.chance(75) { From::Now } else { From::Grant };
+        let fill = self.random.chance(50).then(|| of.label.to_owned());
+        let (lease_ms, not_after_us) = (self.lease_ms(), self.not_after_us());
+        Some(Renewal { id, token, range: of.range, from, lease_ms, not_after_us, fill })
+    }
+
+    fn renew(&mut self, lock: usize) {
+        if let Some(renewal) = self.renewal(lock) {
+            self.apply(lock, &Request::Renew(renewal));
+        }
+    }
+
+    /// A batch about every name.
+    fn renew_many(&mut self) {
+        let mut batch = Vec::new();
+        for lock in 0..self.locks.len() {
+            batch.extend(self.renewal(lock).map(|renewal| (lock, renewal)));
+        }
+        if !batch.is_empty() {
+            self.rig.renew(&mut self.locks, &batch);
+        }
+    }
+
+    fn revoke(&mut self, lock: usize) {
+        let held = self.locks[lock].model.grant.as_ref().map(|granted| (granted.id.public(), granted.token));
+        let grace_ms = *self.random.pick(&[0, 0, 1, 700, REVOKE_GRACE_MS]);
+        let (holder, token) = match (held, self.one_of(lock)) {
+            (Some(held), _) if self.random.chance(80) => held,
+            (_, Some(other)) => (other.id.public(), other.token),
+            (_, None) => return,
+        };
+        self.apply(lock, &Request::Revoke { holder, token, grace_ms });
+    }
+
+    /// To the end of a lease or a call, past the retention, or back.
+    fn move_clock(&mut self) {
+        let lock = self.random.index(self.locks.len());
+        let (model, now_us) = (&self.locks[lock].model, self.rig.now_us());
+        let left_us = model.grant.as_ref().map_or(0, |granted| granted.left_us(now_us));
+        let called_us = model.called.map_or(0, |called| called.until_us.saturating_sub(now_us));
+        let signed = |us: u64| i64::try_from(us).unwrap();
+        let by_us = match self.random.below(14) {
+            0..=2 => signed(left_us) + 1_000,
+            3 => signed(left_us) - 20_000,
+            4 | 5 => signed(called_us) + 1_000,
+            6 => 20_000_000,
+            7 => 70_000_000,
+            8 => 200_000,
+            9 => -1_500_000,
+            10 => -40_000_000,
+            11 => -300_000_000,
+            _ => 2_000_000,
+        };
+        self.rig.move_clock(by_us.clamp(-86_400_000_000, 2 * 86_400_000_000), &mut self.locks);
+    }
+
+    /// What becomes of a node: its marker goes or comes back, and clients greet it again.
+    fn change_marker(&mut self) {
+        let run = match self.random.below(3) {
+            0 => self.rig.run(),
+            1 => "the run before".to_owned(),
+            _ => "0123456789abcdef0123456789abcdef01234567".to_owned(),
+        };
+        let charter = match self.random.below(8) {
+            0 => Charter { nodes: 5, ..CHARTER },
+            1 => Charter { max_lease_ms: 1_000, ..CHARTER },
+            _ => CHARTER,
+        };
+        match self.random.below(6) {
+            0 => self.rig.put_marker(None),
+            1 => {
+                let now_us = self.rig.now_us();
+                let rests_until_us = *self.random.pick(&[0, now_us - 1_000_000, now_us + 30_000_000, now_us * 2]);
+                let forgets = self.random.chance(50);
+                self.rig.put_marker(Some(Marker { charter, run, forgets, rests_until_us }));
+            }
+            2 => self.rig.greet(),
+            _ => {
+                for _ in 0..self.random.within(1, 4) {
+                    let forgets = self.random.chance(50);
+                    self.rig.greet_as(charter, &run, forgets);
+                }
+            }
+        }
+        // Some requests by a link that has not seen it; then the node is as good as new, mostly.
+        for _ in 0..self.random.below(4) {
+            let lock = self.random.index(self.locks.len());
+            match self.random.below(3) {
+                0 => self.renew(lock),
+                1 => self.give_back(lock),
+                _ => {
+                    let attempt = self.attempt(lock);
+                    self.ask(attempt);
+                }
+            }
+        }
+        if self.random.chance(85) {
+            self.rig.begin();
+        }
+        self.rig.greet();
+    }
+}
