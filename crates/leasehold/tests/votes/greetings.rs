@@ -5,10 +5,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold::ErrorKind;
 use leasehold::seam::node::{NoVote, Node, NodeLink, Rung};
-use leasehold::seam::{Real, RedisNode};
+use leasehold::seam::{Fault, NODE_RIGHTS, Real, RedisNode};
 use leasehold_spec::node::{Abstention, Ask, Charter, Renewal, Request, Rings, Said, Vote, Wait};
 use leasehold_spec::{Contention, From, GrantId, LostHow, Name, Order, SessionId, Token, Was};
-use leasehold_testkit::RedisServer;
+use leasehold_testkit::{RedisServer, Value};
 
 const CHARTER: Charter = Charter { nodes: 3, max_lease_ms: 60_000 };
 
@@ -119,4 +119,159 @@ async fn another_charter_is_refused_with_both() {
     assert_eq!(error.kind(), ErrorKind::Invalid);
     let text = error.to_string();
     assert!(text.contains("quorum of 3 nodes") && text.contains("one of 5 nodes"), "{text}");
+}
+
+/// How long the node rests from now on, by the answer to a request for a vote.
+async fn rest_us(server: &RedisServer, link: &Arc<dyn NodeLink>) -> u64 {
+    // Far from the clock, so that no vote is given.
+    match link.ask(&Name::new(&format!("port {}", server.port())).unwrap(), &ask(id(1), 1, None)).await {
+        Ok(_) => 0,
+        Err(NoVote::Abstains(Abstention::Resting { left_us })) => left_us,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_restart_is_a_rest_unless_everything_was_saved_before_it_and_is_now() {
+    // What there is is saved either way, and the marker comes back.
+    for (fsync, later, rests) in [
+        ("everysec", "everysec", true),
+        ("always", "always", false),
+        ("everysec", "always", true),
+        ("always", "no", true),
+    ] {
+        let server = RedisServer::builder().appendonly(fsync).start();
+        let link = begun(&server).await;
+        assert_eq!(rest_us(&server, &link).await, 0);
+        let run = link.run().to_owned();
+        server.command(&["CONFIG", "SET", "appendfsync", "always"]);
+        server.kill();
+        server.restart();
+        // As the configuration had it from the first moment on, as far as anybody can see.
+        server.command(&["CONFIG", "SET", "appendfsync", later]);
+        let link = opened(&server).await;
+        assert_ne!(link.run(), run);
+        assert_eq!(rest_us(&server, &link).await > 0, rests, "{fsync}, then {later}");
+    }
+}
+
+#[tokio::test]
+async fn a_node_that_is_flushed_abstains_and_rests_from_the_next_greeting() {
+    let server = RedisServer::builder().start();
+    let link = begun(&server).await;
+    server.command(&["FLUSHALL"]);
+    let refused = link.ask(&Name::new("a").unwrap(), &ask(id(1), now_us(), None)).await.unwrap_err();
+    assert!(matches!(refused, NoVote::Abstains(Abstention::Unmarked)), "{refused:?}");
+    let renewal = Renewal {
+        id: id(1),
+        token: Token::new(1).unwrap(),
+        range: 1,
+        from: From::Now,
+        lease_ms: 100,
+        not_after_us: now_us() + 2_000_000,
+        fill: None,
+    };
+    let batch: Vec<_> = (0..20).map(|at| (Name::new(&at.to_string()).unwrap(), renewal.clone())).collect();
+    let votes = link.renew(&batch).await;
+    assert!(votes.len() == 20 && votes.iter().all(|vote| matches!(vote, Err(NoVote::Abstains(_)))), "{votes:?}");
+    assert!(rest_us(&server, &opened(&server).await).await > 59_000_000);
+}
+
+#[tokio::test]
+async fn a_script_that_is_forgotten_is_sent_again() {
+    let server = RedisServer::builder().start();
+    let link = begun(&server).await;
+    server.command(&["SCRIPT", "FLUSH"]);
+    assert_eq!(said(&link, &Request::Settle).await.said, Said::Settled);
+}
+
+#[tokio::test]
+async fn what_is_not_ours_is_refused_and_left_alone() {
+    let server = RedisServer::builder().start();
+    let link = begun(&server).await;
+    let key = "lq1:{a %7Bb%7D}";
+    for (put, says) in [
+        (vec!["RPUSH", key, "1"], "has a list"),
+        (vec!["SET", key, "something"], "has a string"),
+        (vec!["SET", key, ""], "has a string"),
+        (vec!["SET", key, "lq1FN-"], "has a string"),
+        (vec!["SET", key, "lq2FN-and all that"], "has layout 2"),
+    ] {
+        server.command(&["DEL", key]);
+        server.command(&put);
+        let before = server.command(&["DUMP", key]);
+        let requests = [
+            ask(id(1), now_us(), waiting(1)),
+            Request::GiveBack { id: id(1), wait: None },
+            Request::Settle,
+            Request::Inspect,
+            Request::Revoke { holder: id(1).public(), token: Token::new(1).unwrap(), grace_ms: 0 },
+        ];
+        for request in &requests {
+            let refused = link.ask(&Name::new("a {b}").unwrap(), request).await.unwrap_err();
+            let NoVote::Fault(Fault::Refused(error)) = refused else { panic!("{refused:?}") };
+            assert_eq!(error.kind(), ErrorKind::Foreign);
+            assert!(error.to_string().contains(says), "{error}");
+        }
+        assert_eq!(server.command(&["DUMP", key]), before);
+    }
+    // The queue's key, with the name held so that somebody would wait there.
+    server.command(&["DEL", key]);
+    said(&link, &ask(id(1), now_us(), None)).await;
+    for (put, last) in [(vec!["RPUSH", "lq1q:{a %7Bb%7D}", "1"], 1), (vec!["ZADD", "lq1q:{a %7Bb%7D}", "1", "x"], 2)] {
+        server.command(&put);
+        let refused = link.ask(&Name::new("a {b}").unwrap(), &ask(id(2), now_us(), waiting(1))).await.unwrap_err();
+        let NoVote::Fault(Fault::Refused(error)) = refused else { panic!("{refused:?}") };
+        assert_eq!(error.kind(), ErrorKind::Foreign, "{last}: {error}");
+        assert_eq!(server.command(&["DEL", "lq1q:{a %7Bb%7D}"]), Value::Int(1));
+    }
+    // And the marker's.
+    server.command(&["SET", "lq1:marker", "something"]);
+    let Err(error) = node(&server).open(CHARTER).await else { panic!("entered") };
+    assert_eq!(error.kind(), ErrorKind::Foreign);
+    server.command(&["SET", "lq1:marker", "lq3mine"]);
+    let Err(error) = node(&server).begin(CHARTER).await else { panic!("begun") };
+    assert!(error.to_string().contains("layout 3"), "{error}");
+}
+
+#[tokio::test]
+async fn the_rights_that_are_named_are_enough_and_each_is_needed() {
+    let server = RedisServer::builder().start();
+    drop(begun(&server).await);
+    let patterns = ["~lq1:*", "~lq1q:*", "&lq1:inbox:*"];
+    let url = format!("redis://worker:secret@127.0.0.1:{}/1", server.port());
+    let worker = RedisNode::parse(&url, Real::world()).unwrap();
+    let set = |rights: &[&str]| {
+        let all = [&["ACL", "SETUSER", "worker", "reset", "on", ">secret"], rights, &patterns].concat();
+        assert_eq!(server.command(&all), Value::Status("OK".into()));
+    };
+    let named: Vec<&str> = NODE_RIGHTS.split(' ').collect();
+    for missing in &named {
+        let rest: Vec<&str> = named.iter().copied().filter(|right| right != missing).collect();
+        set(&rest);
+        let opened = match worker.open(CHARTER).await {
+            Ok(link) => link.attach(SessionId(7), Arc::new(|_| {})).await.map_err(|fault| format!("{fault:?}")),
+            Err(error) => Err(format!("{} {error}", error.kind() == ErrorKind::Denied)),
+        };
+        let said = opened.expect_err(missing);
+        assert!(said.contains(missing.strip_prefix('+').unwrap()), "{missing} is not named: {said}");
+    }
+    set(&named);
+    worker.begin(CHARTER).await.unwrap();
+    let link = worker.open(CHARTER).await.unwrap();
+    link.attach(SessionId(7), Arc::new(|_| {})).await.unwrap();
+    server.command(&["ACL", "LOG", "RESET"]);
+    let token = now_us();
+    said(&link, &ask(id(1), token, None)).await;
+    said(&link, &ask(id(2), token + 9, waiting(1))).await;
+    said(&link, &ask(id(2), token + 9, waiting(2))).await;
+    for at in 3..6 {
+        let dead = GrantId { session: SessionId(8), counter: at, nonce: 1 };
+        said(&link, &ask(dead, token + 9, waiting(0))).await;
+    }
+    said(&link, &Request::GiveBack { id: id(1), wait: None }).await;
+    said(&link, &Request::GiveBack { id: id(2), wait: waiting(3) }).await;
+    said(&link, &Request::Inspect).await;
+    // Also what a script tried by `pcall`, and lived without.
+    assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "something was refused all the same");
 }

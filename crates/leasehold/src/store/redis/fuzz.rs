@@ -23,7 +23,7 @@ use crate::mutex::check_lease;
 use crate::store::quorum::url::QuorumUrl;
 
 /// Plays a test with as many inputs as the environment says.
-fn fuzz<S: Strategy>(inputs: S, test: impl Fn(S::Value))
+pub(super) fn fuzz<S: Strategy>(inputs: S, test: impl Fn(S::Value))
 where
     S::Value: Debug,
 {
@@ -42,7 +42,7 @@ where
 }
 
 /// Any text, and often some of the bytes that mean something.
-fn text() -> impl Strategy<Value = String> {
+pub(super) fn text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         any::<char>().prop_map(String::from),
         select(vec!["{", "}", "%", "%7B", "%2", " ", "\n", "\0", "ä", "://", "@", ":", "/", "?", "=", "&", "#", "lh1"])
@@ -182,7 +182,7 @@ fn a_lease_is_within_its_range_or_refused() {
     });
 }
 
-fn contention() -> impl Strategy<Value = Contention> {
+pub(super) fn contention() -> impl Strategy<Value = Contention> {
     select(vec![Contention::None, Contention::Others, Contention::Strict])
 }
 
@@ -190,11 +190,11 @@ fn rest() -> impl Strategy<Value = Rest> {
     select(vec![Rest::Done, Rest::More])
 }
 
-fn token() -> impl Strategy<Value = Token> {
+pub(super) fn token() -> impl Strategy<Value = Token> {
     (0..TOKEN_END).prop_map(|number| Token::new(number).unwrap())
 }
 
-fn id() -> impl Strategy<Value = GrantId> {
+pub(super) fn id() -> impl Strategy<Value = GrantId> {
     (any::<u128>(), any::<u64>(), any::<u64>()).prop_map(|(session, counter, nonce)| GrantId {
         session: SessionId(session),
         counter,
@@ -244,7 +244,7 @@ fn answer() -> impl Strategy<Value = (Answer, String)> {
     })
 }
 
-fn letter(contention: Contention) -> &'static str {
+pub(super) fn letter(contention: Contention) -> &'static str {
     match contention {
         Contention::None => "N",
         Contention::Others => "O",
@@ -269,7 +269,7 @@ fn an_answer_reads_as_it_was_written() {
 }
 
 /// Text, or a piece of the truth in place of a piece of it.
-fn bent(truth: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
+pub(super) fn bent(truth: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let cut = (truth, any::<Index>(), any::<Index>(), text()).prop_map(|(truth, from, to, by)| {
         let places: Vec<usize> = truth.char_indices().map(|(at, _)| at).collect();
         let (from, to) = (*from.get(&places), *to.get(&places));

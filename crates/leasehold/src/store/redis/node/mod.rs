@@ -6,6 +6,8 @@
 //! see `..`.
 
 mod call;
+#[cfg(test)]
+mod fuzz;
 mod link;
 pub(super) mod reply;
 mod scripts;

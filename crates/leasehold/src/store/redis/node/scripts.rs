@@ -75,3 +75,103 @@ impl NodeScripts {
         Known { each, rights: &self.rights }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use leasehold_spec::limits;
+
+    use super::*;
+
+    #[test]
+    fn every_script_has_its_header() {
+        for script in NodeScripts::get().each() {
+            assert!(script.source.starts_with("#!lua"), "{} has no shebang line", script.name);
+            for part in ["KEYS", "ARGV", "RETURNS", "EFFECTS", "RETRY", "COST"] {
+                let line = format!("\n-- {part} ");
+                assert!(script.source.contains(&line), "{} does not say its {part}", script.name);
+            }
+            assert!(!script.source.contains("--@"), "{} names a part that there is not", script.name);
+        }
+    }
+
+    #[test]
+    fn time_is_asked_for_once() {
+        for script in NodeScripts::get().each() {
+            let calls = script.source.matches("redis.call('TIME')").count();
+            assert_eq!(calls, 1, "{} asks for the time {calls} times", script.name);
+        }
+    }
+
+    /// An error before it leaves nobody told of what was not stored.
+    #[test]
+    fn a_message_is_the_last_thing_that_a_script_does() {
+        const WRITES: [&str; 6] = ["'SET'", "'DEL'", "'ZADD'", "'ZREM'", "'ZREMRANGEBYRANK'", "'PEXPIRE'"];
+        let mut seen = 0;
+        for script in NodeScripts::get().each() {
+            for (at, _) in script.source.match_indices("'PUBLISH'") {
+                let behind = &script.source[at..];
+                let behind = &behind[..behind.find("\nreturn ").unwrap_or(behind.len())];
+                let behind = &behind[..behind.find(" return ").unwrap_or(behind.len())];
+                let written = WRITES.iter().find(|write| behind.contains(**write));
+                assert_eq!(written, None, "{} writes after it has told", script.name);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 5);
+    }
+
+    /// A greeting, too: whoever may not greet cannot give back.
+    #[test]
+    fn only_what_asks_for_a_vote_is_refused_with_a_full_memory() {
+        for script in NodeScripts::get().each() {
+            let flags = script.source.lines().next().unwrap_or_default();
+            let wanted = match script.name {
+                "node/ask" => "#!lua",
+                "node/inspect" => "#!lua flags=no-writes",
+                _ => "#!lua flags=allow-oom",
+            };
+            assert_eq!(flags, wanted, "{}", script.name);
+        }
+    }
+
+    #[test]
+    fn what_gives_a_vote_looks_at_the_marker_before_the_record() {
+        for script in NodeScripts::get().each() {
+            let at = script.source.find("redis.pcall('GET', marker) ~= seen");
+            assert_eq!(at.is_some(), matches!(script.name, "node/ask" | "node/renew"), "{}", script.name);
+            let record = script.source.find("redis.pcall('GET', KEYS[1])").or(script.source.find("pcall('GET', name)"));
+            assert!(at.is_none_or(|at| record.is_some_and(|record| at < record)), "{}", script.name);
+        }
+    }
+
+    #[test]
+    fn the_bounds_are_those_of_the_specification() {
+        let scripts = NodeScripts::get();
+        let bounds = format!(
+            "local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US = {}, {}, {}, {}, {}\n",
+            limits::RETENTION_US,
+            limits::SETTLE_STEPS,
+            limits::QUEUE_MAX,
+            limits::CALL_MS * 1000,
+            limits::TOKEN_LEAD_US
+        );
+        assert!(scripts.settle.source.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
+        let window_us = limits::TOKEN_WINDOW_MS * 1000;
+        let near = format!("ahead_us <= {window_us} and ahead_us >= -{window_us}\n");
+        assert!(scripts.ask.source.contains(&near), "ask.lua has another window");
+        let lead = format!("ahead_us + range <= {} then", limits::TOKEN_LEAD_US);
+        assert!(scripts.ask.source.contains(&lead), "ask.lua has another lead");
+        for source in [&scripts.ask.source, &scripts.renew.source] {
+            let (kept_us, kept_ms) =
+                (format!("1000 + {})", limits::RETENTION_US), format!(" + {})", limits::RETENTION_MS));
+            assert!(source.contains(&kept_us) && source.contains(&kept_ms), "another R");
+        }
+    }
+
+    #[test]
+    fn the_question_stands_for_all() {
+        let scripts = NodeScripts::get();
+        assert_eq!(scripts.rights.source, question(&scripts.each()).source);
+        assert_ne!(scripts.rights.sha, crate::store::redis::Scripts::get().rights.sha);
+    }
+}
