@@ -1,60 +1,45 @@
-//! What the nodes know, what the clients know, and what may happen next.
+//! What the clients know, what is under way, and what comes of what may happen.
 
 use stateright::{Model, Property};
 
-use super::scenes::{Scene, Scheme, Validity};
-
-/// The nodes' clocks show this at tick 0: a proposal below them is possible.
-pub(super) const EPOCH: u8 = 10;
-const NEVER: u8 = u8::MAX;
-
-/// One node, and what is under way to it. Sets are of attempts, a bit each.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct Node {
-    /// By how much its clock is ahead of the slowest that there may be.
-    ahead: u8,
-    /// The largest token that it knows, or how often it has granted.
-    highest: u8,
-    holder: Option<Holder>,
-    /// It has lost everything, and grants nothing before this tick.
-    rests_until: u8,
-    has_forgotten: bool,
-    /// Whose request for the lease may still be carried out here.
-    asked: u8,
-    /// Whose token may still be written back here.
-    told: u8,
-    /// To whom it has said yes, of what was asked last.
-    voted: u8,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Holder {
-    attempt: usize,
-    until: u8,
-}
+use super::node::{ATTEMPTS, EPOCH, Kept, NEVER, Node, has};
+use super::properties;
+use super::scenes::{Flaw, Scene, Scheme, Validity};
+use super::words::Act;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Phase {
+pub(super) enum Phase {
     New,
     Asking,
     WritingBack,
-    Held { until: u8 },
+    /// Between two rounds.
+    Waiting,
+    Held {
+        until: u8,
+    },
     GivenBack,
     GivenUp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Attempt {
-    phase: Phase,
+pub(super) struct Attempt {
+    pub(super) phase: Phase,
     /// What it proposes, or the most that it has been told.
-    token: u8,
-    began: u8,
-    /// Who had been granted when it began.
-    after: u8,
+    pub(super) token: u8,
+    /// How often it has asked all nodes.
+    pub(super) rounds: u8,
+    /// When its last request to all nodes was sent.
+    pub(super) began: u8,
+    /// Who had been granted when its last round began.
+    pub(super) after: u8,
+    /// Its last renewal began after another one was granted, with a larger token.
+    pub(super) is_behind: bool,
+    /// And a majority kept it.
+    pub(super) went_on: bool,
 }
 
 impl Attempt {
-    fn granted(&self) -> Option<u8> {
+    pub(super) fn granted(&self) -> Option<u8> {
         matches!(self.phase, Phase::Held { .. } | Phase::GivenBack).then_some(self.token)
     }
 }
@@ -62,49 +47,11 @@ impl Attempt {
 /// All nodes, in an order in which those that can be told apart by nothing are neighbours, and all attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Cluster {
-    tick: u8,
-    nodes: Vec<Node>,
-    attempts: Vec<Attempt>,
+    pub(super) tick: u8,
+    pub(super) nodes: Vec<Node>,
+    pub(super) attempts: Vec<Attempt>,
     early_ends: u8,
     losses: u8,
-}
-
-/// What may happen. Nodes are numbered as the state before it has them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    Tick,
-    Ask {
-        attempt: usize,
-        token: u8,
-    },
-    Vote {
-        node: usize,
-        attempt: usize,
-    },
-    WriteBack {
-        attempt: usize,
-    },
-    Store {
-        node: usize,
-        attempt: usize,
-    },
-    Enter {
-        attempt: usize,
-    },
-    Leave {
-        attempt: usize,
-    },
-    GiveUp {
-        attempt: usize,
-    },
-    EndEarly {
-        node: usize,
-    },
-    /// And its clock is so far ahead from then on.
-    Forget {
-        node: usize,
-        ahead: u8,
-    },
 }
 
 impl Model for Scene {
@@ -113,7 +60,15 @@ impl Model for Scene {
 
     /// Every way in which clocks can differ.
     fn init_states(&self) -> Vec<Cluster> {
-        let new = Attempt { phase: Phase::New, token: 0, began: 0, after: 0 };
+        let new = Attempt {
+            phase: Phase::New,
+            token: 0,
+            rounds: 0,
+            began: 0,
+            after: 0,
+            is_behind: false,
+            went_on: false,
+        };
         let mut clocks = vec![vec![]];
         for _ in 0..self.nodes {
             let longer = |ahead: &Vec<u8>| {
@@ -140,19 +95,33 @@ impl Model for Scene {
             acts.push(Act::Tick);
         }
         for (attempt, known) in attempts.iter().enumerate() {
-            let has_majority = || nodes.iter().filter(|node| has(node.voted, attempt)).count() * 2 > self.nodes;
+            let has_majority = || self.is_majority(nodes.iter().filter(|node| has(node.voted, attempt)).count());
             match known.phase {
                 // They begin in the order of their numbers: others would be the same by other names.
                 Phase::New if attempt > 0 && attempts[attempt - 1].phase == Phase::New => {}
-                Phase::New => acts.extend(self.proposals().map(|token| Act::Ask { attempt, token })),
+                Phase::New => {
+                    let fresh = self.proposals().filter(|token| !self.renews || token + self.window() >= EPOCH + tick);
+                    acts.extend(fresh.map(|token| Act::Ask { attempt, token }));
+                }
                 Phase::Asking if self.writes_back() && has_majority() => acts.push(Act::WriteBack { attempt }),
                 Phase::Asking | Phase::WritingBack if has_majority() && self.valid_until(known, *tick) > *tick => {
                     acts.push(Act::Enter { attempt });
                 }
                 Phase::Held { .. } => acts.push(Act::Leave { attempt }),
-                Phase::Asking | Phase::WritingBack | Phase::GivenBack | Phase::GivenUp => {}
+                _ => {}
             }
-            if matches!(known.phase, Phase::Asking | Phase::WritingBack) {
+            if matches!(known.phase, Phase::Asking | Phase::Waiting) && known.rounds < self.rounds {
+                let larger = self.proposals().filter(|token| *token > known.token);
+                acts.extend(larger.map(|token| Act::Ask { attempt, token }));
+            }
+            if known.phase == Phase::Asking && self.withdraws && known.rounds < self.rounds {
+                acts.push(Act::Withdraw { attempt });
+            }
+            let is_all_under_way = || known.began == *tick && nodes.iter().all(|node| has(node.renewed, attempt));
+            if self.renews && matches!(known.phase, Phase::Held { .. }) && !is_all_under_way() {
+                acts.push(Act::Renew { attempt });
+            }
+            if matches!(known.phase, Phase::Asking | Phase::WritingBack | Phase::Waiting) {
                 acts.push(Act::GiveUp { attempt });
             }
         }
@@ -160,12 +129,13 @@ impl Model for Scene {
             if at > 0 && nodes[at - 1] == *node {
                 continue; // The same again.
             }
-            acts.extend(
-                (0..attempts.len()).filter(|&by| has(node.asked, by)).map(|by| Act::Vote { node: at, attempt: by }),
-            );
-            acts.extend(
-                (0..attempts.len()).filter(|&by| has(node.told, by)).map(|by| Act::Store { node: at, attempt: by }),
-            );
+            acts.extend(node.asked().map(|(attempt, token)| Act::Vote { node: at, attempt, token }));
+            acts.extend(node.withdrawn().map(|(attempt, token)| Act::TakeBack { node: at, attempt, token }));
+            let by = |set: u8| (0..attempts.len()).filter(move |&by| has(set, by));
+            acts.extend(by(node.told).map(|attempt| Act::Store { node: at, attempt }));
+            if node.may_renew(self, *tick) {
+                acts.extend(by(node.renewed).map(|attempt| Act::Keep { node: at, attempt }));
+            }
             if node.holder.is_some() && cluster.early_ends < self.early_ends {
                 acts.push(Act::EndEarly { node: at });
             }
@@ -180,17 +150,15 @@ impl Model for Scene {
         let tick = cluster.tick;
         match act {
             Act::Tick => next.tick += 1,
-            Act::Ask { attempt, token } => {
-                let granted = |(at, known): (usize, &Attempt)| known.granted().map_or(0, |_| 1 << at);
-                let after = cluster.attempts.iter().enumerate().map(granted).sum();
-                next.attempts[attempt] = Attempt { phase: Phase::Asking, token, began: tick, after };
-                next.nodes.iter_mut().for_each(|node| node.asked |= 1 << attempt);
-            }
-            Act::Vote { node, attempt } => {
+            Act::Ask { attempt, token } => next.ask(attempt, token),
+            Act::Vote { node, attempt, token } => {
                 let (node, known) = (&mut next.nodes[node], &mut next.attempts[attempt]);
-                node.asked &= !(1 << attempt);
-                let said = node.grant(self, tick, attempt, known.token);
-                if let (Some(highest), Phase::Asking) = (said, known.phase) {
+                node.asked[attempt] &= !(1 << token);
+                let said = node.grant(self, tick, attempt, token);
+                let counts = |highest| {
+                    self.scheme != Scheme::Proposed || highest == known.token || self.flaw == Flaw::EarlierCount
+                };
+                if let (Some(highest), Phase::Asking) = (said.filter(|said| counts(*said)), known.phase) {
                     node.voted |= 1 << attempt;
                     known.token = known.token.max(highest);
                 }
@@ -222,7 +190,25 @@ impl Model for Scene {
             Act::Enter { attempt } => {
                 let until = self.valid_until(&cluster.attempts[attempt], tick);
                 next.attempts[attempt].phase = Phase::Held { until };
+                for node in next.nodes.iter_mut().filter(|node| self.renews && has(node.voted, attempt)) {
+                    node.voted &= !(1 << attempt);
+                    node.ends[attempt] = until;
+                }
             }
+            Act::Withdraw { attempt } => {
+                let known = &mut next.attempts[attempt];
+                known.phase = Phase::Waiting;
+                for node in &mut next.nodes {
+                    node.voted &= !(1 << attempt);
+                    node.withdrawn[attempt] |= 1 << known.token;
+                }
+            }
+            Act::TakeBack { node, attempt, token } => {
+                next.nodes[node].withdrawn[attempt] &= !(1 << token);
+                next.nodes[node].take_back(self, attempt, token);
+            }
+            Act::Renew { attempt } => next.renew(self, attempt),
+            Act::Keep { node, attempt } => next.keep(self, node, attempt),
             Act::Leave { attempt } => next.end(attempt, Phase::GivenBack),
             Act::GiveUp { attempt } => next.end(attempt, Phase::GivenUp),
             Act::EndEarly { node } => {
@@ -237,46 +223,15 @@ impl Model for Scene {
             }
         }
         next.forget_the_past();
+        if self.rounds > 1 || self.renews {
+            next.forget_what_is_refused(self);
+        }
         next.nodes.sort_unstable();
         Some(next)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
-        let mut all = vec![
-            Property::always(super::scenes::TWICE, |_, cluster: &Cluster| {
-                cluster.pairs().all(|(a, b)| a.granted().is_none() || a.granted() != b.granted())
-            }),
-            Property::always(super::scenes::SMALLER, |_, cluster: &Cluster| {
-                let tokens: Vec<_> = cluster.attempts.iter().map(Attempt::granted).collect();
-                let is_above = |later: &Attempt, earlier: usize| {
-                    !has(later.after, earlier) || later.granted().is_none_or(|token| tokens[earlier] <= Some(token))
-                };
-                cluster.attempts.iter().all(|later| (0..tokens.len()).all(|earlier| is_above(later, earlier)))
-            }),
-            Property::always(super::scenes::TWO_HOLDERS, |scene: &Self, cluster: &Cluster| {
-                let holds = |one: &&Attempt| matches!(one.phase, Phase::Held { until } if until > cluster.tick);
-                scene.timing.is_none() || cluster.attempts.iter().filter(holds).count() <= 1
-            }),
-            Property::sometimes("everybody was granted", |_, cluster: &Cluster| {
-                cluster.attempts.iter().all(|attempt| attempt.granted().is_some())
-            }),
-        ];
-        // Of two harms by the same steps the one that it is known for.
-        if let Some(harm) = self.harm {
-            all.retain(|property| property.name == harm);
-            return all;
-        }
-        if self.early_ends > 0 {
-            all.push(Property::sometimes("a grant while another one was not given back", |_, cluster: &Cluster| {
-                cluster.attempts.iter().filter(|one| matches!(one.phase, Phase::Held { .. })).count() > 1
-            }));
-        }
-        if self.losses > 0 {
-            all.push(Property::sometimes("a vote of a node that had forgotten", |_, cluster: &Cluster| {
-                cluster.nodes.iter().any(|node| node.has_forgotten && node.holder.is_some())
-            }));
-        }
-        all
+        properties::of(self)
     }
 }
 
@@ -293,12 +248,20 @@ impl Scene {
         }
     }
 
+    fn window(&self) -> u8 {
+        self.timing.map_or(EPOCH, |timing| timing.window)
+    }
+
     fn most_ahead(&self) -> u8 {
         2 * self.timing.map_or(0, |timing| timing.clock_error)
     }
 
     fn writes_back(&self) -> bool {
         matches!(self.scheme, Scheme::WriteBack | Scheme::WriteBackHeld | Scheme::WriteBackAbove)
+    }
+
+    fn is_majority(&self, votes: usize) -> bool {
+        votes * 2 > self.nodes
     }
 
     fn valid_until(&self, attempt: &Attempt, tick: u8) -> u8 {
@@ -310,28 +273,62 @@ impl Scene {
     }
 }
 
-impl Node {
-    /// Carries out a request for the lease. Answers the largest token that it knows then, if it grants.
-    fn grant(&mut self, scene: &Scene, tick: u8, attempt: usize, token: u8) -> Option<u8> {
-        let clock = EPOCH + tick + self.ahead;
-        let is_near = scene.timing.is_none_or(|timing| clock.abs_diff(token) <= timing.window);
-        let is_free = self.holder.is_none_or(|holder| holder.until <= tick);
-        let is_above = scene.scheme != Scheme::Proposed || token > self.highest;
-        if !is_free || !is_above || !is_near || tick < self.rests_until {
-            return None;
-        }
-        let until = scene.timing.map_or(NEVER, |timing| tick + timing.lease);
-        self.holder = Some(Holder { attempt, until });
-        match scene.scheme {
-            Scheme::Counters => self.highest += 1,
-            Scheme::Proposed => self.highest = token,
-            Scheme::WriteBack | Scheme::WriteBackHeld | Scheme::WriteBackAbove => {}
-        }
-        Some(self.highest)
-    }
-}
-
 impl Cluster {
+    /// A round: the votes of an earlier one stay where they are until the nodes hear of this one.
+    fn ask(&mut self, attempt: usize, token: u8) {
+        let after = self.granted();
+        let known = &mut self.attempts[attempt];
+        (known.phase, known.token, known.began, known.after) = (Phase::Asking, token, self.tick, after);
+        known.rounds += 1;
+        for node in &mut self.nodes {
+            node.voted &= !(1 << attempt);
+            node.asked[attempt] |= 1 << token;
+        }
+    }
+
+    fn renew(&mut self, scene: &Scene, attempt: usize) {
+        let token = self.attempts[attempt].token;
+        let is_behind = scene.watches_renewals() && self.attempts.iter().any(|other| other.granted() > Some(token));
+        let known = &mut self.attempts[attempt];
+        (known.began, known.is_behind) = (self.tick, is_behind);
+        for node in &mut self.nodes {
+            node.voted &= !(1 << attempt);
+            node.renewed |= 1 << attempt;
+        }
+    }
+
+    /// A renewal is carried out. That a node says Filled or Lost need not be heard, and nothing rests on it here: a holder
+    /// that stops for it is one that gives back.
+    fn keep(&mut self, scene: &Scene, node: usize, attempt: usize) {
+        let known = &mut self.attempts[attempt];
+        let node = &mut self.nodes[node];
+        node.renewed &= !(1 << attempt);
+        let kept = node.renew(scene, self.tick, attempt, known.token);
+        let Phase::Held { until } = &mut known.phase else { return };
+        if kept != Kept::Renewed {
+            return;
+        }
+        match scene.timing {
+            Some(timing) => {
+                node.ends[attempt] = known.began + timing.lease;
+                let mut ends: Vec<u8> = self.nodes.iter().map(|node| node.ends[attempt]).collect();
+                ends.sort_unstable();
+                *until = ends[(scene.nodes - 1) / 2];
+            }
+            None if scene.watches_renewals() => {
+                node.voted |= 1 << attempt;
+                let votes = self.nodes.iter().filter(|node| has(node.voted, attempt)).count();
+                known.went_on |= known.is_behind && scene.is_majority(votes);
+            }
+            None => {}
+        }
+    }
+
+    fn granted(&self) -> u8 {
+        let granted = |(at, known): (usize, &Attempt)| known.granted().map_or(0, |_| 1 << at);
+        self.attempts.iter().enumerate().map(granted).sum()
+    }
+
     /// What there is of it goes back on all nodes at once; what is under way stays under way.
     fn end(&mut self, attempt: usize, phase: Phase) {
         self.attempts[attempt].phase = phase;
@@ -343,43 +340,43 @@ impl Cluster {
 
     /// Two states that differ in nothing that matters any more are one.
     fn forget_the_past(&mut self) {
-        for node in &mut self.nodes {
-            node.holder = node.holder.filter(|holder| holder.until > self.tick);
-            if node.rests_until <= self.tick {
-                node.rests_until = 0;
-            }
-        }
         for attempt in &mut self.attempts {
             if matches!(attempt.phase, Phase::Held { until } if until <= self.tick) {
                 attempt.phase = Phase::GivenBack;
             }
         }
+        let holds: [bool; ATTEMPTS] = std::array::from_fn(|at| {
+            self.attempts.get(at).is_some_and(|attempt| matches!(attempt.phase, Phase::Held { .. }))
+        });
+        for node in &mut self.nodes {
+            node.holder = node.holder.filter(|holder| holder.until > self.tick);
+            if node.rests_until <= self.tick {
+                node.rests_until = 0;
+            }
+            for (end, holds) in node.ends.iter_mut().zip(holds) {
+                *end = if holds && *end > self.tick { *end } else { 0 };
+            }
+        }
     }
 
-    fn pairs(&self) -> impl Iterator<Item = (&Attempt, &Attempt)> {
+    /// What is under way and can only be refused. (Until a node forgets, what is not above its highest.)
+    fn forget_what_is_refused(&mut self, scene: &Scene) {
+        let least = |highest: u8| if scene.losses == 0 && scene.flaw != Flaw::VotesBelow { highest + 1 } else { 0 };
+        let nearest = scene.timing.map_or(0, |timing| EPOCH + self.tick - timing.window);
+        for node in &mut self.nodes {
+            let above = u32::MAX << least(node.highest).max(nearest);
+            node.asked.iter_mut().for_each(|asked| *asked &= above);
+            for (by, known) in self.attempts.iter().enumerate() {
+                // After the end of its validity (P4).
+                if scene.timing.is_some_and(|timing| known.began + timing.lease < self.tick) {
+                    node.renewed &= !(1 << by);
+                }
+            }
+        }
+    }
+
+    pub(super) fn pairs(&self) -> impl Iterator<Item = (&Attempt, &Attempt)> {
         let all = &self.attempts;
         (1..all.len()).flat_map(move |b| (0..b).map(move |a| (&all[a], &all[b])))
-    }
-}
-
-fn has(set: u8, attempt: usize) -> bool {
-    set & (1 << attempt) != 0
-}
-
-/// A step in words. Nodes are interchangeable: their numbers are those of the moment.
-pub(super) fn told(act: &Act) -> String {
-    match act {
-        Act::Tick => "a tick".into(),
-        Act::Ask { attempt, token: 0 } => format!("attempt {attempt} asks all nodes"),
-        Act::Ask { attempt, token } => format!("attempt {attempt} asks all nodes, and proposes {token}"),
-        Act::Vote { node, attempt } => format!("what attempt {attempt} asks is carried out at node {node}"),
-        Act::WriteBack { attempt } => format!("attempt {attempt} has a majority, and writes one more back"),
-        Act::Store { node, attempt } => format!("what attempt {attempt} writes back comes to node {node}"),
-        Act::Enter { attempt } => format!("attempt {attempt} has a majority, and holds"),
-        Act::Leave { attempt } => format!("attempt {attempt} gives back"),
-        Act::GiveUp { attempt } => format!("attempt {attempt} gives up"),
-        Act::EndEarly { node } => format!("the lease ends early at node {node}"),
-        Act::Forget { node, ahead: 0 } => format!("node {node} forgets everything"),
-        Act::Forget { node, ahead } => format!("node {node} forgets everything, and its clock is ahead by {ahead}"),
     }
 }

@@ -15,10 +15,13 @@
 //! Nodes are interchangeable, so a state keeps them sorted: five nodes are no more than the ways in which they can differ.
 
 mod cluster;
+mod node;
 mod permits;
+mod properties;
 mod report;
 mod scenes;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub(super) use report::{names, run};

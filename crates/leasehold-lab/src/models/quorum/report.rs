@@ -3,7 +3,7 @@
 use stateright::Model;
 
 use super::permits::{self, Permits, TOO_MANY};
-use super::{cluster, scenes};
+use super::{scenes, words};
 use crate::models::check::{Found, Schedule, explore};
 use crate::models::options::Form;
 use crate::models::report::{head, soundness};
@@ -37,7 +37,7 @@ impl Search {
 pub(super) fn all() -> Vec<Search> {
     let of_tokens = scenes::ALL.iter().map(|scene| {
         let (named, harm) = ((scene.name, scene.about), scene.harm);
-        Search::of::<scenes::Scene>(named, harm, move || explore(*scene, harm.is_some()), cluster::told)
+        Search::of::<scenes::Scene>(named, harm, move || explore(*scene, harm.is_some()), words::told)
     });
     let of_permits = [
         (1, "one permit", "a semaphore of one is a mutex", None),

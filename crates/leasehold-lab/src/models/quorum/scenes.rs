@@ -3,6 +3,7 @@
 pub(super) const TWICE: &str = "a token twice";
 pub(super) const SMALLER: &str = "a later grant has the smaller token";
 pub(super) const TWO_HOLDERS: &str = "two holders";
+pub(super) const BEHIND: &str = "renewed behind a later grant";
 
 /// Who makes the token of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,22 @@ pub(super) enum Scheme {
     WriteBackAbove,
     /// The client proposes; a node grants what is above all that it has granted, and keeps it.
     Proposed,
+}
+
+/// What a node or a client does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Flaw {
+    None,
+    /// A node votes for a token that is not above those for which it has voted.
+    VotesBelow,
+    /// A client counts votes for its earlier rounds.
+    EarlierCount,
+    /// A round that is given back takes the vote of a later one along.
+    TakesBackAny,
+    /// A vote that is filled counts at once.
+    FillCounts,
+    /// A node that rests is filled.
+    FillsResting,
 }
 
 /// From when on a grant is valid for a lease.
@@ -51,11 +68,25 @@ pub(super) struct Scene {
     /// Without clocks: how many leases may end before their time, and how large proposals may be.
     pub(super) early_ends: u8,
     pub(super) tokens: u8,
+    /// How often an attempt may ask all nodes, with a larger token each time,
+    pub(super) rounds: u8,
+    /// and whether it may give its votes back in between. Requests of earlier rounds are under way still.
+    pub(super) withdraws: bool,
+    /// Whether holders renew, which fills: a free node votes for a holder that it does not know.
+    pub(super) renews: bool,
     /// How often a node may lose everything.
     pub(super) losses: u8,
     pub(super) timing: Option<Timing>,
+    pub(super) flaw: Flaw,
     /// What is found, where the scheme is flawed.
     pub(super) harm: Option<&'static str>,
+}
+
+impl Scene {
+    /// Whether it matters what the nodes say to a renewal of a lease that has no end.
+    pub(super) fn watches_renewals(&self) -> bool {
+        self.harm == Some(BEHIND)
+    }
 }
 
 const ORDER: Scene = Scene {
@@ -66,8 +97,12 @@ const ORDER: Scene = Scene {
     attempts: 2,
     early_ends: 6,
     tokens: 3,
+    rounds: 1,
+    withdraws: false,
+    renews: false,
     losses: 0,
     timing: None,
+    flaw: Flaw::None,
     harm: None,
 };
 
@@ -77,6 +112,13 @@ const TIMING: Timing =
     Timing { until: 4, lease: 2, window: 1, clock_error: 0, rest: 3, validity: Validity::FromAsking };
 
 const MEMORY: Scene = Scene { early_ends: 0, losses: 1, timing: Some(TIMING), ..ORDER };
+
+/// Holders renew: shorter, since there is more to happen in each tick.
+const RENEWED: Scene = Scene { renews: true, timing: Some(Timing { until: 3, ..TIMING }), ..MEMORY };
+
+/// An attempt gives back what it has of a round, and asks again.
+const WITHDRAWN: Scene =
+    Scene { rounds: 2, withdraws: true, early_ends: 0, ..ORDER };
 
 pub(super) const ALL: &[Scene] = &[
     Scene { name: "proposed", about: "tokens that clients propose", ..ORDER },
@@ -95,6 +137,17 @@ pub(super) const ALL: &[Scene] = &[
         timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, ..TIMING }),
         ..MEMORY
     },
+    Scene { name: "rounds", about: "refused, it proposes more, and keeps its votes meanwhile", rounds: 3, early_ends: 1, ..ORDER },
+    Scene {
+        name: "filled",
+        about: "a node that is free votes for a holder that it does not know",
+        early_ends: 4,
+        renews: true,
+        ..ORDER
+    },
+    Scene { name: "withdrawn", about: "a round that is lost is given back, and another one follows", ..WITHDRAWN },
+    Scene { name: "renewed", about: "holders renew, a node forgets, rests, and is filled", ..RENEWED },
+    Scene { name: "fill counts", about: "the same, and a fill counts at once", flaw: Flaw::FillCounts, ..RENEWED },
     Scene {
         name: "counters",
         about: "each node counts its grants, the token is the most of a majority",
@@ -163,5 +216,58 @@ pub(super) const ALL: &[Scene] = &[
         timing: Some(Timing { validity: Validity::FromEntering, ..TIMING }),
         harm: Some(TWO_HOLDERS),
         ..MEMORY
+    },
+    Scene {
+        name: "below",
+        about: "a node votes for what is not above its highest",
+        flaw: Flaw::VotesBelow,
+        harm: Some(TWICE),
+        ..ORDER
+    },
+    Scene {
+        name: "earlier votes",
+        about: "votes for an earlier round of the attempt count",
+        rounds: 2,
+        flaw: Flaw::EarlierCount,
+        harm: Some(TWICE),
+        ..ORDER
+    },
+    Scene {
+        name: "withdrawn late",
+        about: "what gives a round back takes the vote of the next one along",
+        flaw: Flaw::TakesBackAny,
+        harm: Some(TWO_HOLDERS),
+        ..WITHDRAWN
+    },
+    Scene {
+        name: "renewed, no rest",
+        about: "holders renew, and a node forgets and goes on at once",
+        timing: Some(Timing { until: 3, rest: 0, ..TIMING }),
+        harm: Some(TWO_HOLDERS),
+        ..RENEWED
+    },
+    Scene {
+        name: "filled at rest",
+        about: "a node that rests is filled",
+        flaw: Flaw::FillsResting,
+        harm: Some(TWO_HOLDERS),
+        ..RENEWED
+    },
+    Scene {
+        name: "fill counts, early",
+        about: "a fill counts at once, and leases end before their time",
+        early_ends: 1,
+        renews: true,
+        flaw: Flaw::FillCounts,
+        harm: Some(BEHIND),
+        ..ORDER
+    },
+    Scene {
+        name: "filled, early",
+        about: "it counts at the next renewal, which may come before the word of this one",
+        early_ends: 1,
+        renews: true,
+        harm: Some(BEHIND),
+        ..ORDER
     },
 ];
