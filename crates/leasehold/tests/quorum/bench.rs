@@ -6,18 +6,18 @@ use leasehold::Leasehold;
 use leasehold::seam::Real;
 use leasehold_testkit::voters::Voters;
 
-pub const MAX_LEASE_MS: u64 = 10_000;
+pub(crate) const MAX_LEASE_MS: u64 = 10_000;
 
-pub fn voters(count: usize) -> Voters {
+pub(crate) fn voters(count: usize) -> Voters {
     Voters::new(count, MAX_LEASE_MS, Real::world())
 }
 
-pub async fn client(voters: &Voters) -> Leasehold {
+pub(crate) async fn client(voters: &Voters) -> Leasehold {
     let builder = Leasehold::builder("").lease(Duration::from_secs(5));
     builder.connect_to(voters.store(), Real::world()).await.expect("a majority is there")
 }
 
 /// How many nodes have given their vote.
-pub fn granted(voters: &Voters, name: &str) -> usize {
+pub(crate) fn granted(voters: &Voters, name: &str) -> usize {
     voters.nodes.iter().filter(|node| node.record(name).grant.is_some()).count()
 }

@@ -201,7 +201,7 @@ impl Inner {
                     link.close();
                     self.look_at(node);
                 }
-                Ballot::Abstained(abstention)
+                Ballot::Abstained
             }
             Err(NoVote::Fault(fault)) => {
                 if let Fault::Gone(_) = &fault {

@@ -3,7 +3,7 @@
 //! The decision falls as soon as nothing that is still to be heard can change it: a node that is dead, or slow, costs
 //! nothing while a majority answers.
 
-use leasehold_spec::node::{Abstention, Said, Vote};
+use leasehold_spec::node::{Said, Vote};
 use leasehold_spec::{Contention, LostHow, PublicId, Token, Was};
 
 use crate::error::ErrorKind;
@@ -16,7 +16,7 @@ pub(super) enum Ballot {
     /// It answered what was asked at this moment of our clock.
     Cast { sent_us: u64, vote: Box<Vote> },
     /// It has no vote.
-    Abstained(Abstention),
+    Abstained,
     /// There was an answer, and it is an error.
     Failed(ErrorKind, String),
     /// There was no answer, and there will be none that counts.
