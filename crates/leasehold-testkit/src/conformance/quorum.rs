@@ -20,8 +20,8 @@ pub(super) fn not_of_a_quorum(cell: Cell) -> Option<&'static str> {
 #[deny(clippy::wildcard_enum_match_arm, reason = "a new variant must be thought of")]
 const fn of_one_store(rule: Rule) -> Option<&'static str> {
     match rule {
-        Rule::P3OnlyThis | Rule::P4Late | Rule::P6Detached | Rule::P19Burnt => None,
-        Rule::P1QueueFirst | Rule::P1Bounded | Rule::P5HandsOver => Some("a node calls, and does not grant"),
+        Rule::P3OnlyThis | Rule::P4Late | Rule::P19Burnt => None,
+        Rule::P1QueueFirst | Rule::P1Bounded | Rule::P5HandsOver | Rule::P6Detached => Some("a node calls, and does not grant"),
         Rule::P2WhatIsLeft | Rule::P10Revoke => Some("several clocks, and a time of our own: no two sums are the same"),
         Rule::P3Repeats | Rule::P16Leave => Some("an id that is asked for again proposes a new token, and is granted"),
         Rule::P6Place | Rule::P6AttachedAnew => Some("who waits is called, and no grant is pushed by the store"),

@@ -13,15 +13,16 @@
 use std::sync::Arc;
 
 use leasehold_spec::limits::TOKEN_END;
-use leasehold_spec::node::{Ask, Request, Wait};
+use leasehold_spec::node::{Ask, Request, Said, Wait};
 use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Outcome, Patience, Rest};
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
 use super::link::{Inner, kind_of};
 use super::names::{Call, Held, Waiting};
-use super::round::{Asked, Refusal, Tally};
+use super::round::{Asked, Ballot, Refusal, Tally};
 use crate::store::{Fault, Message};
+use crate::world::Pending;
 
 /// How often a round is begun anew at once, because the token was not above what a node had seen: each tells us of it, so
 /// that a second one is seldom and a third one means that others are as fast.
@@ -75,6 +76,7 @@ impl Inner {
 
     /// Nobody waits: the answer is whether somebody else holds. Where nobody does, and the votes are split, it is not Busy.
     async fn try_acquire(self: Arc<Self>, name: Name, acquire: Acquire, begun_us: u64) -> Result<Answer, Fault> {
+        self.shared.names().begin(acquire.id);
         let mut tries = 0;
         // A part of the lease, as what its session gives an answer.
         let until_us = acquire.not_after_us.min(begun_us + acquire.lease_ms * 1000 / 6);
@@ -89,6 +91,7 @@ impl Inner {
                 }
                 Asked::Full => Outcome::Full,
                 Asked::Refused(Refusal { is_held, free_us }) if is_held || tries == TRIES => {
+                    self.shared.names().end(&acquire.id);
                     Outcome::Busy { left_us: left_us(free_us) }
                 }
                 // Who was only slow may answer the next time.
@@ -157,7 +160,7 @@ impl Inner {
             // What is held is confirmed: with another token it would be another grant.
             let token = held.unwrap_or_else(|| self.shared.propose(name, now_us));
             tally = Tally::new(self.nodes());
-            let fan = self.ask_all(name, &mut tally, |node| {
+            let mut fan = self.ask_all(name, &mut tally, |node| {
                 Request::Ask(Ask {
                     id: acquire.id,
                     token,
@@ -168,49 +171,95 @@ impl Inner {
                     label: acquire.label.clone(),
                 })
             });
-            let asked = self.count(fan, &mut tally, within_us, |tally| tally.asked(token)).await;
+            let asked = self.count(&mut fan, &mut tally, within_us, |tally| tally.asked(token)).await;
             match asked.unwrap_or(Asked::TooFew) {
-                Asked::Again => {}
+                Asked::Again => self.finish(fan),
                 asked @ Asked::Won { token, range, .. } => {
-                    self.shared.names().hold(acquire.id, Held { token, range, label: acquire.label.clone() });
-                    return (asked, tally);
-                }
-                Asked::Full => {
-                    self.stand_back(name, acquire.id, None, &tally);
-                    return (Asked::Full, tally);
+                    self.finish(fan);
+                    let held = Held { token, range, label: acquire.label.clone() };
+                    if self.shared.names().hold(&acquire.id, held) {
+                        return (asked, tally);
+                    }
+                    // It was given up meanwhile, and its leave has overtaken this round.
+                    self.give_back_everywhere(name, acquire.id);
+                    break;
                 }
                 asked => {
-                    self.stand_back(name, acquire.id, wait, &tally);
+                    let wait = wait.filter(|_| asked != Asked::Full);
+                    let (heard, late): (Vec<_>, Vec<_>) =
+                        tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
+                    self.stand_back(name, acquire.id, wait, heard);
+                    self.stand_back_late(fan, name, acquire.id, wait, late);
                     return (asked, tally);
                 }
             }
         }
-        self.stand_back(name, acquire.id, wait, &tally);
+        self.stand_back(name, acquire.id, wait, tally.not_refused());
         (Asked::Refused(Refusal { is_held: false, free_us: self.now_us() }), tally)
     }
 
-    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others. Behind
-    /// the request, on the same connection: a vote that is still to come is given back as well.
-    fn stand_back(self: &Arc<Self>, name: &Name, id: GrantId, wait: Option<Wait>, tally: &Tally) {
-        let request = Request::GiveBack { id, wait };
-        let asked = tally.not_refused().into_iter();
-        let mut fan = Fan::of(asked.filter_map(|node| Some((node, self.ask(node, name, &request)?))).collect::<Vec<_>>());
+    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
+    fn stand_back(self: &Arc<Self>, name: &Name, id: GrantId, wait: Option<Wait>, nodes: Vec<usize>) {
+        let wait = wait.filter(|_| self.shared.names().is_live(&id));
+        let stand_back = |node| -> Option<(usize, Pending<()>)> {
+            let standing = self.ask(node, name, &Request::GiveBack { id, wait })?;
+            let (inner, name) = (Arc::clone(self), name.clone());
+            let standing = async move {
+                standing.await;
+                // Its leave can have overtaken this, on another connection.
+                if wait.is_some() && !inner.shared.names().is_live(&id) {
+                    inner.give_back_at(node, &name, id);
+                }
+            };
+            Some((node, Box::pin(standing)))
+        };
+        let mut fan = Fan::of(nodes.into_iter().filter_map(stand_back).collect::<Vec<_>>());
         fan.send();
         self.finish(fan);
     }
 
+    /// The same at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to do.
+    fn stand_back_late(
+        self: &Arc<Self>,
+        mut fan: Fan<Ballot>,
+        name: &Name,
+        id: GrantId,
+        wait: Option<Wait>,
+        late: Vec<usize>,
+    ) {
+        if late.is_empty() {
+            return self.finish(fan);
+        }
+        let (inner, late_name) = (Arc::clone(self), name.clone());
+        let hear = async move {
+            while let Some((node, ballot)) = fan.next().await {
+                let is_refused = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
+                let holds = inner.shared.names().held(&id).is_some();
+                if !holds && (!is_refused || !inner.shared.names().is_live(&id)) {
+                    inner.stand_back(&late_name, id, wait, vec![node]);
+                }
+            }
+        };
+        if self.shared.world.spawn(Box::pin(unconstrained(hear))).is_err() {
+            // Nobody would hear them.
+            self.stand_back(name, id, wait, late);
+        }
+    }
+
     /// A node calls an attempt of ours.
-    pub(super) fn called(self: &Arc<Self>, node: usize, id: &GrantId) {
+    pub(super) fn called(self: &Arc<Self>, node: usize, name: &Name, id: &GrantId) {
         let majority = self.nodes() / 2 + 1;
-        let call = match self.shared.names().waiting(id) {
-            Some(waiting) => (waiting.call(node, majority), waiting.is_asking),
-            // It is over, and its word of that is on the way.
-            None => return,
+        let call = {
+            let mut names = self.shared.names();
+            let is_live = names.is_live(id);
+            names.waiting(id).map(|waiting| (waiting.call(node, majority), waiting.is_asking)).ok_or(is_live)
         };
         match call {
-            (Call::Majority, false) => self.take_turn(*id),
-            (Call::First, false) => self.ask_at(id, self.now_us() + self.shared.patience_us(u64::MAX)),
-            _ => {}
+            Ok((Call::Majority, false)) => self.take_turn(*id),
+            Ok((Call::First, false)) => self.ask_at(id, self.now_us() + self.shared.patience_us(u64::MAX)),
+            // It is over: whoever is next shall not wait for it.
+            Err(false) => self.give_back_at(node, name, *id),
+            Ok(_) | Err(true) => {}
         }
     }
 

@@ -40,8 +40,10 @@ impl Inner {
         let begun_us = self.now_us();
         self.shared.names().end(&id);
         let mut tally = Tally::new(self.nodes());
-        let fan = self.give_back_at_all(&name, id, Some(&mut tally));
-        match self.count(fan, &mut tally, WITHIN_US, Tally::ended).await.unwrap_or(Ended::TooFew) {
+        let mut fan = self.give_back_at_all(&name, id, Some(&mut tally));
+        let ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended).await;
+        self.finish(fan);
+        match ended.unwrap_or(Ended::TooFew) {
             Ended::Done(was) => Ok(self.answer(begun_us, &tally, outcome(was))),
             Ended::TooFew => Err(Fault::Undecided(self.shared.too_few(kind_of(&tally)))),
         }
@@ -55,6 +57,14 @@ impl Inner {
     /// Gives back what is left of a grant, and waits for nobody.
     pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId) {
         let mut fan = self.give_back_at_all(name, id, None);
+        fan.send();
+        self.finish(fan);
+    }
+
+    /// Gives back what is left of an attempt at one node.
+    pub(super) fn give_back_at(self: &Arc<Self>, node: usize, name: &Name, id: GrantId) {
+        let request = Request::GiveBack { id, wait: None };
+        let mut fan = Fan::of(self.ask(node, name, &request).map(|asking| (node, asking)));
         fan.send();
         self.finish(fan);
     }
@@ -95,10 +105,7 @@ impl Inner {
     /// Tells a node that is back what it was to be told.
     pub(super) fn pay(self: &Arc<Self>, node: usize) {
         for owed in self.shared.members[node].take_owed(self.now_us()) {
-            let request = Request::GiveBack { id: owed.id, wait: None };
-            let mut fan = Fan::of(self.ask(node, &owed.name, &request).map(|asking| (node, asking)));
-            fan.send();
-            self.finish(fan);
+            self.give_back_at(node, &owed.name, owed.id);
         }
     }
 

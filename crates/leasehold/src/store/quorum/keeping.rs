@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::node::{Renewal, Request, Said, Vote};
+use leasehold_spec::node::{Renewal, Said, Vote};
 use leasehold_spec::{Answer, LostHow, Name, Outcome, Renew};
 
 use super::fan::Fan;
@@ -101,10 +101,7 @@ impl Inner {
     fn return_late_fill(self: &Arc<Self>, node: usize, name: &Name, renewal: &Renewal, said: &Result<Vote, NoVote>) {
         let is_filled = matches!(said, Ok(Vote { said: Said::Filled { .. }, .. }));
         if is_filled && self.shared.names().held(&renewal.id).is_none() {
-            let request = Request::GiveBack { id: renewal.id, wait: None };
-            let mut fan = Fan::of(self.ask(node, name, &request).map(|asking| (node, asking)));
-            fan.send();
-            self.finish(fan);
+            self.give_back_at(node, name, renewal.id);
         }
     }
 }

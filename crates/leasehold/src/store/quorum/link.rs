@@ -130,7 +130,7 @@ impl Inner {
             event,
         };
         match bell.rings {
-            Rings::Call => self.called(node, &bell.id),
+            Rings::Call => self.called(node, &name, &bell.id),
             Rings::Wanted { token } => self.tell(Message::Delivery(name, said(token, 0, Event::Wanted, now_us))),
             Rings::Revoked { token, left_us } => {
                 let made_us = self.shared.members[node].local_of(bell.now_us, now_us).unwrap_or(now_us).min(now_us);
@@ -256,25 +256,25 @@ impl Inner {
 
     /// A round, to its end: heard until it is decided, or for so long.
     pub(super) async fn count<T>(
-        self: &Arc<Self>,
-        mut fan: Fan<Ballot>,
+        &self,
+        fan: &mut Fan<Ballot>,
         tally: &mut Tally,
         within_us: u64,
         decide: impl Fn(&Tally) -> Option<T>,
     ) -> Option<T> {
         let until_us = self.now_us() + within_us;
-        let mut decided = self.hear(&mut fan, tally, until_us, &decide).await;
-        if decided.is_none() {
-            self.wait_no_longer(tally);
-            decided = decide(tally);
+        match self.hear(fan, tally, until_us, &decide).await {
+            None => {
+                self.wait_no_longer(tally);
+                decide(tally)
+            }
+            decided => decided,
         }
-        self.finish(fan);
-        decided
     }
 
     /// Hears a round until it is decided; `None` when time is up.
     pub(super) async fn hear<T>(
-        self: &Arc<Self>,
+        &self,
         fan: &mut Fan<Ballot>,
         tally: &mut Tally,
         until_us: u64,

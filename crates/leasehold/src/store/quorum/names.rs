@@ -9,12 +9,18 @@ use leasehold_spec::{Acquire, GrantId, Name, Token};
 pub(super) struct Names {
     /// The largest token of a name that was heard of, where it is ahead of the nodes' clocks.
     seen: HashMap<Name, Token>,
-    /// What was granted here, and not given back: what a node needs to know that is filled.
-    held: HashMap<GrantId, Held>,
-    waiting: HashMap<GrantId, Waiting>,
+    /// Those that are asked for, wait or hold: nothing is to be left of any other.
+    attempts: HashMap<GrantId, Attempt>,
 }
 
-/// A grant.
+/// An attempt that is not over.
+#[derive(Default)]
+struct Attempt {
+    held: Option<Held>,
+    waiting: Option<Waiting>,
+}
+
+/// A grant: what a node needs to know that is filled.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) token: Token,
@@ -69,33 +75,49 @@ impl Names {
         *seen = token.max(*seen);
     }
 
-    pub(super) fn hold(&mut self, id: GrantId, held: Held) {
-        self.waiting.remove(&id);
-        self.held.insert(id, held);
+    /// An attempt is asked for.
+    pub(super) fn begin(&mut self, id: GrantId) {
+        self.attempts.entry(id).or_default();
+    }
+
+    /// An attempt is granted. Answers whether it is not over.
+    #[must_use]
+    pub(super) fn hold(&mut self, id: &GrantId, held: Held) -> bool {
+        match self.attempts.get_mut(id) {
+            Some(attempt) => {
+                *attempt = Attempt { held: Some(held), waiting: None };
+                true
+            }
+            None => false,
+        }
     }
 
     pub(super) fn held(&self, id: &GrantId) -> Option<&Held> {
-        self.held.get(id)
+        self.attempts.get(id)?.held.as_ref()
+    }
+
+    /// Whether an attempt is not over.
+    pub(super) fn is_live(&self, id: &GrantId) -> bool {
+        self.attempts.contains_key(id)
     }
 
     /// The attempt is over.
     pub(super) fn end(&mut self, id: &GrantId) {
-        self.held.remove(id);
-        self.waiting.remove(id);
+        self.attempts.remove(id);
     }
 
     /// A round of an attempt begins that waits if it is lost. Answers whether it did before.
     pub(super) fn wait(&mut self, name: &Name, acquire: &Acquire, wait: Wait) -> bool {
-        let before = self.waiting.get(&acquire.id).map(|waiting| (waiting.splits, waiting.alarm));
+        let attempt = self.attempts.entry(acquire.id).or_default();
+        let before = attempt.waiting.as_ref().map(|waiting| (waiting.splits, waiting.alarm));
         let (splits, alarm) = before.unwrap_or_default();
         let (name, acquire, called) = (name.clone(), acquire.clone(), Vec::new());
-        let waiting = Waiting { name, acquire, wait, is_asking: true, called, splits, alarm: alarm + 1 };
-        self.waiting.insert(waiting.acquire.id, waiting);
+        attempt.waiting = Some(Waiting { name, acquire, wait, is_asking: true, called, splits, alarm: alarm + 1 });
         before.is_some()
     }
 
     pub(super) fn waiting(&mut self, id: &GrantId) -> Option<&mut Waiting> {
-        self.waiting.get_mut(id)
+        self.attempts.get_mut(id)?.waiting.as_mut()
     }
 }
 

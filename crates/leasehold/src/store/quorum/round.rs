@@ -145,6 +145,11 @@ impl Tally {
         (0..self.ballots.len()).filter(|&node| matches!(self.ballots[node], Ballot::Pending)).collect()
     }
 
+    /// Whether a node has not answered in time, or not yet.
+    pub(super) fn is_late(&self, node: usize) -> bool {
+        matches!(self.ballots[node], Ballot::Pending | Ballot::Silent)
+    }
+
     /// How many have answered.
     pub(super) fn answered(&self) -> usize {
         self.cast().count()
