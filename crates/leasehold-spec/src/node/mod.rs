@@ -28,7 +28,7 @@ pub struct Record {
     pub highest: Token,
     /// Who has its vote.
     pub grant: Option<Granted>,
-    /// Who has given it back last, for good: a late renewal of theirs does not take it again.
+    /// Who has given it back last, for good, or was revoked: a late renewal of theirs does not take it again.
     pub released: Option<GrantId>,
     /// Whom it has called last: until then nobody who came later gets the vote.
     pub called: Option<Called>,

@@ -112,6 +112,8 @@ impl Node<'_, '_> {
                 Some(label) if renewal.from == From::Now && self.record.released != Some(renewal.id) => {
                     // Whether its token is above the others does not matter here: no grant is made by this vote.
                     self.record.highest = self.record.highest.max(renewal.token.plus(renewal.range.max(1) - 1));
+                    // A call that lapses under it would cost its waiter the place.
+                    self.record.called = None;
                     self.give(Granted {
                         id: renewal.id,
                         token: renewal.token,
@@ -162,6 +164,8 @@ impl Node<'_, '_> {
         };
         let left_us = granted.left_us(now_us).min(grace_ms * 1000);
         let id = granted.id;
+        // It may not have heard, and renew: then the node is not filled with it.
+        self.record.released = Some(id);
         if left_us == 0 {
             self.record.grant = None;
         } else {
