@@ -1,0 +1,202 @@
+//! Renewals, fills, what is given back, and what is revoked.
+
+use leasehold_spec::limits::{CALL_MS, NOT_AFTER_MAX_MS};
+use leasehold_spec::node::{Ask, Renewal, Request, Rings, Said};
+use leasehold_spec::{From, GrantState, LostHow, Token, Was};
+
+use crate::world::{LEASE_MS, World, granted, id, token};
+
+const RENEWED: Said = Said::Renewed { left_us: LEASE_MS * 1000 };
+const FILLED: Said = Said::Filled { left_us: LEASE_MS * 1000 };
+const LOST: Said = Said::Lost { how: LostHow::NotHeld };
+
+#[test]
+fn a_renewal_counts_from_now() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    world.pass(10_000);
+    assert_eq!(world.renew(id(1, 1), token(5)), RENEWED);
+    world.pass(LEASE_MS - 1);
+    world.settle();
+    assert_eq!(world.holder(), Some(id(1, 1)));
+    world.pass(1);
+    world.settle();
+    assert_eq!(world.holder(), None);
+}
+
+#[test]
+fn only_this_grant_with_this_token_is_renewed() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    world.pass(10_000);
+    for (who, with) in [(id(1, 2), token(5)), (id(2, 1), token(5)), (id(1, 1), token(4)), (id(1, 1), token(6))] {
+        assert_eq!(world.renew(who, with), LOST, "{who:?}");
+    }
+    world.pass(LEASE_MS - 10_000);
+    world.settle();
+    assert_eq!(world.holder(), None, "nothing was lengthened");
+}
+
+#[test]
+fn a_renewal_from_the_grants_moment_confirms_and_does_not_lengthen() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    world.pass(10_000);
+    let confirm = Renewal { from: From::Grant, ..world.renewal(id(1, 1), token(5)) };
+    let left_us = (LEASE_MS - 10_000) * 1000;
+    assert_eq!(world.vote(&Request::Renew(confirm)).said, Said::Renewed { left_us });
+    let elsewhere = Renewal { from: From::Grant, ..world.renewal(id(1, 1), token(5)) };
+    assert_eq!(World::new().vote(&Request::Renew(elsewhere)).said, LOST, "nor does it fill");
+}
+
+#[test]
+fn a_late_renewal_does_nothing() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    let renewal = Request::Renew(world.renewal(id(1, 1), token(5)));
+    world.pass(NOT_AFTER_MAX_MS);
+    world.now_us += 1;
+    assert_eq!(world.vote(&renewal).said, Said::Late);
+    world.pass(LEASE_MS);
+    assert_eq!(world.vote(&renewal).said, Said::Late);
+    world.settle();
+    assert_eq!(world.holder(), None, "a free node is not filled with it");
+}
+
+#[test]
+fn a_fill_does_not_count_before_the_next_renewal() {
+    let mut world = World::new();
+    assert_eq!(world.renew(id(1, 1), token(5)), FILLED);
+    assert_eq!(world.holder(), Some(id(1, 1)));
+    assert_eq!(world.renew(id(1, 1), token(5)), RENEWED);
+    assert_eq!(
+        world.ask(id(2, 1), token(9)),
+        Said::Refused { holder: Some(id(1, 1).public()), left_us: LEASE_MS * 1000 }
+    );
+}
+
+#[test]
+fn a_node_is_filled_whatever_its_highest_and_that_does_not_fall() {
+    let mut world = World::new();
+    world.ask(id(2, 1), token(9));
+    assert_eq!(world.renew(id(1, 1), token(5)), LOST, "it is not free");
+    world.give_back(id(2, 1));
+    assert_eq!(world.renew(id(1, 1), token(5)), FILLED);
+    assert_eq!(world.record.highest, token(9));
+    world.give_back(id(1, 1));
+    let ranged = Renewal { range: 10, ..world.renewal(id(1, 2), token(5)) };
+    assert_eq!(world.vote(&Request::Renew(ranged)).said, FILLED);
+    assert_eq!(world.record.highest, token(14), "to the end of its range");
+}
+
+#[test]
+fn who_does_not_ask_to_fill_does_not() {
+    let mut world = World::new();
+    let plain = Renewal { fill: None, ..world.renewal(id(1, 1), token(5)) };
+    assert_eq!(world.vote(&Request::Renew(plain)).said, LOST);
+    assert_eq!((world.holder(), world.record.highest), (None, Token::NONE));
+}
+
+#[test]
+fn who_has_given_back_is_not_filled_again() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    assert_eq!(world.give_back(id(1, 1)), Was::Granted);
+    assert_eq!(world.renew(id(1, 1), token(5)), LOST);
+    assert_eq!(world.holder(), None);
+    assert_eq!(world.give_back(id(1, 1)), Was::Granted, "the answer to the first was lost");
+}
+
+#[test]
+fn a_round_that_is_given_back_is_not_for_good() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    assert_eq!(world.wait(id(1, 1), 1), Was::Granted);
+    assert_eq!(world.renew(id(1, 1), token(9)), FILLED, "its next round was won elsewhere");
+}
+
+/// Else the call would lapse while nobody could have heeded it, and cost the waiter its place.
+#[test]
+fn a_fill_ends_the_call_and_its_waiter_keeps_its_place() {
+    let mut world = World::new();
+    world.ask(id(2, 1), token(5));
+    world.ask_waiting(id(3, 1), token(6), 1);
+    world.give_back(id(2, 1));
+    assert_eq!(world.called(), Some(id(3, 1)));
+    assert_eq!(world.renew(id(1, 1), token(4)), FILLED);
+    assert_eq!(world.called(), None);
+    world.pass(CALL_MS);
+    world.give_back(id(1, 1));
+    assert_eq!((world.called(), world.waiters()), (Some(id(3, 1)), vec![id(3, 1)]));
+}
+
+#[test]
+fn what_is_given_back_was_granted_queued_or_absent() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    world.ask_waiting(id(2, 1), token(6), 1);
+    assert_eq!(world.give_back(id(3, 1)), Was::Absent);
+    assert_eq!(world.give_back(id(2, 1)), Was::Queued);
+    assert_eq!(world.give_back(id(2, 1)), Was::Absent);
+    assert_eq!((world.holder(), world.waiters()), (Some(id(1, 1)), vec![]));
+    world.pass(LEASE_MS);
+    assert_eq!(world.give_back(id(1, 1)), Was::Absent, "it had ended");
+}
+
+#[test]
+fn a_revoked_holder_is_told_and_has_its_grace() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    assert_eq!(world.revoke(id(2, 1), token(5), 5_000), Said::NotHeld);
+    assert_eq!(world.revoke(id(1, 1), token(4), 5_000), Said::NotHeld);
+    assert_eq!(world.revoke(id(1, 1), token(5), 5_000), Said::Revoking { left_us: 5_000_000 });
+    assert_eq!(world.record.grant.as_ref().unwrap().state, GrantState::Revoked);
+    let [bell] = world.bells.as_slice() else { panic!("one message: {:?}", world.bells) };
+    assert_eq!((bell.to, bell.id), (id(1, 1).session, id(1, 1)));
+    assert_eq!(bell.rings, Rings::Revoked { token: token(5), left_us: 5_000_000 });
+    assert_eq!(world.renew(id(1, 1), token(5)), Said::Lost { how: LostHow::Revoked });
+    world.pass(4_999);
+    world.settle();
+    assert_eq!(world.holder(), Some(id(1, 1)));
+    world.pass(1);
+    world.settle();
+    assert_eq!(world.holder(), None);
+}
+
+#[test]
+fn a_grace_is_no_longer_than_the_lease() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    world.pass(LEASE_MS - 2);
+    assert_eq!(world.revoke(id(1, 1), token(5), 5_000), Said::Revoking { left_us: 2_000 });
+    assert_eq!(world.revoke(id(1, 1), token(5), 0), Said::Revoking { left_us: 0 });
+    assert_eq!(world.holder(), None);
+}
+
+/// A holder that did not hear of it renews on, and would have the vote back as soon as it is free.
+#[test]
+fn who_was_revoked_is_not_filled_again() {
+    for grace_ms in [0, 5_000] {
+        let mut world = World::new();
+        world.ask(id(1, 1), token(5));
+        world.revoke(id(1, 1), token(5), grace_ms);
+        world.pass(grace_ms);
+        assert_eq!(world.renew(id(1, 1), token(5)), Said::Lost { how: LostHow::NotHeld }, "grace {grace_ms}");
+        assert_eq!(world.holder(), None);
+    }
+}
+
+#[test]
+fn a_holder_of_a_range_is_told_that_somebody_waits() {
+    let mut world = World::new();
+    let ranged = Ask { range: 10, ..world.request(id(1, 1), token(5)) };
+    world.vote(&Request::Ask(ranged));
+    world.ask_waiting(id(2, 1), token(20), 1);
+    world.ask_waiting(id(2, 2), token(20), 2);
+    let [bell] = world.bells.as_slice() else { panic!("once: {:?}", world.bells) };
+    assert_eq!((bell.id, bell.rings), (id(1, 1), Rings::Wanted { token: token(5) }));
+    let mut single = World::new();
+    assert_eq!(single.ask(id(1, 1), token(5)), granted(token(5)));
+    single.ask_waiting(id(2, 1), token(6), 1);
+    assert_eq!(single.bells, [], "one token is not handed on");
+}

@@ -1,0 +1,179 @@
+//! Who waits, and who is called.
+
+use leasehold_spec::limits::{CALL_MS, SETTLE_STEPS};
+use leasehold_spec::node::{Ask, Request, Rings, Said, Wait};
+use leasehold_spec::{Contention, Order, SessionId, Was};
+
+use crate::world::{LEASE_MS, World, granted, id, refused, token};
+
+/// Sessions 2, 3 and 4 wait at the tickets 20, 30 and 40, and the vote was given back.
+fn called() -> World {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    for session in [4, 2, 3] {
+        world.ask_waiting(id(session, 1), token(2), session as u64 * 10);
+    }
+    world.give_back(id(1, 1));
+    world
+}
+
+#[test]
+fn tickets_say_who_is_next_and_not_the_order_of_arrival() {
+    let world = called();
+    assert_eq!(world.waiters(), [id(2, 1), id(3, 1), id(4, 1)]);
+    assert_eq!(world.called(), Some(id(2, 1)));
+    let [bell] = world.bells.as_slice() else { panic!("one message: {:?}", world.bells) };
+    assert_eq!((bell.to, bell.id, bell.rings), (SessionId(2), id(2, 1), Rings::Call));
+    assert_eq!((bell.highest, bell.contention), (token(1), Contention::Others));
+}
+
+#[test]
+fn who_is_called_does_not_have_the_vote_before_it_asks() {
+    let mut world = called();
+    assert_eq!(world.holder(), None);
+    assert_eq!(world.ask_waiting(id(2, 1), token(5), 20), granted(token(5)));
+    assert_eq!((world.called(), world.waiters()), (None, vec![id(3, 1), id(4, 1)]));
+}
+
+#[test]
+fn a_newcomer_is_refused_while_somebody_is_called() {
+    let mut world = called();
+    world.pass(400);
+    assert_eq!(world.ask(id(5, 1), token(9)), refused(None, CALL_MS - 400));
+    assert_eq!(world.ask_waiting(id(5, 1), token(9), 50), refused(None, CALL_MS - 400));
+    assert_eq!(world.ask_waiting(id(3, 1), token(9), 30), refused(None, CALL_MS - 400), "nor is who came later");
+    assert_eq!(world.waiters(), [id(2, 1), id(3, 1), id(4, 1), id(5, 1)]);
+}
+
+#[test]
+fn who_came_earlier_need_not_wait_for_who_is_called() {
+    let mut world = called();
+    assert_eq!(world.ask_waiting(id(5, 1), token(9), 10), granted(token(9)));
+    world.give_back(id(5, 1));
+    assert_eq!(world.called(), Some(id(2, 1)), "which is called again");
+}
+
+#[test]
+fn who_came_earlier_and_begins_to_wait_is_called_instead() {
+    let mut world = called();
+    world.wait(id(5, 1), 10);
+    assert_eq!(world.called(), Some(id(5, 1)));
+    assert_eq!(world.waiters()[..2], [id(5, 1), id(2, 1)], "and the other keeps its place");
+}
+
+#[test]
+fn a_call_is_for_all_of_its_session() {
+    let mut world = called();
+    assert_eq!(world.ask_waiting(id(2, 7), token(9), 70), granted(token(9)));
+}
+
+#[test]
+fn a_call_lapses_and_the_next_is_called() {
+    let mut world = called();
+    world.pass(CALL_MS - 1);
+    assert!(!world.settle().has_called);
+    assert_eq!(world.called(), Some(id(2, 1)));
+    world.pass(1);
+    assert!(world.settle().has_called);
+    assert_eq!((world.called(), world.waiters()), (Some(id(3, 1)), vec![id(3, 1), id(4, 1)]));
+    // Whoever let it lapse comes back by its next look, and to its place.
+    world.ask_waiting(id(2, 1), token(9), 20);
+    assert_eq!(world.called(), None, "it came earlier, and nobody has the vote");
+    assert_eq!(world.holder(), Some(id(2, 1)));
+}
+
+#[test]
+fn a_lapsed_call_keeps_nobody_out() {
+    let mut world = called();
+    world.pass(CALL_MS);
+    assert_eq!(world.ask(id(5, 1), token(9)), granted(token(9)), "nobody looked after the queue meanwhile");
+}
+
+#[test]
+fn who_is_called_and_goes_is_not_waited_for() {
+    let mut world = called();
+    assert_eq!(world.give_back(id(2, 1)), Was::Queued);
+    assert_eq!(world.called(), Some(id(3, 1)));
+}
+
+#[test]
+fn who_is_called_and_loses_the_round_is_called_again() {
+    let mut world = called();
+    world.ask_waiting(id(2, 1), token(5), 20);
+    assert_eq!(world.wait(id(2, 1), 20), Was::Granted);
+    assert_eq!(world.called(), Some(id(2, 1)));
+}
+
+#[test]
+fn the_detached_are_passed_over() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    for session in [2, 3, 4] {
+        world.ask_waiting(id(session, 1), token(2), session as u64);
+    }
+    world.detached = [SessionId(2), SessionId(3)].into();
+    world.give_back(id(1, 1));
+    assert_eq!((world.called(), world.waiters()), (Some(id(4, 1)), vec![id(4, 1)]));
+}
+
+#[test]
+fn a_step_looks_at_no_more_than_64_waiters() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    let dead = SETTLE_STEPS as u64;
+    for ticket in 0..dead {
+        world.ask_waiting(id(2, ticket), token(2), ticket);
+    }
+    world.ask_waiting(id(3, 1), token(2), dead);
+    world.detached.insert(SessionId(2));
+    world.give_back(id(1, 1));
+    assert_eq!((world.called(), world.waiters()), (None, vec![id(3, 1)]));
+    world.settle();
+    assert_eq!(world.called(), Some(id(3, 1)));
+}
+
+#[test]
+fn who_waits_at_another_ticket_has_one_place() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    world.ask_waiting(id(2, 1), token(2), 20);
+    world.ask_waiting(id(2, 1), token(2), 10);
+    assert_eq!(world.record.queue.keys().copied().collect::<Vec<_>>(), [(10, id(2, 1))]);
+    world.wait(id(2, 1), 30);
+    assert_eq!(world.record.queue.keys().copied().collect::<Vec<_>>(), [(30, id(2, 1))]);
+}
+
+#[test]
+fn nobody_is_called_while_the_vote_is_given() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    world.ask_waiting(id(2, 1), token(2), 1);
+    assert!(!world.settle().has_called);
+    world.pass(LEASE_MS);
+    assert!(world.settle().has_called, "it has ended");
+    assert_eq!(world.called(), Some(id(2, 1)));
+}
+
+#[test]
+fn who_revokes_at_once_has_the_next_called() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    world.ask_waiting(id(2, 1), token(2), 1);
+    world.revoke(id(1, 1), token(1), 0);
+    assert_eq!(world.called(), Some(id(2, 1)));
+}
+
+#[test]
+fn every_answer_says_whether_others_wait() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    assert_eq!(world.settle().contention, Contention::None);
+    world.ask_waiting(id(2, 1), token(2), 2);
+    assert_eq!(world.settle().contention, Contention::Others);
+    let strict = Some(Wait { ticket: 1, order: Order::Strict });
+    let ask = Ask { wait: strict, ..world.request(id(3, 1), token(2)) };
+    assert_eq!(world.vote(&Request::Ask(ask)).contention, Contention::Strict);
+    let inspected = world.vote(&Request::Inspect);
+    assert_eq!(inspected.contention, Contention::Strict);
+    assert!(matches!(inspected.said, Said::Inspected(seen) if seen.waiters == 2));
+}
