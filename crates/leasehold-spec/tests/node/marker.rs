@@ -9,7 +9,7 @@ const CHARTER: Charter = Charter { nodes: 3, max_lease_ms: 60_000 };
 const REST_US: u64 = 60_000_000;
 
 fn rests_until(known: Option<&Marker>, run: &str, forgets: bool, now_us: u64) -> u64 {
-    enter(known, CHARTER, run, forgets, now_us).unwrap().rests_until_us
+    enter(known, CHARTER, run, forgets, now_us).expect("the same charter").rests_until_us
 }
 
 /// One that has rested.

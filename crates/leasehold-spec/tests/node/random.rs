@@ -32,7 +32,7 @@ fn token(random: &mut Random, world: &World) -> Token {
         2 if world.record.highest > Token::NONE => world.record.highest.get() + random.below(3) - 1,
         _ => world.now_us + random.below(3) * TOKEN_WINDOW_MS * 1000,
     };
-    Token::new(about).unwrap()
+    Token::new(about).expect("a clock of this century")
 }
 
 fn request(random: &mut Random, world: &World) -> Request {

@@ -94,7 +94,7 @@ pub(crate) fn id(session: u128, counter: u64) -> GrantId {
 
 /// So many after the clock that all tests begin with.
 pub(crate) fn token(after: u64) -> Token {
-    Token::new(START_US + after).unwrap()
+    Token::new(START_US + after).expect("a clock of this century")
 }
 
 pub(crate) fn wait(ticket: u64) -> Wait {

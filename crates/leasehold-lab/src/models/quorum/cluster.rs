@@ -60,15 +60,8 @@ impl Model for Scene {
 
     /// Every way in which clocks can differ.
     fn init_states(&self) -> Vec<Cluster> {
-        let new = Attempt {
-            phase: Phase::New,
-            token: 0,
-            rounds: 0,
-            began: 0,
-            after: 0,
-            is_behind: false,
-            went_on: false,
-        };
+        let new =
+            Attempt { phase: Phase::New, token: 0, rounds: 0, began: 0, after: 0, is_behind: false, went_on: false };
         let mut clocks = vec![vec![]];
         for _ in 0..self.nodes {
             let longer = |ahead: &Vec<u8>| {
@@ -110,15 +103,20 @@ impl Model for Scene {
                 Phase::Held { .. } => acts.push(Act::Leave { attempt }),
                 _ => {}
             }
-            if matches!(known.phase, Phase::Asking | Phase::Waiting) && known.rounds < self.rounds {
+            let asks_again = known.rounds < self.rounds && attempt < self.repeaters;
+            if matches!(known.phase, Phase::Asking | Phase::Waiting) && asks_again {
                 let larger = self.proposals().filter(|token| *token > known.token);
                 acts.extend(larger.map(|token| Act::Ask { attempt, token }));
             }
-            if known.phase == Phase::Asking && self.withdraws && known.rounds < self.rounds {
+            if known.phase == Phase::Asking && self.withdraws && asks_again {
                 acts.push(Act::Withdraw { attempt });
             }
-            let is_all_under_way = || known.began == *tick && nodes.iter().all(|node| has(node.renewed, attempt));
-            if self.renews && matches!(known.phase, Phase::Held { .. }) && !is_all_under_way() {
+            // With clocks once in a tick: more often is no longer.
+            let is_due = || match self.timing {
+                Some(_) => known.began < *tick,
+                None => !nodes.iter().all(|node| has(node.renewed, attempt)),
+            };
+            if self.renews && matches!(known.phase, Phase::Held { .. }) && is_due() {
                 acts.push(Act::Renew { attempt });
             }
             if matches!(known.phase, Phase::Asking | Phase::WritingBack | Phase::Waiting) {
@@ -133,7 +131,7 @@ impl Model for Scene {
             acts.extend(node.withdrawn().map(|(attempt, token)| Act::TakeBack { node: at, attempt, token }));
             let by = |set: u8| (0..attempts.len()).filter(move |&by| has(set, by));
             acts.extend(by(node.told).map(|attempt| Act::Store { node: at, attempt }));
-            if node.may_renew(self, *tick) {
+            if node.may_renew(*tick) {
                 acts.extend(by(node.renewed).map(|attempt| Act::Keep { node: at, attempt }));
             }
             if node.holder.is_some() && cluster.early_ends < self.early_ends {
@@ -242,7 +240,8 @@ impl Scene {
             (Scheme::Proposed, None) => 1..=self.tokens,
             (Scheme::Proposed, Some(timing)) => {
                 let latest = EPOCH + timing.until + self.most_ahead() + timing.window;
-                EPOCH.saturating_sub(timing.window)..=latest
+                // Below its clock only where that is not too many.
+                EPOCH.saturating_sub(if self.renews { 0 } else { timing.window })..=latest
             }
             _ => 0..=0,
         }

@@ -93,8 +93,8 @@ impl Node {
         Some(self.highest)
     }
 
-    pub(super) fn may_renew(&self, scene: &Scene, tick: u8) -> bool {
-        tick >= self.rests_until || scene.flaw == Flaw::FillsResting
+    pub(super) fn may_renew(&self, tick: u8) -> bool {
+        tick >= self.rests_until
     }
 
     /// Carries out a renewal: of a holder that it does not know it does from then on, if it is free, whatever its highest.

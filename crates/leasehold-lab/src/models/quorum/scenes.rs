@@ -32,8 +32,6 @@ pub(super) enum Flaw {
     TakesBackAny,
     /// A vote that is filled counts at once.
     FillCounts,
-    /// A node that rests is filled.
-    FillsResting,
 }
 
 /// From when on a grant is valid for a lease.
@@ -70,6 +68,8 @@ pub(super) struct Scene {
     pub(super) tokens: u8,
     /// How often an attempt may ask all nodes, with a larger token each time,
     pub(super) rounds: u8,
+    /// where this many of them may ask more than once, the first ones,
+    pub(super) repeaters: usize,
     /// and whether it may give its votes back in between. Requests of earlier rounds are under way still.
     pub(super) withdraws: bool,
     /// Whether holders renew, which fills: a free node votes for a holder that it does not know.
@@ -98,6 +98,7 @@ const ORDER: Scene = Scene {
     early_ends: 6,
     tokens: 3,
     rounds: 1,
+    repeaters: 2,
     withdraws: false,
     renews: false,
     losses: 0,
@@ -114,11 +115,10 @@ const TIMING: Timing =
 const MEMORY: Scene = Scene { early_ends: 0, losses: 1, timing: Some(TIMING), ..ORDER };
 
 /// Holders renew: shorter, since there is more to happen in each tick.
-const RENEWED: Scene = Scene { renews: true, timing: Some(Timing { until: 3, ..TIMING }), ..MEMORY };
-
+const RENEWED: Scene =
+    Scene { renews: true, timing: Some(Timing { until: 3, window: 0, rest: 2, ..TIMING }), ..MEMORY };
 /// An attempt gives back what it has of a round, and asks again.
-const WITHDRAWN: Scene =
-    Scene { rounds: 2, withdraws: true, early_ends: 0, ..ORDER };
+const WITHDRAWN: Scene = Scene { rounds: 2, repeaters: 1, withdraws: true, early_ends: 0, ..ORDER };
 
 pub(super) const ALL: &[Scene] = &[
     Scene { name: "proposed", about: "tokens that clients propose", ..ORDER },
@@ -137,7 +137,13 @@ pub(super) const ALL: &[Scene] = &[
         timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, ..TIMING }),
         ..MEMORY
     },
-    Scene { name: "rounds", about: "refused, it proposes more, and keeps its votes meanwhile", rounds: 3, early_ends: 1, ..ORDER },
+    Scene {
+        name: "rounds",
+        about: "refused, it proposes more, and keeps its votes meanwhile",
+        rounds: 2,
+        early_ends: 1,
+        ..ORDER
+    },
     Scene {
         name: "filled",
         about: "a node that is free votes for a holder that it does not know",
@@ -242,14 +248,7 @@ pub(super) const ALL: &[Scene] = &[
     Scene {
         name: "renewed, no rest",
         about: "holders renew, and a node forgets and goes on at once",
-        timing: Some(Timing { until: 3, rest: 0, ..TIMING }),
-        harm: Some(TWO_HOLDERS),
-        ..RENEWED
-    },
-    Scene {
-        name: "filled at rest",
-        about: "a node that rests is filled",
-        flaw: Flaw::FillsResting,
+        timing: Some(Timing { until: 2, rest: 0, ..TIMING }),
         harm: Some(TWO_HOLDERS),
         ..RENEWED
     },
