@@ -60,7 +60,8 @@ pub const STICKY_MAX_MS: u64 = 60_000;
 /// How far from a node's clock a token may be for which it votes (W): a client's clock, or a name's largest token, that is
 /// further away is wrong. A node that has lost its memory rests until everything that it can have voted for is behind it.
 pub const TOKEN_WINDOW_MS: u64 = 10_000;
-/// How far the clock of a node may be from the true time, for the promise that tokens grow though a node lost its memory (E).
+/// How far the clock of a node may be from the true time, for the promise that tokens grow though a node lost its memory
+/// (E).
 pub const CLOCK_ERROR_MS: u64 = 1_000;
 /// How long a waiter that a node has called has for asking, before the next one is called.
 pub const CALL_MS: u64 = 1_000;

@@ -11,8 +11,8 @@
 //! saved a second ago is found out as well. Each request is compared with it.
 //!
 //! A node that saves every change before it answers has forgotten nothing by a restart, and need not rest for one. What
-//! counts is how it was *before* that: one that was told to save everything when it came back has forgotten all the same. So
-//! the marker keeps whether its run was ever seen to forget. What no marker shows is an old copy of a node's files, put
+//! counts is how it was *before* that: one that was told to save everything when it came back has forgotten all the same.
+//! So the marker keeps whether its run was ever seen to forget. What no marker shows is an old copy of a node's files, put
 //! back: whoever does that deletes the marker with the same hand, and the node rests.
 
 use crate::limits::{CLOCK_ERROR_MS, TOKEN_WINDOW_MS};
