@@ -54,7 +54,7 @@ impl<'a> History<'a> {
     pub(crate) fn play_crowd(mut self, steps: usize) {
         self.locks.truncate(1);
         let (ask, first) = (self.attempt(0), self.rig.now_us() - 1_000_000);
-        self.ask(ask);
+        self.ask(&ask);
         if self.locks[0].model.grant.is_some() {
             let count = self.random.within(20, 180);
             self.rig.crowd(&mut self.locks[0], first, count);
@@ -87,7 +87,7 @@ impl<'a> History<'a> {
                 2 => self.step(),
                 _ => {
                     let attempt = Attempt { wait: Some(self.wait()), ..self.attempt(0) };
-                    self.ask(attempt);
+                    self.ask(&attempt);
                 }
             }
         }
@@ -104,7 +104,7 @@ impl<'a> History<'a> {
         match self.random.below(100) {
             0..=27 => {
                 let attempt = self.attempt(lock);
-                self.ask(attempt);
+                self.ask(&attempt);
             }
             28..=42 => self.ask_again(lock),
             43..=53 => self.give_back_of_holder(),
@@ -181,9 +181,9 @@ impl<'a> History<'a> {
         Attempt { lock, id, token, range, wait, label: LABELS[self.random.index(LABELS.len())] }
     }
 
-    fn ask(&mut self, attempt: Attempt) {
+    fn ask(&mut self, attempt: &Attempt) {
         let lease_ms = self.lease_ms();
-        self.ask_for(&attempt, lease_ms);
+        self.ask_for(attempt, lease_ms);
     }
 
     fn ask_for(&mut self, attempt: &Attempt, lease_ms: u64) {
@@ -210,7 +210,7 @@ impl<'a> History<'a> {
         if let Some(wait) = attempt.wait.as_mut().filter(|_| self.random.chance(10)) {
             wait.order = if wait.order == Order::Strict { Order::Relaxed } else { Order::Strict };
         }
-        self.ask(attempt);
+        self.ask(&attempt);
     }
 
     /// An attempt at this name: who has the vote, waits, or is called, or any that there was.
@@ -352,7 +352,7 @@ impl<'a> History<'a> {
                 1 => self.give_back(lock),
                 _ => {
                     let attempt = self.attempt(lock);
-                    self.ask(attempt);
+                    self.ask(&attempt);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! What a node's client parses, with whatever there is: see `../fuzz.rs`.
+//! What a node's client parses, with whatever there is: see `redis/fuzz.rs`.
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Bell, Rings, Said, Vote};

@@ -107,8 +107,8 @@ fn unlike(at: &str, ours: Charter, theirs: Charter) -> Error {
     Error::new(
         ErrorKind::Invalid,
         format!(
-            "the Redis at {at} is a node of a quorum of {}, and this client asks for one of {}: give all clients the same \
-             nodes and the same longest lease; to change either, stop all of them, and begin the quorum anew",
+            "the Redis at {at} is a node of a quorum of {}, and this client asks for one of {}: give all clients the \
+             same nodes and the same longest lease; to change either, stop all of them, and begin the quorum anew",
             of(theirs),
             of(ours)
         ),

@@ -75,7 +75,8 @@ end
 
 for _, i in ipairs(rest) do
   local done, answer = pcall(renew, KEYS[i], texts[i], ARGV[3 + i], sub(ARGV[3], 16 * i - 15, 16 * i))
-  if not done or type(answer) == 'table' then answer = 'ERROR ' .. (type(answer) == 'table' and answer.err or answer) end
+  local is_table = type(answer) == 'table'
+  if not done or is_table then answer = 'ERROR ' .. (is_table and answer.err or answer) end
   answers[i] = string.gsub(answer, '\n', ' ')
 end
 return table.concat(answers, '\n')

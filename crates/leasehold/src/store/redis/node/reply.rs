@@ -1,4 +1,4 @@
-//! What a node's scripts answer, and what it says in an inbox: words, of which nothing else is believed. See `../reply.rs`.
+//! What a node's scripts answer, and what it says in an inbox. Words, and nothing else is believed: see `redis/reply.rs`.
 
 use std::str::FromStr;
 

@@ -6,8 +6,8 @@
 --          2 grace in ms
 -- RETURNS  REVOKING … left | NOTHELD …
 --          FOREIGN type | NEWER version
--- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder; looks after the queue. Whatever the marker
---          says: nothing is given by it.
+-- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder; looks after the queue. Whatever the
+--          marker says: nothing is given by it.
 -- RETRY    safe: a grant that is marked already is marked again, and its lease never grows
 -- COST     TIME, GET, SET, PUBLISH; a call as in give_back
 --@clock

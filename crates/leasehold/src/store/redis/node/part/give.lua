@@ -1,5 +1,5 @@
--- give: the vote is `asked`'s from now on, for `wanted`, `lease` and `tail`: how many tokens, and the label. A range of 0 is
--- one token.
+-- give: the vote is `asked`'s from now on, for `wanted`, `lease` and `tail`: how many tokens, and the label. A range of 0
+-- is one token.
 local last = wanted
 if sub(tail, 1, 8) > '00000001' then last = string.format('%016.0f', wanted + sub(tail, 1, 8) - 1) end
 if last > highest then highest = last end

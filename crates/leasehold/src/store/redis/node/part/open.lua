@@ -1,7 +1,7 @@
 -- open: reads the record. Takes `name`, the key, and `found`, what GET gave of it; and what the clock gave. Returns a
 -- refusal, or goes on with the locals below, of a lease that has not ended.
 --
--- The shared parts are put into each script as text, and come after its fast way: see ../part/open.lua of locks.
+-- The shared parts are put into each script as text, and come after its fast way: see redis/part/open.lua.
 --
 -- THE RECORD is a string of fixed-width fields:
 --
@@ -56,5 +56,5 @@ end
 -- app:lq1: of the record app:lq1:{…}. No prefix has a brace.
 local front = string.match(name, '^[^{]*')
 local queue = sub(front, 1, -2) .. 'q:' .. sub(name, #front + 1)
--- The first who waits, where it was asked for. Whom this script has called; what it publishes: channel, text, channel, text.
+-- The first who waits, where it was asked for. Whether this script has called; what it publishes: channel, text, and so on.
 local head, head_ticket, has_called, told, is_queue_new = nil, nil, '-', nil, false
