@@ -17,8 +17,8 @@ pub(crate) enum Scheme {
     RedisTls,
 }
 
-const THERE_IS: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379, rediss: with TLS, quorum: over several of \
-                        them, file:/PATH for one host, or memory: or memory:NAME";
+const THERE_IS: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379, rediss: with TLS, quorum: for \
+                        several of them, file:/PATH for one host, or memory: or memory:NAME";
 
 impl Scheme {
     /// The kind of store that a URL names, and what comes behind the colon.

@@ -106,8 +106,8 @@ impl<'a> Parameters<'a> {
                 // What looks like a parameter may be the rest of a password with an '&' in it: it is not repeated.
                 _ if piece.contains('@') => {
                     return Err(Error::invalid(
-                        "the URL has an '@' behind an '&', in what is no node: in a password write %26 for an '&', and in a \
-                         prefix %40 for an '@'",
+                        "the URL has an '@' behind an '&', in what is no node: in a password write %26 for an '&', \
+                         and in a prefix %40 for an '@'",
                     ));
                 }
                 Some(("max_lease", lease)) => once(&mut all.max_lease_ms, "max_lease", milliseconds(lease)?)?,

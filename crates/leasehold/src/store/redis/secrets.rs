@@ -64,7 +64,7 @@ mod tests {
             ("quorum:?node=redis://a&node=redis://b&node=redis://:hunter2@c", true, &[]),
             ("QUORUM:?node=redis%3A%2F%2Fu%3Ahunter2%40a&node=redis://b&node=redis://c", true, &[]),
             (
-                "quorum:?node=redis://a?password_env=A&node=redis://me@b?password_env=B&node=redis://c?password_file=/x",
+                "quorum:?node=redis://a?password_env=A&node=redis://me@b?password_env=B&node=redis://c?password_file=/",
                 false,
                 &["A", "B"],
             ),
