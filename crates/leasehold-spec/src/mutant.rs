@@ -207,6 +207,8 @@ pub enum Mutant {
     QNoRest,
     /// Quorum: a node that did not know of a grant keeps it, as if it had.
     QFillCounts,
+    /// Quorum: what gives back a lost round takes the vote of a later one, too.
+    QTakesLaterVotes,
 }
 
 pub use switch::*;

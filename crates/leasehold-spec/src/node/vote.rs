@@ -22,7 +22,7 @@ pub fn vote(record: &mut Record, env: &Env<'_>, request: &Request) -> (Vote, Vec
         Request::Inspect => node.inspect(),
         Request::Ask(ask) => node.ask(ask),
         Request::Renew(renewal) => node.renew(renewal),
-        Request::GiveBack { id, wait } => node.give_back(*id, *wait),
+        Request::GiveBack { id, upto, wait } => node.give_back(*id, *upto, *wait),
         Request::Revoke { holder, token, grace_ms } => node.revoke(*holder, *token, *grace_ms),
         Request::Settle => Said::Settled,
     };
@@ -131,8 +131,12 @@ impl Node<'_, '_> {
         }
     }
 
-    fn give_back(&mut self, id: GrantId, wait: Option<Wait>) -> Said {
+    fn give_back(&mut self, id: GrantId, upto: Token, wait: Option<Wait>) -> Said {
         self.end_expired();
+        let is_later = |granted: &Granted| granted.id == id && granted.token > upto;
+        if self.record.grant.as_ref().is_some_and(is_later) && !is_on(Mutant::QTakesLaterVotes) {
+            return Said::GivenBack { was: Was::Absent };
+        }
         let was_queued = self.leave_queue(id);
         let was = match self.record.grant.take_if(|granted| granted.id == id) {
             Some(_) => Was::Granted,

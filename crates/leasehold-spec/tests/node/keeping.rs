@@ -4,7 +4,7 @@ use leasehold_spec::limits::{CALL_MS, NOT_AFTER_MAX_MS};
 use leasehold_spec::node::{Ask, Renewal, Request, Rings, Said};
 use leasehold_spec::{From, GrantState, LostHow, Token, Was};
 
-use crate::world::{LEASE_MS, World, granted, id, token};
+use crate::world::{LEASE_MS, World, granted, id, token, wait};
 
 const RENEWED: Said = Said::Renewed { left_us: LEASE_MS * 1000 };
 const FILLED: Said = Said::Filled { left_us: LEASE_MS * 1000 };
@@ -199,4 +199,18 @@ fn a_holder_of_a_range_is_told_that_somebody_waits() {
     assert_eq!(single.ask(id(1, 1), token(5)), granted(token(5)));
     single.ask_waiting(id(2, 1), token(6), 1);
     assert_eq!(single.bells, [], "one token is not handed on");
+}
+
+/// Every round of an attempt has its id: what gives back one that was lost can be behind the next, which was won.
+#[test]
+fn a_lost_round_takes_no_later_vote() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    world.ask(id(1, 1), token(7));
+    let late = Request::GiveBack { id: id(1, 1), upto: token(5), wait: Some(wait(3)) };
+    assert_eq!(world.vote(&late).said, Said::GivenBack { was: Was::Absent });
+    assert_eq!(world.holder(), Some(id(1, 1)));
+    assert!(world.record.queue.is_empty(), "nor does a holder wait");
+    let its_own = Request::GiveBack { id: id(1, 1), upto: token(7), wait: None };
+    assert_eq!(world.vote(&its_own).said, Said::GivenBack { was: Was::Granted });
 }

@@ -51,7 +51,10 @@ fn request(random: &mut Random, world: &World) -> Request {
             let fill = random.is(8).then(|| "filled".to_owned());
             Request::Renew(Renewal { from, fill, not_after_us, range: 1 + random.below(4), ..world.renewal(id, token) })
         }
-        6..8 => Request::GiveBack { id: own.map_or(id, |own| own.id), wait: place.filter(|_| random.is(5)) },
+        6..8 => {
+            let (id, upto) = (own.map_or(id, |own| own.id), if random.is(5) { Token::HIGHEST } else { token(random, world) });
+            Request::GiveBack { id, upto, wait: place.filter(|_| random.is(5)) }
+        }
         8 => {
             let (id, token) = own.map_or_else(|| (id, token(random, world)), |own| (own.id, own.token));
             Request::Revoke { holder: id.public(), token, grace_ms: random.below(2) * 1_000 }
@@ -151,7 +154,7 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
             }
             seen.filled += u32::from(!is_known);
         }
-        (Request::GiveBack { id, .. }, _) if has.is_some_and(|has| has.id == *id) => {
+        (Request::GiveBack { id, upto, .. }, _) if has.is_some_and(|has| has.id == *id && has.token <= *upto) => {
             return Some("what was given back is there");
         }
         _ => {}

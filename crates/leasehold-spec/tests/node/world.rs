@@ -56,11 +56,11 @@ impl World {
     }
 
     pub(crate) fn give_back(&mut self, id: GrantId) -> Was {
-        was(&self.vote(&Request::GiveBack { id, wait: None }).said)
+        was(&self.vote(&Request::GiveBack { id, upto: Token::HIGHEST, wait: None }).said)
     }
 
     pub(crate) fn wait(&mut self, id: GrantId, ticket: u64) -> Was {
-        was(&self.vote(&Request::GiveBack { id, wait: Some(wait(ticket)) }).said)
+        was(&self.vote(&Request::GiveBack { id, upto: Token::HIGHEST, wait: Some(wait(ticket)) }).said)
     }
 
     pub(crate) fn revoke(&mut self, id: GrantId, token: Token, grace_ms: u64) -> Said {

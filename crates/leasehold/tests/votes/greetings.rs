@@ -81,7 +81,7 @@ async fn a_vote_is_given_renewed_and_given_back_and_the_next_one_called() {
     let votes: Vec<_> = votes.into_iter().map(|vote| vote.unwrap().said).collect();
     assert_eq!(votes, [Said::Renewed { left_us: 20_000_000 }, Said::Lost { how: LostHow::NotHeld }]);
 
-    let vote = said(&link, &Request::GiveBack { id: id(1), wait: None }).await;
+    let vote = said(&link, &Request::GiveBack { id: id(1), upto: Token::HIGHEST, wait: None }).await;
     assert_eq!((vote.said, vote.has_called), (Said::GivenBack { was: Was::Granted }, true));
     link.ping().await.unwrap();
     let rungs = std::mem::take(&mut *heard.lock().unwrap());
@@ -107,7 +107,7 @@ async fn a_node_that_nobody_knows_rests_and_gives_back_meanwhile() {
     let refused = link.ask(&Name::new("a").unwrap(), &ask(id(1), now_us(), None)).await.unwrap_err();
     let NoVote::Abstains(Abstention::Resting { left_us }) = refused else { panic!("{refused:?}") };
     assert!((59_000_000..=60_000_000).contains(&left_us), "{left_us}");
-    let vote = said(&link, &Request::GiveBack { id: id(1), wait: None }).await;
+    let vote = said(&link, &Request::GiveBack { id: id(1), upto: Token::HIGHEST, wait: None }).await;
     assert_eq!(vote.said, Said::GivenBack { was: Was::Absent });
 }
 
@@ -202,7 +202,7 @@ async fn what_is_not_ours_is_refused_and_left_alone() {
         let before = server.command(&["DUMP", key]);
         let requests = [
             ask(id(1), now_us(), waiting(1)),
-            Request::GiveBack { id: id(1), wait: None },
+            Request::GiveBack { id: id(1), upto: Token::HIGHEST, wait: None },
             Request::Settle,
             Request::Inspect,
             Request::Revoke { holder: id(1).public(), token: Token::new(1).unwrap(), grace_ms: 0 },
@@ -269,8 +269,8 @@ async fn the_rights_that_are_named_are_enough_and_each_is_needed() {
         let dead = GrantId { session: SessionId(8), counter: at, nonce: 1 };
         said(&link, &ask(dead, token + 9, waiting(0))).await;
     }
-    said(&link, &Request::GiveBack { id: id(1), wait: None }).await;
-    said(&link, &Request::GiveBack { id: id(2), wait: waiting(3) }).await;
+    said(&link, &Request::GiveBack { id: id(1), upto: Token::HIGHEST, wait: None }).await;
+    said(&link, &Request::GiveBack { id: id(2), upto: Token::HIGHEST, wait: waiting(3) }).await;
     said(&link, &Request::Inspect).await;
     // Also what a script tried by `pcall`, and lived without.
     assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "something was refused all the same");

@@ -236,7 +236,8 @@ impl<'a> History<'a> {
         let lock = self.random.index(self.locks.len());
         if let Some(id) = self.locks[lock].model.grant.as_ref().map(|granted| granted.id) {
             let wait = if self.random.chance(15) { self.maybe_wait() } else { None };
-            self.apply(lock, &Request::GiveBack { id, wait });
+            let upto = self.upto(lock);
+            self.apply(lock, &Request::GiveBack { id, upto, wait });
         }
     }
 
@@ -247,7 +248,17 @@ impl<'a> History<'a> {
             1 => wait,
             _ => None,
         };
-        self.apply(lock, &Request::GiveBack { id, wait });
+        let upto = self.upto(lock);
+        self.apply(lock, &Request::GiveBack { id, upto, wait });
+    }
+
+    /// Mostly all that there is; else around what somebody has.
+    fn upto(&mut self, lock: usize) -> Token {
+        let held = self.locks[lock].model.grant.as_ref().map(|granted| granted.token.get());
+        match (self.random.below(4), held) {
+            (0, Some(held)) => Token::new((held + self.random.below(3)).saturating_sub(1)).expect("a token"),
+            _ => Token::HIGHEST,
+        }
     }
 
     fn renewal(&mut self, lock: usize) -> Option<Renewal> {

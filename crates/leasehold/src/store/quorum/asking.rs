@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use leasehold_spec::limits::TOKEN_END;
 use leasehold_spec::node::{Ask, Request, Said, Wait};
-use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Outcome, Patience, Rest};
+use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Outcome, Patience, Rest, Token};
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
@@ -153,12 +153,12 @@ impl Inner {
     /// given back, or waits.
     async fn rounds(self: &Arc<Self>, name: &Name, acquire: &Acquire, wait: Option<Wait>) -> (Asked, Tally) {
         let within_us = self.patience_us(acquire.lease_ms);
-        let mut tally = Tally::new(self.nodes());
+        let (mut tally, mut token) = (Tally::new(self.nodes()), Token::NONE);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
             let held = self.shared.names().held(&acquire.id).map(|held| held.token);
             // What is held is confirmed: with another token it would be another grant.
-            let token = held.unwrap_or_else(|| self.shared.propose(name, now_us));
+            token = held.unwrap_or_else(|| self.shared.propose(name, now_us));
             tally = Tally::new(self.nodes());
             let mut fan = self.ask_all(name, &mut tally, |node| {
                 Request::Ask(Ask {
@@ -174,7 +174,7 @@ impl Inner {
             let asked = self.count(&mut fan, &mut tally, within_us, |tally| tally.asked(token)).await;
             match asked.unwrap_or(Asked::TooFew) {
                 Asked::Again => self.finish(fan),
-                asked @ Asked::Won { token, range, .. } => {
+                asked @ Asked::Won { range, .. } => {
                     self.finish(fan);
                     let held = Held { token, range, label: acquire.label.clone() };
                     if self.shared.names().hold(&acquire.id, held) {
@@ -185,24 +185,25 @@ impl Inner {
                     break;
                 }
                 asked => {
-                    let wait = wait.filter(|_| asked != Asked::Full);
+                    let lost = Lost { id: acquire.id, token, wait: wait.filter(|_| asked != Asked::Full) };
                     let (heard, late): (Vec<_>, Vec<_>) =
                         tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
-                    self.stand_back(name, acquire.id, wait, heard);
-                    self.stand_back_late(fan, name, acquire.id, wait, late);
+                    self.stand_back(name, lost, heard);
+                    self.stand_back_late(fan, name, lost, late);
                     return (asked, tally);
                 }
             }
         }
-        self.stand_back(name, acquire.id, wait, tally.not_refused());
+        self.stand_back(name, Lost { id: acquire.id, token, wait }, tally.not_refused());
         (Asked::Refused(Refusal { is_held: false, free_us: self.now_us() }), tally)
     }
 
     /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
-    fn stand_back(self: &Arc<Self>, name: &Name, id: GrantId, wait: Option<Wait>, nodes: Vec<usize>) {
+    fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
+        let Lost { id, wait, .. } = lost;
         let wait = wait.filter(|_| self.shared.names().is_live(&id));
         let stand_back = |node| -> Option<(usize, Pending<()>)> {
-            let standing = self.ask(node, name, &Request::GiveBack { id, wait })?;
+            let standing = self.ask(node, name, &Request::GiveBack { id, upto: lost.token, wait })?;
             let (inner, name) = (Arc::clone(self), name.clone());
             let standing = async move {
                 standing.await;
@@ -223,26 +224,25 @@ impl Inner {
         self: &Arc<Self>,
         mut fan: Fan<Ballot>,
         name: &Name,
-        id: GrantId,
-        wait: Option<Wait>,
+        lost: Lost,
         late: Vec<usize>,
     ) {
         if late.is_empty() {
             return self.finish(fan);
         }
-        let (inner, late_name) = (Arc::clone(self), name.clone());
+        let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);
         let hear = async move {
             while let Some((node, ballot)) = fan.next().await {
                 let is_refused = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
                 let holds = inner.shared.names().held(&id).is_some();
                 if !holds && (!is_refused || !inner.shared.names().is_live(&id)) {
-                    inner.stand_back(&late_name, id, wait, vec![node]);
+                    inner.stand_back(&late_name, lost, vec![node]);
                 }
             }
         };
         if self.shared.world.spawn(Box::pin(unconstrained(hear))).is_err() {
             // Nobody would hear them.
-            self.stand_back(name, id, wait, late);
+            self.stand_back(name, lost, late);
         }
     }
 
@@ -341,6 +341,15 @@ impl Inner {
         let about_us = about_us.min(WHILE_MAX_US);
         about_us / 2 + u64::from_ne_bytes(random) % about_us
     }
+}
+
+/// A round that was not won, and where its attempt waits for the next one.
+#[derive(Clone, Copy)]
+struct Lost {
+    id: GrantId,
+    /// What it proposed: a vote for a later one stays.
+    token: Token,
+    wait: Option<Wait>,
 }
 
 /// How a round was lost.

@@ -63,14 +63,14 @@ impl Inner {
 
     /// Gives back what is left of an attempt at one node.
     pub(super) fn give_back_at(self: &Arc<Self>, node: usize, name: &Name, id: GrantId) {
-        let request = Request::GiveBack { id, wait: None };
+        let request = Request::GiveBack { id, upto: Token::HIGHEST, wait: None };
         let mut fan = Fan::of(self.ask(node, name, &request).map(|asking| (node, asking)));
         fan.send();
         self.finish(fan);
     }
 
     fn give_back_at_all(self: &Arc<Self>, name: &Name, id: GrantId, mut tally: Option<&mut Tally>) -> Fan<Ballot> {
-        let request = Request::GiveBack { id, wait: None };
+        let request = Request::GiveBack { id, upto: Token::HIGHEST, wait: None };
         let mut asking: Vec<(usize, Pending<Ballot>)> = Vec::new();
         for node in 0..self.nodes() {
             match self.ask(node, name, &request) {

@@ -60,7 +60,8 @@ local function renew(name, found, want, not_after)
       if keep + 0 < until_us then keep = string.format('%016.0f', until_us) end
     end
   elseif #want > 89 and sub(want, 1, 1) == 'H' and released ~= asked then
-    word = 'FILLED'
+    -- A call that lapses under it would cost its waiter the place.
+    word, called = 'FILLED', nil
     local tail = sub(want, 90)
 --@give
   else

@@ -19,6 +19,8 @@ if state ~= 'F' and sub(id, 1, 48) .. token == ARGV[1] then
   left = string.format('%.0f', left_us)
   told = { front .. 'inbox:' .. sub(id, 1, 32),
     'lq1 R ' .. id .. ' ' .. highest .. ' ' .. now .. ' ' .. others .. ' ' .. token .. ' ' .. left .. ' ' .. name }
+  -- It may not have heard, and renew: then the node is not filled with it.
+  released = id
   if left_us == 0 then
     state = 'F'
   else
