@@ -77,14 +77,8 @@ struct Shelf {
 
 impl Voter {
     fn new(number: usize, world: Arc<dyn World>) -> Self {
-        let shelf = Shelf {
-            records: HashMap::new(),
-            inboxes: HashMap::new(),
-            marker: None,
-            runs: 0,
-            links: 0,
-            ahead_us: 0,
-        };
+        let shelf =
+            Shelf { records: HashMap::new(), inboxes: HashMap::new(), marker: None, runs: 0, links: 0, ahead_us: 0 };
         Self {
             at: format!("node-{number}:6379"),
             world,
@@ -217,7 +211,8 @@ impl Node for Seat {
             let number = shelf.links;
             drop(shelf);
             let is_closed = AtomicBool::new(false);
-            Ok(Arc::new(Line { voter, marker, run, number, is_closed, attached: Mutex::default() }) as Arc<dyn NodeLink>)
+            Ok(Arc::new(Line { voter, marker, run, number, is_closed, attached: Mutex::default() })
+                as Arc<dyn NodeLink>)
         })
     }
 
@@ -246,10 +241,15 @@ struct Line {
 
 impl Line {
     /// Runs it where it stands if the node answers, so that what is polled is carried out in order.
-    fn asked<T: Send + 'static>(&self, work: impl FnOnce(&Voter, &Marker) -> T + Send + 'static) -> Pending<Result<T, Error>> {
-        let (voter, marker, run, is_closed) = (Arc::clone(&self.voter), self.marker.clone(), self.run.clone(), self.is_closed());
+    fn asked<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Voter, &Marker) -> T + Send + 'static,
+    ) -> Pending<Result<T, Error>> {
+        let (voter, marker, run, is_closed) =
+            (Arc::clone(&self.voter), self.marker.clone(), self.run.clone(), self.is_closed());
         Box::pin(async move {
-            let broke = |voter: &Voter| is_closed || *voter.mood.borrow() == Mood::Dead || voter.run(&voter.shelf()) != run;
+            let broke =
+                |voter: &Voter| is_closed || *voter.mood.borrow() == Mood::Dead || voter.run(&voter.shelf()) != run;
             if broke(&voter) || answers(&voter).await.is_err() || broke(&voter) {
                 return Err(gone());
             }

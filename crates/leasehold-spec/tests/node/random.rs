@@ -52,7 +52,8 @@ fn request(random: &mut Random, world: &World) -> Request {
             Request::Renew(Renewal { from, fill, not_after_us, range: 1 + random.below(4), ..world.renewal(id, token) })
         }
         6..8 => {
-            let (id, upto) = (own.map_or(id, |own| own.id), if random.is(5) { Token::HIGHEST } else { token(random, world) });
+            let (id, upto) =
+                (own.map_or(id, |own| own.id), if random.is(5) { Token::HIGHEST } else { token(random, world) });
             Request::GiveBack { id, upto, wait: place.filter(|_| random.is(5)) }
         }
         8 => {

@@ -7,8 +7,8 @@ use leasehold::Leasehold;
 use leasehold_spec::SessionId;
 use tempfile::TempDir;
 
-use crate::resp::Value;
 use crate::quorum::Quorum;
+use crate::resp::Value;
 use crate::server::RedisServer;
 
 dimension! {
@@ -40,7 +40,7 @@ dimension! {
 /// What runs for it.
 enum Servers {
     None,
-    One(RedisServer),
+    One(Box<RedisServer>),
     Several(Quorum),
 }
 
@@ -74,11 +74,11 @@ impl Running {
             }
             Backend::Redis => {
                 let server = RedisServer::start();
-                (server.url(), Servers::One(server), None)
+                (server.url(), Servers::One(Box::new(server)), None)
             }
             Backend::RedisTls => {
                 let server = RedisServer::start_tls();
-                (server.tls_url(), Servers::One(server), None)
+                (server.tls_url(), Servers::One(Box::new(server)), None)
             }
             Backend::Quorum => {
                 // The suite has leases of a day.

@@ -11,7 +11,9 @@ use super::{Cell, Law, Rule};
 pub(super) fn not_of_a_quorum(cell: Cell) -> Option<&'static str> {
     match cell {
         Cell::Lease(_, Aspect::Pushed) => Some("who waits is called, and asks for a whole lease: there is no claim"),
-        Cell::Law(Law::HandOverLeavesNoGap) => Some("who waits is called: between holders there is nobody for a moment"),
+        Cell::Law(Law::HandOverLeavesNoGap) => {
+            Some("who waits is called: between holders there is nobody for a moment")
+        }
         Cell::Rule(rule) => of_one_store(rule),
         Cell::Face(..) | Cell::Lease(..) | Cell::Input(_) | Cell::Law(_) => None,
     }
@@ -21,7 +23,9 @@ pub(super) fn not_of_a_quorum(cell: Cell) -> Option<&'static str> {
 const fn of_one_store(rule: Rule) -> Option<&'static str> {
     match rule {
         Rule::P3OnlyThis | Rule::P4Late | Rule::P19Burnt => None,
-        Rule::P1QueueFirst | Rule::P1Bounded | Rule::P5HandsOver | Rule::P6Detached => Some("a node calls, and does not grant"),
+        Rule::P1QueueFirst | Rule::P1Bounded | Rule::P5HandsOver | Rule::P6Detached => {
+            Some("a node calls, and does not grant")
+        }
         Rule::P2WhatIsLeft | Rule::P10Revoke => Some("several clocks, and a time of our own: no two sums are the same"),
         Rule::P3Repeats | Rule::P16Leave => Some("an id that is asked for again proposes a new token, and is granted"),
         Rule::P6Place | Rule::P6AttachedAnew => Some("who waits is called, and no grant is pushed by the store"),

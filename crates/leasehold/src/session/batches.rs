@@ -13,12 +13,12 @@ use leasehold_spec::{From, Name, Renew};
 
 use super::alarms::Alarms;
 use super::attempt::{Asked, Claim, Holding, Phase};
-use crate::clock::margin_us;
 use super::errand::Errand;
 use super::heard::Heard;
 use super::state::{Spread, State};
 use super::terms::Renewal;
 use super::window::Kind;
+use crate::clock::margin_us;
 
 /// How many alarms of batches that were answered are dropped under one lock.
 const IDLE: usize = 256;

@@ -15,7 +15,6 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Renew, Rest, Token};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Verdict};
-use crate::clock::Term;
 use super::errand::Reserving;
 use super::heard::Heard;
 use super::hold::Hold;
@@ -24,6 +23,7 @@ use super::run::Run;
 use super::state::State;
 use super::terms::Renewal;
 use super::watch::Then;
+use crate::clock::Term;
 use crate::error::Lost;
 
 /// How a lease is entered.

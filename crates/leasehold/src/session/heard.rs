@@ -12,11 +12,11 @@ use leasehold_spec::{Answer, GrantId, Joined, Name, Outcome, Rest};
 
 use super::attempt::{Asked, Attempt, Claim, Phase, Verdict};
 use super::bounds::RETRY_US;
-use crate::clock::{Sample, Term};
 use super::grants::Entering;
 use super::state::State;
 use super::terms::Wait;
 use super::watch::Then;
+use crate::clock::{Sample, Term};
 use crate::error::{Error, ErrorKind, Lost};
 use crate::store::Fault;
 

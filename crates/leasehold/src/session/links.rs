@@ -11,10 +11,10 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::attempt::{Asked, Attempt, Phase};
-use crate::clock::ServerClock;
 use super::heard::Heard;
 use super::silent;
 use super::state::{State, Wake};
+use crate::clock::ServerClock;
 use crate::error::Error;
 use crate::store::{Fault, Link};
 

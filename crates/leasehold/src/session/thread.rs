@@ -16,12 +16,12 @@ use tokio::task::unconstrained;
 
 use super::attempt::Asked;
 use super::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
-use crate::clock::Sample;
 use super::errand::Errand;
 use super::heard::Heard;
 use super::state::{Stage, State, Wake};
 use super::window::Kind;
 use super::{Session, silent, unanswered};
+use crate::clock::Sample;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
 use crate::world::{Pending, World};

@@ -2,6 +2,6 @@
 
 mod amnesia;
 mod bench;
-mod servers;
 mod rounds;
+mod servers;
 mod views;

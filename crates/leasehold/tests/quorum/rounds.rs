@@ -16,7 +16,9 @@ async fn a_lock_is_taken_at_all_nodes_and_given_back_at_all() {
     let guard = client.mutex("a").lock().await.unwrap();
     let token = guard.token();
     wait_until("five votes", Duration::from_secs(5), || granted(&voters, "a") == 5);
-    assert!(voters.nodes.iter().all(|node| node.record("a").grant.as_ref().is_some_and(|g| g.token.get() == token.get())));
+    assert!(
+        voters.nodes.iter().all(|node| node.record("a").grant.as_ref().is_some_and(|g| g.token.get() == token.get()))
+    );
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     wait_until("none", Duration::from_secs(5), || granted(&voters, "a") == 0);
     let again = client.mutex("a").lock().await.unwrap();

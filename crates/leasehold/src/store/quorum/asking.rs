@@ -18,8 +18,9 @@ use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Ou
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
-use super::link::{Inner, kind_of};
+use super::hearing::kind_of;
 use super::names::{Call, Held, Waiting};
+use super::places::Inner;
 use super::round::{Asked, Ballot, Refusal, Tally};
 use crate::store::{Fault, Message};
 use crate::world::Pending;
@@ -220,20 +221,15 @@ impl Inner {
     }
 
     /// The same at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to do.
-    fn stand_back_late(
-        self: &Arc<Self>,
-        mut fan: Fan<Ballot>,
-        name: &Name,
-        lost: Lost,
-        late: Vec<usize>,
-    ) {
+    fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, late: Vec<usize>) {
         if late.is_empty() {
             return self.finish(fan);
         }
         let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);
         let hear = async move {
             while let Some((node, ballot)) = fan.next().await {
-                let is_refused = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
+                let is_refused =
+                    matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
                 let holds = inner.shared.names().held(&id).is_some();
                 if !holds && (!is_refused || !inner.shared.names().is_live(&id)) {
                     inner.stand_back(&late_name, lost, vec![node]);
@@ -265,7 +261,8 @@ impl Inner {
 
     /// An alarm rings: the calls of the others were lost, or a random while is over.
     pub(super) fn alarm(self: &Arc<Self>, id: &GrantId, alarm: u64) {
-        let is_due = self.shared.names().waiting(id).is_some_and(|waiting| waiting.alarm == alarm && !waiting.is_asking);
+        let is_due =
+            self.shared.names().waiting(id).is_some_and(|waiting| waiting.alarm == alarm && !waiting.is_asking);
         if is_due {
             self.take_turn(*id);
         }

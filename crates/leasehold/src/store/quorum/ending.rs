@@ -8,8 +8,9 @@ use leasehold_spec::node::{Request, Said};
 use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token, Was};
 
 use super::fan::Fan;
-use super::link::{Inner, kind_of};
+use super::hearing::kind_of;
 use super::member::Owed;
+use super::places::Inner;
 use super::round::{Ballot, Ended, Tally};
 use crate::inspection::{NodeSays, NodeView};
 use crate::store::Fault;
@@ -192,4 +193,3 @@ impl Inner {
         tally
     }
 }
-

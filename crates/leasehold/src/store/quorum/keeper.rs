@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::error::{Error, ErrorKind};
 use crate::world::Pending;
 
-use super::link::Inner;
 use super::member::Standing;
 use super::node::NodeLink;
+use super::places::Inner;
 
 /// How long one try may take, with greeting.
 const OPEN_WITHIN_US: u64 = 5_000_000;

@@ -10,8 +10,9 @@ use leasehold_spec::node::{Renewal, Said, Vote};
 use leasehold_spec::{Answer, LostHow, Name, Outcome, Renew};
 
 use super::fan::Fan;
-use super::link::{Inner, kind_of};
+use super::hearing::kind_of;
 use super::node::NoVote;
+use super::places::Inner;
 use super::round::{Ballot, Kept, Tally};
 use crate::store::Fault;
 use crate::world::Pending;

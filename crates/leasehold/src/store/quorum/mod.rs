@@ -8,12 +8,13 @@
 //!
 //! | | |
 //! |---|---|
-//! | `link.rs` | one question to all nodes: what a session takes for a store |
+//! | `link.rs` | what a session takes for a store |
+//! | `hearing.rs` | one question to all nodes, and when enough have answered |
 //! | `round.rs` | counting votes: pure |
 //! | `asking.rs` | rounds for a lease, and whose turn it is |
 //! | `keeping.rs` | renewals, and nodes that are filled |
 //! | `ending.rs` | giving back, and what operators ask |
-//! | `keeper.rs` | connections that come and go |
+//! | `places.rs`, `keeper.rs` | who is connected; connections that come and go |
 //! | `member.rs` | what is known of a node |
 //! | `names.rs` | what is known of names: tokens, holders, waiters |
 //! | `timers.rs`, `fan.rs` | deadlines; many requests at once |
@@ -24,12 +25,14 @@
 mod asking;
 mod ending;
 mod fan;
+mod hearing;
 mod keeper;
 mod keeping;
 mod link;
 mod member;
 mod names;
 pub mod node;
+mod places;
 mod round;
 mod timers;
 #[cfg(feature = "redis")]
@@ -44,10 +47,11 @@ use leasehold_spec::{Name, Token};
 use tokio::task::unconstrained;
 
 use self::fan::Fan;
-use self::link::{Inner, QuorumLink};
+use self::link::QuorumLink;
 use self::member::{Member, Standing};
 use self::names::Names;
 use self::node::Node;
+use self::places::Inner;
 use self::timers::Timers;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Link, Store};
@@ -107,7 +111,8 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
     let inner = Inner::new(Arc::clone(&shared));
     // Owned from the first moment: dropped, it closes what was opened.
     let link = Arc::new(QuorumLink(Arc::clone(&inner)));
-    let opening = |node| -> (usize, Pending<Result<(), Error>>) { (node, Box::pin(keeper::open(Arc::clone(&inner), node))) };
+    let opening =
+        |node| -> (usize, Pending<Result<(), Error>>) { (node, Box::pin(keeper::open(Arc::clone(&inner), node))) };
     let nodes = shared.members.len();
     let mut fan = Fan::of((0..nodes).map(opening).collect::<Vec<_>>());
     let (mut here, mut away) = (Vec::new(), Vec::new());
@@ -119,7 +124,7 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
                 shared.members[node].stand(Standing::Away(error.to_string()));
                 away.push((node, error));
             }
-            None => return Err(shared.cannot_open(away)),
+            None => return Err(shared.cannot_open(&away)),
         }
     }
     let connected = here.into_iter().map(|node| (node, Some(Box::pin(async { Ok(()) }) as Pending<_>)));
@@ -127,7 +132,10 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
     let under_way = fan.rest().into_iter().map(|(node, opening)| (node, Some(opening)));
     for (node, opening) in connected.chain(failed).chain(under_way) {
         let keeping = Box::pin(unconstrained(keeper::keep(Arc::clone(&inner), node, opening)));
-        shared.world.spawn(keeping).map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))?;
+        shared
+            .world
+            .spawn(keeping)
+            .map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))?;
     }
     Ok(link)
 }
@@ -206,7 +214,7 @@ impl Shared {
     }
 
     /// The same when a link cannot be opened. What all of them say is what is wrong.
-    fn cannot_open(&self, away: Vec<(usize, Error)>) -> Error {
+    fn cannot_open(&self, away: &[(usize, Error)]) -> Error {
         let kind = away.first().map(|(_, error)| error.kind());
         let is_same = kind.is_some_and(|kind| away.iter().all(|(_, error)| error.kind() == kind));
         match kind {

@@ -128,7 +128,12 @@ impl Tally {
     /// The largest token of which any of those knows that have lost the grant. Who was filled has only its own.
     pub(super) fn highest_elsewhere(&self) -> Token {
         let is_filled = |vote: &&Vote| matches!(vote.said, Said::Filled { .. });
-        self.cast().map(|(_, vote)| vote).filter(|vote| !is_filled(vote)).map(|vote| vote.highest).max().unwrap_or(Token::NONE)
+        self.cast()
+            .map(|(_, vote)| vote)
+            .filter(|vote| !is_filled(vote))
+            .map(|vote| vote.highest)
+            .max()
+            .unwrap_or(Token::NONE)
     }
 
     /// The nodes that answered with an error, and what they said.

@@ -109,12 +109,7 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     ("lua-q-renews-no-end", "node/renew", "if keep > sub(found, 23, 38) then", "if false then"),
     ("lua-q-takes-later-votes", "node/give_back", "token <= upto then", "true then"),
-    (
-        "lua-q-takes-later-votes-at-once",
-        "node/give_back",
-        "and sub(found, 167, 182) <= ARGV[2]",
-        "",
-    ),
+    ("lua-q-takes-later-votes-at-once", "node/give_back", "and sub(found, 167, 182) <= ARGV[2]", ""),
     ("lua-q-calls-nobody", "node/give_back", "while dead < SETTLE_STEPS do", "while false do"),
     ("lua-q-calls-the-dead", "node/settle", "sub(who, 1, 32))[2] > 0 then", "sub(who, 1, 32))[2] >= 0 then"),
     (

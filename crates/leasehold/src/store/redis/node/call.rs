@@ -21,7 +21,10 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
         Request::Ask(asked) => ask(Call::begin(&scripts.ask, 2).and(key).and(keys.marker()).and(seen), asked)?,
         Request::Renew(renewal) => return renew(keys, &[(name, renewal)], seen),
         Request::GiveBack { id, upto, wait } => {
-            let call = Call::begin(&scripts.give_back, 1).and(key).and(Fields::new().id(id)).and(Fields::new().decimal(upto.get(), 16));
+            let call = Call::begin(&scripts.give_back, 1)
+                .and(key)
+                .and(Fields::new().id(id))
+                .and(Fields::new().decimal(upto.get(), 16));
             match wait {
                 Some(wait) => call.and(place(wait)?),
                 None => call,

@@ -1,0 +1,131 @@
+//! The nodes of a link: who of them is connected, has our inbox, or is to be looked at.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use leasehold_spec::SessionId;
+use tokio::sync::Notify;
+
+use super::Shared;
+use super::node::NodeLink;
+use crate::error::Error;
+use crate::store::{Inbox, Message};
+
+/// What a link consists of.
+pub(super) struct Inner {
+    pub(super) shared: Arc<Shared>,
+    slots: Vec<Slot>,
+    pub(super) attached: OnceLock<(SessionId, Inbox)>,
+    is_closed: AtomicBool,
+}
+
+/// One node's place.
+#[derive(Default)]
+struct Slot {
+    place: Mutex<Place>,
+    /// Whoever keeps it up is to look at it.
+    look: Notify,
+}
+
+#[derive(Default)]
+struct Place {
+    link: Option<Arc<dyn NodeLink>>,
+    /// Whether somebody has begun to attach the inbox to it.
+    is_attached: bool,
+    /// Whether a request found no answer in time.
+    is_doubted: bool,
+}
+
+impl Inner {
+    pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
+        let slots = shared.members.iter().map(|_| Slot::default()).collect();
+        Arc::new(Self { shared, slots, attached: OnceLock::new(), is_closed: AtomicBool::new(false) })
+    }
+
+    pub(super) fn now_us(&self) -> u64 {
+        self.shared.world.now_us()
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.slots.len()
+    }
+
+    pub(super) fn link(&self, node: usize) -> Option<Arc<dyn NodeLink>> {
+        self.place(node).link.as_ref().filter(|link| !link.is_closed()).cloned()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Gives all of it up.
+    pub(super) fn close(&self) {
+        if !self.is_closed.swap(true, Ordering::AcqRel) {
+            (0..self.nodes()).for_each(|node| self.hang_up(node));
+            self.tell(Message::Detached);
+        }
+    }
+
+    /// A node is connected. Without an inbox there is none to attach yet.
+    pub(super) async fn install(self: &Arc<Self>, node: usize, link: Arc<dyn NodeLink>) -> Result<(), Error> {
+        *self.place(node) = Place { link: Some(link), is_attached: false, is_doubted: false };
+        if self.is_closed() {
+            self.hang_up(node);
+        }
+        self.attach_to(node).await
+    }
+
+    /// Attaches the inbox to a node, if there are both, and nobody else does.
+    pub(super) async fn attach_to(self: &Arc<Self>, node: usize) -> Result<(), Error> {
+        let Some((session, _)) = self.attached.get() else { return Ok(()) };
+        let link = {
+            let mut place = self.place(node);
+            let Some(link) = place.link.clone().filter(|_| !place.is_attached) else { return Ok(()) };
+            place.is_attached = true;
+            link
+        };
+        let attached = link.attach(*session, self.inbox_of(node)).await;
+        attached.map_err(|fault| {
+            link.close();
+            self.look_at(node);
+            fault.error()
+        })
+    }
+
+    pub(super) fn tell(&self, message: Message) {
+        if let Some((_, inbox)) = self.attached.get() {
+            inbox(message);
+        }
+    }
+
+    /// Requests on this node found no answer in time: it answers a ping, or is connected anew.
+    pub(super) fn doubt(&self, node: usize) {
+        self.place(node).is_doubted = true;
+        self.slots[node].look.notify_one();
+    }
+
+    /// Whether it was doubted since this was last asked.
+    pub(super) fn take_doubt(&self, node: usize) -> bool {
+        std::mem::take(&mut self.place(node).is_doubted)
+    }
+
+    pub(super) fn look_at(&self, node: usize) {
+        self.slots[node].look.notify_one();
+    }
+
+    /// Until there is something to look at.
+    pub(super) async fn looked_at(&self, node: usize) {
+        self.slots[node].look.notified().await;
+    }
+
+    fn hang_up(&self, node: usize) {
+        if let Some(link) = self.place(node).link.take() {
+            link.close();
+        }
+        self.look_at(node);
+    }
+
+    fn place(&self, node: usize) -> MutexGuard<'_, Place> {
+        self.slots[node].place.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
