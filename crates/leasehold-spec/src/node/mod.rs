@@ -79,8 +79,8 @@ pub enum Request {
     GiveBack {
         /// Whose.
         id: GrantId,
-        /// Up to the vote for this token. What gives back a round that was lost can be carried out behind a later one of the
-        /// same attempt, which was won: it leaves that alone.
+        /// Up to the vote for this token. What gives back a round that was lost can be carried out behind a later one of
+        /// the same attempt, which was won: it leaves that alone.
         upto: Token,
         /// The place to wait at from now on: the round was not won, and the next one is to be. `None`: it is over.
         wait: Option<Wait>,

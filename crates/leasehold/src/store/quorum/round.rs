@@ -295,3 +295,7 @@ fn holder(said: &Said) -> Option<PublicId> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+#[path = "round_tests.rs"]
+mod tests;
