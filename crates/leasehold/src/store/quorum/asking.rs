@@ -91,7 +91,7 @@ impl Inner {
                     Outcome::Granted { token, left_us, range }
                 }
                 Asked::Full => Outcome::Full,
-                Asked::Refused(Refusal { is_held, free_us }) if is_held || tries == TRIES => {
+                Asked::Refused(Refusal { is_held, free_us, .. }) if is_held || tries == TRIES => {
                     self.shared.names().end(&acquire.id);
                     Outcome::Busy { left_us: left_us(free_us) }
                 }
@@ -139,8 +139,8 @@ impl Inner {
                 self.shared.names().end(&acquire.id);
                 Outcome::Full
             }
-            Asked::Refused(Refusal { is_held, free_us }) => {
-                self.wait_for_turn(&acquire.id, Then::of(is_held));
+            Asked::Refused(refusal @ Refusal { is_held, free_us, .. }) => {
+                self.wait_for_turn(&acquire.id, Then::of(&refusal));
                 // Looked at again when it must have ended: nothing happens at a node by itself then.
                 let left_us = if is_held { free_us.saturating_sub(begun_us).max(WHILE_MIN_US) } else { UNKNOWN_US };
                 Outcome::Queued { ticket: wait.ticket, left_us, joined }
@@ -172,6 +172,7 @@ impl Inner {
                     label: acquire.label.clone(),
                 })
             });
+            fan = fan.each(|node, asking| self.returned_if_over(node, name, acquire.id, asking));
             let asked = self.count(&mut fan, &mut tally, within_us, |tally| tally.asked(token)).await;
             match asked.unwrap_or(Asked::TooFew) {
                 Asked::Again => self.finish(fan),
@@ -196,7 +197,30 @@ impl Inner {
             }
         }
         self.stand_back(name, Lost { id: acquire.id, token, wait }, tally.not_refused());
-        (Asked::Refused(Refusal { is_held: false, free_us: self.now_us() }), tally)
+        if tally.is_far() {
+            return (Asked::TooFew, tally);
+        }
+        (Asked::Refused(Refusal { is_held: false, is_called: false, free_us: self.now_us() }), tally)
+    }
+
+    /// A vote that comes when the attempt is over already. What gave it back may have overtaken the request, by another
+    /// connection, and nobody else would: the node would be in others' way for a whole lease.
+    fn returned_if_over(
+        self: &Arc<Self>,
+        node: usize,
+        name: &Name,
+        id: GrantId,
+        asking: Pending<Ballot>,
+    ) -> Pending<Ballot> {
+        let (inner, name) = (Arc::clone(self), name.clone());
+        Box::pin(async move {
+            let ballot = asking.await;
+            let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
+            if is_mine && !inner.shared.names().is_live(&id) {
+                inner.give_back_at(node, &name, id);
+            }
+            ballot
+        })
     }
 
     /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
@@ -297,7 +321,7 @@ impl Inner {
                 };
                 self.tell(Message::Delivery(name, delivery));
             }
-            Asked::Refused(Refusal { is_held, .. }) => self.wait_for_turn(&id, Then::of(is_held)),
+            Asked::Refused(refusal) => self.wait_for_turn(&id, Then::of(&refusal)),
             Asked::Full | Asked::TooFew | Asked::Again => self.wait_for_turn(&id, Then::TooFew),
         }
     }
@@ -318,6 +342,12 @@ impl Inner {
             Then::Held if calls > 0 => self.ask_at(id, now_us + self.shared.patience_us(u64::MAX)),
             // The holder's release calls.
             Then::Held => {}
+            // Whoever was called is at it, and its release calls in turn; to ask meanwhile is in its way. If nothing comes of
+            // it, the word of that may be lost.
+            Then::Called => {
+                let while_us = self.random_while_us(splits);
+                self.ask_at(id, now_us + while_us.max(self.shared.patience_us(u64::MAX)));
+            }
             Then::Split => self.ask_at(id, now_us + self.random_while_us(splits)),
             Then::TooFew => self.ask_at(id, now_us + TOO_FEW_US),
         }
@@ -354,6 +384,8 @@ struct Lost {
 enum Then {
     /// Somebody holds.
     Held,
+    /// Nobody does yet, and somebody was called.
+    Called,
     /// Nobody does.
     Split,
     /// Too few nodes vote.
@@ -361,7 +393,11 @@ enum Then {
 }
 
 impl Then {
-    fn of(is_held: bool) -> Self {
-        if is_held { Self::Held } else { Self::Split }
+    fn of(refusal: &Refusal) -> Self {
+        match refusal {
+            Refusal { is_held: true, .. } => Self::Held,
+            Refusal { is_called: true, .. } => Self::Called,
+            _ => Self::Split,
+        }
     }
 }

@@ -17,6 +17,12 @@ impl<T> Fan<T> {
         Self { pending: requests.into_iter().collect(), answered: VecDeque::new() }
     }
 
+    /// The same, with each request in something else.
+    pub(super) fn each(mut self, wrap: impl Fn(usize, Pending<T>) -> Pending<T>) -> Self {
+        self.pending = self.pending.into_iter().map(|(node, request)| (node, wrap(node, request))).collect();
+        self
+    }
+
     /// The next answer; `None` once all have come.
     pub(super) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|context| {

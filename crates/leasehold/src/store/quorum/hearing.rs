@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::Name;
-use leasehold_spec::node::{Abstention, Request, Vote};
+use leasehold_spec::node::{Abstention, Request, Said, Vote};
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
@@ -64,7 +64,10 @@ impl Inner {
                 }
                 self.shared.names().see(name, vote.highest, vote.now_us);
                 // Who rests gives back and looks all the same, and has no vote by that.
-                member.stand(Standing::of(link.rests_until_us(), vote.now_us, heard_us));
+                member.stand(match vote.said {
+                    Said::Far => Standing::Far,
+                    _ => Standing::of(link.rests_until_us(), vote.now_us, heard_us),
+                });
                 Ballot::Cast { sent_us, vote: Box::new(vote) }
             }
             Err(NoVote::Abstains(abstention)) => {

@@ -39,6 +39,8 @@ pub(super) enum Standing {
     Votes,
     /// It answers, and has no vote, as it said at that moment.
     Abstains(Abstention, u64),
+    /// It answers, and its clock is too far from most others' for it to vote.
+    Far,
     /// It is connected, and does not answer.
     Silent,
     /// It cannot be reached, or refuses us.
@@ -158,6 +160,7 @@ impl fmt::Display for Told<'_> {
                 write!(f, "rests for {} s more: it may have forgotten leases", left_us.div_ceil(1_000_000))
             }
             Standing::Abstains(Abstention::Unmarked, _) => f.write_str("has lost its marker, and is greeted anew"),
+            Standing::Far => f.write_str("has a clock that is more than 10 s from most others': set it"),
             Standing::Silent => f.write_str("does not answer"),
             Standing::Away(why) => f.write_str(why),
         }

@@ -7,6 +7,7 @@ use leasehold_spec::SessionId;
 use tokio::sync::Notify;
 
 use super::Shared;
+use super::member::Standing;
 use super::node::NodeLink;
 use crate::error::Error;
 use crate::store::{Inbox, Message};
@@ -51,7 +52,16 @@ impl Inner {
     }
 
     pub(super) fn link(&self, node: usize) -> Option<Arc<dyn NodeLink>> {
-        self.place(node).link.as_ref().filter(|link| !link.is_closed()).cloned()
+        let link = self.place(node).link.clone()?;
+        if link.is_closed() {
+            // It broke while nobody asked, and without an inbox nobody was told.
+            if matches!(self.shared.members[node].standing(), Standing::Votes) {
+                self.shared.members[node].stand(Standing::Unheard);
+            }
+            self.look_at(node);
+            return None;
+        }
+        Some(link)
     }
 
     pub(super) fn is_closed(&self) -> bool {

@@ -49,6 +49,8 @@ pub(super) enum Asked {
 pub(super) struct Refusal {
     /// Somebody has a majority. Otherwise nobody knows when the next round is better than this one.
     pub(super) is_held: bool,
+    /// A majority has called somebody, or has one's vote who was called: it is as good as held.
+    pub(super) is_called: bool,
     /// When so many nodes are free that there is a majority, on our clock.
     pub(super) free_us: u64,
 }
@@ -165,6 +167,11 @@ impl Tally {
         self.ballots.iter().any(|ballot| matches!(ballot, Ballot::Silent))
     }
 
+    /// Whether so many find every token too far from their clocks that there is no majority for any.
+    pub(super) fn is_far(&self) -> bool {
+        self.count(|said| *said == Said::Far) > self.ballots.len() - self.majority()
+    }
+
     /// What each node answered, where it did.
     pub(super) fn votes(&self) -> impl Iterator<Item = Option<(u64, &Vote)>> {
         self.ballots.iter().map(|ballot| match ballot {
@@ -247,8 +254,14 @@ impl Tally {
 
     /// Who has a majority, if anybody.
     pub(super) fn holder(&self) -> Option<PublicId> {
+        self.most().filter(|(_, votes)| *votes >= self.majority()).map(|(holder, _)| holder)
+    }
+
+    /// Who has the most votes, and how many.
+    fn most(&self) -> Option<(PublicId, usize)> {
         let holders = || self.cast().filter_map(|(_, vote)| holder(&vote.said));
-        holders().find(|one| holders().filter(|other| other == one).count() >= self.majority())
+        let votes = |one: PublicId| holders().filter(|other| *other == one).count();
+        holders().map(|one| (one, votes(one))).max_by_key(|(_, votes)| *votes)
     }
 
     fn refusal(&self) -> Refusal {
@@ -262,7 +275,9 @@ impl Tally {
             .collect();
         free.sort_unstable();
         let free_us = free.get(self.majority() - 1).copied().unwrap_or_default();
-        Refusal { is_held: self.holder().is_some(), free_us }
+        let called = self.count(|said| matches!(said, Said::Refused { holder: None, .. }));
+        let is_called = called > 0 && called + self.most().map_or(0, |(_, votes)| votes) >= self.majority();
+        Refusal { is_held: self.holder().is_some(), is_called, free_us }
     }
 
     /// Until when a majority of those keeps what it said to be left, each counted from before it was asked.

@@ -62,7 +62,11 @@ fn it_is_refused_as_soon_as_nobody_can_win_it_and_says_whether_somebody_has() {
     use Ballot::{Pending, Silent};
     assert_eq!(asked(vec![held_by(1, 50), held_by(1, 50), Pending, Pending, Pending]), None);
     let refused = asked(vec![held_by(1, 50), held_by(1, 70), held_by(1, 60), Pending, Pending]);
-    assert_eq!(refused, Some(Asked::Refused(Refusal { is_held: true, free_us: 80 })), "the third to be free");
+    assert_eq!(
+        refused,
+        Some(Asked::Refused(Refusal { is_held: true, is_called: false, free_us: 80 })),
+        "the third to be free"
+    );
     let split = asked(vec![held_by(1, 50), held_by(1, 50), held_by(2, 50), yes(50, 1), yes(50, 1)]);
     assert_eq!(split.map(is_held), Some(Some(false)));
     // Two that hold it, and three that are silent: nobody knows.
@@ -111,4 +115,33 @@ fn what_is_given_back_is_heard_of_by_a_majority() {
     assert_eq!(ended(vec![given(Was::Absent), given(Was::Granted), Pending]), Some(Ended::Done(Was::Granted)));
     assert_eq!(ended(vec![given(Was::Absent), given(Was::Queued), Pending]), Some(Ended::Done(Was::Queued)));
     assert_eq!(ended(vec![given(Was::Granted), Silent, Silent]), Some(Ended::TooFew));
+}
+
+/// Whether it is held, and whether somebody was called.
+fn refused(holders: [Option<u128>; 5]) -> (bool, bool) {
+    let said = |holder: Option<u128>| match holder {
+        Some(session) => held_by(session, 50),
+        None => cast(Said::Refused { holder: None, left_us: 50 }),
+    };
+    match asked(holders.map(said).to_vec()) {
+        Some(Asked::Refused(Refusal { is_held, is_called, .. })) => (is_held, is_called),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn who_was_called_is_as_good_as_a_holder() {
+    let called = None;
+    assert_eq!(refused([called; 5]), (false, true));
+    // It is asking just now, and some nodes have heard it.
+    assert_eq!(refused([called, called, Some(1), called, Some(1)]), (false, true));
+    assert_eq!(refused([Some(1), called, Some(1), Some(1), called]), (true, true));
+}
+
+#[test]
+fn votes_that_are_split_are_nobodys() {
+    assert_eq!(refused([Some(1), Some(1), Some(2), Some(2), Some(3)]), (false, false));
+    // One that was called, and others: any of them may win yet, or none.
+    assert_eq!(refused([Some(1), Some(2), Some(3), Some(4), None]), (false, false));
+    assert_eq!(refused([Some(1); 5]), (true, false));
 }
