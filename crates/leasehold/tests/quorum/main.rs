@@ -1,7 +1,19 @@
-//! A quorum of nodes that a test plays: in this process, by the specification of a node.
+//! A quorum of nodes: five real servers, and where a schedule has to be exact, nodes that a test plays in this process, by
+//! the specification of a node.
 
 mod amnesia;
 mod bench;
+#[path = "../faults/child.rs"]
+mod child;
+mod clocks;
+mod common;
+mod filled;
+mod forgetful;
+mod forms;
+mod killed;
+mod replies;
 mod rounds;
 mod servers;
+mod stopped;
 mod views;
+mod wrong;

@@ -13,17 +13,16 @@
 use std::sync::Arc;
 
 use leasehold_spec::limits::TOKEN_END;
-use leasehold_spec::node::{Ask, Request, Said, Wait};
+use leasehold_spec::node::{Ask, Request, Wait};
 use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Outcome, Patience, Rest, Token};
 use tokio::task::unconstrained;
 
-use super::fan::Fan;
 use super::hearing::kind_of;
 use super::names::{Call, Held, Waiting};
 use super::places::Inner;
-use super::round::{Asked, Ballot, Refusal, Tally};
+use super::returning::Lost;
+use super::round::{Asked, Refusal, Tally};
 use crate::store::{Fault, Message};
-use crate::world::Pending;
 
 /// How often a round is begun anew at once, because the token was not above what a node had seen: each tells us of it, so
 /// that a second one is seldom and a third one means that others are as fast.
@@ -203,69 +202,6 @@ impl Inner {
         (Asked::Refused(Refusal { is_held: false, is_called: false, free_us: self.now_us() }), tally)
     }
 
-    /// A vote that comes when the attempt is over already. What gave it back may have overtaken the request, by another
-    /// connection, and nobody else would: the node would be in others' way for a whole lease.
-    fn returned_if_over(
-        self: &Arc<Self>,
-        node: usize,
-        name: &Name,
-        id: GrantId,
-        asking: Pending<Ballot>,
-    ) -> Pending<Ballot> {
-        let (inner, name) = (Arc::clone(self), name.clone());
-        Box::pin(async move {
-            let ballot = asking.await;
-            let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
-            if is_mine && !inner.shared.names().is_live(&id) {
-                inner.give_back_at(node, &name, id);
-            }
-            ballot
-        })
-    }
-
-    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
-    fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
-        let Lost { id, wait, .. } = lost;
-        let wait = wait.filter(|_| self.shared.names().is_live(&id));
-        let stand_back = |node| -> Option<(usize, Pending<()>)> {
-            let standing = self.ask(node, name, &Request::GiveBack { id, upto: lost.token, wait })?;
-            let (inner, name) = (Arc::clone(self), name.clone());
-            let standing = async move {
-                standing.await;
-                // Its leave can have overtaken this, on another connection.
-                if wait.is_some() && !inner.shared.names().is_live(&id) {
-                    inner.give_back_at(node, &name, id);
-                }
-            };
-            Some((node, Box::pin(standing)))
-        };
-        let mut fan = Fan::of(nodes.into_iter().filter_map(stand_back).collect::<Vec<_>>());
-        fan.send();
-        self.finish(fan);
-    }
-
-    /// The same at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to do.
-    fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, late: Vec<usize>) {
-        if late.is_empty() {
-            return self.finish(fan);
-        }
-        let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);
-        let hear = async move {
-            while let Some((node, ballot)) = fan.next().await {
-                let is_refused =
-                    matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
-                let holds = inner.shared.names().held(&id).is_some();
-                if !holds && (!is_refused || !inner.shared.names().is_live(&id)) {
-                    inner.stand_back(&late_name, lost, vec![node]);
-                }
-            }
-        };
-        if self.shared.world.spawn(Box::pin(unconstrained(hear))).is_err() {
-            // Nobody would hear them.
-            self.stand_back(name, lost, late);
-        }
-    }
-
     /// A node calls an attempt of ours.
     pub(super) fn called(self: &Arc<Self>, node: usize, name: &Name, id: &GrantId) {
         let majority = self.nodes() / 2 + 1;
@@ -368,15 +304,6 @@ impl Inner {
         let about_us = about_us.min(WHILE_MAX_US);
         about_us / 2 + u64::from_ne_bytes(random) % about_us
     }
-}
-
-/// A round that was not won, and where its attempt waits for the next one.
-#[derive(Clone, Copy)]
-struct Lost {
-    id: GrantId,
-    /// What it proposed: a vote for a later one stays.
-    token: Token,
-    wait: Option<Wait>,
 }
 
 /// How a round was lost.

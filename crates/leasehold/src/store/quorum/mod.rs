@@ -12,6 +12,7 @@
 //! | `hearing.rs` | one question to all nodes, and when enough have answered |
 //! | `round.rs` | counting votes: pure |
 //! | `asking.rs` | rounds for a lease, and whose turn it is |
+//! | `returning.rs` | what is left of rounds that were lost |
 //! | `keeping.rs` | renewals, and nodes that are filled |
 //! | `ending.rs` | giving back, and what operators ask |
 //! | `places.rs`, `keeper.rs` | who is connected; connections that come and go |
@@ -33,6 +34,7 @@ mod member;
 mod names;
 pub mod node;
 mod places;
+mod returning;
 mod round;
 mod timers;
 #[cfg(feature = "redis")]

@@ -1,0 +1,86 @@
+//! What is left at nodes of rounds that were not won, and of attempts that are over.
+
+use std::sync::Arc;
+
+use leasehold_spec::node::{Request, Said, Wait};
+use leasehold_spec::{GrantId, Name, Token};
+use tokio::task::unconstrained;
+
+use super::fan::Fan;
+use super::places::Inner;
+use super::round::Ballot;
+use crate::world::Pending;
+
+/// A round that was not won, and where its attempt waits for the next one.
+#[derive(Clone, Copy)]
+pub(super) struct Lost {
+    pub(super) id: GrantId,
+    /// What it proposed: a vote for a later one stays.
+    pub(super) token: Token,
+    pub(super) wait: Option<Wait>,
+}
+
+impl Inner {
+    /// A vote that comes when the attempt is over already. What gave it back may have overtaken the request, by another
+    /// connection, and nobody else would: the node would be in others' way for a whole lease.
+    pub(super) fn returned_if_over(
+        self: &Arc<Self>,
+        node: usize,
+        name: &Name,
+        id: GrantId,
+        asking: Pending<Ballot>,
+    ) -> Pending<Ballot> {
+        let (inner, name) = (Arc::clone(self), name.clone());
+        Box::pin(async move {
+            let ballot = asking.await;
+            let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
+            if is_mine && !inner.shared.names().is_live(&id) {
+                inner.give_back_at(node, &name, id);
+            }
+            ballot
+        })
+    }
+
+    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
+    pub(super) fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
+        let Lost { id, wait, .. } = lost;
+        let wait = wait.filter(|_| self.shared.names().is_live(&id));
+        let stand_back = |node| -> Option<(usize, Pending<()>)> {
+            let standing = self.ask(node, name, &Request::GiveBack { id, upto: lost.token, wait })?;
+            let (inner, name) = (Arc::clone(self), name.clone());
+            let standing = async move {
+                standing.await;
+                // Its leave can have overtaken this, on another connection.
+                if wait.is_some() && !inner.shared.names().is_live(&id) {
+                    inner.give_back_at(node, &name, id);
+                }
+            };
+            Some((node, Box::pin(standing)))
+        };
+        let mut fan = Fan::of(nodes.into_iter().filter_map(stand_back).collect::<Vec<_>>());
+        fan.send();
+        self.finish(fan);
+    }
+
+    /// The same at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to do.
+    pub(super) fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, late: Vec<usize>) {
+        if late.is_empty() {
+            return self.finish(fan);
+        }
+        let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);
+        let hear = async move {
+            while let Some((node, ballot)) = fan.next().await {
+                let is_refused =
+                    matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
+                let holds = inner.shared.names().held(&id).is_some();
+                if !holds && (!is_refused || !inner.shared.names().is_live(&id)) {
+                    inner.stand_back(&late_name, lost, vec![node]);
+                }
+            }
+        };
+        if self.shared.world.spawn(Box::pin(unconstrained(hear))).is_err() {
+            // Nobody would hear them.
+            self.stand_back(name, lost, late);
+        }
+    }
+}

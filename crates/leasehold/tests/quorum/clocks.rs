@@ -1,0 +1,140 @@
+//! Servers whose clocks jump. A node counts its votes on its wall clock, and votes for tokens near it alone.
+
+use std::time::Duration;
+
+use leasehold::fence::Fenced;
+use leasehold::{ErrorKind, Released};
+use leasehold_testkit::{Quorum, RedisServer, wait_until};
+
+use crate::common::{
+    LONG, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, client, five_of, granted, join, taken, vote, votes, within,
+};
+
+const LEASE: Duration = Duration::from_millis(1200);
+/// More than the lease, and less than what makes a token too far.
+const AHEAD_US: i64 = 5_000_000;
+/// More than that.
+const FAR_US: i64 = 60_000_000;
+const HOUR_US: i64 = 3_600_000_000;
+
+async fn skewed() -> Quorum {
+    five_of(RedisServer::builder().skew()).await
+}
+
+fn shift(servers: &[RedisServer], by_us: i64) {
+    servers.iter().for_each(|server| server.shift_clock(by_us));
+}
+
+/// Whatever their clocks do: the others keep the lock, nobody else gets it, and the next token is larger.
+async fn a_minority_jumps(by_us: i64) {
+    let quorum = skewed().await;
+    let (a, b) = (client(&quorum.url(), LEASE).await, client(&quorum.url(), LEASE).await);
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
+    let waiting = join(&b, quorum.servers()).await;
+    shift(&quorum.servers()[..2], by_us);
+    // The vote of a node that is ahead has ended there: it is anybody's, and no majority.
+    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_kept(&guard, 2 * LEASE).await;
+    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert!(!waiting.is_finished());
+    let token = guard.token();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let next = granted(LONG, waiting).await;
+    assert!(next.token() > token);
+    shift(&quorum.servers()[..2], 0);
+    assert_kept(&next, LEASE * 4 / 3).await;
+    let token = next.token();
+    assert_eq!(next.release().await.unwrap(), Released::Released);
+    let last = within(LONG, "the lock", a.mutex(NAME).lock()).await.unwrap();
+    assert!(last.token() > token);
+    assert_eq!(last.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_minority_forward_and_back() {
+    // Beyond the lease, and by an hour. They wait for time to pass, mostly.
+    let cases = [AHEAD_US, -AHEAD_US, HOUR_US, -HOUR_US].map(|by_us| (by_us, tokio::spawn(a_minority_jumps(by_us))));
+    for (by_us, case) in cases {
+        case.await.unwrap_or_else(|error| panic!("by {by_us} µs: {error}"));
+    }
+}
+
+/// What no lock on leases survives, and its fence does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_forward_is_a_second_holder_that_shuts_the_first_one_out() {
+    let (quorum, stock) = (skewed().await, Fenced::new(0));
+    let (a, b) = (client(&quorum.url(), LEASE).await, client(&quorum.url(), LEASE).await);
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
+    *stock.write(guard.token()).unwrap() += 1;
+    shift(&quorum.servers()[..3], AHEAD_US);
+    let second = within(PROMPT, "a majority that is free", b.mutex(NAME).lock()).await.unwrap();
+    assert!(second.token() > guard.token());
+    *stock.write(second.token()).unwrap() += 1;
+    assert!(stock.write(guard.token()).is_err(), "the older token is refused");
+    // The first one hears of it with its next renewal at the latest.
+    within(LEASE, "word of the loss", guard.lost()).await;
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+    assert_kept(&second, LEASE).await;
+    // And back: what was voted for there lasts longer now, and tokens still grow.
+    let token = second.token();
+    assert_eq!(second.release().await.unwrap(), Released::Released);
+    shift(&quorum.servers()[..3], 0);
+    let third = within(LONG, "the lock", a.mutex(NAME).lock()).await.unwrap();
+    assert!(third.token() > token);
+    *stock.write(third.token()).unwrap() += 1;
+}
+
+/// What was voted for there lasts for longer, and no longer than the jump: nobody is granted early, and nobody waits on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_majority_back_holds_the_dead_ones_lock_for_longer() {
+    let quorum = skewed().await;
+    let lease = Duration::from_secs(1);
+    let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
+    let guard = a.mutex(NAME).fixed_lease(lease).lock().await.unwrap();
+    let token = guard.token();
+    let waiting = join(&b, quorum.servers()).await;
+    shift(&quorum.servers()[..3], -2_000_000);
+    within(lease + TAKEOVER_SLACK, "its end", guard.lost()).await;
+    assert!(!waiting.is_finished(), "three of them have two seconds more");
+    std::mem::forget(guard);
+    let next = granted(LONG, waiting).await;
+    assert!(next.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_too_far_from_the_others_have_no_say() {
+    for by_us in [FAR_US, -FAR_US] {
+        let quorum = skewed().await;
+        let (far, near) = quorum.servers().split_at(2);
+        shift(far, by_us);
+        let (a, b) = (client(&quorum.url(), LEASE).await, client(&quorum.url(), LEASE).await);
+        let guard = within(PROMPT, "the lock", a.mutex(NAME).lock()).await.unwrap();
+        assert_eq!(votes(near, guard.token()), 3);
+        assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+        assert!(far.iter().all(|server| vote(server).is_none_or(|vote| vote.token == guard.token().get())));
+        let waiting = join(&b, near).await;
+        let token = guard.token();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let next = granted(LONG, waiting).await;
+        assert!(next.token() > token);
+        assert_eq!(next.release().await.unwrap(), Released::Released);
+        wait_until("nothing is left", LONG, || taken(quorum.servers()) == 0);
+    }
+}
+
+/// No three of them are near each other: there is no quorum, and it is not Busy.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_of_which_no_majority_agrees_are_told() {
+    let quorum = skewed().await;
+    for (at, server) in (-2i64..).zip(quorum.servers()) {
+        server.shift_clock(at * FAR_US);
+    }
+    let a = client(&quorum.url(), LEASE).await;
+    let answer = within(LONG, "an answer", a.mutex(NAME).try_lock()).await;
+    let error = answer.expect_err("nobody holds it, and nobody can");
+    println!("{error}");
+    assert_eq!(error.kind(), ErrorKind::Quorum);
+    assert!(error.to_string().contains("clock"), "{error}");
+}

@@ -1,0 +1,184 @@
+//! Servers that are killed, and holders that are.
+
+use std::time::{Duration, Instant};
+
+use leasehold::{ErrorKind, Lost, Released};
+use leasehold_testkit::history::Fenced;
+use leasehold_testkit::voters::Mood;
+use leasehold_testkit::{RedisServer, Registers, boottime_us, wait_until};
+
+use crate::bench;
+use crate::child::Worker;
+use crate::common::{
+    LONG, MAX_LEASE, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_names, await_no_residue, client, five, five_of,
+    granted, join, vote, votes, wall_us, within,
+};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lock_is_renewed_over_a_minority_that_dies() {
+    let (quorum, lease) = (five().await, Duration::from_millis(900));
+    let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    let living = &quorum.servers()[2..];
+    let waiting = join(&b, living).await;
+    let end_us = vote(&living[0]).expect("held").end_us;
+    quorum.server(0).kill();
+    quorum.server(1).kill();
+    assert_kept(&guard, 2 * lease).await;
+    assert!(!waiting.is_finished());
+    assert!(living.iter().all(|server| vote(server).expect("held").end_us > end_us), "renewed at those that are left");
+    let token = guard.token();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let next = granted(PROMPT, waiting).await;
+    assert!(next.token() > token);
+    assert_eq!(next.release().await.unwrap(), Released::Released);
+    await_no_residue(living, PROMPT);
+}
+
+/// A fixed lease, so that its ends at the servers are known: nothing moves them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unknown_is_not_lost_until_the_validity_ends() {
+    let (quorum, lease) = (five().await, Duration::from_millis(1500));
+    let a = client(&quorum.url(), lease).await;
+    let guard = a.mutex(NAME).fixed_lease(lease).lock().await.unwrap();
+    wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
+    let mut ends: Vec<u64> = quorum.servers().iter().map(|server| vote(server).expect("held").end_us).collect();
+    ends.sort_unstable();
+    for server in &quorum.servers()[..3] {
+        server.kill();
+    }
+    let error = a.mutex("other").try_lock().await.expect_err("two of five are no majority");
+    assert_eq!(error.kind(), ErrorKind::Quorum);
+    assert_names(&error.to_string(), &quorum.servers()[..3], "");
+    assert!(guard.check().is_ok(), "nobody knows, and it has not ended");
+    let lost = within(LONG, "the end", guard.lost()).await;
+    let at_us = wall_us();
+    assert_eq!(lost, Lost::Expired);
+    // As soon as three of them are free of it somebody else may hold: the third that ends is the one that counts.
+    assert!(at_us < ends[2] + 100_000, "told {} µs after a majority could be another's", at_us.saturating_sub(ends[2]));
+    assert!(!guard.is_valid() && guard.remaining() == Duration::ZERO);
+}
+
+/// The same of a lease that is renewed, at nodes of this process: what a dead one has is still to be read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_cannot_be_renewed_ends_before_it_ends_at_a_majority() {
+    let voters = bench::voters(5);
+    let holder = bench::client(&voters).await;
+    let guard = holder.mutex(NAME).lease(Duration::from_millis(900)).lock().await.unwrap();
+    let since = |node: usize| voters.nodes[node].record(NAME).grant.map(|grant| grant.since_us);
+    wait_until("five votes", LONG, || bench::granted(&voters, NAME) == 5);
+    let first = since(0);
+    wait_until("a renewal", LONG, || since(0) > first);
+    voters.nodes[..3].iter().for_each(|node| node.be(Mood::Dead));
+    assert!(guard.check().is_ok());
+    // The two that are left are renewed, and are no majority: the third-largest end is that of a dead one.
+    let mut ends: Vec<u64> =
+        voters.nodes[..3].iter().map(|node| node.record(NAME).grant.expect("held").end_us()).collect();
+    ends.sort_unstable();
+    let is_over = || (!guard.is_valid()).then(|| voters.nodes[0].clock_us());
+    let mut over_us = None;
+    wait_until("it is over", LONG, || {
+        over_us = is_over();
+        over_us.is_some()
+    });
+    assert_eq!(within(LONG, "word of it", guard.lost()).await, Lost::Expired);
+    assert!(over_us.expect("it is over") < ends[2] + 20_000, "over at {over_us:?}, and a majority at {}", ends[2]);
+    let renewed = &voters.nodes[4].record(NAME).grant;
+    assert!(renewed.as_ref().is_none_or(|grant| grant.end_us() > ends[2]), "else this says nothing: {renewed:?}");
+}
+
+/// Nodes that save everything have forgotten nothing: they vote as soon as they are back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_that_come_back_go_on_with_holder_and_waiter() {
+    let quorum = five_of(RedisServer::builder().appendonly("always")).await;
+    let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&b, quorum.servers()).await;
+    let dying = &quorum.servers()[..3];
+    dying.iter().for_each(RedisServer::kill);
+    let error = b.mutex(NAME).try_lock().await.expect_err("two of five are no majority");
+    assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    dying.iter().for_each(RedisServer::restart);
+    assert!(guard.check().is_ok());
+    let token = guard.token();
+    let freed = within(LONG, "the release", guard.release()).await.unwrap();
+    assert_eq!(freed, Released::Released);
+    let next = granted(LONG, waiting).await;
+    assert!(next.token() > token);
+    assert_eq!(next.release().await.unwrap(), Released::Released);
+    await_no_residue(quorum.servers(), LONG);
+}
+
+/// What it held is lost by its time alone, and those who wait go on behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_waiter_goes_on_when_a_majority_is_back_after_the_lease() {
+    let quorum = five_of(RedisServer::builder().appendonly("always")).await;
+    let lease = Duration::from_millis(900);
+    let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&b, quorum.servers()).await;
+    quorum.servers()[..3].iter().for_each(RedisServer::kill);
+    assert_eq!(within(LONG, "the end", guard.lost()).await, Lost::Expired);
+    assert!(!waiting.is_finished(), "two of five are no majority");
+    quorum.servers()[..3].iter().for_each(RedisServer::restart);
+    let next = granted(LONG, waiting).await;
+    assert!(next.token() > guard.token());
+    assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
+    assert_kept(&next, lease).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_is_killed_is_followed_with_and_without_a_minority() {
+    for dead in [0, 2] {
+        let (quorum, lease) = (five().await, Duration::from_millis(1500));
+        let next = client(&quorum.url(), lease).await;
+        let mut holder = Worker::start(&quorum.url());
+        holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+        let token: u64 = holder.hears("held").parse().unwrap();
+        wait_until("five votes", LONG, || quorum.servers().iter().all(|server| vote(server).is_some()));
+        quorum.servers()[..dead].iter().for_each(RedisServer::kill);
+        let living = &quorum.servers()[dead..];
+        let waiting = join(&next, living).await;
+        holder.kill();
+        let killed = Instant::now();
+        let mut ends: Vec<u64> = living.iter().map(|server| vote(server).expect("held").end_us).collect();
+        ends.sort_unstable();
+        let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
+        let (at_us, took) = (wall_us(), killed.elapsed());
+        assert!(at_us >= ends[2], "nobody holds before a majority is free: {ends:?}");
+        assert!(took <= lease + TAKEOVER_SLACK, "{took:?}");
+        println!("{dead} dead: taken over {:?} after a majority was free", Duration::from_micros(at_us - ends[2]));
+        assert!(guard.token().get() > token);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+/// It wakes up behind its lease: its first check says so, and its token is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_stands_still_is_followed_and_shut_out() {
+    let (quorum, shelves, lease) = (five().await, RedisServer::start(), Duration::from_secs(1));
+    let next = client(&quorum.url(), lease).await;
+    let mut holder = Worker::start(&quorum.url());
+    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.hears("held").parse().unwrap();
+    holder.tell(&format!("spin {token}"));
+    holder.hears("spinning");
+    let waiting = join(&next, quorum.servers()).await;
+    holder.stop();
+    let stopped_us = boottime_us();
+    let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
+    assert!(guard.token().get() > token);
+    let write = Registers::at(shelves.port()).write_fenced("shelf", guard.token().get());
+    assert!(matches!(write, Fenced::Accepted(_)), "{write:?}");
+    // Told while it stands still: this is the first that it does.
+    holder.tell(&format!("check {token}"));
+    holder.tell(&format!("write {} {token}", shelves.port()));
+    holder.cont();
+    let last_us: u64 = holder.hears("ended").parse().unwrap();
+    assert!(last_us <= stopped_us, "the first check that it made when it went on said yes");
+    assert_eq!(holder.hears("lost"), "Expired");
+    assert_eq!(holder.hears("refused"), "");
+    holder.tell(&format!("release {token}"));
+    assert_eq!(holder.hears("released"), "Ok(NotHeld)");
+    assert_kept(&guard, lease).await;
+}

@@ -1,0 +1,165 @@
+//! Answers that are lost: the server has acted, and the client does not know.
+
+use std::time::Duration;
+
+use leasehold::seam::{NodeScripts, Script};
+use leasehold::{ErrorKind, Released};
+use leasehold_testkit::Quorum;
+use leasehold_testkit::proxy::{Fault, Injected, Requests, Way};
+
+use crate::common::{
+    LONG, MAX_LEASE, NAME, PROMPT, assert_kept, await_no_residue, client, five, granted, join, script, taken, within,
+};
+
+fn ask(scripts: &NodeScripts) -> &Script {
+    &scripts.ask
+}
+
+fn give_back(scripts: &NodeScripts) -> &Script {
+    &scripts.give_back
+}
+
+fn renew(scripts: &NodeScripts) -> &Script {
+    &scripts.renew
+}
+
+/// The ways in which an answer is lost: the connection breaks, or nothing comes by it any more.
+const WAYS: [fn(Requests) -> Fault; 2] = [Fault::cut_at_reply, Fault::mute_at_reply];
+
+/// At so many of the nodes, each time or once.
+fn lose(quorum: &Quorum, at: usize, fault: &Fault) -> Vec<Injected> {
+    quorum.proxies()[..at].iter().map(|proxy| proxy.inject(fault.clone())).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_grant_at_a_minority() {
+    for way in WAYS {
+        let quorum = five().await;
+        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+        let lost = lose(&quorum, 2, &way(script(ask)).once());
+        let guard = within(PROMPT, "the lock", a.mutex(NAME).lock()).await.unwrap();
+        lost.iter().for_each(|lost| lost.wait(1, LONG));
+        assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+        let token = guard.token();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        await_no_residue(quorum.servers(), Duration::from_secs(5));
+        let next = b.mutex(NAME).try_lock().await.unwrap().expect("it is free");
+        assert!(next.token() > token);
+    }
+}
+
+/// The votes are given, and nobody knows of them. What may have been taken is given back without its caller.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_grant_at_a_majority() {
+    for way in WAYS {
+        let quorum = five().await;
+        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+        let lost = lose(&quorum, 3, &way(script(ask)));
+        let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("three said nothing");
+        println!("{error}");
+        assert_eq!(error.kind(), ErrorKind::Quorum);
+        assert!(error.may_have_acted(), "{error:?}");
+        for lost in &lost {
+            lost.wait(1, LONG);
+            lost.lift();
+        }
+        await_no_residue(quorum.servers(), Duration::from_secs(5));
+        let guard = within(LONG, "the lock", b.mutex(NAME).lock()).await.unwrap();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+/// Whoever waits asks again until it is told, and is granted once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_grant_at_a_majority_to_one_who_waits() {
+    for way in WAYS {
+        let quorum = five().await;
+        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+        let lost = lose(&quorum, 4, &way(script(ask)).once());
+        let guard = within(LONG, "the lock", a.mutex(NAME).lock()).await.unwrap();
+        lost.iter().for_each(|lost| lost.wait(1, LONG));
+        assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        await_no_residue(quorum.servers(), Duration::from_secs(5));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_a_release_at_a_minority_and_at_a_majority() {
+    for (at, way) in [2, 3, 5].into_iter().flat_map(|at| WAYS.map(|way| (at, way))) {
+        let quorum = five().await;
+        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+        let guard = a.mutex(NAME).lock().await.unwrap();
+        let waiting = join(&b, quorum.servers()).await;
+        let lost = lose(&quorum, at, &way(script(give_back)).once());
+        let token = guard.token();
+        let freed = within(LONG, "the release", guard.release()).await.unwrap();
+        assert_eq!(freed, Released::Released, "{at} answers lost");
+        lost.iter().for_each(|lost| lost.wait(1, LONG));
+        let next = granted(LONG, waiting).await;
+        assert!(next.token() > token);
+        // A release that is repeated takes nothing from the next one.
+        assert_kept(&next, Duration::from_millis(300)).await;
+        assert_eq!(next.release().await.unwrap(), Released::Released);
+        await_no_residue(quorum.servers(), Duration::from_secs(5));
+    }
+}
+
+/// A renewal that failed is repeated, and unknown is not lost.
+async fn of_renewals_at(at: usize, way: fn(Requests) -> Fault) {
+    let (quorum, lease) = (five().await, Duration::from_secs(3));
+    let (a, b) = (client(&quorum.url_by_proxy(), lease).await, client(&quorum.url(), lease).await);
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    let lost = lose(&quorum, at, &way(script(renew)).once());
+    assert_kept(&guard, lease * 5 / 4).await;
+    lost.iter().for_each(|lost| lost.wait(1, LONG));
+    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    await_no_residue(quorum.servers(), Duration::from_secs(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_renewals() {
+    // They wait for time to pass, mostly.
+    let cases = [2, 3, 5].into_iter().flat_map(|at| WAYS.map(|way| tokio::spawn(of_renewals_at(at, way))));
+    for case in cases.collect::<Vec<_>>() {
+        case.await.unwrap();
+    }
+}
+
+/// Requests that arrive seconds late, behind those that gave up on them: nothing is granted by them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_that_arrive_late_take_nothing() {
+    let quorum = five().await;
+    let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+    quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Requests));
+    let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("nobody answers");
+    assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+    let guard = b.mutex(NAME).lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    quorum.proxies().iter().for_each(|proxy| proxy.resume());
+    let guard = within(PROMPT, "the lock", b.mutex(NAME).lock()).await.unwrap();
+    assert_kept(&guard, Duration::from_millis(500)).await;
+    assert_eq!(taken(quorum.servers()), 5);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    await_no_residue(quorum.servers(), Duration::from_secs(5));
+}
+
+/// The holder is cut off from all nodes, and they from nobody: it knows when its time is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_everything_to_the_holder() {
+    let (quorum, lease) = (five().await, Duration::from_millis(1500));
+    let (a, b) = (client(&quorum.url_by_proxy(), lease).await, client(&quorum.url(), lease).await);
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&b, quorum.servers()).await;
+    quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Both));
+    within(LONG, "the end", guard.lost()).await;
+    assert!(!waiting.is_finished(), "nobody was granted what the first one still believed in");
+    let next = granted(LONG, waiting).await;
+    assert!(next.token() > guard.token());
+    quorum.proxies().iter().for_each(|proxy| proxy.resume());
+    drop(guard);
+    assert_kept(&next, 2 * lease).await;
+    assert_eq!(next.release().await.unwrap(), Released::Released);
+    await_no_residue(quorum.servers(), Duration::from_secs(5));
+}

@@ -1,0 +1,127 @@
+//! Configurations that are wrong.
+
+use std::time::Duration;
+
+use leasehold::{Error, ErrorKind, Leasehold, Released};
+use leasehold_testkit::{Quorum, RedisServer};
+
+use crate::common::{LONG, MAX_LEASE, NAME, client, five, within};
+
+async fn refused(url: &str) -> Error {
+    let connecting = Leasehold::builder(url).lease(Duration::from_secs(5)).connect();
+    within(LONG, "an answer", connecting).await.map(drop).expect_err("a quorum of another kind")
+}
+
+/// The URL of these nodes.
+fn of(nodes: &[String], max_lease: Duration) -> String {
+    let nodes: Vec<String> = nodes.iter().map(|node| format!("node={node}")).collect();
+    format!("quorum:?{}&max_lease={}ms", nodes.join("&"), max_lease.as_millis())
+}
+
+/// By its address it is another one: what it says of itself tells.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_for_a_quorum_of_four() {
+    let servers = Quorum::start(2);
+    let mut nodes = servers.urls();
+    nodes.extend(servers.urls().iter().map(|url| url.replace("127.0.0.1", "localhost")));
+    let error = refused(&of(&nodes, MAX_LEASE)).await;
+    println!("{error}");
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert_is_told_twice(&error, servers.servers());
+}
+
+/// Where the others are a majority without it, it is no matter: it has one vote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_servers_for_a_quorum_of_three() {
+    let servers = Quorum::start(2);
+    let mut nodes = servers.urls();
+    nodes.push(nodes[0].replace("127.0.0.1", "localhost"));
+    let url = of(&nodes, MAX_LEASE);
+    // Which of its two names is greeted first, and whether that is before the other server, is nobody's to say.
+    let connecting = Leasehold::builder(&url).lease(Duration::from_secs(5)).connect();
+    match within(LONG, "an answer", connecting).await {
+        Ok(client) => {
+            servers.server(1).kill();
+            let error = within(LONG, "an answer", client.mutex(NAME).try_lock()).await.expect_err("it has one vote");
+            println!("{error}");
+            assert_eq!(error.kind(), ErrorKind::Quorum);
+        }
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            assert_is_told_twice(&error, &servers.servers()[..1]);
+        }
+    }
+}
+
+#[track_caller]
+fn assert_is_told_twice(error: &Error, servers: &[RedisServer]) {
+    let said = error.to_string();
+    let is_told = |server: &RedisServer| {
+        ["127.0.0.1", "localhost"].iter().all(|host| said.contains(&format!("{host}:{}", server.port())))
+    };
+    assert!(servers.iter().any(is_told) && said.contains("one server"), "{said}");
+}
+
+/// Of two quorums of different sizes the majorities need not meet.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_count_of_nodes_or_another_longest_lease() {
+    let quorum = five().await;
+    let urls = quorum.urls();
+    for (url, says) in [
+        (of(&urls[..3], MAX_LEASE), "one of 3 nodes"),
+        (of(&urls[..4], MAX_LEASE), "one of 4 nodes"),
+        (of(&urls, 2 * MAX_LEASE), "20000 ms"),
+        (quorum.url().split("&max_lease").next().unwrap().to_owned(), "60000 ms"),
+    ] {
+        let error = refused(&url).await;
+        println!("{error}");
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        let said = error.to_string();
+        assert!(said.contains(says) && said.contains("5 nodes") && said.contains("10000 ms"), "{said}");
+    }
+    // It leaves those alone who do agree.
+    let guard = client(&quorum.url(), MAX_LEASE).await.mutex(NAME).lock().await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_beyond_the_longest() {
+    let quorum = five().await;
+    let client = client(&quorum.url(), MAX_LEASE).await;
+    let longer = MAX_LEASE + Duration::from_millis(1);
+    for mutex in [client.mutex(NAME).lease(longer), client.mutex(NAME).fixed_lease(longer)] {
+        for error in [mutex.lock().await.map(drop).unwrap_err(), mutex.try_lock().await.map(drop).unwrap_err()] {
+            assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+            let said = error.to_string();
+            assert!(said.contains("10001 ms") && said.contains("10000 ms") && said.contains("max_lease"), "{said}");
+            assert!(!error.may_have_acted());
+        }
+    }
+    drop(client.mutex(NAME).lease(MAX_LEASE).lock().await.unwrap());
+}
+
+/// Four of five are enough; the fifth is named when it matters, and its password never.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_password_for_one_node() {
+    let quorum = Quorum::builder(5).each(RedisServer::builder().password("s3same")).max_lease(MAX_LEASE).start();
+    leasehold::quorum::begin(&quorum.url()).await.unwrap();
+    let mut nodes = quorum.urls();
+    nodes[1] = nodes[1].replace("s3same", "hunter2");
+    let client = client(&of(&nodes, MAX_LEASE), MAX_LEASE).await;
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    assert_eq!(client.mutex(NAME).inspect().await.unwrap().holder.expect("held").token, guard.token());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    quorum.server(3).kill();
+    quorum.server(4).kill();
+    let error = within(LONG, "an answer", client.mutex(NAME).try_lock()).await.expect_err("two are left");
+    println!("{error}");
+    assert_eq!(error.kind(), ErrorKind::Quorum);
+    let said = format!("{error:?}");
+    let node = format!("127.0.0.1:{}", quorum.server(1).port());
+    assert!(said.contains(&format!("the Redis at {node} refuses user and password")), "{said}");
+    assert!(!said.contains("s3same") && !said.contains("hunter2"), "{said}");
+    // Wrong for all of them, that is what is wrong.
+    quorum.servers()[3..].iter().for_each(RedisServer::restart);
+    let error = refused(&quorum.url().replace("s3same", "hunter2")).await;
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+}
