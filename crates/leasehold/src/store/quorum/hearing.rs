@@ -79,12 +79,16 @@ impl Inner {
                 Ballot::Abstained
             }
             Err(NoVote::Fault(fault)) => {
-                if let Fault::Gone(_) = &fault {
+                let is_gone = matches!(fault, Fault::Gone(_));
+                if is_gone {
                     link.close();
                     self.look_at(node);
                 }
                 let error = fault.error();
-                member.stand(Standing::Away(error.to_string()));
+                // A link that was given up because nothing came is the silence's doing.
+                if !(is_gone && matches!(member.standing(), Standing::Silent)) {
+                    member.stand(Standing::Away(error.to_string()));
+                }
                 Ballot::Failed(error.kind(), error.to_string())
             }
         }

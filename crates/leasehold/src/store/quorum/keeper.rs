@@ -77,6 +77,7 @@ async fn watch(inner: &Arc<Inner>, node: usize) {
             return;
         }
         if inner.take_doubt(node) && !is_alive(inner, node, &link).await {
+            inner.shared.members[node].stand(Standing::Silent);
             link.close();
             return;
         }
