@@ -9,6 +9,7 @@ mod gap;
 mod host;
 mod loss;
 mod minder;
+mod quorum;
 mod secrets;
 mod signals;
 mod store;
