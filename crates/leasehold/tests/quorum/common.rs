@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::seam::{NodeScripts, Script};
-use leasehold::{Guard, Leasehold, Result};
+use leasehold::{Guard, Leasehold, Released, Result};
 use leasehold_testkit::proxy::Requests;
 use leasehold_testkit::server::Builder;
 use leasehold_testkit::{Quorum, RedisServer, Value};
@@ -39,6 +39,22 @@ pub(crate) async fn five_of(server: Builder) -> Quorum {
 
 pub(crate) async fn client(url: &str, lease: Duration) -> Leasehold {
     Leasehold::builder(url).lease(lease).connect().await.expect("a majority is there")
+}
+
+/// The same, connected to all of these: a majority is enough for a client to begin.
+pub(crate) async fn client_at_all(url: &str, lease: Duration, servers: &[RedisServer]) -> Leasehold {
+    let client = client(url, lease).await;
+    let begun = Instant::now();
+    loop {
+        let guard = client.mutex(NAME).lease(lease).lock().await.unwrap();
+        let is_at_all = votes(servers, guard.token()) == servers.len();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        await_no_residue(servers, LONG);
+        if is_at_all {
+            return client;
+        }
+        assert!(begun.elapsed() < LONG, "it is never connected to all of them");
+    }
 }
 
 /// A vote that a server has given.
@@ -144,6 +160,22 @@ pub(crate) async fn assert_kept(guard: &Guard, time: Duration) {
     let lost = tokio::time::timeout(time, guard.lost()).await;
     assert!(lost.is_err(), "lost: {:?}", lost.ok());
     guard.check().expect("not lost");
+}
+
+/// Waits until a guard is lost, and asserts that no check of it says yes at a moment at which a majority can be another's.
+#[track_caller]
+pub(crate) fn await_end_before(guard: &Guard, end_us: u64, clock_us: impl Fn() -> u64) {
+    let begun = Instant::now();
+    loop {
+        // Read before the check: however long the machine keeps us waiting, that is made later.
+        let before_us = clock_us();
+        if guard.check().is_err() {
+            return;
+        }
+        assert!(before_us < end_us, "valid {} µs after a majority could be another's", before_us - end_us);
+        assert!(begun.elapsed() < LONG, "it never ends");
+        std::thread::sleep(Duration::from_micros(200));
+    }
 }
 
 /// Asserts that an error names each of these servers.

@@ -10,13 +10,13 @@ use leasehold_testkit::{RedisServer, Registers, boottime_us, wait_until};
 use crate::bench;
 use crate::child::Worker;
 use crate::common::{
-    LONG, MAX_LEASE, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_names, await_no_residue, client, five, five_of,
-    granted, join, vote, votes, wall_us, within,
+    LONG, MAX_LEASE, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_names, await_end_before, await_no_residue,
+    client, five, five_of, granted, join, vote, votes, wall_us, within,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_renewed_over_a_minority_that_dies() {
-    let (quorum, lease) = (five().await, Duration::from_millis(900));
+    let (quorum, lease) = (five().await, Duration::from_millis(1500));
     let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
     let guard = a.mutex(NAME).lock().await.unwrap();
     let living = &quorum.servers()[2..];
@@ -51,11 +51,9 @@ async fn unknown_is_not_lost_until_the_validity_ends() {
     assert_eq!(error.kind(), ErrorKind::Quorum);
     assert_names(&error.to_string(), &quorum.servers()[..3], "");
     assert!(guard.check().is_ok(), "nobody knows, and it has not ended");
-    let lost = within(LONG, "the end", guard.lost()).await;
-    let at_us = wall_us();
-    assert_eq!(lost, Lost::Expired);
     // As soon as three of them are free of it somebody else may hold: the third that ends is the one that counts.
-    assert!(at_us < ends[2] + 100_000, "told {} µs after a majority could be another's", at_us.saturating_sub(ends[2]));
+    await_end_before(&guard, ends[2], wall_us);
+    assert_eq!(within(LONG, "word of it", guard.lost()).await, Lost::Expired);
     assert!(!guard.is_valid() && guard.remaining() == Duration::ZERO);
 }
 
@@ -75,14 +73,8 @@ async fn a_lease_that_cannot_be_renewed_ends_before_it_ends_at_a_majority() {
     let mut ends: Vec<u64> =
         voters.nodes[..3].iter().map(|node| node.record(NAME).grant.expect("held").end_us()).collect();
     ends.sort_unstable();
-    let is_over = || (!guard.is_valid()).then(|| voters.nodes[0].clock_us());
-    let mut over_us = None;
-    wait_until("it is over", LONG, || {
-        over_us = is_over();
-        over_us.is_some()
-    });
+    await_end_before(&guard, ends[2], || voters.nodes[0].clock_us());
     assert_eq!(within(LONG, "word of it", guard.lost()).await, Lost::Expired);
-    assert!(over_us.expect("it is over") < ends[2] + 20_000, "over at {over_us:?}, and a majority at {}", ends[2]);
     let renewed = &voters.nodes[4].record(NAME).grant;
     assert!(renewed.as_ref().is_none_or(|grant| grant.end_us() > ends[2]), "else this says nothing: {renewed:?}");
 }
@@ -129,28 +121,33 @@ async fn a_waiter_goes_on_when_a_majority_is_back_after_the_lease() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_holder_that_is_killed_is_followed_with_and_without_a_minority() {
-    for dead in [0, 2] {
-        let (quorum, lease) = (five().await, Duration::from_millis(1500));
-        let next = client(&quorum.url(), lease).await;
-        let mut holder = Worker::start(&quorum.url());
-        holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
-        let token: u64 = holder.hears("held").parse().unwrap();
-        wait_until("five votes", LONG, || quorum.servers().iter().all(|server| vote(server).is_some()));
-        quorum.servers()[..dead].iter().for_each(RedisServer::kill);
-        let living = &quorum.servers()[dead..];
-        let waiting = join(&next, living).await;
-        holder.kill();
-        let killed = Instant::now();
-        let mut ends: Vec<u64> = living.iter().map(|server| vote(server).expect("held").end_us).collect();
-        ends.sort_unstable();
-        let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
-        let (at_us, took) = (wall_us(), killed.elapsed());
-        assert!(at_us >= ends[2], "nobody holds before a majority is free: {ends:?}");
-        assert!(took <= lease + TAKEOVER_SLACK, "{took:?}");
-        println!("{dead} dead: taken over {:?} after a majority was free", Duration::from_micros(at_us - ends[2]));
-        assert!(guard.token().get() > token);
-        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let cases = [0, 2].map(|dead| tokio::spawn(a_holder_is_killed_where_so_many_are_dead(dead)));
+    for case in cases {
+        case.await.unwrap();
     }
+}
+
+async fn a_holder_is_killed_where_so_many_are_dead(dead: usize) {
+    let (quorum, lease) = (five().await, Duration::from_millis(1500));
+    let next = client(&quorum.url(), lease).await;
+    let mut holder = Worker::start(&quorum.url());
+    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.hears("held").parse().unwrap();
+    wait_until("five votes", LONG, || quorum.servers().iter().all(|server| vote(server).is_some()));
+    quorum.servers()[..dead].iter().for_each(RedisServer::kill);
+    let living = &quorum.servers()[dead..];
+    let waiting = join(&next, living).await;
+    holder.kill();
+    let killed = Instant::now();
+    let mut ends: Vec<u64> = living.iter().map(|server| vote(server).expect("held").end_us).collect();
+    ends.sort_unstable();
+    let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
+    let (at_us, took) = (wall_us(), killed.elapsed());
+    assert!(at_us >= ends[2], "nobody holds before a majority is free: {ends:?}");
+    assert!(took <= lease + TAKEOVER_SLACK, "{took:?}");
+    println!("{dead} dead: taken over {:?} after a majority was free", Duration::from_micros(at_us - ends[2]));
+    assert!(guard.token().get() > token);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
 /// It wakes up behind its lease: its first check says so, and its token is refused.

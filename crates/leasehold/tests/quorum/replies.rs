@@ -8,7 +8,8 @@ use leasehold_testkit::Quorum;
 use leasehold_testkit::proxy::{Fault, Injected, Requests, Way};
 
 use crate::common::{
-    LONG, MAX_LEASE, NAME, PROMPT, assert_kept, await_no_residue, client, five, granted, join, script, taken, within,
+    LONG, MAX_LEASE, NAME, PROMPT, assert_kept, await_no_residue, client, client_at_all, five, granted, join, script,
+    taken, within,
 };
 
 fn ask(scripts: &NodeScripts) -> &Script {
@@ -35,7 +36,8 @@ fn lose(quorum: &Quorum, at: usize, fault: &Fault) -> Vec<Injected> {
 async fn of_a_grant_at_a_minority() {
     for way in WAYS {
         let quorum = five().await;
-        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+        let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
+        let b = client(&quorum.url(), MAX_LEASE).await;
         let lost = lose(&quorum, 2, &way(script(ask)).once());
         let guard = within(PROMPT, "the lock", a.mutex(NAME).lock()).await.unwrap();
         lost.iter().for_each(|lost| lost.wait(1, LONG));
@@ -53,7 +55,8 @@ async fn of_a_grant_at_a_minority() {
 async fn of_a_grant_at_a_majority() {
     for way in WAYS {
         let quorum = five().await;
-        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+        let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
+        let b = client(&quorum.url(), MAX_LEASE).await;
         let lost = lose(&quorum, 3, &way(script(ask)));
         let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("three said nothing");
         println!("{error}");
@@ -74,7 +77,8 @@ async fn of_a_grant_at_a_majority() {
 async fn of_a_grant_at_a_majority_to_one_who_waits() {
     for way in WAYS {
         let quorum = five().await;
-        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+        let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
+        let b = client(&quorum.url(), MAX_LEASE).await;
         let lost = lose(&quorum, 4, &way(script(ask)).once());
         let guard = within(LONG, "the lock", a.mutex(NAME).lock()).await.unwrap();
         lost.iter().for_each(|lost| lost.wait(1, LONG));
@@ -84,31 +88,38 @@ async fn of_a_grant_at_a_majority_to_one_who_waits() {
     }
 }
 
+async fn of_a_release_at(at: usize, way: fn(Requests) -> Fault) {
+    let quorum = five().await;
+    let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
+    let b = client(&quorum.url(), MAX_LEASE).await;
+    let guard = a.mutex(NAME).lock().await.unwrap();
+    let waiting = join(&b, quorum.servers()).await;
+    let lost = lose(&quorum, at, &way(script(give_back)).once());
+    let token = guard.token();
+    let freed = within(LONG, "the release", guard.release()).await.unwrap();
+    assert_eq!(freed, Released::Released, "{at} answers lost");
+    lost.iter().for_each(|lost| lost.wait(1, LONG));
+    let next = granted(LONG, waiting).await;
+    assert!(next.token() > token);
+    // A release that is repeated takes nothing from the next one.
+    assert_kept(&next, Duration::from_millis(300)).await;
+    assert_eq!(next.release().await.unwrap(), Released::Released);
+    await_no_residue(quorum.servers(), Duration::from_secs(5));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_release_at_a_minority_and_at_a_majority() {
-    for (at, way) in [2, 3, 5].into_iter().flat_map(|at| WAYS.map(|way| (at, way))) {
-        let quorum = five().await;
-        let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
-        let guard = a.mutex(NAME).lock().await.unwrap();
-        let waiting = join(&b, quorum.servers()).await;
-        let lost = lose(&quorum, at, &way(script(give_back)).once());
-        let token = guard.token();
-        let freed = within(LONG, "the release", guard.release()).await.unwrap();
-        assert_eq!(freed, Released::Released, "{at} answers lost");
-        lost.iter().for_each(|lost| lost.wait(1, LONG));
-        let next = granted(LONG, waiting).await;
-        assert!(next.token() > token);
-        // A release that is repeated takes nothing from the next one.
-        assert_kept(&next, Duration::from_millis(300)).await;
-        assert_eq!(next.release().await.unwrap(), Released::Released);
-        await_no_residue(quorum.servers(), Duration::from_secs(5));
+    let cases = [2, 3, 5].into_iter().flat_map(|at| WAYS.map(|way| tokio::spawn(of_a_release_at(at, way))));
+    for case in cases.collect::<Vec<_>>() {
+        case.await.unwrap();
     }
 }
 
 /// A renewal that failed is repeated, and unknown is not lost.
 async fn of_renewals_at(at: usize, way: fn(Requests) -> Fault) {
     let (quorum, lease) = (five().await, Duration::from_secs(3));
-    let (a, b) = (client(&quorum.url_by_proxy(), lease).await, client(&quorum.url(), lease).await);
+    let a = client_at_all(&quorum.url_by_proxy(), lease, quorum.servers()).await;
+    let b = client(&quorum.url(), lease).await;
     let guard = a.mutex(NAME).lock().await.unwrap();
     let lost = lose(&quorum, at, &way(script(renew)).once());
     assert_kept(&guard, lease * 5 / 4).await;
@@ -131,7 +142,8 @@ async fn of_renewals() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_arrive_late_take_nothing() {
     let quorum = five().await;
-    let (a, b) = (client(&quorum.url_by_proxy(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
+    let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
+    let b = client(&quorum.url(), MAX_LEASE).await;
     quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Requests));
     let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("nobody answers");
     assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
@@ -149,13 +161,14 @@ async fn requests_that_arrive_late_take_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_everything_to_the_holder() {
     let (quorum, lease) = (five().await, Duration::from_millis(1500));
-    let (a, b) = (client(&quorum.url_by_proxy(), lease).await, client(&quorum.url(), lease).await);
+    let a = client_at_all(&quorum.url_by_proxy(), lease, quorum.servers()).await;
+    let b = client(&quorum.url(), lease).await;
     let guard = a.mutex(NAME).lock().await.unwrap();
     let waiting = join(&b, quorum.servers()).await;
     quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Both));
-    within(LONG, "the end", guard.lost()).await;
-    assert!(!waiting.is_finished(), "nobody was granted what the first one still believed in");
     let next = granted(LONG, waiting).await;
+    assert!(!guard.is_valid(), "nobody is granted what the first one believes in still");
+    within(LONG, "word of it", guard.lost()).await;
     assert!(next.token() > guard.token());
     quorum.proxies().iter().for_each(|proxy| proxy.resume());
     drop(guard);

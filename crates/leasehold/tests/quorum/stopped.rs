@@ -6,8 +6,8 @@ use leasehold::{ErrorKind, Released};
 use leasehold_testkit::{RedisServer, wait_until};
 
 use crate::common::{
-    LONG, MAX_LEASE, NAME, PROMPT, assert_kept, assert_names, await_no_residue, client, five, granted, join, votes,
-    within,
+    LONG, MAX_LEASE, NAME, PROMPT, assert_kept, assert_names, await_no_residue, client, client_at_all, five, granted,
+    join, votes, within,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,11 +39,7 @@ async fn a_minority_that_stands_still_holds_nobody_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_majority_that_stands_still_is_named_and_leaves_nothing() {
     let quorum = five().await;
-    let a = client(&quorum.url(), MAX_LEASE).await;
-    let guard = a.mutex(NAME).lock().await.unwrap();
-    wait_until("all of them are connected", LONG, || votes(quorum.servers(), guard.token()) == 5);
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    await_no_residue(quorum.servers(), PROMPT);
+    let a = client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()).await;
     let still = &quorum.servers()[..3];
     still.iter().for_each(RedisServer::stop);
     let begun = Instant::now();
