@@ -11,7 +11,7 @@ use crate::bench;
 use crate::child::Worker;
 use crate::common::{
     LONG, MAX_LEASE, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_names, await_end_before, await_no_residue,
-    client, five, five_of, granted, join, vote, votes, wall_us, within,
+    client, client_at_all, five, five_of, granted, join, vote, votes, wall_us, within,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +39,8 @@ async fn a_lock_is_renewed_over_a_minority_that_dies() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_is_not_lost_until_the_validity_ends() {
     let (quorum, lease) = (five().await, Duration::from_millis(1500));
-    let a = client(&quorum.url(), lease).await;
+    // What is not renewed is not filled either.
+    let a = client_at_all(&quorum.url(), lease, quorum.servers()).await;
     let guard = a.mutex(NAME).fixed_lease(lease).lock().await.unwrap();
     wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
     let mut ends: Vec<u64> = quorum.servers().iter().map(|server| vote(server).expect("held").end_us).collect();

@@ -2,6 +2,8 @@
 //! the specification of a node.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
+
 mod amnesia;
 mod bench;
 #[path = "../faults/child.rs"]
