@@ -47,7 +47,7 @@ pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
             return Err(Error::new(ErrorKind::Unreachable, "it takes connections, and does not answer"));
         }
     };
-    if let Some(other) = inner.shared.same_server(node, link.run()) {
+    if let Err(other) = inner.shared.meet(node, link.run()) {
         link.close();
         let message = format!(
             "the nodes {} and {} of the quorum are one server: name each of its servers once",
@@ -56,7 +56,6 @@ pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
         );
         return Err(Error::invalid(message));
     }
-    member.meet(link.run());
     if !inner.ping_node(node, Arc::clone(&link)).await {
         link.close();
         return Err(Error::new(ErrorKind::Unreachable, "the connection broke as soon as it was there"));

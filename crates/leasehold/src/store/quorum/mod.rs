@@ -192,9 +192,17 @@ impl Shared {
         self.members[node].time_at(now_us + within_us, now_us).unwrap_or(0)
     }
 
-    /// Another node that is the same server.
-    fn same_server(&self, node: usize, run: &str) -> Option<usize> {
-        (0..self.members.len()).find(|&other| other != node && self.members[other].run() == run)
+    /// A link leads to this run of a node. The error: another node, which is the same server.
+    fn meet(&self, node: usize, run: &str) -> Result<(), usize> {
+        // Two of them that come back at once look at each other one after the other.
+        let _one_at_a_time = self.names();
+        match (0..self.members.len()).find(|&other| other != node && self.members[other].run() == run) {
+            Some(other) => Err(other),
+            None => {
+                self.members[node].meet(run);
+                Ok(())
+            }
+        }
     }
 
     /// Why there is no majority, node by node.
