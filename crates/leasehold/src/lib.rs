@@ -136,7 +136,7 @@ pub mod seam {
     }
 
     pub use crate::real::Real;
-    pub use crate::store::quorum::{QuorumStore, node};
+    pub use crate::store::quorum::{QuorumStore, attempts, node};
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{
         FENCE_RIGHTS, NODE_RIGHTS, NodeScripts, RIGHTS, RedisNode, RedisStore, Script, Scripts, Secrets,

@@ -17,6 +17,7 @@ use leasehold_spec::node::{Ask, Request, Wait};
 use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Outcome, Patience, Rest, Token};
 use tokio::task::unconstrained;
 
+use super::attempts;
 use super::hearing::kind_of;
 use super::names::{Call, Held, Waiting};
 use super::places::Inner;
@@ -156,6 +157,7 @@ impl Inner {
         let (mut tally, mut token) = (Tally::new(self.nodes()), Token::NONE);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
+            let round = self.shared.names().begin_round(&acquire.id);
             let held = self.shared.names().held(&acquire.id).map(|held| held.token);
             // What is held is confirmed: with another token it would be another grant.
             token = held.unwrap_or_else(|| self.shared.propose(name, now_us));
@@ -179,6 +181,7 @@ impl Inner {
                     self.finish(fan);
                     let held = Held { token, range, label: acquire.label.clone() };
                     if self.shared.names().hold(&acquire.id, held) {
+                        attempts::note(round);
                         return (asked, tally);
                     }
                     // It was given up meanwhile, and its leave has overtaken this round.

@@ -12,6 +12,7 @@
 //! | `hearing.rs` | one question to all nodes, and when enough have answered |
 //! | `round.rs` | counting votes: pure |
 //! | `asking.rs` | rounds for a lease, and whose turn it is |
+//! | `attempts.rs` | how many rounds grants took: for benchmarks |
 //! | `returning.rs` | what is left of rounds that were lost |
 //! | `keeping.rs` | renewals, and nodes that are filled |
 //! | `ending.rs` | giving back, and what operators ask |
@@ -24,6 +25,7 @@
 //! None of them knows what a session is, beyond its id and its inbox.
 
 mod asking;
+mod attempts;
 mod ending;
 mod fan;
 mod hearing;
@@ -48,6 +50,7 @@ use leasehold_spec::node::Charter;
 use leasehold_spec::{Name, Token};
 use tokio::task::unconstrained;
 
+pub use self::attempts::attempts;
 use self::fan::Fan;
 use self::link::QuorumLink;
 use self::member::{Member, Standing};

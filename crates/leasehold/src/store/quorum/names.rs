@@ -18,6 +18,8 @@ pub(super) struct Names {
 struct Attempt {
     held: Option<Held>,
     waiting: Option<Waiting>,
+    /// How many rounds it has begun.
+    rounds: u32,
 }
 
 /// A grant: what a node needs to know that is filled.
@@ -80,12 +82,20 @@ impl Names {
         self.attempts.entry(id).or_default();
     }
 
+    /// A round of an attempt begins. Answers which one it is.
+    pub(super) fn begin_round(&mut self, id: &GrantId) -> u32 {
+        self.attempts.get_mut(id).map_or(1, |attempt| {
+            attempt.rounds += 1;
+            attempt.rounds
+        })
+    }
+
     /// An attempt is granted. Answers whether it is not over.
     #[must_use]
     pub(super) fn hold(&mut self, id: &GrantId, held: Held) -> bool {
         match self.attempts.get_mut(id) {
             Some(attempt) => {
-                *attempt = Attempt { held: Some(held), waiting: None };
+                (attempt.held, attempt.waiting) = (Some(held), None);
                 true
             }
             None => false,
