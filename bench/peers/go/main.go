@@ -21,8 +21,10 @@ import (
 
 // spec is what a worker is told, as one line of JSON on its standard input.
 type spec struct {
-	System  string            `json:"system"`
-	URL     string            `json:"url"`
+	System string `json:"system"`
+	URL    string `json:"url"`
+	// Nodes are the servers of the lock, where it is one of several; the counter is at URL all the same.
+	Nodes   []string          `json:"nodes"`
 	Threads int               `json:"threads"`
 	Tasks   int               `json:"tasks"`
 	Names   map[string]string `json:"names"`
@@ -75,7 +77,7 @@ func main() {
 		check(errors.New("the task must have one kind of span and one kind of names"))
 	}
 	runtime.GOMAXPROCS(task.Threads)
-	locks, err := connect(task.System, task.URL)
+	locks, err := connect(&task)
 	check(err)
 	if _, used := task.Names["used"]; used {
 		allTasks(locks, &task)
@@ -95,18 +97,19 @@ func check(err error) {
 	}
 }
 
-func connect(system, url string) (locker, error) {
-	switch system {
+func connect(task *spec) (locker, error) {
+	url, nodes := task.URL, task.Nodes
+	switch task.System {
 	case "rueidislock":
 		return newRueidis(url, rueidisDefaults)
 	case "rueidislock-1":
 		return newRueidis(url, rueidisOneNode)
 	case "redsync":
-		return newRedsync(url)
+		return newRedsync(url, nodes)
 	case "redsync-fast":
-		return newRedsync(url, redsync.WithRetryDelay(time.Duration(fastMs())*time.Millisecond))
+		return newRedsync(url, nodes, redsync.WithRetryDelay(time.Duration(fastMs())*time.Millisecond))
 	}
-	return nil, fmt.Errorf("no such system here: %q", system)
+	return nil, fmt.Errorf("no such system here: %q", task.System)
 }
 
 type described struct {

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/go-redsync/redsync/v4"
+	pool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/redis/go-redis/v9"
 )
@@ -21,20 +22,34 @@ type redsyncLocker struct {
 	counter *redis.Client
 }
 
-func newRedsync(url string, options ...redsync.Option) (locker, error) {
+// newRedsync locks at nodes, or where the counter is if there are none.
+func newRedsync(url string, nodes []string, options ...redsync.Option) (locker, error) {
+	counter, err := open(url)
+	if err != nil {
+		return nil, err
+	}
+	if len(nodes) == 0 {
+		nodes = []string{url}
+	}
+	var pools []pool.Pool
+	for _, node := range nodes {
+		client, err := open(node)
+		if err != nil {
+			return nil, err
+		}
+		pools = append(pools, goredis.NewPool(client))
+	}
+	return &redsyncLocker{redsync.New(pools...), options, counter}, nil
+}
+
+// open makes a client with a pool of its own, as go-redis makes it, that has a connection.
+func open(url string) (*redis.Client, error) {
 	parsed, err := redis.ParseURL(url)
 	if err != nil {
 		return nil, err
 	}
-	// Each with a pool of its own, as go-redis makes it.
-	copied := *parsed
-	client, counter := redis.NewClient(parsed), redis.NewClient(&copied)
-	for _, one := range []*redis.Client{client, counter} {
-		if err := one.Ping(context.Background()).Err(); err != nil {
-			return nil, err
-		}
-	}
-	return &redsyncLocker{redsync.New(goredis.NewPool(client)), options, counter}, nil
+	client := redis.NewClient(parsed)
+	return client, client.Ping(context.Background()).Err()
 }
 
 func (l *redsyncLocker) lock(name string) lock {

@@ -34,6 +34,8 @@ type Figure = (&'static str, usize, fn(&Row) -> Option<f64>);
 
 const SPEED: Figure = ("pairs a second", 0, |row| Some(row.ops_per_s));
 const SLOWEST: Figure = ("p99.9 wait, ms (less is better)", 1, |row| Some(row.p999_us? as f64 / 1e3));
+const SLOW: Figure = ("p99 wait, ms (less is better)", 1, |row| Some(row.p99_us? as f64 / 1e3));
+const TAKEN: Figure = ("until it is held, µs (less is better)", 0, |row| Some(row.p50_us? as f64));
 const SERVER: Figure = ("server time of a pair, µs (less is better)", 1, |row| Some(row.server_us_per_op));
 const CLIENT_SHARE: Figure = ("client, % of a core (less is better)", 1, |row| Some(row.client_core_share * 100.0));
 const SERVER_SHARE: Figure = ("server, % of a core (less is better)", 1, |row| Some(row.server_core_share * 100.0));
@@ -64,6 +66,8 @@ pub(crate) fn charts(scenario: Scenario, rows: &[Row]) -> Vec<Chart> {
     let (figures, is_by_system): (&[(&str, Figure)], bool) = match scenario {
         Scenario::Uncontended | Scenario::HotLocal => (&[("", SPEED)], true),
         Scenario::Hot => (&[("", SPEED), ("-wait", SLOWEST)], true),
+        Scenario::Quorum => (&[("", TAKEN)], true),
+        Scenario::QuorumHot => (&[("", SPEED), ("-wait", SLOW)], true),
         Scenario::ServerCost => (&[("", SERVER)], true),
         Scenario::Queue => (&[("", SERVER)], false),
         Scenario::Leases => (&[("-client", CLIENT_SHARE), ("-server", SERVER_SHARE)], false),
@@ -90,7 +94,7 @@ pub(crate) fn charts(scenario: Scenario, rows: &[Row]) -> Vec<Chart> {
 
 fn colour(system: &System) -> &'static str {
     match system {
-        System::Own(Own::Leasehold | Own::LeaseholdFair) => OURS,
+        System::Own(Own::Leasehold | Own::LeaseholdFair | Own::LeaseholdRemote) => OURS,
         System::Own(_) => YARDSTICK,
         System::Peer(_) => PEER,
     }
@@ -101,7 +105,8 @@ fn slug(case: &Case) -> String {
     let name = case.scenario.name();
     match case.scenario {
         Scenario::Uncontended | Scenario::Queue | Scenario::Leases => format!("{name}-{}", case.tasks),
-        Scenario::Hot => format!("{name}-{}x{}", case.processes, case.tasks),
+        Scenario::Hot | Scenario::QuorumHot => format!("{name}-{}x{}", case.processes, case.tasks),
+        Scenario::Quorum => format!("{name}-{}us", case.delay_us.unwrap_or(0)),
         Scenario::HotLocal => format!("{name}-{}-{}us", case.tasks, case.busy_us.unwrap_or(0)),
         Scenario::ServerCost => format!("{name}-{}", case.names.name()),
         Scenario::Takeover => {

@@ -1,10 +1,10 @@
 //! `leasehold-bench`: what Leasehold costs, beside other locks, and beside the least that a lock on Redis can cost.
 //!
 //! [`cli`] turns arguments into a plan: [`scenario`]s at several sizes, and the [`system`]s and [`peers`] that take turns
-//! in them. [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`]; a
-//! [`monitor`] tells beforehand what a peer asks of it. [`stats`] makes figures of what they report, a [`record`] is a line
-//! of them, [`bars`] says what they should be. [`output`] prints what comes, as a [`table`] or as lines; [`page`] and
-//! [`chart`] make a report of lines.
+//! in them. [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`] and
+//! perhaps the [`nodes`] of a quorum; a [`monitor`] tells beforehand what a peer asks of it. [`stats`] makes figures of what
+//! they report, a [`record`] is a line of them, [`bars`] says what they should be. [`output`] prints what comes, as a
+//! [`table`] or as lines; [`page`] and [`chart`] make a report of lines.
 
 mod awake;
 mod bars;
@@ -15,6 +15,7 @@ mod crew;
 mod error;
 mod machine;
 mod monitor;
+mod nodes;
 mod output;
 mod page;
 mod peers;

@@ -77,6 +77,9 @@ pub(crate) struct Peer {
     pub(crate) dir: String,
     pub(crate) class: Class,
     pub(crate) has: Vec<Has>,
+    /// Whether it can be on several servers that know nothing of each other.
+    #[serde(default)]
+    pub(crate) quorum: bool,
 }
 
 /// All of them.
@@ -108,6 +111,11 @@ impl Peers {
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.list.iter().map(|peer| peer.system.as_str())
+    }
+
+    /// Whether this one can be on several servers.
+    pub(crate) fn has_quorum(&self, name: &str) -> bool {
+        self.list.iter().any(|peer| peer.system == name && peer.quorum)
     }
 
     pub(crate) fn knows(&self, name: &str) -> bool {

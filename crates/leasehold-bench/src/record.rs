@@ -101,6 +101,9 @@ pub(crate) struct Row {
     /// Grants that the store made, and how many of them were passed on within a process at least once: where tokens tell.
     pub(crate) store_grants_per_op: Option<f64>,
     pub(crate) local_runs_per_op: Option<f64>,
+    /// Rounds for a grant of a quorum: of Leasehold by its own count, of peers by the servers', which have no percentiles.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) attempts: Option<Attempts>,
     /// The server's processor time, whatever it was spent on.
     pub(crate) server_cpu_us_per_op: f64,
     /// The processor time of all worker processes.
@@ -114,6 +117,15 @@ pub(crate) struct Row {
     pub(crate) lost_leases: Option<u64>,
 }
 
+/// Rounds for a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Attempts {
+    pub(crate) mean: f64,
+    pub(crate) p50: Option<u64>,
+    pub(crate) p99: Option<u64>,
+    pub(crate) max: Option<u64>,
+}
+
 impl About {
     /// What a system of this program is.
     pub(crate) fn of_own(system: Own) -> Self {
@@ -122,17 +134,21 @@ impl About {
             Own::Floor => ("-", "a bare hand-over in two scripts, without safety rules; lease 30 s"),
             Own::Leasehold => (env!("CARGO_PKG_VERSION"), "as it comes: lease 30 s where the case names none"),
             Own::LeaseholdFair => (env!("CARGO_PKG_VERSION"), "fair(); lease 30 s"),
+            Own::LeaseholdRemote => (env!("CARGO_PKG_VERSION"), "no hand-over inside a process; lease 30 s"),
+            Own::Fan => {
+                ("-", "the scripts of s5 to each of five servers at once, until three have answered; lease 30 s")
+            }
             Own::TokioMutex => ("-", "tokio::sync::Mutex, in one process"),
             Own::None => ("-", "no lock at all"),
         };
         let (class, has): (_, &[Has]) = match system {
             Own::S5 => (Some(Class::Poll), &[]),
             Own::Floor => (Some(Class::Queue), &[Has::Queue, Has::Push]),
-            Own::Leasehold | Own::LeaseholdFair => {
+            Own::Leasehold | Own::LeaseholdFair | Own::LeaseholdRemote => {
                 (Some(Class::Queue), &[Has::Token, Has::Queue, Has::Push, Has::ReEntry])
             }
             Own::TokioMutex => (Some(Class::Queue), &[Has::Queue, Has::Push]),
-            Own::None => (None, &[]),
+            Own::None | Own::Fan => (None, &[]),
         };
         let (version, settings) = (version.to_owned(), settings.to_owned());
         Self { system: system.into(), class, has: has.to_vec(), version, settings }
@@ -183,6 +199,7 @@ pub(crate) mod tests {
             publishes_per_op: 1.0,
             store_grants_per_op: None,
             local_runs_per_op: None,
+            attempts: None,
             server_cpu_us_per_op: 30.5,
             client_cpu_us_per_op: 40.5,
             server_core_share: 0.25,

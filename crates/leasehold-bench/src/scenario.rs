@@ -25,6 +25,10 @@ pub(crate) enum Scenario {
     ServerCost,
     /// How long does the next one wait when a holder dies, or gives back?
     Takeover,
+    /// What does a lock of five servers cost that nobody else wants? At hand, and with servers that are some way off.
+    Quorum,
+    /// What does one cost that everybody wants? As `hot`, but for the counter, which is on a sixth server.
+    QuorumHot,
 }
 
 /// Which names the tasks lock.
@@ -80,12 +84,24 @@ pub(crate) struct Case {
     /// How the holder ends (takeover).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ending: Option<Ending>,
+    /// By how much each server's answer is late, give or take a millisecond (quorum).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) delay_us: Option<u64>,
     pub(crate) extent: Extent,
 }
 
 impl Scenario {
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Uncontended, Self::Hot, Self::HotLocal, Self::Queue, Self::Leases, Self::ServerCost, Self::Takeover];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Uncontended,
+        Self::Hot,
+        Self::HotLocal,
+        Self::Queue,
+        Self::Leases,
+        Self::ServerCost,
+        Self::Takeover,
+        Self::Quorum,
+        Self::QuorumHot,
+    ];
 
     /// Its name in figures and arguments.
     pub(crate) fn name(self) -> &'static str {
@@ -97,6 +113,8 @@ impl Scenario {
             Self::Leases => "leases",
             Self::ServerCost => "server-cost",
             Self::Takeover => "takeover",
+            Self::Quorum => "quorum",
+            Self::QuorumHot => "quorum-hot",
         }
     }
 
@@ -110,6 +128,8 @@ impl Scenario {
             Self::Leases => "Very many leases are held for a minute",
             Self::ServerCost => "The server's own time for a pair",
             Self::Takeover => "How long the next one waits when a holder is killed, or gives back",
+            Self::Quorum => "One task locks and unlocks its own name on a quorum of five servers",
+            Self::QuorumHot => "All processes want one name on a quorum of five servers",
         }
     }
 
@@ -121,12 +141,38 @@ impl Scenario {
             Self::HotLocal => &[Own::TokioMutex, Own::Leasehold],
             Self::Queue => &[Own::LeaseholdFair],
             Self::Leases | Self::Takeover => &[Own::Leasehold],
+            Self::Quorum => &[Own::Fan, Own::Leasehold],
+            Self::QuorumHot => &[Own::Leasehold, Own::LeaseholdRemote],
         }
     }
 
     /// Whether other libraries can do it too: pairs of lock and unlock are what they all have.
     pub(crate) fn is_for_peers(self) -> bool {
-        matches!(self, Self::Uncontended | Self::Hot | Self::ServerCost)
+        matches!(self, Self::Uncontended | Self::Hot | Self::ServerCost) || self.is_of_quorum()
+    }
+
+    /// Whether the lock is on several servers.
+    pub(crate) fn is_of_quorum(self) -> bool {
+        matches!(self, Self::Quorum | Self::QuorumHot)
+    }
+
+    /// Whether a system of ours can take part at all.
+    pub(crate) fn takes(self, own: Own) -> bool {
+        match own {
+            Own::TokioMutex => self == Self::HotLocal,
+            Own::Fan => self == Self::Quorum,
+            Own::S5 | Own::Floor => !self.is_of_quorum(),
+            Own::Leasehold | Own::LeaseholdFair | Own::LeaseholdRemote | Own::None => true,
+        }
+    }
+
+    /// How many processes share the lock, where the user says nothing.
+    pub(crate) fn processes(self) -> &'static [u32] {
+        match self {
+            Self::Hot => &[2],
+            Self::QuorumHot => &[2, 8, 32],
+            _ => &[1],
+        }
     }
 
     /// Whether it asks for what only Leasehold's own client can say or do.
@@ -144,7 +190,7 @@ impl Scenario {
             Self::Leases => &[1_000, 10_000, 100_000],
             // Enough for the server to find the next command in its buffer: idle wake-ups are no part of a script.
             Self::ServerCost => &[64],
-            Self::Takeover => &[1],
+            Self::Takeover | Self::Quorum | Self::QuorumHot => &[1],
         }
     }
 
@@ -152,7 +198,7 @@ impl Scenario {
     pub(crate) fn threads(self) -> u32 {
         match self {
             Self::Uncontended | Self::HotLocal => 2,
-            Self::Hot | Self::Queue | Self::Leases | Self::ServerCost | Self::Takeover => 1,
+            _ => 1,
         }
     }
 
@@ -169,8 +215,8 @@ impl Scenario {
 
     pub(crate) fn name_uses(self) -> &'static [NameUse] {
         match self {
-            Self::Uncontended | Self::Leases => &[NameUse::Own],
-            Self::Hot | Self::HotLocal | Self::Queue | Self::Takeover => &[NameUse::Shared],
+            Self::Uncontended | Self::Leases | Self::Quorum => &[NameUse::Own],
+            Self::Hot | Self::HotLocal | Self::Queue | Self::Takeover | Self::QuorumHot => &[NameUse::Shared],
             Self::ServerCost => &[NameUse::New, NameUse::Used],
         }
     }
@@ -207,8 +253,9 @@ fn warm_up_ms(system: &System, window_ms: u64) -> u64 {
 }
 
 impl Case {
-    /// What each process is told. `about` makes the names of one run its own, so that no run finds what another left.
-    pub(crate) fn spec(&self, system: &System, url: &str, about: &str) -> Spec {
+    /// What each process is told; `nodes` are the servers of a lock of several. `about` makes the names of one run its own,
+    /// so that no run finds what another left.
+    pub(crate) fn spec(&self, system: &System, url: &str, nodes: Vec<String>, about: &str) -> Spec {
         let prefix = format!("bench:{about}");
         let names = match self.names {
             NameUse::Own => Names::PerTask(prefix),
@@ -217,19 +264,20 @@ impl Case {
             NameUse::Used => Names::Used(prefix),
         };
         let duty = match self.scenario {
-            Scenario::Uncontended | Scenario::Hot | Scenario::ServerCost => Duty::Pairs,
             Scenario::HotLocal => Duty::Busy { busy_us: self.busy_us.unwrap_or(0) },
             Scenario::Queue => Duty::Queue,
             Scenario::Leases => Duty::Leases { lease_ms: self.lease_ms() },
             Scenario::Takeover => Duty::Wait { lease_ms: self.lease_ms() },
+            _ => Duty::Pairs,
         };
         Spec {
             system: system.clone(),
             url: url.to_owned(),
+            nodes,
             threads: self.threads,
             tasks: self.tasks,
             names,
-            counter: (self.scenario == Scenario::Hot).then(|| counter_key(about)),
+            counter: matches!(self.scenario, Scenario::Hot | Scenario::QuorumHot).then(|| counter_key(about)),
             span: self.extent.span(self.tasks, |window_ms| warm_up_ms(system, window_ms)),
             duty,
         }
@@ -268,6 +316,11 @@ impl Case {
                 Some(Ending::Killed) => format!("the holder of a lease of {} ms is killed", self.lease_ms()),
                 Some(Ending::Released) | None => format!("the holder of a lease of {} ms gives back", self.lease_ms()),
             },
+            Scenario::Quorum => match self.delay_us {
+                Some(us) => format!("{many_tasks}, servers {} ms off", us as f64 / 1e3),
+                None => format!("{many_tasks}, servers at hand"),
+            },
+            Scenario::QuorumHot => format!("{} × {many_tasks}, one name", count(*processes, "process")),
         }
     }
 }
@@ -300,32 +353,39 @@ pub(crate) mod tests {
             busy_us: None,
             lease_ms: None,
             ending: None,
+            delay_us: None,
             extent: if scenario == Scenario::ServerCost { Extent::Pairs(100) } else { Extent::WindowMs(3_000) },
         }
     }
 
     #[test]
     fn only_a_lock_that_is_shared_through_the_store_has_a_counter_there() {
-        let shared = case(Scenario::Hot).spec(&Own::Floor.into(), "u", "x");
+        let shared = case(Scenario::Hot).spec(&Own::Floor.into(), "u", vec![], "x");
         assert_eq!(shared.counter.as_deref(), Some("bench:x:counter"));
         assert_eq!(shared.span, Span::Window { warm_up_ms: 750, window_ms: 3_000 });
-        for scenario in Scenario::ALL.into_iter().filter(|scenario| *scenario != Scenario::Hot) {
-            assert_eq!(case(scenario).spec(&Own::S5.into(), "u", "x").counter, None, "{scenario:?}");
+        let (hot, quorum_hot) = (Scenario::Hot, Scenario::QuorumHot);
+        assert_eq!(case(quorum_hot).spec(&Own::Leasehold.into(), "u", vec![], "x").counter, shared.counter);
+        for scenario in Scenario::ALL.into_iter().filter(|scenario| ![hot, quorum_hot].contains(scenario)) {
+            assert_eq!(case(scenario).spec(&Own::S5.into(), "u", vec![], "x").counter, None, "{scenario:?}");
         }
     }
 
     #[test]
     fn a_peer_is_told_what_everybody_is_told_and_has_longer_to_warm_up() {
-        let peer = case(Scenario::Hot).spec(&System::named("redisson"), "u", "x");
+        let peer = case(Scenario::Hot).spec(&System::named("redisson"), "u", vec![], "x");
         assert_eq!(peer.span, Span::Window { warm_up_ms: 1_000, window_ms: 3_000 });
         for scenario in Scenario::ALL.into_iter().filter(|scenario| scenario.is_for_peers()) {
-            assert_eq!(case(scenario).spec(&System::named("redisson"), "u", "x").duty, Duty::Pairs, "{scenario:?}");
+            assert_eq!(
+                case(scenario).spec(&System::named("redisson"), "u", vec![], "x").duty,
+                Duty::Pairs,
+                "{scenario:?}"
+            );
         }
     }
 
     #[test]
     fn pairs_are_shared_out_and_none_is_lost() {
-        let spec = case(Scenario::ServerCost).spec(&Own::S5.into(), "u", "x");
+        let spec = case(Scenario::ServerCost).spec(&Own::S5.into(), "u", vec![], "x");
         assert_eq!(spec.span, Span::Pairs { each: 13 });
     }
 

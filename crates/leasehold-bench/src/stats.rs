@@ -121,6 +121,12 @@ impl From<&Waits> for PackedWaits {
     }
 }
 
+impl From<Vec<(u64, u64)>> for PackedWaits {
+    fn from(counted: Vec<(u64, u64)>) -> Self {
+        Self(counted)
+    }
+}
+
 impl From<&PackedWaits> for Waits {
     fn from(packed: &PackedWaits) -> Self {
         let mut waits = Self::default();

@@ -65,10 +65,7 @@ impl Store {
 
     /// What the server has done so far. Differences are taken, and the statistics never reset: they may be somebody's.
     pub(crate) async fn cost(&mut self) -> Result<Cost> {
-        let tried = "reading the server's statistics";
-        let mut info = redis::cmd("INFO");
-        let info: String = info.arg("cpu").arg("commandstats").query_async(&mut self.control).await.context(tried)?;
-        Cost::read(&info).context(tried)
+        Cost::ask(&mut self.control).await
     }
 }
 
@@ -95,6 +92,24 @@ pub(crate) fn is_script(command: &str) -> bool {
 }
 
 impl Cost {
+    /// That of one server.
+    pub(crate) async fn ask(server: &mut MultiplexedConnection) -> Result<Self> {
+        let tried = "reading the server's statistics";
+        let mut info = redis::cmd("INFO");
+        let info: String = info.arg("cpu").arg("commandstats").query_async(server).await.context(tried)?;
+        Self::read(&info).context(tried)
+    }
+
+    /// That of two servers.
+    pub(crate) fn and(mut self, other: &Self) -> Self {
+        for (command, more) in &other.commands {
+            let calls = self.commands.entry(command.clone()).or_default();
+            *calls = Calls { calls: calls.calls + more.calls, us: calls.us + more.us };
+        }
+        self.cpu_us += other.cpu_us;
+        self
+    }
+
     fn read(info: &str) -> Result<Self> {
         let lines = || info.lines().filter_map(|line| line.trim_end().split_once(':'));
         let seconds = |wanted: &str| -> Result<f64> {
@@ -160,6 +175,14 @@ mod tests {
         let before = Cost::read(&format!("{CPU}cmdstat_evalsha:calls=2,usec=45\r\n")).unwrap();
         let cost = Cost::read(&format!("{CPU}{COMMANDS}")).unwrap().since(&before);
         assert_eq!((cost.scripts(), cost.cpu_us), (Calls { calls: 11, us: 305 }, 0));
+    }
+
+    #[test]
+    fn several_servers_have_done_what_each_has() {
+        let one = Cost::read(&format!("{CPU}cmdstat_evalsha:calls=2,usec=45\r\n")).unwrap();
+        let both = one.and(&Cost::read(&format!("{CPU}{COMMANDS}")).unwrap());
+        assert_eq!((both.of("evalsha"), both.of("set").calls), (Calls { calls: 14, us: 390 }, 5));
+        assert_eq!(both.cpu_us, 7_000_010);
     }
 
     #[test]

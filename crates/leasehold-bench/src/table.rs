@@ -22,6 +22,12 @@ const WAITS: [Column; 4] = [
     ("p99.9 µs", |rows| of(rows, 0, |row| row.p999_us.map(|us| us as f64))),
     ("max µs", |rows| of(rows, 0, |row| row.max_us.map(|us| us as f64))),
 ];
+const MEAN: Column = ("mean µs", |rows| of(rows, 0, |row| row.mean_us));
+const ATTEMPTS: [Column; 3] = [
+    ("attempts", |rows| of(rows, 2, |row| Some(row.attempts?.mean))),
+    ("p50", |rows| of(rows, 0, |row| Some(row.attempts?.p50? as f64))),
+    ("p99", |rows| of(rows, 0, |row| Some(row.attempts?.p99? as f64))),
+];
 const FAIRNESS: Column = ("worker/mean", |rows| {
     let wider = |a: Fairness, b: Fairness| Fairness { min: a.min.min(b.min), max: a.max.max(b.max) };
     let worst = rows.iter().filter_map(|row| row.fairness).reduce(wider);
@@ -49,6 +55,8 @@ pub(crate) fn columns(scenario: Scenario) -> Vec<Column> {
         Scenario::Leases => &[&[("lost leases", |rows| total(rows, |row| row.lost_leases))], &SHARES],
         Scenario::ServerCost => &[&[SERVER, SCRIPTS, SPEED], &CPU],
         Scenario::Takeover => &[&TAKEOVER],
+        Scenario::Quorum => &[&WAITS, &[SPEED, SCRIPTS], &CPU],
+        Scenario::QuorumHot => &[&[SPEED], &WAITS, &[MEAN], &ATTEMPTS, &[FAIRNESS, SCRIPTS], &CPU, &[LOST]],
     };
     columns.concat()
 }

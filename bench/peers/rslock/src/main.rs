@@ -52,7 +52,7 @@ fn about() -> Result<String, Failure> {
     let one = |delays: String| {
         let lease_s = LEASE.as_secs();
         let settings = format!(
-            "{delays}, {TRIES} tries and then again; lease {lease_s} s, not renewed; one connection, TCP_NODELAY"
+            "{delays}, {TRIES} tries and then again; lease {lease_s} s, not renewed; one connection to each server, TCP_NODELAY"
         );
         json!({ "version": versions, "settings": settings })
     };
@@ -87,14 +87,17 @@ fn work() -> Result<String, Failure> {
 }
 
 async fn run(spec: Spec) -> Result<Report, Failure> {
-    let mut manager = LockManager::from_clients(vec![client(&spec.url)?]);
+    let clients = spec.servers().into_iter().map(client).collect::<Result<_, _>>()?;
+    let mut manager = LockManager::from_clients(clients);
     match spec.system.as_str() {
         "rslock" => {}
         "rslock-fast" => manager.set_retry(TRIES, Duration::from_millis(fast_ms()?)),
         other => return Err(format!("no such system here: {other:?}").into()),
     }
     // It connects when it first locks, and tries for ever where no server answers: so one is looked for first.
-    client(&spec.url)?.get_multiplexed_async_connection().await?;
+    for server in spec.servers() {
+        client(server)?.get_multiplexed_async_connection().await?;
+    }
     let own = format!("{}:connect:{}", spec.names.prefix(), std::process::id());
     manager.acquire(own.as_str(), LEASE).await?.release().await;
     let counter = match &spec.counter {

@@ -9,11 +9,21 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct Spec {
     pub(crate) system: String,
     pub(crate) url: String,
+    /// The servers of the lock, where it is one of several; the counter is at `url` all the same.
+    #[serde(default)]
+    pub(crate) nodes: Vec<String>,
     pub(crate) threads: usize,
     pub(crate) tasks: u32,
     pub(crate) names: Names,
     pub(crate) counter: Option<String>,
     pub(crate) span: Span,
+}
+
+impl Spec {
+    /// Where the lock is.
+    pub(crate) fn servers(&self) -> Vec<&str> {
+        if self.nodes.is_empty() { vec![&self.url] } else { self.nodes.iter().map(String::as_str).collect() }
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -179,6 +179,7 @@ impl Bar {
 mod tests {
     use super::*;
     use crate::peers::Class;
+    use crate::record::Attempts;
     use crate::record::tests::row;
     use crate::stats::Fairness;
 
@@ -300,6 +301,35 @@ mod tests {
         };
         assert!(verdict(&judge(&[said(0.45)], &[]), "messages", None).is_met);
         assert!(!verdict(&judge(&[said(0.46)], &[]), "messages", None).is_met);
+    }
+
+    #[test]
+    fn a_quorum_is_compared_with_its_floor_and_with_every_peer() {
+        let of = |scenario, system: &str, p50_us, p99_us| {
+            let row = row(scenario, system, 1);
+            Row { p50_us: Some(p50_us), p99_us: Some(p99_us), ..row }
+        };
+        let alone = [of(Scenario::Quorum, "fan", 100, 1), of(Scenario::Quorum, "leasehold", 131, 1)];
+        let [of_floor] = &judge(&alone, &[])[..] else { panic!() };
+        assert_eq!((of_floor.against.as_deref(), of_floor.spread.median, of_floor.is_met), (Some("fan"), 1.31, false));
+        let hot = |processes| {
+            let all = [("leasehold", 50, 60), ("plain", 40, 600)];
+            all.map(|(system, p50_us, p99_us)| {
+                let row = of(Scenario::QuorumHot, system, p50_us, p99_us);
+                let attempts =
+                    (system == "leasehold").then_some(Attempts { mean: 2.0, p50: Some(2), p99: Some(5), max: None });
+                Row { case: Case { processes, ..row.case }, attempts, ..row }
+            })
+        };
+        let peers = [peer("plain", &[])];
+        let judged = |processes| -> Vec<_> {
+            judge(&hot(processes), &peers).into_iter().map(|verdict| (verdict.what, verdict.is_met)).collect()
+        };
+        let lost = ("lost updates".to_owned(), true);
+        let wanted =
+            [("median wait", false), ("p99 wait", true), ("p99 of attempts", false)].map(|(a, b)| (a.to_owned(), b));
+        assert_eq!(judged(8), [wanted.to_vec(), vec![lost.clone()]].concat());
+        assert_eq!(judged(32), [lost]);
     }
 
     #[test]

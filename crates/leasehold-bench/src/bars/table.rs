@@ -17,6 +17,10 @@ const FARTHEST: fn(&Row) -> Option<f64> = |row| row.fairness.as_ref().map(Fairne
 const PUBLISHES: fn(&Row) -> Option<f64> =
     |row| Some(row.publishes_per_op / (row.store_grants_per_op? + row.local_runs_per_op?));
 
+const P50: fn(&Row) -> Option<f64> = |row| Some(row.p50_us? as f64);
+const P99: fn(&Row) -> Option<f64> = |row| Some(row.p99_us? as f64);
+const ATTEMPTS_P99: fn(&Row) -> Option<f64> = |row| Some(row.attempts?.p99? as f64);
+
 const ALWAYS: fn(&Case) -> bool = |_| true;
 const COMPARED: fn(&Case) -> bool = |case| [1, 64, 1000].contains(&case.tasks);
 
@@ -46,10 +50,16 @@ const HOT_LOCAL: (Scenario, Own) = (Scenario::HotLocal, Own::Leasehold);
 const QUEUE: (Scenario, Own) = (Scenario::Queue, Own::LeaseholdFair);
 const LEASES: (Scenario, Own) = (Scenario::Leases, Own::Leasehold);
 
+const QUORUM: (Scenario, Own) = (Scenario::Quorum, Own::Leasehold);
+const QUORUM_HOT: (Scenario, Own) = (Scenario::QuorumHot, Own::Leasehold);
+const EACH: Against = Against::Each(Kind::Any);
+/// 32 are more than the processors of most machines: they are shown.
+const FEW: fn(&Case) -> bool = |case| case.processes <= 8;
+
 /// What everybody calls Redisson's lock; `systems.json` has it under this name.
 const REDISSON: Against = Against::Peer("redisson");
 
-pub(super) const BARS: [Bar; 25] = [
+pub(super) const BARS: [Bar; 30] = [
     bar(UNCONTENDED, |case| case.tasks == 64, ("pairs a second", OPS), Against::Own(Own::S5), at_least(0.9)),
     bar(UNCONTENDED, |case| case.tasks != 64, ("pairs a second", OPS), Against::Own(Own::S5), at_least(0.8)),
     bar(UNCONTENDED, |case| case.tasks == 64, ("pairs a second", OPS), REDISSON, at_least(1.5)),
@@ -93,4 +103,10 @@ pub(super) const BARS: [Bar; 25] = [
         Against::Nothing,
         at_most(0.2),
     ),
+    // Its acquire is the way to the third-fastest node, and nothing else.
+    bar(QUORUM, ALWAYS, ("median wait", P50), Against::Own(Own::Fan), at_most(1.3)),
+    bar(QUORUM_HOT, FEW, ("median wait", P50), EACH, at_most(1.0)),
+    bar(QUORUM_HOT, FEW, ("p99 wait", P99), EACH, at_most(1.0)),
+    bar(QUORUM_HOT, FEW, ("p99 of attempts", ATTEMPTS_P99), Against::Nothing, at_most(4.0)),
+    bar(QUORUM_HOT, ALWAYS, ("lost updates", LOST), Against::Nothing, at_most(0.0)),
 ];

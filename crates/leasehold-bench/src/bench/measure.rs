@@ -2,20 +2,21 @@
 
 use std::time::Instant;
 
-use super::{Entrant, about, command};
+use super::{Entrant, Place, about, command};
 use crate::crew::Crew;
 use crate::error::Result;
 use crate::monitor::Direct;
+use crate::nodes::NODES;
 use crate::peers::Peers;
-use crate::record::Row;
+use crate::record::{Attempts, Row};
 use crate::scenario::{Case, counter_key};
 use crate::stats::{Fairness, Waits};
-use crate::store::{Cost, Store};
+use crate::store::Cost;
 use crate::system::System;
 use crate::worker::{Grants, Report};
 
 pub(super) async fn measure(
-    store: &mut Store,
+    place: &mut Place,
     peers: &Peers,
     entrant: &Entrant,
     run: u32,
@@ -23,26 +24,45 @@ pub(super) async fn measure(
 ) -> Result<Row> {
     let Entrant { system, case } = entrant;
     let about = about(system, run)?;
-    let spec = case.spec(system, store.url(), &about);
+    let spec = place.spec(entrant, case, &about);
     let mut crew = Crew::muster(case.processes, &spec, || command(peers, system)).await?;
-    let before = store.cost().await?;
+    let before = place.cost(case.scenario).await?;
     let began = Instant::now();
     let reports = crew.go().await?;
     let took_us = began.elapsed().as_micros() as f64;
     // Before they end: what a process gives back then is no part of the run.
-    let cost = store.cost().await?.since(&before);
+    let cost = place.cost(case.scenario).await?.since(&before);
     crew.end().await?;
 
     let pairs: u64 = reports.iter().map(|report| report.pairs).sum();
     let mut row = figures(entrant, run, &reports)?;
     row.server_us_per_op = direct.server_us(&cost) / pairs as f64;
     row.charge(&cost, pairs, took_us);
+    row.attempts = attempts(entrant, &reports, &cost);
     let local_count: Option<u64> = reports.iter().map(|report| report.local_count).sum();
     row.lost_updates = match spec.counter {
-        Some(_) => Some(pairs.abs_diff(store.take_counter(&counter_key(&about)).await?)),
+        Some(_) => Some(pairs.abs_diff(place.store.take_counter(&counter_key(&about)).await?)),
         None => local_count.map(|count| pairs.abs_diff(count)),
     };
     Ok(row)
+}
+
+/// Rounds for a grant: by our own count, or by the servers'. A peer of a quorum sends SET for each.
+fn attempts(entrant: &Entrant, reports: &[Report], cost: &Cost) -> Option<Attempts> {
+    let Entrant { system, case } = entrant;
+    if !case.scenario.is_of_quorum() {
+        return None;
+    }
+    if system.own().is_none() {
+        let pairs: u64 = reports.iter().map(|report| report.pairs).sum();
+        let mean = cost.of("set").calls as f64 / (NODES as u64 * pairs) as f64;
+        return Some(Attempts { mean, p50: None, p99: None, max: None });
+    }
+    let mut rounds = Waits::default();
+    reports.iter().filter_map(|report| report.attempts.as_ref()).for_each(|packed| rounds.merge(&Waits::from(packed)));
+    let at = |percentile| Some(rounds.percentile_us(percentile));
+    let all = Attempts { mean: rounds.mean_us(), p50: at(50.0), p99: at(99.0), max: Some(rounds.max_us()) };
+    (!rounds.is_empty()).then_some(all)
 }
 
 /// What the workers say, together.
@@ -95,6 +115,7 @@ impl Row {
             publishes_per_op: 0.0,
             store_grants_per_op: None,
             local_runs_per_op: None,
+            attempts: None,
             server_cpu_us_per_op: 0.0,
             client_cpu_us_per_op: 0.0,
             server_core_share: 0.0,

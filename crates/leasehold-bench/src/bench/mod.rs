@@ -13,12 +13,14 @@ use crate::crew::Crew;
 use crate::error::{Context, Failure, Result};
 use crate::machine;
 use crate::monitor::{Direct, Monitor};
+use crate::nodes::Nodes;
 use crate::output::Output;
 use crate::peers::Peers;
 use crate::record::{About, Failed, Missing, Record, Row};
 use crate::scenario::{Case, Scenario, counter_key};
-use crate::store::Store;
+use crate::store::{Cost, Store};
 use crate::system::{Own, System};
+use crate::worker::Spec;
 
 /// What is run: groups of entrants that take turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,12 +72,12 @@ pub(crate) async fn run(plan: Plan, store: Store, output: &mut Output) -> Result
     }
     output.doing("building peers");
     let (peers_about, missing) = plan.peers.prepare(&wanted).await?;
-    let mut bench = Bench { store, peers: plan.peers.clone() };
+    let mut bench = Bench { place: Place { store, nodes: None }, peers: plan.peers.clone() };
     let _awake = match plan.awake {
         true => Some(Awake::keep().await?),
         false => None,
     };
-    output.record(&Record::Machine(machine::read(bench.store.version().await?, plan.awake)?))?;
+    output.record(&Record::Machine(machine::read(bench.place.store.version().await?, plan.awake)?))?;
     for about in own.into_iter().map(About::of_own).chain(peers_about) {
         output.record(&Record::About(about))?;
     }
@@ -89,8 +91,45 @@ pub(crate) async fn run(plan: Plan, store: Store, output: &mut Output) -> Result
 }
 
 struct Bench {
-    store: Store,
+    place: Place,
     peers: Peers,
+}
+
+/// Where locks are.
+struct Place {
+    store: Store,
+    /// Those of a quorum, from when the first scenario wants them on.
+    nodes: Option<Nodes>,
+}
+
+impl Place {
+    /// What each process is told.
+    fn spec(&self, entrant: &Entrant, case: &Case, about: &str) -> Spec {
+        let nodes = self.nodes.as_ref().filter(|_| case.scenario.is_of_quorum());
+        let nodes = nodes.map_or_else(Vec::new, |nodes| nodes.urls(case.delay_us));
+        case.spec(&entrant.system, self.store.url(), nodes, about)
+    }
+
+    /// Empties what a run of the scenario finds.
+    async fn clear(&mut self, scenario: Scenario) -> Result<()> {
+        self.store.clear().await?;
+        if !scenario.is_of_quorum() {
+            return Ok(());
+        }
+        let nodes = match &mut self.nodes {
+            Some(nodes) => nodes,
+            none => none.insert(Nodes::start().await?),
+        };
+        nodes.clear().await
+    }
+
+    /// What the servers of its lock have done so far.
+    async fn cost(&mut self, scenario: Scenario) -> Result<Cost> {
+        match &mut self.nodes {
+            Some(nodes) if scenario.is_of_quorum() => nodes.cost().await,
+            _ => self.store.cost().await,
+        }
+    }
 }
 
 impl Bench {
@@ -126,26 +165,31 @@ impl Bench {
         if entrant.system.own().is_some() {
             return Ok(Direct::default());
         }
-        self.store.clear().await?;
+        self.place.clear(entrant.case.scenario).await?;
         let about = about(&entrant.system, 0)?;
-        let spec = entrant.case.sample().spec(&entrant.system, self.store.url(), &about);
+        let spec = self.place.spec(entrant, &entrant.case.sample(), &about);
         let mut crew = Crew::muster(entrant.case.processes, &spec, || command(&self.peers, &entrant.system)).await?;
-        let monitor = Monitor::start(self.store.url(), counter_key(&about)).await?;
+        if entrant.case.scenario.is_of_quorum() {
+            // Nothing is said of the time of five servers; but one that fails has no figures.
+            crew.go().await?;
+            return crew.end().await.map(|()| Direct::default());
+        }
+        let monitor = Monitor::start(self.place.store.url(), counter_key(&about)).await?;
         let went = async {
             crew.go().await?;
             crew.end().await
         };
         let went = went.await;
         // Whatever happened: the next run must not be listened to.
-        let direct = monitor.end(&mut self.store).await?;
+        let direct = monitor.end(&mut self.place.store).await?;
         went.map(|()| direct)
     }
 
     async fn measure(&mut self, entrant: &Entrant, run: u32, direct: &Direct) -> Result<Row> {
-        self.store.clear().await?;
+        self.place.clear(entrant.case.scenario).await?;
         match entrant.case.scenario {
-            Scenario::Takeover => takeover::measure(&mut self.store, entrant, run).await,
-            _ => measure::measure(&mut self.store, &self.peers, entrant, run, direct).await,
+            Scenario::Takeover => takeover::measure(&mut self.place.store, entrant, run).await,
+            _ => measure::measure(&mut self.place, &self.peers, entrant, run, direct).await,
         }
     }
 }

@@ -25,7 +25,7 @@ pub(super) async fn measure(store: &mut Store, entrant: &Entrant, run: u32) -> R
     let began_us = now_us();
     for time in 0..times {
         store.clear().await?;
-        let spec = case.spec(system, store.url(), &about(system, run)?);
+        let spec = case.spec(system, store.url(), vec![], &about(system, run)?);
         // At another moment between two renewals each time: what is left of the lease then is what the waiter waits for.
         let moment = u64::from(run) * times + time;
         let delay = Duration::from_micros(renewal_us(case) * (moment * 618 % 1000) / 1000);

@@ -12,9 +12,10 @@ use crate::system::{Own, System};
 const RELEASES: u64 = 10;
 
 /// Where the user names none.
-const PROCESSES: u32 = 2;
 const PAIRS: u64 = 60_000;
 const BUSY_US: [u64; 3] = [0, 1, 10];
+/// Of each server of a quorum: none, and as far as another zone and back is at most.
+const DELAYS_US: [Option<u64>; 2] = [None, Some(5_000)];
 
 pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
     let named: Vec<System> = options.systems.iter().map(|name| System::named(name)).collect();
@@ -38,8 +39,23 @@ pub(super) fn plan(wanted: Wanted, options: &Options) -> Result<Plan, String> {
         }
     }
     refuse_contradictions(wanted, options)?;
+    if let Wanted::One(scenario) = wanted
+        && scenario.is_of_quorum()
+        && let Some(one) = named
+            .iter()
+            .chain(&peers)
+            .find(|one| one.own().is_none() && options.peers[..] != ["all"] && !known.has_quorum(one.name()))
+    {
+        return Err(format!("{} is a lock of one server: it cannot take part in {}", one.name(), scenario.name()));
+    }
     let scenarios = wanted.scenarios();
-    let groups = scenarios.into_iter().flat_map(|scenario| groups(scenario, options, &named, &peers)).collect();
+    let is_all = options.peers[..] == ["all"];
+    let takes_part = |scenario: Scenario| -> Vec<System> {
+        let can = |peer: &&System| !is_all || !scenario.is_of_quorum() || known.has_quorum(peer.name());
+        peers.iter().filter(can).cloned().collect()
+    };
+    let of = |scenario| groups(scenario, options, &named, &takes_part(scenario));
+    let groups = scenarios.into_iter().flat_map(of).collect();
     let plan = Plan { groups, peers: known, awake: options.awake };
     let twice = |group: &Group| (1..group.entrants.len()).any(|at| group.entrants[..at].contains(&group.entrants[at]));
     if plan.groups.iter().any(twice) {
@@ -55,13 +71,15 @@ fn ours() -> String {
 
 /// An option that would change nothing: whoever gave it believes that it did.
 fn refuse_ignored(scenario: Scenario, options: &Options) -> Result<(), String> {
-    use Scenario::{Hot, HotLocal, Leases, Queue, ServerCost, Takeover, Uncontended};
-    let for_some: [(&str, bool, &[Scenario]); 5] = [
-        ("--processes", options.processes.is_some(), &[Hot]),
+    use Scenario::{Hot, HotLocal, Leases, Queue, Quorum, QuorumHot, ServerCost, Takeover, Uncontended};
+    let of_one_server: &[Scenario] = &[Uncontended, Hot, HotLocal, Queue, Leases, ServerCost, Takeover];
+    let for_some: [(&str, bool, &[Scenario]); 6] = [
+        ("--store", options.store.is_some(), of_one_server),
+        ("--processes", options.processes.is_some(), &[Hot, QuorumHot]),
         ("--pairs", options.pairs.is_some(), &[ServerCost]),
         ("--busy-us", !options.busy_us.is_empty(), &[HotLocal]),
         ("--lease-ms", !options.lease_ms.is_empty(), &[Leases, Takeover]),
-        ("--seconds", options.seconds.is_some(), &[Uncontended, Hot, HotLocal, Queue, Leases]),
+        ("--seconds", options.seconds.is_some(), &[Uncontended, Hot, HotLocal, Queue, Leases, Quorum, QuorumHot]),
     ];
     match for_some.iter().find(|(_, is_given, some)| *is_given && !some.contains(&scenario)) {
         None => Ok(()),
@@ -87,7 +105,8 @@ fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String
         }
         Wanted::One(scenario) if !scenario.is_for_peers() && !options.peers.is_empty() => {
             return refuse(
-                "--peers are for uncontended, hot and server-cost: the others ask for what peers do not have",
+                "--peers are for uncontended, hot, server-cost, quorum and quorum-hot: the others ask for what peers do \
+                 not have",
             );
         }
         Wanted::One(scenario) if scenario.is_for_leasehold_only() && !options.systems.is_empty() => {
@@ -100,12 +119,23 @@ fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String
     }
     if let Wanted::One(scenario) = wanted {
         refuse_ignored(scenario, options)?;
-        let takes_part = |is_it: fn(&System) -> bool| options.systems.iter().any(|name| is_it(&System::named(name)));
-        if scenario != Scenario::HotLocal && takes_part(|system| system.own() == Some(Own::TokioMutex)) {
-            return refuse("tokio-mutex is a lock of one process: it can take part in hot-local only");
+        let named = || options.systems.iter().map(|name| System::named(name));
+        if let Some(own) = named().filter_map(|system| system.own()).find(|own| !scenario.takes(*own)) {
+            return Err(match own {
+                Own::TokioMutex => {
+                    "tokio-mutex is a lock of one process: it can take part in hot-local only".to_owned()
+                }
+                Own::Fan => "fan is a lock that waits for nobody, on several servers: it can take part in quorum only"
+                    .to_owned(),
+                other => {
+                    format!("{} is a lock of one server: it cannot take part in {}", other.name(), scenario.name())
+                }
+            });
         }
-        if !scenario.is_for_peers() && takes_part(|system| system.own().is_none()) {
-            return refuse("--systems: peers take part in uncontended, hot and server-cost, and not here");
+        if !scenario.is_for_peers() && named().any(|system| system.own().is_none()) {
+            return refuse(
+                "--systems: peers take part in uncontended, hot, server-cost, quorum and quorum-hot, and not here",
+            );
         }
     }
     match &options.store {
@@ -146,19 +176,25 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
     let case = |tasks: u32| Case {
         scenario,
         names: scenario.name_uses()[0],
-        processes: if scenario == Scenario::Hot { options.processes.unwrap_or(PROCESSES) } else { 1 },
+        processes: scenario.processes()[0],
         tasks,
         threads: options.threads.unwrap_or(scenario.threads()),
         busy_us: None,
         lease_ms: None,
         ending: None,
+        delay_us: None,
         extent: Extent::WindowMs(window_ms),
     };
     let leases = |usual: &[u64]| if options.lease_ms.is_empty() { usual.to_vec() } else { options.lease_ms.clone() };
     let busy_us = if options.busy_us.is_empty() { &BUSY_US[..] } else { &options.busy_us };
     let of_size = |&tasks: &u32| -> Vec<Case> {
         match scenario {
-            Scenario::Uncontended | Scenario::Hot | Scenario::Queue => vec![case(tasks)],
+            Scenario::Uncontended | Scenario::Queue => vec![case(tasks)],
+            Scenario::Hot | Scenario::QuorumHot => {
+                let numbers = options.processes.map_or_else(|| scenario.processes().to_vec(), |one| vec![one]);
+                numbers.into_iter().map(|processes| Case { processes, ..case(tasks) }).collect()
+            }
+            Scenario::Quorum => DELAYS_US.map(|delay_us| Case { delay_us, ..case(tasks) }).to_vec(),
             Scenario::HotLocal => busy_us.iter().map(|&us| Case { busy_us: Some(us), ..case(tasks) }).collect(),
             Scenario::Leases => {
                 leases(&[10_000]).into_iter().map(|ms| Case { lease_ms: Some(ms), ..case(tasks) }).collect()

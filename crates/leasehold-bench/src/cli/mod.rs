@@ -17,7 +17,7 @@ const PEERS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/peers");
 /// Measures Leasehold beside other locks, and beside the least that a lock on Redis can cost.
 ///
 /// Systems take turns, each run in fresh processes; figures are medians with their ranges, and ratios are made within a
-/// turn. Starts a redis-server of its own on a free loopback port unless it is given a store.
+/// turn. Starts a redis-server of its own on a free loopback port unless it is given a store, and for a quorum five more.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold-bench", version, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 struct Said {
@@ -52,8 +52,8 @@ struct Options {
     #[arg(long, value_name = "URL")]
     store: Option<String>,
 
-    /// Other libraries that take turns, too (uncontended, hot, server-cost): their names in `bench/peers/systems.json`,
-    /// or `all`. They are built where they are not.
+    /// Other libraries that take turns, too (uncontended, hot, server-cost, quorum, quorum-hot): their names in
+    /// `bench/peers/systems.json`, or `all` that can do it. They are built where they are not.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     peers: Vec<String>,
 
@@ -86,7 +86,7 @@ struct Options {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     threads: Option<u32>,
 
-    /// Processes that share the lock (hot) [default: 2].
+    /// Processes that share the lock (hot, quorum-hot) [default: 2; quorum-hot: 2, and 8, and 32].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     processes: Option<u32>,
 
@@ -110,8 +110,8 @@ struct Options {
     #[arg(long)]
     awake: bool,
 
-    /// Which systems take turns, ours (s5, floor, leasehold, leasehold-fair, tokio-mutex, none) or peers [default: ours
-    /// that the scenario's bars compare].
+    /// Which systems take turns, ours (s5, floor, leasehold, leasehold-fair, leasehold-remote, fan, tokio-mutex, none) or
+    /// peers [default: ours that the scenario's bars compare].
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     systems: Vec<String>,
 }

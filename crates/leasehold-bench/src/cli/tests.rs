@@ -65,8 +65,35 @@ fn a_takeover_has_two_beginnings() {
 
 #[test]
 fn all_is_everything() {
-    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4);
-    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5);
+    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4 + 2 + 3);
+    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5 + (4 + 6) * 5);
+}
+
+#[test]
+fn a_quorum_is_at_hand_or_some_way_off_and_shared_by_few_or_many() {
+    let near_and_far = plan("quorum");
+    let delays: Vec<_> =
+        cases(&near_and_far).iter().map(|(case, who)| (case.delay_us, case.tasks, who.clone())).collect();
+    assert_eq!(delays, [None, Some(5_000)].map(|delay| (delay, 1, vec!["fan", "leasehold"])));
+    let processes =
+        |line: &str| cases(&plan(line)).iter().map(|(case, _)| (case.processes, case.names)).collect::<Vec<_>>();
+    assert_eq!(processes("quorum-hot"), [2, 8, 32].map(|number| (number, NameUse::Shared)));
+    assert_eq!(processes("quorum-hot --processes 3"), [(3, NameUse::Shared)]);
+}
+
+#[test]
+fn of_all_peers_those_take_part_in_a_quorum_that_can() {
+    let dir = tempfile::tempdir().unwrap();
+    let list = r#"[{"system":"a","dir":"x","class":"poll","has":[]},
+        {"system":"b","dir":"x","class":"poll","has":[],"quorum":true}]"#;
+    std::fs::write(dir.path().join("systems.json"), list).unwrap();
+    let at = |line: &str| format!("{line} --peers-dir {}", dir.path().display());
+    assert_eq!(cases(&plan(&at("quorum-hot --peers all")))[0].1, ["leasehold", "leasehold-remote", "b"]);
+    assert_eq!(cases(&plan(&at("quorum --systems fan,b")))[0].1, ["fan", "b"]);
+    for line in ["quorum --peers a", "quorum-hot --systems b,a"] {
+        let wrong = read(&at(line)).unwrap_err().to_string();
+        assert!(wrong.contains("a is a lock of one server: it cannot take part in quorum"), "{line}: {wrong}");
+    }
 }
 
 #[test]
@@ -99,7 +126,8 @@ fn peers_join_by_name_or_all_of_them() {
     assert_eq!(of("uncontended --peers a"), named(&["s5", "leasehold", "a"]));
     assert_eq!(of("hot --systems a-fair,leasehold"), named(&["a-fair", "leasehold"]));
     let wrong = read(&format!("hot --peers b --peers-dir {}", dir.path().display())).unwrap_err();
-    let says = "no system \"b\"; peers are a, a-fair; ours are s5, floor, leasehold, leasehold-fair, tokio-mutex, none";
+    let says = "no system \"b\"; peers are a, a-fair; ours are s5, floor, leasehold, leasehold-fair, \
+                leasehold-remote, fan, tokio-mutex, none";
     assert!(wrong.to_string().contains(says), "{wrong}");
     for scenario in ["hot", "hot-local", "queue"] {
         let wrong = read(&format!("{scenario} --systems b --peers-dir {}", dir.path().display())).unwrap_err();
@@ -149,11 +177,17 @@ fn what_makes_no_sense_is_refused_before_anything_is_measured() {
         ("server-cost --seconds 3", ErrorKind::ArgumentConflict),
         ("takeover --seconds 3", ErrorKind::ArgumentConflict),
         ("hot --store memory:", ErrorKind::ArgumentConflict),
+        ("quorum --store redis://127.0.0.1:7", ErrorKind::ArgumentConflict),
+        ("quorum --processes 3", ErrorKind::ArgumentConflict),
+        ("quorum --systems s5", ErrorKind::ArgumentConflict),
+        ("quorum-hot --systems fan", ErrorKind::ArgumentConflict),
+        ("hot --systems fan", ErrorKind::ArgumentConflict),
         ("hot --fast", ErrorKind::UnknownArgument),
     ] {
         assert_eq!(read(line).map(|_| ()).map_err(|error| error.kind()), Err(kind), "{line}");
     }
     let ignored = read("takeover --seconds 3").unwrap_err().to_string();
-    let says = "--seconds changes nothing in takeover: it is for uncontended, hot, hot-local, queue, leases";
+    let says = "--seconds changes nothing in takeover: it is for uncontended, hot, hot-local, queue, leases, \
+                quorum, quorum-hot";
     assert!(ignored.contains(says), "{ignored}");
 }

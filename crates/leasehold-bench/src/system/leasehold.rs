@@ -36,6 +36,23 @@ impl Client for LeaseholdFair {
     }
 }
 
+/// The same without hand-over inside the client: each lock stands in the store's queue for itself.
+#[derive(Clone)]
+pub(crate) struct LeaseholdRemote(Leasehold);
+
+impl Client for LeaseholdRemote {
+    type Lock = leasehold::Mutex;
+
+    async fn connect(url: &str) -> Result<Self> {
+        let builder = leasehold::Leasehold::builder(url).remote_hand_over();
+        Ok(Self(Leasehold(builder.connect().await.context("leasehold")?)))
+    }
+
+    fn lock(&self, name: String) -> leasehold::Mutex {
+        self.0.lock(name)
+    }
+}
+
 impl Lock for leasehold::Mutex {
     type Held<'lock> = leasehold::Guard;
 

@@ -1,5 +1,6 @@
 //! What is measured. A system knows how to lock and how to give back, and nothing of the scenario that it runs in.
 
+mod fan;
 mod floor;
 mod leasehold;
 mod none;
@@ -14,8 +15,9 @@ use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, IntoConnectionInfo};
 use serde::{Deserialize, Serialize};
 
+pub(crate) use fan::Fan;
 pub(crate) use floor::Floor;
-pub(crate) use leasehold::{Leasehold, LeaseholdFair};
+pub(crate) use leasehold::{Leasehold, LeaseholdFair, LeaseholdRemote};
 pub(crate) use none::Unlocked;
 pub(crate) use s5::S5;
 pub(crate) use tokio_mutex::TokioMutex;
@@ -43,6 +45,10 @@ pub(crate) enum Own {
     Leasehold,
     /// Leasehold, first come, first served over all processes.
     LeaseholdFair,
+    /// Leasehold without hand-over inside a process.
+    LeaseholdRemote,
+    /// One script to each of several servers at once, until a majority has answered: the least that a quorum can be.
+    Fan,
     /// tokio's own lock, within one process: no lease, no store, no server.
     TokioMutex,
     /// No lock at all. It must lose updates: it is the check of the instrument.
@@ -57,6 +63,8 @@ impl Own {
             Self::Floor => "floor",
             Self::Leasehold => "leasehold",
             Self::LeaseholdFair => "leasehold-fair",
+            Self::LeaseholdRemote => "leasehold-remote",
+            Self::Fan => "fan",
             Self::TokioMutex => "tokio-mutex",
             Self::None => "none",
         }

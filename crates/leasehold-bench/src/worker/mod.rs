@@ -18,8 +18,9 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use self::pairs::Grants;
 use crate::error::{Context, Result};
+use crate::nodes;
 use crate::stats::{PackedWaits, Waits};
-use crate::system::{Floor, Leasehold, LeaseholdFair, Own, S5, System, TokioMutex, Unlocked};
+use crate::system::{Fan, Floor, Leasehold, LeaseholdFair, LeaseholdRemote, Own, S5, System, TokioMutex, Unlocked};
 
 /// What a worker is told, as one line of JSON on its standard input (not among its arguments, which everybody on the
 /// machine can read: the URL may have a password in it).
@@ -27,6 +28,9 @@ use crate::system::{Floor, Leasehold, LeaseholdFair, Own, S5, System, TokioMutex
 pub(crate) struct Spec {
     pub(crate) system: System,
     pub(crate) url: String,
+    /// The servers of the lock, where it is one of several; the counter is at `url` all the same.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) nodes: Vec<String>,
     pub(crate) threads: u32,
     pub(crate) tasks: u32,
     pub(crate) names: Names,
@@ -35,6 +39,13 @@ pub(crate) struct Spec {
     pub(crate) span: Span,
     #[serde(default, skip_serializing_if = "Duty::is_usual")]
     pub(crate) duty: Duty,
+}
+
+impl Spec {
+    /// Where the lock is.
+    fn lock_url(&self) -> String {
+        if self.nodes.is_empty() { self.url.clone() } else { nodes::url_of(&self.nodes) }
+    }
 }
 
 /// The names that the tasks of a worker lock.
@@ -136,6 +147,9 @@ pub(crate) struct Report {
     /// How it came to its grants, where tokens tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) grants: Option<Grants>,
+    /// Rounds for each of all its grants, those of the warm-up too, where a quorum made them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) attempts: Option<PackedWaits>,
     /// Of the leases that it held, those that it lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) lost_leases: Option<u64>,
@@ -173,6 +187,8 @@ async fn carry_out(spec: Spec) -> Result<Report> {
             System::Own(Own::Floor) => pairs::run::<Floor>(spec).await,
             System::Own(Own::Leasehold) => pairs::run::<Leasehold>(spec).await,
             System::Own(Own::LeaseholdFair) => pairs::run::<LeaseholdFair>(spec).await,
+            System::Own(Own::LeaseholdRemote) => pairs::run::<LeaseholdRemote>(spec).await,
+            System::Own(Own::Fan) => pairs::run::<Fan>(spec).await,
             System::Own(Own::TokioMutex) => pairs::run::<TokioMutex>(spec).await,
             System::Own(Own::None) => pairs::run::<Unlocked>(spec).await,
             System::Peer(name) => Err(format!("{name} has a program of its own").into()),
@@ -253,6 +269,7 @@ mod tests {
         Spec {
             system: Own::Floor.into(),
             url: "redis://h:1".into(),
+            nodes: vec![],
             threads: 2,
             tasks: 3,
             names: Names::PerTask("p".into()),

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::{Duty, Names, Report, Span, Spec, Tally, cpu_us, start};
 use crate::error::{Context, Result};
+use crate::stats::PackedWaits;
 use crate::system::{self, Client, Lock};
 
 pub(super) async fn run<C: Client>(spec: Spec) -> Result<Report> {
@@ -25,7 +26,7 @@ pub(super) async fn run<C: Client>(spec: Spec) -> Result<Report> {
         }
         (_, None) => Section::Empty,
     };
-    let client = C::connect(&spec.url).await?;
+    let client = C::connect(&spec.lock_url()).await?;
     let spec = Arc::new(spec);
     if matches!(spec.names, Names::Used(_)) {
         timeout(limit, all_tasks(&client, &spec, &section)).await.context("the round before did not end")??;
@@ -39,7 +40,9 @@ pub(super) async fn run<C: Client>(spec: Spec) -> Result<Report> {
         Span::Pairs { .. } => begun.elapsed().as_micros() as u64,
     };
     let (local_count, grants) = section.found();
-    Ok(Report { local_count, grants, ..Report::of(&tallies, counted_us, cpu_us) })
+    let attempts = (!spec.nodes.is_empty()).then(leasehold::seam::attempts).filter(|attempts| !attempts.is_empty());
+    let attempts = attempts.map(PackedWaits::from);
+    Ok(Report { local_count, grants, attempts, ..Report::of(&tallies, counted_us, cpu_us) })
 }
 
 async fn all_tasks<C: Client>(client: &C, spec: &Arc<Spec>, section: &Section) -> Result<Vec<Tally>> {

@@ -159,6 +159,32 @@ fn in_one_process_a_lock_is_compared_with_the_runtimes_own() {
     }
 }
 
+/// Five servers, and the sixth counts.
+#[test]
+fn a_quorum_is_asked_at_all_its_servers_and_loses_nothing() {
+    let near_and_far = lines("quorum --runs 1 --seconds 1");
+    let who: Vec<_> =
+        near_and_far.iter().map(|line| (line["delay_us"].as_u64(), line["system"].as_str().unwrap())).collect();
+    let both = ["fan", "leasehold"];
+    assert_eq!(who, [None, Some(5_000)].into_iter().flat_map(|us| both.map(|system| (us, system))).collect::<Vec<_>>());
+    for line in &near_and_far {
+        // Two scripts at each of five; what is still on the way at the end is not counted.
+        let scripts = line["server_calls_per_op"].as_f64().unwrap();
+        assert!((9.0..11.0).contains(&scripts), "{line}");
+        let is_far = line["delay_us"].is_u64();
+        assert!(!is_far || line["p50_us"].as_u64() > Some(4_000), "{line}");
+    }
+    let hot = lines("quorum-hot --systems none,leasehold,leasehold-remote --processes 3 --runs 1 --seconds 1");
+    assert_eq!(field(&hot, "system"), ["none", "leasehold", "leasehold-remote"]);
+    for line in &hot {
+        let (is_locked, lost) = (line["system"] != "none", line["lost_updates"].as_u64().unwrap());
+        assert_eq!(lost == 0, is_locked, "{line}");
+        // Who takes turns is refused first, and called then.
+        assert_eq!(line["attempts"]["p50"].as_u64() >= Some(1), is_locked, "{line}");
+        assert!(!is_locked || line["fairness"]["min"].as_f64() > Some(0.2), "{line}");
+    }
+}
+
 #[test]
 fn a_queue_has_the_same_length_from_the_first_hand_over_to_the_last() {
     let lines = lines("queue --tasks 5,40 --runs 2 --seconds 1");

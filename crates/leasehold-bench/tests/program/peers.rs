@@ -19,6 +19,8 @@ read -r spec
 [[ $spec =~ redis://127.0.0.1:([0-9]+) ]] || exit 1
 # Nothing that only our own workers are told.
 [[ $spec != *duty* ]] || exit 1
+# Five servers, if any.
+[[ $spec != *nodes* || $spec =~ \"nodes\":\[(\"redis://127.0.0.1:[0-9]+\",?){5}\] ]] || exit 1
 exec 3<>"/dev/tcp/127.0.0.1/${BASH_REMATCH[1]}"
 echo ready
 read -r go
@@ -34,7 +36,7 @@ echo '{"served":[2,2],"pairs":5,"counted_us":1000,"cpu_us":70,"waits":[[100,3],[
 "#;
 
 const SYSTEMS: &str = r#"[
-  { "system": "shell", "dir": "shell", "class": "push", "has": ["push"] },
+  { "system": "shell", "dir": "shell", "class": "push", "has": ["push"], "quorum": true },
   { "system": "shell-fair", "dir": "shell", "class": "queue", "has": ["queue"] },
   { "system": "gone", "dir": "gone", "class": "poll", "has": [] },
   { "system": "ill", "dir": "ill", "class": "poll", "has": [] }
@@ -78,6 +80,16 @@ fn a_peer_takes_its_turn() {
     assert_eq!(fair["server_calls_per_op"], 0.0, "{fair}");
     assert!(fair["server_us_per_op"].as_f64().unwrap() > 0.0, "{fair}");
     assert_eq!((&shell["client_cpu_us_per_op"], &shell["fairness"]["min"]), (&14.0.into(), &1.0.into()), "{shell}");
+}
+
+#[test]
+fn a_peer_that_can_is_told_of_five_servers() {
+    let dir = peers();
+    let line = format!("quorum --systems fan --peers all --runs 1 --seconds 1 --peers-dir {}", dir.path().display());
+    let runs = of(&all_lines(&line), "run");
+    assert_eq!(field(&runs, "system"), ["fan", "shell", "fan", "shell"]);
+    // It has sent its commands to the counter's server, which is none of the five.
+    assert_eq!((&runs[1]["server_calls_per_op"], &runs[1]["attempts"]["mean"]), (&0.0.into(), &0.0.into()));
 }
 
 #[test]
