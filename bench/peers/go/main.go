@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -30,6 +31,8 @@ type spec struct {
 	Names   map[string]string `json:"names"`
 	Counter *string           `json:"counter"`
 	Span    span              `json:"span"`
+	// PauseUs is what goes between two pairs, on average.
+	PauseUs int64 `json:"pause_us"`
 }
 
 // span has one of the two.
@@ -234,6 +237,9 @@ func oneTask(locks locker, task *spec, number int, started time.Time) (tally, er
 		if task.isCounted(started) {
 			done.served++
 			done.waits[bucket(waitUs)]++
+		}
+		if task.PauseUs > 0 {
+			time.Sleep(time.Duration(rand.Int64N(2*task.PauseUs)) * time.Microsecond)
 		}
 	}
 	return done, nil

@@ -105,7 +105,11 @@ fn slug(case: &Case) -> String {
     let name = case.scenario.name();
     match case.scenario {
         Scenario::Uncontended | Scenario::Queue | Scenario::Leases => format!("{name}-{}", case.tasks),
-        Scenario::Hot | Scenario::QuorumHot => format!("{name}-{}x{}", case.processes, case.tasks),
+        Scenario::QuorumHot => {
+            let pause = if case.pause_us.is_some() { "-pause" } else { "" };
+            format!("{name}-{}x{}{pause}", case.processes, case.tasks)
+        }
+        Scenario::Hot => format!("{name}-{}x{}", case.processes, case.tasks),
         Scenario::Quorum => format!("{name}-{}us", case.delay_us.unwrap_or(0)),
         Scenario::HotLocal => format!("{name}-{}-{}us", case.tasks, case.busy_us.unwrap_or(0)),
         Scenario::ServerCost => format!("{name}-{}", case.names.name()),

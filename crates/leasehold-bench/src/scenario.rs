@@ -87,6 +87,9 @@ pub(crate) struct Case {
     /// By how much each server's answer is late, give or take a millisecond (quorum).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) delay_us: Option<u64>,
+    /// What each does elsewhere between two pairs, on average (quorum-hot).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pause_us: Option<u64>,
     pub(crate) extent: Extent,
 }
 
@@ -277,6 +280,7 @@ impl Case {
             threads: self.threads,
             tasks: self.tasks,
             names,
+            pause_us: self.pause_us,
             counter: matches!(self.scenario, Scenario::Hot | Scenario::QuorumHot).then(|| counter_key(about)),
             span: self.extent.span(self.tasks, |window_ms| warm_up_ms(system, window_ms)),
             duty,
@@ -320,7 +324,11 @@ impl Case {
                 Some(us) => format!("{many_tasks}, servers {} ms off", us as f64 / 1e3),
                 None => format!("{many_tasks}, servers at hand"),
             },
-            Scenario::QuorumHot => format!("{} × {many_tasks}, one name", count(*processes, "process")),
+            Scenario::QuorumHot => {
+                let pause =
+                    self.pause_us.map_or("again at once".into(), |us| format!("{} ms in between", us as f64 / 1e3));
+                format!("{} × {many_tasks}, one name, {pause}", count(*processes, "process"))
+            }
         }
     }
 }
@@ -340,61 +348,5 @@ pub(crate) fn counter_key(about: &str) -> String {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) fn case(scenario: Scenario) -> Case {
-        Case {
-            scenario,
-            names: scenario.name_uses()[0],
-            processes: 2,
-            tasks: 8,
-            threads: 1,
-            busy_us: None,
-            lease_ms: None,
-            ending: None,
-            delay_us: None,
-            extent: if scenario == Scenario::ServerCost { Extent::Pairs(100) } else { Extent::WindowMs(3_000) },
-        }
-    }
-
-    #[test]
-    fn only_a_lock_that_is_shared_through_the_store_has_a_counter_there() {
-        let shared = case(Scenario::Hot).spec(&Own::Floor.into(), "u", vec![], "x");
-        assert_eq!(shared.counter.as_deref(), Some("bench:x:counter"));
-        assert_eq!(shared.span, Span::Window { warm_up_ms: 750, window_ms: 3_000 });
-        let (hot, quorum_hot) = (Scenario::Hot, Scenario::QuorumHot);
-        assert_eq!(case(quorum_hot).spec(&Own::Leasehold.into(), "u", vec![], "x").counter, shared.counter);
-        for scenario in Scenario::ALL.into_iter().filter(|scenario| ![hot, quorum_hot].contains(scenario)) {
-            assert_eq!(case(scenario).spec(&Own::S5.into(), "u", vec![], "x").counter, None, "{scenario:?}");
-        }
-    }
-
-    #[test]
-    fn a_peer_is_told_what_everybody_is_told_and_has_longer_to_warm_up() {
-        let peer = case(Scenario::Hot).spec(&System::named("redisson"), "u", vec![], "x");
-        assert_eq!(peer.span, Span::Window { warm_up_ms: 1_000, window_ms: 3_000 });
-        for scenario in Scenario::ALL.into_iter().filter(|scenario| scenario.is_for_peers()) {
-            assert_eq!(
-                case(scenario).spec(&System::named("redisson"), "u", vec![], "x").duty,
-                Duty::Pairs,
-                "{scenario:?}"
-            );
-        }
-    }
-
-    #[test]
-    fn pairs_are_shared_out_and_none_is_lost() {
-        let spec = case(Scenario::ServerCost).spec(&Own::S5.into(), "u", vec![], "x");
-        assert_eq!(spec.span, Span::Pairs { each: 13 });
-    }
-
-    #[test]
-    fn names_in_arguments_are_names_in_figures() {
-        assert_eq!(Scenario::ALL, Scenario::value_variants());
-        for scenario in Scenario::ALL {
-            assert_eq!(serde_json::to_value(scenario).unwrap(), scenario.name());
-            assert_eq!(Scenario::from_str(scenario.name(), false), Ok(scenario));
-        }
-    }
-}
+#[path = "scenario_tests.rs"]
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ mod task;
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
@@ -15,9 +15,9 @@ use rslock::LockManager;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use task::{Names, Report, Span, Spec, Tally, is_counted, is_over};
+use task::{Names, Pauses, Report, Span, Spec, Tally, is_counted, is_over};
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -178,6 +178,8 @@ async fn one_task(
 ) -> Result<Tally, Failure> {
     let kept = spec.names.of_task(task);
     let mut tally = Tally::default();
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos() as u64;
+    let mut pauses = Pauses(wall ^ u64::from(std::process::id()) << 32 ^ u64::from(task));
     while !is_over(spec.span, started, tally.pairs) {
         let name = kept.clone().unwrap_or_else(|| spec.names.of_pair(task, tally.pairs));
         let asked = Instant::now();
@@ -188,6 +190,9 @@ async fn one_task(
         }
         guard.release().await;
         tally.note(wait_us, is_counted(spec.span, started));
+        if let Some(pause_us) = spec.pause_us {
+            sleep(pauses.next(pause_us)).await;
+        }
     }
     Ok(tally)
 }

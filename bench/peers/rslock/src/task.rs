@@ -17,6 +17,21 @@ pub(crate) struct Spec {
     pub(crate) names: Names,
     pub(crate) counter: Option<String>,
     pub(crate) span: Span,
+    /// Between two pairs: as long on average, at random.
+    pub(crate) pause_us: Option<u64>,
+}
+
+/// Random pauses: xorshift, which is as good as any for this.
+pub(crate) struct Pauses(pub(crate) u64);
+
+impl Pauses {
+    /// As long on average.
+    pub(crate) fn next(&mut self, mean_us: u64) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        Duration::from_micros(self.0 % (2 * mean_us).max(1))
+    }
 }
 
 impl Spec {

@@ -14,6 +14,8 @@ const RELEASES: u64 = 10;
 /// Where the user names none.
 const PAIRS: u64 = 60_000;
 const BUSY_US: [u64; 3] = [0, 1, 10];
+/// Between two pairs of a process, for each process that wants the name: so it is free for most of the time.
+const PAUSE_US: u64 = 5_000;
 /// Of each server of a quorum: none, and as far as another zone and back is at most.
 const DELAYS_US: [Option<u64>; 2] = [None, Some(5_000)];
 
@@ -183,6 +185,7 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
         lease_ms: None,
         ending: None,
         delay_us: None,
+        pause_us: None,
         extent: Extent::WindowMs(window_ms),
     };
     let leases = |usual: &[u64]| if options.lease_ms.is_empty() { usual.to_vec() } else { options.lease_ms.clone() };
@@ -192,7 +195,12 @@ fn cases(scenario: Scenario, options: &Options) -> Vec<Case> {
             Scenario::Uncontended | Scenario::Queue => vec![case(tasks)],
             Scenario::Hot | Scenario::QuorumHot => {
                 let numbers = options.processes.map_or_else(|| scenario.processes().to_vec(), |one| vec![one]);
-                numbers.into_iter().map(|processes| Case { processes, ..case(tasks) }).collect()
+                let at_once = numbers.into_iter().map(|processes| Case { processes, ..case(tasks) });
+                let in_a_while = |case: Case| Case { pause_us: Some(PAUSE_US * u64::from(case.processes)), ..case };
+                match scenario {
+                    Scenario::Hot => at_once.collect(),
+                    _ => at_once.flat_map(|case| [case.clone(), in_a_while(case)]).collect(),
+                }
             }
             Scenario::Quorum => DELAYS_US.map(|delay_us| Case { delay_us, ..case(tasks) }).to_vec(),
             Scenario::HotLocal => busy_us.iter().map(|&us| Case { busy_us: Some(us), ..case(tasks) }).collect(),

@@ -65,8 +65,8 @@ fn a_takeover_has_two_beginnings() {
 
 #[test]
 fn all_is_everything() {
-    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4 + 2 + 3);
-    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5 + (4 + 6) * 5);
+    assert_eq!(plan("all").groups.len(), 4 + 1 + 3 + 1 + 3 + 2 + 4 + 2 + 6);
+    assert_eq!(plan("all").steps(), (8 + 3 + 6 + 4) * 5 + 3 + (4 + 4) * 5 + (4 + 12) * 5);
 }
 
 #[test]
@@ -76,9 +76,10 @@ fn a_quorum_is_at_hand_or_some_way_off_and_shared_by_few_or_many() {
         cases(&near_and_far).iter().map(|(case, who)| (case.delay_us, case.tasks, who.clone())).collect();
     assert_eq!(delays, [None, Some(5_000)].map(|delay| (delay, 1, vec!["fan", "leasehold"])));
     let processes =
-        |line: &str| cases(&plan(line)).iter().map(|(case, _)| (case.processes, case.names)).collect::<Vec<_>>();
-    assert_eq!(processes("quorum-hot"), [2, 8, 32].map(|number| (number, NameUse::Shared)));
-    assert_eq!(processes("quorum-hot --processes 3"), [(3, NameUse::Shared)]);
+        |line: &str| cases(&plan(line)).iter().map(|(case, _)| (case.processes, case.pause_us)).collect::<Vec<_>>();
+    let both = |number: u32| [(number, None), (number, Some(5_000 * u64::from(number)))];
+    assert_eq!(processes("quorum-hot"), [both(2), both(8), both(32)].concat());
+    assert_eq!(processes("quorum-hot --processes 3"), both(3));
 }
 
 #[test]

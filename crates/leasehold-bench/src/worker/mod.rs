@@ -37,6 +37,9 @@ pub(crate) struct Spec {
     /// Counted up inside the lock by GET and SET, which loses updates where two are inside.
     pub(crate) counter: Option<String>,
     pub(crate) span: Span,
+    /// Between two pairs: as long on average, at random.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) pause_us: Option<u64>,
     #[serde(default, skip_serializing_if = "Duty::is_usual")]
     pub(crate) duty: Duty,
 }
@@ -275,6 +278,7 @@ mod tests {
             names: Names::PerTask("p".into()),
             counter: Some("c".into()),
             span: Span::Window { warm_up_ms: 1, window_ms: 2 },
+            pause_us: None,
             duty,
         }
     }

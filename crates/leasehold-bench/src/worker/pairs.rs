@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use redis::aio::MultiplexedConnection;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
-use super::{Duty, Names, Report, Span, Spec, Tally, cpu_us, start};
+use super::{Duty, Names, Report, Span, Spec, Tally, cpu_us, now_us, start};
 use crate::error::{Context, Result};
 use crate::stats::PackedWaits;
 use crate::system::{self, Client, Lock};
@@ -67,6 +67,7 @@ async fn one_task<C: Client>(
 ) -> Result<Tally> {
     let kept = spec.names.of_task(task).map(|name| client.lock(name));
     let mut tally = Tally::default();
+    let mut pauses = Pauses(now_us() ^ u64::from(std::process::id()) << 32 ^ u64::from(task));
     while !is_over(spec.span, started, tally.pairs) {
         let fresh;
         let lock = match &kept {
@@ -82,8 +83,24 @@ async fn one_task<C: Client>(
         section.pass(C::Lock::token(&held)).await?;
         lock.release(held).await?;
         tally.note(wait_us, || is_counted(spec.span, started));
+        if let Some(pause_us) = spec.pause_us {
+            sleep(pauses.next(pause_us)).await;
+        }
     }
     Ok(tally)
+}
+
+/// Random pauses: xorshift, which is as good as any for this.
+struct Pauses(u64);
+
+impl Pauses {
+    /// As long on average.
+    fn next(&mut self, mean_us: u64) -> Duration {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        Duration::from_micros(self.0 % (2 * mean_us).max(1))
+    }
 }
 
 fn is_over(span: Span, started: Instant, pairs: u64) -> bool {
@@ -193,6 +210,17 @@ mod tests {
         assert!(!is_counted(span, ago(120_000)) && is_over(span, ago(120_000), 9));
         assert!(
             is_counted(Span::Pairs { each: 9 }, ago(120_000)) && is_over(Span::Pairs { each: 9 }, Instant::now(), 9)
+        );
+    }
+
+    #[test]
+    fn pauses_are_as_long_as_they_should_be_on_average() {
+        let mut pauses = Pauses(7);
+        let all: Vec<Duration> = (0..10_000).map(|_| pauses.next(1_000)).collect();
+        let mean = all.iter().sum::<Duration>() / 10_000;
+        assert!(
+            (950..1_050).contains(&mean.as_micros()) && all.iter().max() < Some(&Duration::from_millis(2)),
+            "{mean:?}"
         );
     }
 
