@@ -1,7 +1,6 @@
 //! A quorum of nodes: five real servers, and where a schedule has to be exact, nodes that a test plays in this process, by
 //! the specification of a node.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on ends here")]
 
 mod amnesia;
 mod bench;
