@@ -2,8 +2,8 @@
 //!
 //! [`cli`] turns arguments into a plan: [`scenario`]s at several sizes, and the [`system`]s and [`peers`] that take turns
 //! in them. [`mod@bench`] carries it out: for each run a [`crew`] of fresh processes, each a [`worker`], on a [`store`] and
-//! perhaps the [`nodes`] of a quorum; a [`monitor`] tells beforehand what a peer asks of it. [`stats`] makes figures of what
-//! they report, a [`record`] is a line of them, [`bars`] says what they should be. [`output`] prints what comes, as a
+//! perhaps the [`nodes`] of a quorum; a [`monitor`] tells beforehand what a peer asks of it. [`stats`] makes figures of
+//! what they report, a [`record`] is a line of them, [`bars`] says what they should be. [`output`] prints what comes, as a
 //! [`table`] or as lines; [`page`] and [`chart`] make a report of lines.
 
 mod awake;

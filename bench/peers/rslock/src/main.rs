@@ -52,7 +52,8 @@ fn about() -> Result<String, Failure> {
     let one = |delays: String| {
         let lease_s = LEASE.as_secs();
         let settings = format!(
-            "{delays}, {TRIES} tries and then again; lease {lease_s} s, not renewed; one connection to each server, TCP_NODELAY"
+            "{delays}, {TRIES} tries and then again; lease {lease_s} s, not renewed; one connection to each server, \
+             TCP_NODELAY"
         );
         json!({ "version": versions, "settings": settings })
     };

@@ -107,8 +107,8 @@ fn refuse_contradictions(wanted: Wanted, options: &Options) -> Result<(), String
         }
         Wanted::One(scenario) if !scenario.is_for_peers() && !options.peers.is_empty() => {
             return refuse(
-                "--peers are for uncontended, hot, server-cost, quorum and quorum-hot: the others ask for what peers do \
-                 not have",
+                "--peers are for uncontended, hot, server-cost, quorum and quorum-hot: the others ask for what peers \
+                 do not have",
             );
         }
         Wanted::One(scenario) if scenario.is_for_leasehold_only() && !options.systems.is_empty() => {

@@ -281,8 +281,8 @@ impl Inner {
             Then::Held if calls > 0 => self.ask_at(id, now_us + self.shared.patience_us(u64::MAX)),
             // The holder's release calls.
             Then::Held => {}
-            // Whoever was called is at it, and its release calls in turn; to ask meanwhile is in its way. If nothing comes of
-            // it, the word of that may be lost.
+            // Whoever was called is at it, and its release calls in turn; to ask meanwhile is in its way. If nothing comes
+            // of it, the word of that may be lost.
             Then::Called => {
                 let while_us = self.random_while_us(splits);
                 self.ask_at(id, now_us + while_us.max(self.shared.patience_us(u64::MAX)));
