@@ -8,7 +8,7 @@
 //! gets a larger one; a node that counted for itself could not promise either (`leasehold-lab models`).
 //!
 //! What a node forgets breaks that promise, and the one that only one client holds. So a node that may have forgotten
-//! something abstains until nothing that it may have forgotten matters: [`marker`].
+//! something abstains until nothing that it may have forgotten matters: [`Marker`].
 
 mod marker;
 mod vote;
