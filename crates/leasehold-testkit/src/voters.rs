@@ -137,6 +137,15 @@ impl Voter {
         self.shelf().records.get(&name).cloned().unwrap_or_default()
     }
 
+    /// What it says to somebody whom no store knows.
+    ///
+    /// # Panics
+    /// When it abstains.
+    pub fn ask(&self, name: &str, request: &Request) -> Vote {
+        let marker = self.shelf().marker.clone().expect("it was greeted");
+        self.carry_out(&Name::new(name).expect("a name"), request, &marker).expect("it votes")
+    }
+
     /// How often it was asked for a vote.
     #[must_use]
     pub fn asked(&self) -> u64 {

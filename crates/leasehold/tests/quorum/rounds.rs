@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Released;
+use leasehold_spec::node::{Ask, Request, Said};
+use leasehold_spec::{GrantId, SessionId, Token};
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 
@@ -103,4 +105,30 @@ async fn many_who_want_it_all_get_it() {
     waits.sort();
     let asked = voters.nodes.iter().map(|node| node.asked()).max().unwrap();
     println!("160 in {:?}, p50 {:?}, max {:?}, {asked} rounds", begun.elapsed(), waits[80], waits[159]);
+}
+
+/// One node's clock is ahead, and it knows of a token that somebody proposed in vain. That is above the next grants.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_one_node_knows_of_a_lost_round_keeps_nobody_out() {
+    let voters = voters(3);
+    let ahead = &voters.nodes[1];
+    ahead.set_clock(3_000_000);
+    ahead.be(Mood::Dead);
+    let a = client(&voters).await;
+    let held = a.mutex("a").lock().await.unwrap();
+    ahead.be(Mood::Answers);
+    let b = client(&voters).await;
+    let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
+    let token = Token::new(ahead.clock_us()).unwrap();
+    let (lease_ms, not_after_us, label) = (1_000, ahead.clock_us() + 1_000_000, String::new());
+    let lost = Ask { id, token, range: 1, lease_ms, not_after_us, wait: None, label };
+    assert!(matches!(ahead.ask("a", &Request::Ask(lost)).said, Said::Granted { .. }));
+    ahead.ask("a", &Request::GiveBack { id, upto: token, wait: None });
+    let next = b.mutex("a");
+    let waiting = tokio::spawn(async move { next.lock().await });
+    let is_queued = || [0, 2].iter().all(|node| voters.nodes[*node].record("a").queue.len() == 1);
+    wait_until("it waits", Duration::from_secs(5), is_queued);
+    assert_eq!(held.release().await.unwrap(), Released::Released);
+    let guard = tokio::time::timeout(Duration::from_secs(2), waiting).await.expect("it is called").unwrap().unwrap();
+    assert!(guard.is_valid());
 }

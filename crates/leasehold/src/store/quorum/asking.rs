@@ -114,7 +114,9 @@ impl Inner {
         if names.waiting(&acquire.id).is_some_and(|waiting| waiting.is_asking) {
             return None;
         }
-        let is_known = names.held(&acquire.id).is_some() || names.wait(name, acquire, wait);
+        // Also one that is held: it is confirmed, and waits if it has ended.
+        let is_held = names.held(&acquire.id).is_some();
+        let is_known = names.wait(name, acquire, wait) || is_held;
         Some(if is_known { Joined::Before } else { Joined::Now })
     }
 
@@ -173,9 +175,13 @@ impl Inner {
                     label: acquire.label.clone(),
                 })
             });
-            fan = fan.each(|node, asking| self.returned_if_over(node, name, acquire.id, asking));
+            fan = fan.each(|node, asking| self.returned_if_over(node, name, (acquire.id, token), asking));
             let asked = self.count(&mut fan, &mut tally, within_us, |tally| tally.asked(token)).await;
-            match asked.unwrap_or(Asked::TooFew) {
+            let asked = asked.unwrap_or(Asked::TooFew);
+            if held.is_some() && tally.has_ended() {
+                self.shared.names().lapse(&acquire.id, token);
+            }
+            match asked {
                 Asked::Again => self.finish(fan),
                 asked @ Asked::Won { range, .. } => {
                     self.finish(fan);
@@ -185,7 +191,7 @@ impl Inner {
                         return (asked, tally);
                     }
                     // It was given up meanwhile, and its leave has overtaken this round.
-                    self.give_back_everywhere(name, acquire.id);
+                    self.give_back_everywhere(name, acquire.id, token);
                     break;
                 }
                 asked => {
@@ -217,7 +223,7 @@ impl Inner {
             Ok((Call::Majority, false)) => self.take_turn(*id),
             Ok((Call::First, false)) => self.ask_at(id, self.now_us() + self.shared.patience_us(u64::MAX)),
             // It is over: whoever is next shall not wait for it.
-            Err(false) => self.give_back_at(node, name, *id),
+            Err(false) => self.give_back_at(node, name, *id, Token::HIGHEST),
             Ok(_) | Err(true) => {}
         }
     }

@@ -41,7 +41,7 @@ impl Inner {
         let begun_us = self.now_us();
         self.shared.names().end(&id);
         let mut tally = Tally::new(self.nodes());
-        let mut fan = self.give_back_at_all(&name, id, Some(&mut tally));
+        let mut fan = self.give_back_at_all(&name, id, Token::HIGHEST, Some(&mut tally));
         let ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended).await;
         self.finish(fan);
         match ended.unwrap_or(Ended::TooFew) {
@@ -56,38 +56,31 @@ impl Inner {
     }
 
     /// Gives back what is left of a grant, and waits for nobody.
-    pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId) {
-        let mut fan = self.give_back_at_all(name, id, None);
+    pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId, upto: Token) {
+        let mut fan = self.give_back_at_all(name, id, upto, None);
         fan.send();
         self.finish(fan);
     }
 
     /// Gives back what is left of an attempt at one node.
-    pub(super) fn give_back_at(self: &Arc<Self>, node: usize, name: &Name, id: GrantId) {
-        let request = Request::GiveBack { id, upto: Token::HIGHEST, wait: None };
-        let mut fan = Fan::of(self.ask(node, name, &request).map(|asking| (node, asking)));
+    pub(super) fn give_back_at(self: &Arc<Self>, node: usize, name: &Name, id: GrantId, upto: Token) {
+        let mut fan = Fan::of(self.giving_back(node, name, id, upto).map(|giving_back| (node, giving_back)));
         fan.send();
         self.finish(fan);
     }
 
-    fn give_back_at_all(self: &Arc<Self>, name: &Name, id: GrantId, mut tally: Option<&mut Tally>) -> Fan<Ballot> {
-        let request = Request::GiveBack { id, upto: Token::HIGHEST, wait: None };
+    fn give_back_at_all(
+        self: &Arc<Self>,
+        name: &Name,
+        id: GrantId,
+        upto: Token,
+        mut tally: Option<&mut Tally>,
+    ) -> Fan<Ballot> {
         let mut asking: Vec<(usize, Pending<Ballot>)> = Vec::new();
         for node in 0..self.nodes() {
-            match self.ask(node, name, &request) {
-                Some(giving_back) => {
-                    let (inner, name) = (Arc::clone(self), name.clone());
-                    let giving_back = async move {
-                        let ballot = giving_back.await;
-                        if !matches!(ballot, Ballot::Cast { .. }) {
-                            inner.owe(node, name, id);
-                        }
-                        ballot
-                    };
-                    asking.push((node, Box::pin(giving_back)));
-                }
+            match self.giving_back(node, name, id, upto) {
+                Some(giving_back) => asking.push((node, giving_back)),
                 None => {
-                    self.owe(node, name.clone(), id);
                     if let Some(tally) = tally.as_deref_mut() {
                         tally.hear(node, Ballot::Silent);
                     }
@@ -97,16 +90,36 @@ impl Inner {
         Fan::of(asking)
     }
 
-    fn owe(&self, node: usize, name: Name, id: GrantId) {
+    /// Gives back what an attempt has at a node, up to the vote for this token: the attempt may be asked for anew. A node
+    /// that cannot be told is told when it is back.
+    fn giving_back(self: &Arc<Self>, node: usize, name: &Name, id: GrantId, upto: Token) -> Option<Pending<Ballot>> {
+        let Some(giving_back) = self.ask(node, name, &Request::GiveBack { id, upto, wait: None }) else {
+            self.owe(node, name.clone(), id, upto);
+            return None;
+        };
+        let (inner, name) = (Arc::clone(self), name.clone());
+        Some(Box::pin(async move {
+            let ballot = giving_back.await;
+            if !matches!(ballot, Ballot::Cast { .. }) {
+                inner.owe(node, name, id, upto);
+            }
+            ballot
+        }))
+    }
+
+    pub(super) fn owe(&self, node: usize, name: Name, id: GrantId, upto: Token) {
         let now_us = self.now_us();
         let until_us = now_us + self.shared.charter.max_lease_ms * 1000;
-        self.shared.members[node].owe(Owed { name, id, until_us }, now_us);
+        self.shared.members[node].owe(Owed { name, id, upto, until_us }, now_us);
     }
 
     /// Tells a node that is back what it was to be told.
     pub(super) fn pay(self: &Arc<Self>, node: usize) {
+        if self.link(node).is_none() {
+            return; // Gone again, or this link was given up meanwhile: another one pays.
+        }
         for owed in self.shared.members[node].take_owed(self.now_us()) {
-            self.give_back_at(node, &owed.name, owed.id);
+            self.give_back_at(node, &owed.name, owed.id, owed.upto);
         }
     }
 

@@ -62,7 +62,7 @@ impl Inner {
                     // Its clock was set forward, and leases end early there: what is left is asked of all nodes.
                     self.tell(Message::Garbled);
                 }
-                self.shared.names().see(name, vote.highest, vote.now_us);
+                self.shared.see(name, vote.highest, heard_us);
                 // Who rests gives back and looks all the same, and has no vote by that.
                 member.stand(match vote.said {
                     Said::Far => Standing::Far,

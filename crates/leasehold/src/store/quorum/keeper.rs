@@ -89,10 +89,10 @@ async fn is_alive(inner: &Arc<Inner>, node: usize, link: &Arc<dyn NodeLink>) -> 
     tokio::select! {
         biased;
         is_there = inner.ping_node(node, Arc::clone(link)) => is_there,
-        () = inner.shared.timers.at(inner.now_us() + within_us) => false,
+        () = inner.shared.world.sleep(Duration::from_micros(within_us)) => false,
     }
 }
 
 async fn pause(inner: &Arc<Inner>, for_us: u64) {
-    inner.shared.timers.at(inner.now_us() + for_us).await;
+    inner.shared.world.sleep(Duration::from_micros(for_us)).await;
 }

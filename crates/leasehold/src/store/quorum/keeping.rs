@@ -62,7 +62,7 @@ impl Inner {
                 if how == LostHow::NotHeld && !self.holds_another(&renew.id, renew.token) {
                     // What is left of it, or was filled just now, is in others' way.
                     self.shared.names().end(&renew.id);
-                    self.give_back_everywhere(name, renew.id);
+                    self.give_back_everywhere(name, renew.id, renew.token);
                 }
                 Outcome::Lost { how }
             }
@@ -102,7 +102,7 @@ impl Inner {
     fn return_late_fill(self: &Arc<Self>, node: usize, name: &Name, renewal: &Renewal, said: &Result<Vote, NoVote>) {
         let is_filled = matches!(said, Ok(Vote { said: Said::Filled { .. }, .. }));
         if is_filled && self.shared.names().held(&renewal.id).is_none() {
-            self.give_back_at(node, name, renewal.id);
+            self.give_back_at(node, name, renewal.id, renewal.token);
         }
     }
 }

@@ -41,8 +41,8 @@ impl Inner {
 
     /// A message of a node.
     fn rung(self: &Arc<Self>, node: usize, name: Name, bell: &Bell) {
-        self.shared.names().see(&name, bell.highest, bell.now_us);
         let now_us = self.now_us();
+        self.shared.see(&name, bell.highest, now_us);
         let said = |token: Token, left_us: u64, event: Event, now_us: u64| Delivery {
             to: bell.to,
             now_us,
@@ -165,8 +165,7 @@ impl Inner {
     pub(super) fn answer(&self, since_us: u64, tally: &Tally, outcome: Outcome) -> Answer {
         let highest = match outcome {
             Outcome::Granted { token, .. } => token,
-            Outcome::Lost { .. } => tally.highest_elsewhere(),
-            _ => tally.highest(),
+            _ => tally.passed(),
         };
         Answer {
             now_us: since_us.max(1),

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::node::Abstention;
-use leasehold_spec::{GrantId, Name};
+use leasehold_spec::{GrantId, Name, Token};
 
 use super::node::Node;
 use crate::clock::{Sample, ServerClock};
@@ -51,6 +51,8 @@ pub(super) enum Standing {
 pub(super) struct Owed {
     pub(super) name: Name,
     pub(super) id: GrantId,
+    /// Up to the vote for this token: the attempt may have been asked for anew since.
+    pub(super) upto: Token,
     /// By then it has ended there by itself.
     pub(super) until_us: u64,
 }
@@ -105,9 +107,15 @@ impl Member {
         self.known().standing.clone()
     }
 
-    pub(super) fn owe(&self, owed: Owed, now_us: u64) {
+    pub(super) fn owe(&self, mut owed: Owed, now_us: u64) {
         let mut known = self.known();
-        known.owed.retain(|old| old.until_us > now_us && old.id != owed.id);
+        known.owed.retain(|old| {
+            let is_same = old.id == owed.id;
+            if is_same {
+                owed.upto = owed.upto.max(old.upto);
+            }
+            !is_same && old.until_us > now_us
+        });
         if known.owed.len() >= OWED {
             known.owed.pop_front();
         }

@@ -178,6 +178,12 @@ impl Shared {
         clock.max(above)
     }
 
+    /// Takes note of a token that a node knows of.
+    fn see(&self, name: &Name, token: Token, now_us: u64) {
+        let time_us = self.time_us(now_us);
+        self.names().see(name, token, time_us);
+    }
+
     /// The way to a majority and back.
     fn rtt_us(&self) -> u64 {
         let mut ways: Vec<u64> = self.members.iter().map(Member::rtt_us).collect();

@@ -106,6 +106,13 @@ impl Names {
         self.attempts.get(id)?.held.as_ref()
     }
 
+    /// What an attempt held by this token has ended.
+    pub(super) fn lapse(&mut self, id: &GrantId, token: Token) {
+        if let Some(attempt) = self.attempts.get_mut(id) {
+            attempt.held.take_if(|held| held.token == token);
+        }
+    }
+
     /// Whether an attempt is not over.
     pub(super) fn is_live(&self, id: &GrantId) -> bool {
         self.attempts.contains_key(id)

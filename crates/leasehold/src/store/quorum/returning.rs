@@ -27,7 +27,7 @@ impl Inner {
         self: &Arc<Self>,
         node: usize,
         name: &Name,
-        id: GrantId,
+        (id, token): (GrantId, Token),
         asking: Pending<Ballot>,
     ) -> Pending<Ballot> {
         let (inner, name) = (Arc::clone(self), name.clone());
@@ -35,7 +35,7 @@ impl Inner {
             let ballot = asking.await;
             let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
             if is_mine && !inner.shared.names().is_live(&id) {
-                inner.give_back_at(node, &name, id);
+                inner.give_back_at(node, &name, id, token);
             }
             ballot
         })
@@ -43,16 +43,19 @@ impl Inner {
 
     /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
     pub(super) fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
-        let Lost { id, wait, .. } = lost;
-        let wait = wait.filter(|_| self.shared.names().is_live(&id));
+        let Lost { id, token: upto, wait } = lost;
+        let Some(wait) = wait.filter(|_| self.shared.names().is_live(&id)) else {
+            return nodes.into_iter().for_each(|node| self.give_back_at(node, name, id, upto));
+        };
         let stand_back = |node| -> Option<(usize, Pending<()>)> {
-            let standing = self.ask(node, name, &Request::GiveBack { id, upto: lost.token, wait })?;
+            // One that cannot be told is told by the attempt's next round, or by its end.
+            let standing = self.ask(node, name, &Request::GiveBack { id, upto, wait: Some(wait) })?;
             let (inner, name) = (Arc::clone(self), name.clone());
             let standing = async move {
                 standing.await;
                 // Its leave can have overtaken this, on another connection.
-                if wait.is_some() && !inner.shared.names().is_live(&id) {
-                    inner.give_back_at(node, &name, id);
+                if !inner.shared.names().is_live(&id) {
+                    inner.give_back_at(node, &name, id, upto);
                 }
             };
             Some((node, Box::pin(standing)))

@@ -112,9 +112,17 @@ impl Tally {
         (0..self.ballots.len()).filter(|&node| !matches!(self.said(node), Some(Said::Refused { .. }))).collect()
     }
 
-    /// The largest token of which any of them knows.
-    pub(super) fn highest(&self) -> Token {
-        self.cast().map(|(_, vote)| vote.highest).max().unwrap_or(Token::NONE)
+    /// A token that every later grant is above, and no complete earlier one: a majority knows of that, or of a larger one.
+    /// What a single node knows of can be a lost round's, and above the next grant.
+    pub(super) fn passed(&self) -> Token {
+        let known = |vote: Option<(u64, &Vote)>| match vote {
+            // Who was filled knew nothing of it, and knows its own token now.
+            Some((_, vote)) if !matches!(vote.said, Said::Filled { .. }) => vote.highest,
+            _ => Token::NONE,
+        };
+        let mut known: Vec<Token> = self.votes().map(known).collect();
+        known.sort_unstable();
+        known[self.majority() - 1]
     }
 
     /// Whether others wait.
@@ -125,17 +133,6 @@ impl Tally {
     /// Whether a node has called somebody.
     pub(super) fn has_called(&self) -> bool {
         self.cast().any(|(_, vote)| vote.has_called)
-    }
-
-    /// The largest token of which any of those knows that have lost the grant. Who was filled has only its own.
-    pub(super) fn highest_elsewhere(&self) -> Token {
-        let is_filled = |vote: &&Vote| matches!(vote.said, Said::Filled { .. });
-        self.cast()
-            .map(|(_, vote)| vote)
-            .filter(|vote| !is_filled(vote))
-            .map(|vote| vote.highest)
-            .max()
-            .unwrap_or(Token::NONE)
     }
 
     /// The nodes that answered with an error, and what they said.
@@ -165,6 +162,12 @@ impl Tally {
     /// Whether somebody was only silent.
     pub(super) fn has_silent(&self) -> bool {
         self.ballots.iter().any(|ballot| matches!(ballot, Ballot::Silent))
+    }
+
+    /// Whether so many do not have the vote that they are asked to confirm that no majority has. (Late says nothing.)
+    pub(super) fn has_ended(&self) -> bool {
+        let has_not = |said: &Said| matches!(said, Said::Below | Said::Far | Said::Refused { .. } | Said::Full);
+        self.count(has_not) > self.ballots.len() - self.majority()
     }
 
     /// Whether so many find every token too far from their clocks that there is no majority for any.

@@ -145,3 +145,32 @@ fn votes_that_are_split_are_nobodys() {
     assert_eq!(refused([Some(1), Some(2), Some(3), Some(4), None]), (false, false));
     assert_eq!(refused([Some(1); 5]), (true, false));
 }
+
+#[test]
+fn what_a_single_node_knows_is_no_grant() {
+    let knows = |highest: u64| {
+        let mut ballot = cast(Said::Below);
+        if let Ballot::Cast { vote, .. } = &mut ballot {
+            vote.highest = token(highest);
+        }
+        ballot
+    };
+    // A grant is known to three of five, and one more than it to a minority.
+    assert_eq!(tally(vec![knows(9_000), knows(50), knows(50), knows(50), knows(7)]).passed(), token(50));
+    assert_eq!(tally(vec![knows(9_000), knows(50), knows(50), Ballot::Pending, Ballot::Silent]).passed(), token(50));
+    assert_eq!(
+        tally(vec![knows(50), knows(50), Ballot::Pending, Ballot::Silent, Ballot::Silent]).passed(),
+        Token::NONE
+    );
+    let filled = || cast(Said::Filled { left_us: 90 });
+    assert_eq!(tally(vec![filled(), filled(), filled()]).passed(), Token::NONE, "nobody knew of it");
+}
+
+#[test]
+fn what_no_majority_confirms_has_ended() {
+    let below = || cast(Said::Below);
+    assert!(!tally(vec![yes(50, 1), below(), Ballot::Pending]).has_ended());
+    assert!(tally(vec![yes(50, 1), below(), below()]).has_ended());
+    assert!(tally(vec![cast(Said::Far), held_by(1, 50), Ballot::Silent]).has_ended());
+    assert!(!tally(vec![cast(Said::Late), cast(Said::Late), cast(Said::Late)]).has_ended());
+}
