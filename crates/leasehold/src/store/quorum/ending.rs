@@ -168,11 +168,7 @@ impl Inner {
         if views.iter().flatten().count() < tally.majority() {
             return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))));
         }
-        let holders = || views.iter().flatten().filter_map(|view| view.holder.as_ref());
-        let same = |one: &&leasehold_spec::Holder| {
-            holders().filter(|other| (other.id, other.token) == (one.id, one.token)).count() >= tally.majority()
-        };
-        let holder = holders().filter(same).max_by_key(|holder| holder.left_us).cloned();
+        let holder = tally.shown().cloned();
         let waiters = views.iter().flatten().map(|view| view.waiters).max().unwrap_or(0);
         let nodes = views.iter().enumerate().map(|(node, view)| self.view(node, view.as_ref())).collect();
         Ok((self.answer(begun_us, &tally, Outcome::Inspected(Inspection { holder, waiters })), nodes))
@@ -196,7 +192,7 @@ impl Inner {
         let mut tally = Tally::new(self.nodes());
         let mut fan = self.ask_all(name, &mut tally, |_| request.clone());
         let all = |tally: &Tally| tally.pending_nodes().is_empty().then_some(());
-        let enough = |tally: &Tally| if tally.answered() >= tally.majority() { Some(()) } else { all(tally) };
+        let enough = |tally: &Tally| if tally.shows_enough() { Some(()) } else { all(tally) };
         let now_us = self.now_us();
         if self.hear(&mut fan, &mut tally, now_us + self.patience_us(u64::MAX), all).await.is_none() {
             self.hear(&mut fan, &mut tally, now_us + WITHIN_US, enough).await;

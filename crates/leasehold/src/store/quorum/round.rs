@@ -4,7 +4,7 @@
 //! nothing while a majority answers.
 
 use leasehold_spec::node::{Said, Vote};
-use leasehold_spec::{Contention, LostHow, PublicId, Token, Was};
+use leasehold_spec::{Contention, Holder, LostHow, PublicId, Token, Was};
 
 use crate::error::ErrorKind;
 
@@ -147,6 +147,29 @@ impl Tally {
     /// The nodes of which nothing was heard yet.
     pub(super) fn pending_nodes(&self) -> Vec<usize> {
         (0..self.ballots.len()).filter(|&node| matches!(self.ballots[node], Ballot::Pending)).collect()
+    }
+
+    /// Who holds, by what a majority shows to who looks.
+    pub(super) fn shown(&self) -> Option<&Holder> {
+        let is_same = |one: &Holder| self.shows(one) >= self.majority();
+        self.holders().filter(|holder| is_same(holder)).max_by_key(|holder| holder.left_us)
+    }
+
+    /// Whether what is still to come says nothing new of who holds.
+    pub(super) fn shows_enough(&self) -> bool {
+        let most = self.holders().map(|holder| self.shows(holder)).max().unwrap_or(0);
+        self.answered() >= self.majority() && (most >= self.majority() || most + self.pending() < self.majority())
+    }
+
+    fn shows(&self, one: &Holder) -> usize {
+        self.holders().filter(|other| (other.id, other.token) == (one.id, one.token)).count()
+    }
+
+    fn holders(&self) -> impl Iterator<Item = &Holder> {
+        self.cast().filter_map(|(_, vote)| match &vote.said {
+            Said::Inspected(seen) => seen.holder.as_ref(),
+            _ => None,
+        })
     }
 
     /// Whether a node has not answered in time, or not yet.

@@ -174,3 +174,21 @@ fn what_no_majority_confirms_has_ended() {
     assert!(tally(vec![cast(Said::Far), held_by(1, 50), Ballot::Silent]).has_ended());
     assert!(!tally(vec![cast(Said::Late), cast(Said::Late), cast(Said::Late)]).has_ended());
 }
+
+#[test]
+fn who_looks_waits_for_whoever_can_change_what_it_sees() {
+    use Ballot::{Pending, Silent};
+    let shows = |session: Option<u128>| {
+        let id = |session| PublicId { session: SessionId(session), counter: 1 };
+        let (token, label, state) = (token(TOKEN), String::new(), leasehold_spec::GrantState::Held);
+        let holder = session.map(|session| Holder { id: id(session), token, left_us: 50, label, state });
+        cast(Said::Inspected(leasehold_spec::Inspection { holder, waiters: 0 }))
+    };
+    // Two of three hold, and the third has not heard of it yet.
+    let partly = tally(vec![shows(Some(1)), shows(None), Pending]);
+    assert!(partly.shown().is_none() && !partly.shows_enough());
+    assert!(tally(vec![shows(Some(1)), shows(Some(1)), Pending]).shows_enough());
+    assert!(tally(vec![shows(Some(1)), shows(None), Silent]).shows_enough(), "nobody else will say anything");
+    assert!(tally(vec![shows(None), shows(None), Pending]).shows_enough());
+    assert!(!tally(vec![shows(None), Pending, Silent]).shows_enough(), "one is no majority");
+}
