@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold::seam::{Real, choose};
-use leasehold::{Builder, Guard, Inspection, Leasehold, Released, blocking};
+use leasehold::{Builder, Guard, Holder, Inspection, Leasehold, Released, Token, blocking};
 use tokio::sync::watch;
 
 use super::late::Late;
@@ -44,6 +44,15 @@ impl Stage {
                 leasehold::quorum::begin(&url).await.expect("all nodes are there");
             }
         }
+    }
+
+    /// Who holds behind this one: in the same step, but on a quorum, which calls the next one.
+    pub(super) async fn next_holder(&self, client: &Leasehold, token: Token) -> Holder {
+        let next = async || self.inspect(client).await.holder.filter(|holder| holder.token > token);
+        if self.running.backend() == Backend::Quorum {
+            eventually("the next one was called", async || next().await.is_some()).await;
+        }
+        next().await.expect("the next one, in the same step")
     }
 
     /// The cell's own name.

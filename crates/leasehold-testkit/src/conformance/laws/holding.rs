@@ -185,7 +185,7 @@ pub(super) async fn no_grace_ends_at_once(stage: &Stage) {
     let seen = stage.inspect(&b).await.holder.expect("held");
     let revoked = b.mutex(stage.name()).revoke(&seen, Duration::ZERO).await.expect("an answer");
     assert_eq!(revoked, Revoked::Within(Duration::ZERO));
-    let next = stage.inspect(&b).await.holder.expect("the next one, in the same step");
+    let next = stage.next_holder(&b, seen.token).await;
     assert!(next.token > seen.token && next.label == "b" && !next.is_revoked);
     assert_eq!(soon("it is told", guard.lost()).await, Lost::Revoked);
     release(soon("the next one is granted", waiting).await.expect("no panic")).await;

@@ -40,6 +40,7 @@ impl Inner {
     ) -> Result<Answer, Fault> {
         let begun_us = self.now_us();
         self.shared.names().end(&id);
+        self.gives_back(id);
         let mut tally = Tally::new(self.nodes());
         let mut fan = self.give_back_at_all(&name, id, Token::HIGHEST, Some(&mut tally));
         let ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended).await;

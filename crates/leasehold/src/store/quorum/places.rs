@@ -1,9 +1,10 @@
 //! The nodes of a link: who of them is connected, has our inbox, or is to be looked at.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use leasehold_spec::SessionId;
+use leasehold_spec::{GrantId, SessionId};
 use tokio::sync::Notify;
 
 use super::Shared;
@@ -18,7 +19,12 @@ pub(super) struct Inner {
     slots: Vec<Slot>,
     pub(super) attached: OnceLock<(SessionId, Inbox)>,
     is_closed: AtomicBool,
+    /// The attempts that it has given back last: what it had asked for them before is given back behind it, at every node.
+    given_back: Mutex<VecDeque<GrantId>>,
 }
+
+/// How many of them are remembered: for as long as an answer may be late, which is a round trip.
+const GIVEN_BACK: usize = 256;
 
 /// One node's place.
 #[derive(Default)]
@@ -40,7 +46,13 @@ struct Place {
 impl Inner {
     pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
         let slots = shared.members.iter().map(|_| Slot::default()).collect();
-        Arc::new(Self { shared, slots, attached: OnceLock::new(), is_closed: AtomicBool::new(false) })
+        Arc::new(Self {
+            shared,
+            slots,
+            attached: OnceLock::new(),
+            is_closed: AtomicBool::new(false),
+            given_back: Mutex::default(),
+        })
     }
 
     pub(super) fn now_us(&self) -> u64 {
@@ -66,6 +78,19 @@ impl Inner {
 
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// An attempt is given back by this link, at every node.
+    pub(super) fn gives_back(&self, id: GrantId) {
+        let mut given_back = self.given_back.lock().unwrap_or_else(PoisonError::into_inner);
+        if given_back.len() >= GIVEN_BACK {
+            given_back.pop_front();
+        }
+        given_back.push_back(id);
+    }
+
+    pub(super) fn has_given_back(&self, id: &GrantId) -> bool {
+        self.given_back.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
     /// Gives all of it up.

@@ -34,7 +34,7 @@ impl Inner {
         Box::pin(async move {
             let ballot = asking.await;
             let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
-            if is_mine && !inner.shared.names().is_live(&id) {
+            if is_mine && !inner.shared.names().is_live(&id) && !inner.has_given_back(&id) {
                 inner.give_back_at(node, &name, id, token);
             }
             ballot
