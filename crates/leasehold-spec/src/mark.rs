@@ -225,6 +225,62 @@ marks! {
     NextHadGone,
     /// P21: a lease was handed on to one who had gone in that very moment, and went on from there.
     PassUntaken,
+    /// Quorum: a round was begun anew at once, above the tokens that nodes had seen.
+    RoundAgain,
+    /// Quorum: a majority answered, and nobody has one.
+    RoundSplit,
+    /// Quorum: a round was lost to somebody who holds.
+    RoundRefused,
+    /// Quorum: a round was decided before all nodes had answered.
+    RoundEarly,
+    /// Quorum: an attempt asked the nodes to confirm its grant, and it had gone there.
+    VotedGone,
+    /// Quorum: a round was won whose attempt had been given up meanwhile.
+    RoundWonLate,
+    /// Quorum: too few nodes have a vote.
+    RoundTooFew,
+    /// Quorum: the vote of a round that was lost came late, and was given back.
+    StoodBackLate,
+    /// Quorum: an attempt stood back at a node, and had gone meanwhile.
+    StoodBackGone,
+    /// Quorum: a majority called, and the attempt asked.
+    TurnCalled,
+    /// Quorum: an alarm rang, and the attempt asked.
+    TurnByAlarm,
+    /// Quorum: a node called an attempt that is over.
+    CalledGone,
+    /// Quorum: a majority called while a round was under way.
+    CalledInRound,
+    /// Quorum: a node that did not know of a grant was filled with it.
+    NodeFilled,
+    /// Quorum: what a node was filled with goes back, since its lease had gone meanwhile.
+    FillReturned,
+    /// Quorum: no majority keeps a lease any more.
+    LostByMajority,
+    /// Quorum: a renewal came too late at so many nodes that there is no majority.
+    KeptLate,
+    /// Quorum: too few nodes answered a renewal.
+    KeptTooFew,
+    /// Quorum: a node has no vote because it rests.
+    NodeRests,
+    /// Quorum: a node had lost its marker, or has another, and is greeted anew.
+    NodeUnmarked,
+    /// Quorum: a node that was away is to be told of what was given back.
+    Owed,
+    /// Quorum: a node that is back was told of it.
+    OwedPaid,
+    /// Quorum: a node that was doubted did not answer a ping, and is connected anew.
+    DoubtedGone,
+    /// Quorum: a node's clock was found to have been set forward.
+    NodeJumped,
+}
+
+impl Mark {
+    /// Whether this is a path of a quorum: no other store takes it.
+    #[must_use]
+    pub const fn is_of_quorum(self) -> bool {
+        self as u8 >= Self::RoundAgain as u8
+    }
 }
 
 pub use counts::*;

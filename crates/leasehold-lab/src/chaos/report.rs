@@ -123,6 +123,7 @@ impl Report {
 /// The labels that a run on this store can come by: on a Redis it is a script that makes the step, which has none.
 fn marks(store: Store) -> impl Iterator<Item = Mark> {
     const FIRST_OF_SESSION: Mark = Mark::OlderAnswer;
-    let is_there = move |mark: &Mark| store == Store::File || *mark as u8 >= FIRST_OF_SESSION as u8;
+    let is_there =
+        move |mark: &Mark| (store == Store::File || *mark as u8 >= FIRST_OF_SESSION as u8) && !mark.is_of_quorum();
     Mark::ALL.iter().copied().filter(is_there)
 }

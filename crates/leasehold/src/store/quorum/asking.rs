@@ -13,6 +13,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::limits::TOKEN_END;
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::node::{Ask, Request, Wait};
 use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Outcome, Patience, Rest, Token};
 use tokio::task::unconstrained;
@@ -178,11 +179,18 @@ impl Inner {
             fan = fan.each(|node, asking| self.returned_if_over(node, name, (acquire.id, token), asking));
             let asked = self.count(&mut fan, &mut tally, within_us, |tally| tally.asked(token)).await;
             let asked = asked.unwrap_or(Asked::TooFew);
+            if !fan.is_empty() {
+                hit(Mark::RoundEarly);
+            }
             if held.is_some() && tally.has_ended() {
+                hit(Mark::VotedGone);
                 self.shared.names().lapse(&acquire.id, token);
             }
             match asked {
-                Asked::Again => self.finish(fan),
+                Asked::Again => {
+                    hit(Mark::RoundAgain);
+                    self.finish(fan);
+                }
                 asked @ Asked::Won { range, .. } => {
                     self.finish(fan);
                     let held = Held { token, range, label: acquire.label.clone() };
@@ -191,10 +199,12 @@ impl Inner {
                         return (asked, tally);
                     }
                     // It was given up meanwhile, and its leave has overtaken this round.
+                    hit(Mark::RoundWonLate);
                     self.give_back_everywhere(name, acquire.id, token);
                     break;
                 }
                 asked => {
+                    hit(lost_mark(&asked));
                     let lost = Lost { id: acquire.id, token, wait: wait.filter(|_| asked != Asked::Full) };
                     let (heard, late): (Vec<_>, Vec<_>) =
                         tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
@@ -220,10 +230,16 @@ impl Inner {
             names.waiting(id).map(|waiting| (waiting.call(node, majority), waiting.is_asking)).ok_or(is_live)
         };
         match call {
-            Ok((Call::Majority, false)) => self.take_turn(*id),
+            Ok((Call::Majority, false)) => {
+                hit(Mark::TurnCalled);
+                self.take_turn(*id);
+            }
             Ok((Call::First, false)) => self.ask_at(id, self.now_us() + self.shared.patience_us(u64::MAX)),
             // It is over: whoever is next shall not wait for it.
-            Err(false) => self.give_back_at(node, name, *id, Token::HIGHEST),
+            Err(false) => {
+                hit(Mark::CalledGone);
+                self.give_back_at(node, name, *id, Token::HIGHEST);
+            }
             Ok(_) | Err(true) => {}
         }
     }
@@ -233,6 +249,7 @@ impl Inner {
         let is_due =
             self.shared.names().waiting(id).is_some_and(|waiting| waiting.alarm == alarm && !waiting.is_asking);
         if is_due {
+            hit(Mark::TurnByAlarm);
             self.take_turn(*id);
         }
     }
@@ -283,7 +300,10 @@ impl Inner {
         let now_us = self.now_us();
         match then {
             // They came while the round was under way.
-            _ if calls >= majority => self.ask_at(id, now_us + self.random_while_us(splits)),
+            _ if calls >= majority => {
+                hit(Mark::CalledInRound);
+                self.ask_at(id, now_us + self.random_while_us(splits));
+            }
             Then::Held if calls > 0 => self.ask_at(id, now_us + self.shared.patience_us(u64::MAX)),
             // The holder's release calls.
             Then::Held => {}
@@ -312,6 +332,15 @@ impl Inner {
         let about_us = (2 * self.shared.rtt_us()).max(WHILE_MIN_US) << lost.min(8);
         let about_us = about_us.min(WHILE_MAX_US);
         about_us / 2 + u64::from_ne_bytes(random) % about_us
+    }
+}
+
+/// The path that a lost round is.
+fn lost_mark(asked: &Asked) -> Mark {
+    match asked {
+        Asked::Refused(Refusal { is_held: true, .. }) => Mark::RoundRefused,
+        Asked::Refused(_) => Mark::RoundSplit,
+        _ => Mark::RoundTooFew,
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::node::{Request, Said};
 use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token, Was};
 
@@ -111,6 +112,7 @@ impl Inner {
     pub(super) fn owe(&self, node: usize, name: Name, id: GrantId, upto: Token) {
         let now_us = self.now_us();
         let until_us = now_us + self.shared.charter.max_lease_ms * 1000;
+        hit(Mark::Owed);
         self.shared.members[node].owe(Owed { name, id, upto, until_us }, now_us);
     }
 
@@ -120,6 +122,7 @@ impl Inner {
             return; // Gone again, or this link was given up meanwhile: another one pays.
         }
         for owed in self.shared.members[node].take_owed(self.now_us()) {
+            hit(Mark::OwedPaid);
             self.give_back_at(node, &owed.name, owed.id, owed.upto);
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::Name;
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::node::{Abstention, Request, Said, Vote};
 use tokio::task::unconstrained;
 
@@ -59,6 +60,7 @@ impl Inner {
             Ok(vote) => {
                 let sample = Sample { sent_us, heard_us, server_us: vote.now_us };
                 if member.sample(link.run(), sample) {
+                    hit(Mark::NodeJumped);
                     // Its clock was set forward, and leases end early there: what is left is asked of all nodes.
                     self.tell(Message::Garbled);
                 }
@@ -72,6 +74,7 @@ impl Inner {
             }
             Err(NoVote::Abstains(abstention)) => {
                 member.stand(Standing::Abstains(abstention, heard_us));
+                hit(if abstention == Abstention::Unmarked { Mark::NodeUnmarked } else { Mark::NodeRests });
                 if abstention == Abstention::Unmarked {
                     link.close();
                     self.look_at(node);

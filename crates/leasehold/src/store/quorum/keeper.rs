@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use leasehold_spec::mark::{Mark, hit};
+
 use crate::error::{Error, ErrorKind};
 use crate::world::Pending;
 
@@ -76,6 +78,7 @@ async fn watch(inner: &Arc<Inner>, node: usize) {
             return;
         }
         if inner.take_doubt(node) && !is_alive(inner, node, &link).await {
+            hit(Mark::DoubtedGone);
             inner.shared.members[node].stand(Standing::Silent);
             link.close();
             return;

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::node::{Renewal, Said, Vote};
 use leasehold_spec::{Answer, LostHow, Name, Outcome, Renew};
 
@@ -59,6 +60,7 @@ impl Inner {
                 Outcome::Renewed { left_us }
             }
             Kept::Lost(how) => {
+                hit(Mark::LostByMajority);
                 if how == LostHow::NotHeld && !self.holds_another(&renew.id, renew.token) {
                     // What is left of it, or was filled just now, is in others' way.
                     self.shared.names().end(&renew.id);
@@ -66,8 +68,14 @@ impl Inner {
                 }
                 Outcome::Lost { how }
             }
-            Kept::Late => Outcome::Late,
-            Kept::TooFew => return Err(Fault::Undecided(self.shared.too_few(kind_of(tally)))),
+            Kept::Late => {
+                hit(Mark::KeptLate);
+                Outcome::Late
+            }
+            Kept::TooFew => {
+                hit(Mark::KeptTooFew);
+                return Err(Fault::Undecided(self.shared.too_few(kind_of(tally))));
+            }
         };
         Ok(self.answer(begun_us, tally, outcome))
     }
@@ -101,7 +109,11 @@ impl Inner {
     /// A release can overtake a renewal, by another connection: what the node was filled with then goes back.
     fn return_late_fill(self: &Arc<Self>, node: usize, name: &Name, renewal: &Renewal, said: &Result<Vote, NoVote>) {
         let is_filled = matches!(said, Ok(Vote { said: Said::Filled { .. }, .. }));
+        if is_filled {
+            hit(Mark::NodeFilled);
+        }
         if is_filled && self.shared.names().held(&renewal.id).is_none() {
+            hit(Mark::FillReturned);
             self.give_back_at(node, name, renewal.id, renewal.token);
         }
     }

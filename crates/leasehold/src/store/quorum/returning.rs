@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::node::{Request, Said, Wait};
 use leasehold_spec::{GrantId, Name, Token};
 use tokio::task::unconstrained;
@@ -55,6 +56,7 @@ impl Inner {
                 standing.await;
                 // Its leave can have overtaken this, on another connection.
                 if !inner.shared.names().is_live(&id) {
+                    hit(Mark::StoodBackGone);
                     inner.give_back_at(node, &name, id, upto);
                 }
             };
@@ -77,6 +79,7 @@ impl Inner {
                     matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
                 let holds = inner.shared.names().held(&id).is_some();
                 if !holds && (!is_refused || !inner.shared.names().is_live(&id)) {
+                    hit(Mark::StoodBackLate);
                     inner.stand_back(&late_name, lost, vec![node]);
                 }
             }
