@@ -5,16 +5,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::Leasehold;
-use leasehold::seam::World;
+use leasehold::seam::{QuorumStore, Store, World};
 use tokio::sync::{Notify, oneshot};
 
 use super::exec::{Part, Pid, lock};
 use super::link::Shop;
 use super::net::drift;
+use super::quorum::Seat;
 use super::rng::Rng;
 use super::stage::{Host, Sim};
 use super::words::client;
 use super::worker::Worker;
+
+/// How long some who have done their work wait before they close.
+const CONNECTED: Duration = Duration::from_secs(21);
 
 pub(super) struct Crew {
     sim: Arc<Sim>,
@@ -76,6 +80,11 @@ impl Crew {
         if alive.is_empty() { None } else { Some(*rng.pick(&alive)) }
     }
 
+    pub(super) fn everybody(&self) -> Vec<Pid> {
+        let members = lock(&self.members);
+        members.known.iter().filter(|(_, member)| member.fate == Fate::Alive).map(|(pid, _)| *pid).collect()
+    }
+
     pub(super) fn dies(&self, pid: Pid) {
         self.fare(pid, Fate::Crashed);
     }
@@ -101,14 +110,24 @@ impl Crew {
     }
 }
 
+/// The store, as a process reaches it.
+fn shop(sim: &Arc<Sim>, pid: Pid, world: &Arc<dyn World>) -> Arc<dyn Store> {
+    match &sim.plan.quorum {
+        Some(settings) => {
+            Arc::new(QuorumStore::new(Seat::all(sim, pid), settings.max_lease_ms, Arc::clone(world)))
+        }
+        None => Arc::new(Shop { sim: Arc::clone(sim), pid }),
+    }
+}
+
 /// A client's life: connect, work, close.
 async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
     let sim = Arc::clone(&crew.sim);
     let host = Host::new(&sim, pid, rng.fork());
     let is_remote = rng.percent(sim.plan.remote);
     let leasehold = loop {
-        let shop = Arc::new(Shop { sim: Arc::clone(&sim), pid });
         let world: Arc<dyn World> = Arc::clone(&host) as Arc<dyn World>;
+        let shop = shop(&sim, pid, &world);
         let builder = Leasehold::builder("").holder(client(pid));
         let builder = if is_remote { builder.remote_hand_over() } else { builder };
         match builder.connect_to(shop, world).await {
@@ -142,6 +161,10 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
     }
     for ended in workers {
         let _ended = ended.await;
+    }
+    if sim.plan.quorum.is_some() && rng.percent(60) {
+        // Until its nodes are connected again: it owes nothing to any of them then.
+        host.sleep(CONNECTED).await;
     }
     let closed = leasehold.close().await;
     let unconfirmed = closed.unconfirmed().to_vec();

@@ -14,6 +14,7 @@ use super::crew::Crew;
 use super::exec::{Part, Pid, lock};
 use super::net::{self, Fate, unblocked};
 use super::node::Role;
+use super::quorum;
 use super::rng::Rng;
 use super::stage::Sim;
 use super::words::client;
@@ -64,6 +65,12 @@ pub(super) enum Kind {
     Crash,
     /// All who wait in a process drop their futures.
     Storm,
+    /// Of a quorum: a node loses everything, and its connections live on.
+    Flush,
+    /// Of a quorum: a node restarts, without what it had written last.
+    Rollback,
+    /// Of a quorum: all clients are cut off from some nodes.
+    Isolate,
 }
 
 impl Kind {
@@ -80,6 +87,32 @@ impl Kind {
         Self::Restart,
         Self::Amnesia,
         Self::Failover,
+        Self::JumpForward,
+        Self::JumpBack,
+        Self::NoMemory,
+        Self::Pause,
+        Self::Suspend,
+        Self::Block,
+        Self::Crash,
+        Self::Storm,
+    ];
+
+    /// Those of a quorum.
+    pub(super) const OF_QUORUM: &[Self] = &[
+        Self::Cut,
+        Self::Ghosts,
+        Self::HalfOpen,
+        Self::Stall,
+        Self::Partition,
+        Self::Isolate,
+        Self::Refuse,
+        Self::LoseReply,
+        Self::LosePushes,
+        Self::Freeze,
+        Self::Restart,
+        Self::Amnesia,
+        Self::Flush,
+        Self::Rollback,
         Self::JumpForward,
         Self::JumpBack,
         Self::NoMemory,
@@ -112,6 +145,9 @@ impl Kind {
             Self::Block => "blocked runtime",
             Self::Crash => "crash",
             Self::Storm => "cancel storm",
+            Self::Flush => "flush",
+            Self::Rollback => "restart without the last writes",
+            Self::Isolate => "isolated nodes",
         }
     }
 }
@@ -140,15 +176,16 @@ pub(super) async fn go_wrong(sim: Arc<Sim>, crew: Arc<Crew>, mut rng: Rng) {
 }
 
 fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
-    let is_done = match kind {
-        Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply => connection(sim, kind, rng),
-        Kind::Partition | Kind::Pause | Kind::Suspend | Kind::Block | Kind::Crash | Kind::Storm => {
+    let is_done = match (&sim.plan.quorum, kind) {
+        (Some(settings), _) => quorum::inject(sim, crew, settings, kind, rng),
+        (None, Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply) => connection(sim, kind, rng),
+        (None, Kind::Partition | Kind::Pause | Kind::Suspend | Kind::Block | Kind::Crash | Kind::Storm) => {
             crew.anybody(rng).is_some_and(|pid| {
                 process(sim, crew, kind, pid, rng);
                 true
             })
         }
-        _ => server(sim, kind, rng),
+        (None, _) => server(sim, kind, rng),
     };
     if is_done {
         sim.book.met(kind.name());
@@ -156,7 +193,7 @@ fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
 }
 
 /// How long a fault lasts: until things are to heal, at most.
-fn lasting(sim: &Sim, rng: &mut Rng, most_us: u64) -> u64 {
+pub(super) fn lasting(sim: &Sim, rng: &mut Rng, most_us: u64) -> u64 {
     let left_us = sim.plan.chaos_us.saturating_sub(sim.exec.now_us());
     rng.scaled(10 * MS, most_us).min(left_us)
 }
@@ -207,7 +244,7 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     true
 }
 
-fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rng: &mut Rng) {
+pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rng: &mut Rng) {
     let for_us = lasting(sim, rng, 15_000 * MS);
     sim.note(pid as u64, || format!("FAULT {kind:?} of {} for {} ms", client(pid), for_us / MS));
     let there = Arc::clone(sim);
@@ -249,6 +286,7 @@ fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
             net::sever(sim, &mut net, id, fate, 0, noticed_us);
         }
     }
+    quorum::cut_all(sim, pid, rng);
     crew.dies(pid);
     sim.exec.kill(pid);
     let (crew, again_us) = (Arc::clone(crew), rng.scaled(10 * MS, 3_000 * MS));

@@ -24,6 +24,7 @@ mod node;
 mod options;
 mod plan;
 mod process;
+mod quorum;
 mod registers;
 mod report;
 mod rng;
@@ -40,7 +41,7 @@ use std::process::ExitCode;
 
 use book::Book;
 pub(crate) use options::{Options, USAGE};
-use report::{Range, When, play_all, print_failure};
+use report::{When, play_all, print_failure};
 
 /// Plays what was asked for.
 pub(crate) fn run(options: &Options) -> ExitCode {
@@ -56,13 +57,13 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 /// One seed, told in words if that is asked for.
 fn one(seed: u64, options: &Options) -> ExitCode {
     let book = if options.tells { Book::with_words() } else { Book::default() };
-    let verdict = run::play(seed, book);
+    let verdict = run::play(options.plan(seed), book);
     verdict.lines.iter().for_each(|line| println!("{line}"));
     println!("seed {seed}: hash {:016x}, {} steps, {} grants", verdict.hash, verdict.steps, verdict.report.grants);
     if verdict.wrong.is_empty() {
         return ExitCode::SUCCESS;
     }
-    print_failure(seed, verdict.hash, &verdict.wrong);
+    print_failure(seed, options.is_quorum, verdict.hash, &verdict.wrong);
     ExitCode::FAILURE
 }
 
@@ -70,8 +71,7 @@ fn one(seed: u64, options: &Options) -> ExitCode {
 const COVERS: u64 = 1000;
 
 fn many(options: &Options) -> ExitCode {
-    let range = Range { from: options.from, seeds: options.seeds, at_most: options.at_most, stop: When::Never };
-    let total = play_all(range);
+    let total = play_all(options, When::Never);
     match options.json {
         true => total.print_json(),
         false => total.print(),

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use leasehold_spec::mutant::{Mutant, switch};
 
 use super::options::Options;
-use super::report::{Range, Total, When, play_all};
+use super::report::{Total, When, play_all};
 use crate::usage::replay_with;
 
 /// The flaws that the simulation is to notice. Those that are left out are of what it does not have: a file, a command, a
@@ -61,19 +61,23 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P29StartsOnClaim,
 ];
 
+/// The same of a quorum.
+const OF_QUORUM: &[Mutant] =
+    &[Mutant::QVotesBelow, Mutant::QNoRest, Mutant::QFillCounts, Mutant::QTakesLaterVotes];
+
 /// Looks for a seed that notices a flaw.
 pub(super) fn hunt(mutant: Mutant, options: &Options) -> Total {
     switch(mutant);
-    let total =
-        play_all(Range { from: options.from, seeds: options.seeds, at_most: options.at_most, stop: When::Failed });
+    let total = play_all(options, When::Failed);
     switch(Mutant::None);
     total
 }
 
 pub(super) fn run(name: &str, options: &Options) -> ExitCode {
-    let chosen: Vec<Mutant> = ALL.iter().copied().filter(|m| name == "all" || name == format!("{m:?}")).collect();
+    let all = if options.is_quorum { OF_QUORUM } else { ALL };
+    let chosen: Vec<Mutant> = all.iter().copied().filter(|m| name == "all" || name == format!("{m:?}")).collect();
     if chosen.is_empty() {
-        let names: Vec<String> = ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
+        let names: Vec<String> = all.iter().map(|mutant| format!("{mutant:?}")).collect();
         eprintln!("no flaw that the simulation is to notice is called {name}; there are: {}", names.join(", "));
         return ExitCode::from(2);
     }
@@ -89,7 +93,8 @@ pub(super) fn run(name: &str, options: &Options) -> ExitCode {
                     wrong[0]
                 );
                 if name != "all" {
-                    println!("  to play it again: {}", replay_with(Some(name), &format!("sim --seed {seed} -v")));
+                    let layer = if options.is_quorum { "sim --quorum" } else { "sim" };
+                    println!("  to play it again: {}", replay_with(Some(name), &format!("{layer} --seed {seed} -v")));
                 }
             }
             None => {

@@ -73,7 +73,7 @@ pub(super) struct Conn {
     is_left: bool,
 }
 
-struct Pipe<M> {
+pub(super) struct Pipe<M> {
     queue: VecDeque<(u64, M)>,
     last_us: u64,
 }
@@ -93,7 +93,7 @@ pub(super) enum Fate {
 }
 
 /// The first pause of a client that finds nobody under the address, if it waits for that at all.
-const HANG_US: u64 = 10_000_000;
+pub(super) const HANG_US: u64 = 10_000_000;
 
 impl Net {
     pub(super) fn new(mut rng: Rng, plan: &Plan) -> Self {
@@ -153,14 +153,31 @@ impl Net {
 }
 
 impl<M> Pipe<M> {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { queue: VecDeque::new(), last_us: 0 }
     }
 
-    fn push(&mut self, at_us: u64, message: M) -> u64 {
+    pub(super) fn push(&mut self, at_us: u64, message: M) -> u64 {
         self.last_us = at_us.max(self.last_us + 1);
         self.queue.push_back((self.last_us, message));
         self.last_us
+    }
+
+    /// Whether the next message has come to the end of its way.
+    pub(super) fn is_due(&self, now_us: u64) -> bool {
+        self.queue.front().is_some_and(|(at_us, _)| *at_us <= now_us)
+    }
+
+    pub(super) fn pop(&mut self) -> Option<M> {
+        self.queue.pop_front().map(|(_, message)| message)
+    }
+
+    pub(super) fn drain(&mut self) -> Vec<M> {
+        self.queue.drain(..).map(|(_, message)| message).collect()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.queue.clear();
     }
 }
 
@@ -243,13 +260,12 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
         }
         let node = conn.node;
         let Some(conn) = net.conns.get_mut(&id) else { return };
-        let is_due = |at_us: Option<u64>| at_us.is_some_and(|at_us| at_us <= now_us);
-        if is_due(conn.down.queue.front().map(|(at_us, _)| *at_us)) {
-            if let Some((_, word)) = conn.down.queue.pop_front() {
+        if conn.down.is_due(now_us) {
+            if let Some(word) = conn.down.pop() {
                 conn.wire.arrive(word);
             }
-        } else if is_due(conn.up.queue.front().map(|(at_us, _)| *at_us)) {
-            let Some((_, (reply, ask))) = conn.up.queue.pop_front() else { return };
+        } else if conn.up.is_due(now_us) {
+            let Some((reply, ask)) = conn.up.pop() else { return };
             receive(sim, &mut net, node, id, reply, ask);
         } else {
             return;
@@ -361,7 +377,7 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     if std::mem::replace(&mut conn.is_left, true) {
         return;
     }
-    conn.down.queue.clear();
+    conn.down.clear();
     sim.note(id, || format!("connection {id} is closed by its client"));
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
 }
@@ -371,9 +387,9 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
     let Some(conn) = net.conns.get_mut(&id) else { return };
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
     let was_left = std::mem::replace(&mut conn.is_left, true);
-    let under_way: Vec<_> = conn.up.queue.drain(..).map(|(_, message)| message).collect();
+    let under_way = conn.up.drain();
     let under_way_count = under_way.len() as u64;
-    conn.down.queue.clear();
+    conn.down.clear();
     if !was_left {
         // Nor does that reach who is cut off.
         let told_us = if net.is_cut_off(pid) { told_us + HANG_US } else { told_us };

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use super::plan::Plan;
+use super::quorum;
+
 #[derive(Debug)]
 pub(crate) struct Options {
     pub(super) seeds: u64,
@@ -9,20 +12,27 @@ pub(crate) struct Options {
     pub(super) at_most: Option<Duration>,
     /// One seed alone.
     pub(super) seed: Option<u64>,
+    /// A quorum of nodes, and not one server.
+    pub(super) is_quorum: bool,
     pub(super) tells: bool,
     pub(super) json: bool,
     pub(super) mutant: Option<String>,
 }
 
-pub(crate) const USAGE: &str = "leasehold-lab sim [--seeds N] [--from S] [--minutes M] [--json]
-       leasehold-lab sim --seed S [-v]
-       leasehold-lab sim --mutant P12FromReceipt|all [--seeds N]";
+pub(crate) const USAGE: &str = "leasehold-lab sim [--quorum] [--seeds N] [--from S] [--minutes M] [--json]
+       leasehold-lab sim [--quorum] --seed S [-v]
+       leasehold-lab sim [--quorum] --mutant P12FromReceipt|all [--seeds N]";
 
 impl Options {
+    /// What a seed is about.
+    pub(super) fn plan(&self, seed: u64) -> Plan {
+        if self.is_quorum { quorum::plan(seed) } else { Plan::of(seed) }
+    }
+
     /// `None`: that is not how it is said.
     pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let mut options =
-            Self { seeds: 1000, from: 1, at_most: None, seed: None, tells: false, json: false, mutant: None };
+            Self { seeds: 1000, from: 1, at_most: None, seed: None, is_quorum: false, tells: false, json: false, mutant: None };
         let mut are_counted = false;
         while let Some(arg) = args.next() {
             match arg.as_str() {
@@ -36,6 +46,7 @@ impl Options {
                 }
                 "--seed" => options.seed = Some(args.next()?.parse().ok()?),
                 "--mutant" => options.mutant = Some(args.next()?),
+                "--quorum" => options.is_quorum = true,
                 "--json" => options.json = true,
                 "-v" => options.tells = true,
                 _ => return None,

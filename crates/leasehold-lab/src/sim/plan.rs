@@ -9,6 +9,7 @@
 use leasehold_spec::limits::{RANGE_MAX, run_silent_us};
 
 use super::faults::Kind;
+use super::quorum::Settings;
 use super::rng::Rng;
 
 /// The longest that a ready task is kept waiting.
@@ -56,6 +57,8 @@ pub(super) struct Plan {
     pub(super) sticky: u64,
     /// How many tokens a client asks for at once: few, so that they run out.
     pub(super) range: u64,
+    /// `None`: there is one server.
+    pub(super) quorum: Option<Settings>,
 }
 
 impl Plan {
@@ -98,6 +101,7 @@ impl Plan {
             alike: 0,
             sticky: *rng.pick(&[0, 0, 20]),
             range: *rng.pick(&[RANGE_MAX, RANGE_MAX, 16, 2]),
+            quorum: None,
         };
         if rng.percent(40) {
             plan.in_line(&mut rng);

@@ -11,12 +11,15 @@ use leasehold_testkit::coverage::{Coverage, Kind as Covered};
 use super::book::Book;
 use super::exec::lock;
 use super::faults::Kind;
+use super::options::Options;
+use super::quorum;
 use super::run::{Verdict, play};
 use crate::usage::replay;
 
 /// What many seeds amount to.
 #[derive(Debug, Default)]
 pub(super) struct Total {
+    pub(super) is_quorum: bool,
     pub(super) seeds: u64,
     pub(super) steps: u64,
     pub(super) simulated_us: u64,
@@ -33,15 +36,6 @@ pub(super) struct Total {
     pub(super) took: Duration,
 }
 
-/// Which seeds, and when to stop.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Range {
-    pub(super) from: u64,
-    pub(super) seeds: u64,
-    pub(super) at_most: Option<Duration>,
-    pub(super) stop: When,
-}
-
 /// When to stop before the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
@@ -54,20 +48,21 @@ pub(super) enum When {
 const TOLD: usize = 10;
 
 /// Plays seeds on every core, each on one thread.
-pub(super) fn play_all(range: Range) -> Total {
-    let (next, stop, total) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(Total::default()));
+pub(super) fn play_all(options: &Options, until: When) -> Total {
+    let total = Total { is_quorum: options.is_quorum, ..Total::default() };
+    let (next, stop, total) = (AtomicU64::new(0), AtomicBool::new(false), Mutex::new(total));
     let began = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..cores {
             scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) && range.at_most.is_none_or(|most| began.elapsed() < most) {
+                while !stop.load(Ordering::Relaxed) && options.at_most.is_none_or(|most| began.elapsed() < most) {
                     let nth = next.fetch_add(1, Ordering::Relaxed);
-                    if nth >= range.seeds {
+                    if nth >= options.seeds {
                         return;
                     }
-                    let verdict = play(range.from.wrapping_add(nth), Book::default());
-                    match (verdict.wrong.first(), range.stop) {
+                    let verdict = play(options.plan(options.from.wrapping_add(nth)), Book::default());
+                    match (verdict.wrong.first(), until) {
                         (Some(_), When::Failed) => stop.store(true, Ordering::Relaxed),
                         // At once: a run of hours may be ended before it tells of all together.
                         (Some(wrong), When::Never) => eprintln!("seed {} FAILED: {wrong}", verdict.seed),
@@ -96,7 +91,8 @@ impl Total {
         for why in verdict.lost_updates {
             *self.lost_updates.entry(why).or_default() += 1;
         }
-        let is_fault = |what: &str| Kind::ALL.iter().any(|kind| kind.name() == what);
+        let kinds = self.kinds();
+        let is_fault = |what: &str| kinds.iter().any(|kind| kind.name() == what);
         for (what, times) in verdict.counts {
             self.coverage.count(if is_fault(what) { Covered::Fault } else { Covered::Event }, what, times);
         }
@@ -108,12 +104,18 @@ impl Total {
         }
     }
 
+    fn kinds(&self) -> &'static [Kind] {
+        if self.is_quorum { Kind::OF_QUORUM } else { Kind::ALL }
+    }
+
     /// What was never come by, of what many seeds must come by.
     pub(super) fn missed(&self) -> Vec<&'static str> {
-        let is_due = |mark: &&Mark| !ELSEWHERE.contains(mark) && (self.seeds >= COVERS_RARE || !RARE.contains(mark));
+        let (must, rare) = if self.is_quorum { (quorum::MUST, quorum::RARE) } else { (MUST, RARE) };
+        let is_here = |mark: &&Mark| mark.is_of_quorum() == self.is_quorum && !ELSEWHERE.contains(mark);
+        let is_due = |mark: &&Mark| is_here(mark) && (self.seeds >= COVERS_RARE || !rare.contains(mark));
         let paths = Mark::ALL.iter().filter(is_due).map(|mark| mark.name());
-        let mut missed = self.coverage.missing(Covered::Fault, Kind::ALL.iter().map(|kind| kind.name()));
-        missed.extend(self.coverage.missing(Covered::Event, MUST.iter().copied()));
+        let mut missed = self.coverage.missing(Covered::Fault, self.kinds().iter().map(|kind| kind.name()));
+        missed.extend(self.coverage.missing(Covered::Event, must.iter().copied()));
         missed.extend(self.coverage.missing(Covered::Mark, paths));
         missed
     }
@@ -146,7 +148,7 @@ impl Total {
             self.coverage.iter(kind).for_each(|(what, times)| println!("  {times:>8}  {what}"));
         }
         for (seed, (hash, wrong)) in self.failed.iter().take(TOLD) {
-            print_failure(*seed, *hash, wrong);
+            print_failure(*seed, self.is_quorum, *hash, wrong);
         }
         if self.failed.len() > TOLD {
             let rest: Vec<String> = self.failed.keys().skip(TOLD).map(u64::to_string).collect();
@@ -171,13 +173,13 @@ impl Total {
     }
 }
 
-pub(super) fn print_failure(seed: u64, hash: u64, wrong: &[String]) {
+pub(super) fn print_failure(seed: u64, is_quorum: bool, hash: u64, wrong: &[String]) {
     println!("seed {seed} FAILED (hash {hash:016x}):");
     wrong.iter().take(TOLD).for_each(|what| println!("    {what}"));
     if wrong.len() > TOLD {
         println!("    and {} more", wrong.len() - TOLD);
     }
-    println!("  to play it again: {}", replay(&format!("sim --seed {seed} -v")));
+    println!("  to play it again: {}", replay(&format!("sim{} --seed {seed} -v", if is_quorum { " --quorum" } else { "" })));
 }
 
 /// Paths that no seed takes: the simulation has no ten thousand waiters, and nobody who polls. And a session gives back

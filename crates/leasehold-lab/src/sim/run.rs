@@ -14,6 +14,7 @@ use super::exec::{NOBODY, Part, Pid, Stop, lock};
 use super::faults::{Kind, go_wrong};
 use super::node::Role;
 use super::plan::Plan;
+use super::quorum;
 use super::registers;
 use super::rng::Rng;
 use super::stage::Sim;
@@ -51,8 +52,7 @@ pub(super) struct Verdict {
 }
 
 /// Plays a seed.
-pub(super) fn play(seed: u64, book: Book) -> Verdict {
-    let plan = Plan::of(seed);
+pub(super) fn play(plan: Plan, book: Book) -> Verdict {
     let sim = Sim::new(plan, book);
     // What this thread has counted before is another seed's.
     drop(mark::take_here());
@@ -88,6 +88,7 @@ fn go(sim: &Arc<Sim>) {
         return;
     }
     lock(&sim.net).is_calm = true;
+    quorum::heal(sim);
     sim.note(0, || "everything has healed".into());
     let mut until_us = sim.plan.chaos_us + kept_by_the_dead(sim, &crew) + SERVED_WITHIN_US;
     let mut extended = 0;
@@ -125,6 +126,9 @@ fn ran(sim: &Sim, stop: Stop) -> bool {
 /// For how long a lease is kept by somebody who has died with it, or could not give it back before it closed. Where the
 /// server's clock was set back a lease can outlive every wish to give it back.
 fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
+    if let Some(settings) = &sim.plan.quorum {
+        return quorum::kept(sim, settings, &crew.fates());
+    }
     let (net, fates, now_us) = (lock(&sim.net), crew.fates(), sim.exec.now_us());
     let node = &net.nodes[net.primary];
     let was_set_back = was_set_back(sim);
@@ -171,6 +175,9 @@ fn residue(sim: &Sim, crew: &Crew) {
         if *at_us > sim.plan.chaos_us + SERVED_WITHIN_US / 3 && !unconfirmed.is_empty() && !was_set_back {
             wrong(format!("{} has not given back {unconfirmed:?}, and nothing was in its way", client(*pid)));
         }
+    }
+    if sim.plan.quorum.is_some() {
+        return quorum::residue(sim, &fates);
     }
     let net = lock(&sim.net);
     let node = &net.nodes[net.primary];

@@ -11,12 +11,15 @@ use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Pid, lock};
 use super::net::Net;
 use super::plan::Plan;
+use super::quorum;
 use super::registers::Registers;
 use super::rng::Rng;
 
 pub(super) struct Sim {
     pub(super) exec: Arc<Exec>,
     pub(super) net: Mutex<Net>,
+    /// The nodes of a quorum, if that is what is played.
+    pub(super) votes: Mutex<quorum::Net>,
     pub(super) registers: Mutex<Registers>,
     pub(super) book: Book,
     pub(super) plan: Plan,
@@ -28,7 +31,8 @@ impl Sim {
         let exec = Arc::new(Exec::new(rng.fork(), plan.hiccup_in));
         let net = Mutex::new(Net::new(rng.fork(), &plan));
         let registers = Mutex::new(Registers::new(rng.fork(), &plan));
-        Arc::new(Self { exec, net, registers, book, plan })
+        let votes = Mutex::new(quorum::Net::new(rng.fork(), &plan));
+        Arc::new(Self { exec, net, votes, registers, book, plan })
     }
 
     /// Something happened: into the hash, and into the trace.

@@ -17,7 +17,7 @@ fn what_was_never_come_by_is_named() {
     let everything = Total::default().missed();
     assert!(["cut", "settle", "GhostPush"].iter().all(|what| everything.contains(what)), "{everything:?}");
     let mut total = Total::default();
-    total.add(play(1, Book::default()));
+    total.add(play(Plan::of(1), Book::default()));
     let missed = total.missed();
     assert!(missed.len() < everything.len() && !missed.contains(&"acquire: granted"), "{missed:?}");
 }

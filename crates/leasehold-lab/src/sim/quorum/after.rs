@@ -1,0 +1,93 @@
+//! When things have healed: how long that may take to be felt, and what is left of those who have gone.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use leasehold_spec::Name;
+
+use super::super::crew::Fate;
+use super::super::exec::{Pid, lock};
+use super::super::stage::Sim;
+use super::super::words::client;
+use super::faults::set_clock;
+use super::settings::{Settings, too_far_us};
+
+/// Everybody is connected again after this.
+const CONNECTED_US: u64 = 20_000_000;
+
+/// Clocks are right again.
+pub(in super::super) fn heal(sim: &Arc<Sim>) {
+    let mut net = lock(&sim.votes);
+    net.is_calm = true;
+    for at in 0..net.nodes.len() {
+        set_clock(sim, &mut net, at, 0);
+    }
+}
+
+/// For how long who waits may have to do so for what went before: nodes that rest, leases of the dead, tokens ahead of all
+/// clocks.
+pub(in super::super) fn kept(sim: &Sim, settings: &Settings, fates: &BTreeMap<Pid, Fate>) -> u64 {
+    let (net, now_us) = (lock(&sim.votes), sim.exec.now_us());
+    let is_alive = |session| net.who.get(&session).is_some_and(|pid| fates.get(pid) == Some(&Fate::Alive));
+    let mut longest_us = 0;
+    for voter in &net.nodes {
+        let clock_us = voter.clock.at_us(now_us);
+        longest_us = longest_us.max(voter.rest_us(now_us).min(settings.rest_us()));
+        for record in voter.records.values() {
+            let grant = record.grant.as_ref().filter(|grant| !is_alive(grant.id.session));
+            let ahead_us = too_far_us(record.highest, clock_us).min(settings.ahead_us());
+            longest_us = longest_us.max(grant.map_or(0, |grant| grant.left_us(clock_us))).max(ahead_us);
+        }
+    }
+    longest_us
+}
+
+/// Nothing is left of those who have closed.
+pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
+    let (net, now_us) = (lock(&sim.votes), sim.exec.now_us());
+    let wrong = |what: String| sim.book.wrong(now_us, &what);
+    if net.nodes.iter().any(|voter| voter.downs + voter.freezes + voter.refuses + voter.full > 0) {
+        wrong("the simulation has not healed".into());
+    }
+    // Whose votes and places must be gone: who closed with everything given back, when nothing was in the way for long.
+    let is_clean = |pid: &Pid| {
+        matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us })
+            if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us + CONNECTED_US)
+    };
+    // Whoever has closed since has at least told a majority of it.
+    let has_gone = |pid: &Pid| {
+        matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us })
+            if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us)
+    };
+    let mut kept: BTreeMap<(&Name, Pid), usize> = BTreeMap::new();
+    for voter in &net.nodes {
+        for (name, record) in &voter.records {
+            let grant = record.grant.as_ref().filter(|grant| grant.left_us(voter.clock.at_us(now_us)) > 0);
+            if let Some(pid) = grant.and_then(|grant| net.who.get(&grant.id.session)).filter(|pid| has_gone(pid)) {
+                *kept.entry((name, *pid)).or_default() += 1;
+            }
+        }
+    }
+    for ((name, pid), _) in kept.iter().filter(|(_, count)| **count > net.nodes.len() / 2) {
+        wrong(format!("{name} is still held at a majority by {}, which has closed", client(*pid)));
+    }
+    for voter in &net.nodes {
+        for (session, conns) in &voter.inboxes {
+            if net.who.get(session).is_none_or(is_clean) {
+                wrong(format!("{}: an inbox is still attached, on connections {conns:?}", voter.at));
+            }
+        }
+        let clock_us = voter.clock.at_us(now_us);
+        for (name, record) in &voter.records {
+            let held = record.grant.as_ref().filter(|grant| grant.left_us(clock_us) > 0);
+            if let Some(pid) = held.and_then(|grant| net.who.get(&grant.id.session)).filter(|pid| is_clean(pid)) {
+                wrong(format!("{}: {name} is still held by {}, which has closed", voter.at, client(*pid)));
+            }
+            for (_, id) in record.queue.keys() {
+                if let Some(pid) = net.who.get(&id.session).filter(|pid| is_clean(pid)) {
+                    wrong(format!("{}: {} has closed, and still waits for {name}", voter.at, client(*pid)));
+                }
+            }
+        }
+    }
+}

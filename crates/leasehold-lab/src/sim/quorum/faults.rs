@@ -1,0 +1,217 @@
+//! What goes wrong with nodes and the ways to them. What goes wrong with clients is that of one server (`../faults.rs`).
+
+use std::sync::Arc;
+
+use leasehold_testkit::history::Promise;
+
+use super::super::book::Excuse;
+use super::super::crew::Crew;
+use super::super::exec::{Pid, lock};
+use super::super::faults::{Kind, lasting, process};
+use super::super::net::Fate;
+use super::super::rng::Rng;
+use super::super::stage::Sim;
+use super::net::{self, Net};
+use super::pledges::Broken;
+use super::settings::Settings;
+
+const MS: u64 = 1000;
+
+/// Answers whether there was anything for it to befall.
+pub(in super::super) fn inject(
+    sim: &Arc<Sim>,
+    crew: &Arc<Crew>,
+    settings: &Settings,
+    kind: Kind,
+    rng: &mut Rng,
+) -> bool {
+    match kind {
+        Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply => connection(sim, kind, rng),
+        Kind::Partition => crew.anybody(rng).is_some_and(|pid| {
+            partition(sim, &[pid], settings, rng);
+            true
+        }),
+        Kind::Isolate => {
+            partition(sim, &crew.everybody(), settings, rng);
+            true
+        }
+        Kind::Pause | Kind::Suspend | Kind::Block | Kind::Crash | Kind::Storm => crew.anybody(rng).is_some_and(|pid| {
+            process(sim, crew, kind, pid, rng);
+            true
+        }),
+        _ => node(sim, settings, kind, rng),
+    }
+}
+
+fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
+    let for_us = lasting(sim, rng, 10_000 * MS);
+    let mut net = lock(&sim.votes);
+    let open = net.open_conns();
+    if open.is_empty() {
+        return false;
+    }
+    let id = *rng.pick(&open);
+    sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
+    let told_us = rng.scaled(1, 200 * MS);
+    let noticed_us = if rng.percent(70) { told_us } else { rng.scaled(MS, 5_000 * MS) };
+    match kind {
+        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, told_us, noticed_us),
+        Kind::Ghosts => {
+            let late_us = rng.scaled(MS, 3_000 * MS);
+            net::sever(sim, &mut net, id, Fate::Late(late_us), told_us, noticed_us.max(late_us));
+        }
+        Kind::LoseReply => {
+            net.conns.entry(id).and_modify(|conn| conn.loses_reply = true);
+        }
+        Kind::HalfOpen => {
+            net.conns.entry(id).and_modify(|conn| conn.is_half_open = true);
+            let there = Arc::clone(sim);
+            sim.exec.after(for_us, move || net::sever(&there, &mut lock(&there.votes), id, Fate::Gone, 0, 0));
+        }
+        _ => {
+            // Requests alone, replies alone, or both.
+            let ways = *rng.pick(&[[1, 0], [0, 1], [0, 1], [1, 1]]);
+            net.conns.entry(id).and_modify(|conn| (0..2).for_each(|way| conn.stalls[way] += ways[way]));
+            let there = Arc::clone(sim);
+            sim.exec.after(for_us, move || {
+                let heal = |conn: &mut net::Conn| (0..2).for_each(|way| conn.stalls[way] -= ways[way]);
+                lock(&there.votes).conns.entry(id).and_modify(heal);
+                net::pump(&there, id);
+            });
+        }
+    }
+    true
+}
+
+/// These clients are cut off from some nodes.
+fn partition(sim: &Arc<Sim>, pids: &[Pid], settings: &Settings, rng: &mut Rng) {
+    let for_us = lasting(sim, rng, 15_000 * MS);
+    let from = rng.between(0, settings.nodes as u64 - 1) as usize;
+    let count = rng.between(1, settings.nodes as u64) as usize;
+    let nodes: Vec<usize> = (0..count).map(|nth| (from + nth) % settings.nodes).collect();
+    sim.note(from as u64, || format!("FAULT clients {pids:?} are cut off from {nodes:?} for {} ms", for_us / MS));
+    let pairs: Vec<(Pid, usize)> = pids.iter().flat_map(|pid| nodes.iter().map(|node| (*pid, *node))).collect();
+    {
+        let mut net = lock(&sim.votes);
+        pairs.iter().for_each(|pair| *net.cut_off.entry(*pair).or_default() += 1);
+    }
+    let there = Arc::clone(sim);
+    sim.exec.after(for_us, move || {
+        {
+            let mut net = lock(&there.votes);
+            pairs.iter().for_each(|pair| *net.cut_off.entry(*pair).or_default() -= 1);
+        }
+        net::unblocked(&there, |conn| pairs.contains(&(conn.pid, conn.node)));
+    });
+}
+
+fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool {
+    let for_us = lasting(sim, rng, 8_000 * MS);
+    let (there, now_us) = (Arc::clone(sim), sim.exec.now_us());
+    let mut net = lock(&sim.votes);
+    let at = rng.below(settings.nodes as u64) as usize;
+    let out = net.nodes.iter().filter(|voter| voter.is_out(now_us)).count();
+    let forgets = match kind {
+        Kind::Amnesia | Kind::Flush | Kind::Rollback => true,
+        Kind::Restart => net.nodes[at].forgets,
+        _ => false,
+    };
+    // Whoever lost one waits for it to have rested, mostly.
+    if forgets && out + 1 >= settings.majority() && rng.percent(80) {
+        return false;
+    }
+    if kind == Kind::Rollback && !net.nodes[at].forgets {
+        return false;
+    }
+    sim.note(at as u64, || format!("FAULT {kind:?} of {} for {} ms", net.nodes[at].run(), for_us / MS));
+    if forgets {
+        sim.book.met("a node forgets");
+    }
+    match kind {
+        Kind::Refuse => {
+            net.nodes[at].refuses += 1;
+            sim.exec.after(for_us, move || lock(&there.votes).nodes[at].refuses -= 1);
+        }
+        Kind::LosePushes => {
+            net.lost_pushes = rng.between(10, 100);
+            sim.exec.after(for_us, move || lock(&there.votes).lost_pushes = 0);
+        }
+        Kind::Freeze => {
+            net.nodes[at].freezes += 1;
+            sim.exec.after(for_us, move || net::thaw(&there, at));
+        }
+        Kind::NoMemory => {
+            net.nodes[at].full += 1;
+            sim.exec.after(for_us, move || lock(&there.votes).nodes[at].full -= 1);
+        }
+        Kind::Flush => {
+            net.nodes[at].is_emptied();
+        }
+        Kind::JumpForward | Kind::JumpBack => {
+            let (offset_us, most_us) = (net.nodes[at].clock.offset_us, settings.clocks_us);
+            let is_forward = kind == Kind::JumpForward;
+            let room_us = if is_forward { most_us - offset_us } else { most_us + offset_us };
+            if room_us < 10_000 {
+                return false;
+            }
+            let by_us = rng.scaled(5 * MS, room_us.unsigned_abs().max(5 * MS)).cast_signed();
+            set_clock(sim, &mut net, at, offset_us + if is_forward { by_us } else { -by_us });
+        }
+        _ => {
+            let tail_us = rng.scaled(MS, 3_000 * MS);
+            restart(sim, &mut net, at, rng);
+            match kind {
+                Kind::Amnesia => net.nodes[at].is_emptied(),
+                Kind::Rollback => net.nodes[at].falls_back(now_us.saturating_sub(tail_us)),
+                _ => {}
+            }
+            sim.exec.after(for_us.min(5_000 * MS), move || lock(&there.votes).nodes[at].downs -= 1);
+        }
+    }
+    if net.nodes.iter().all(|voter| voter.is_out(now_us)) {
+        sim.book.met("all nodes rest or are away");
+    }
+    true
+}
+
+fn restart(sim: &Arc<Sim>, net: &mut Net, at: usize, rng: &mut Rng) {
+    let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == at).map(|(id, _)| *id).collect();
+    for id in ids {
+        let told_us = rng.scaled(1, 100 * MS);
+        net::sever(sim, net, id, Fate::Gone, told_us, 0);
+    }
+    net.nodes[at].restarts();
+    net.nodes[at].downs += 1;
+}
+
+/// A node's clock is set.
+pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, at: usize, offset_us: i64) {
+    let by_us = offset_us - net.nodes[at].clock.offset_us;
+    net.nodes[at].clock.offset_us = offset_us;
+    sim.note(by_us.unsigned_abs(), || format!("  {}: by {} ms", net.nodes[at].at, by_us / 1000));
+    if by_us > 0 {
+        for broken in net.pledges.jumps(at, by_us.unsigned_abs(), sim.exec.now_us()) {
+            sim.book.met("a jump leaves no majority");
+            promise_ends(sim, Some(broken), "clocks that were set forward have left no majority");
+        }
+    }
+}
+
+/// Two may hold for a while.
+pub(super) fn promise_ends(sim: &Sim, broken: Option<Broken>, why: &'static str) {
+    let Some(Broken { name, from_us, to_us }) = broken else { return };
+    let name = Some(name.as_str().to_owned());
+    sim.book.excuse(Excuse { name, breaks: Promise::Exclusion, from_us, to_us, why });
+}
+
+/// The network first: nothing that a dying process still does is heard.
+pub(in super::super) fn cut_all(sim: &Arc<Sim>, pid: Pid, rng: &mut Rng) {
+    let mut net = lock(&sim.votes);
+    let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.pid == pid).map(|(id, _)| *id).collect();
+    for id in ids {
+        let late_us = rng.scaled(MS, 3_000 * MS);
+        let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
+        let noticed_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
+        net::sever(sim, &mut net, id, fate, 0, noticed_us);
+    }
+}

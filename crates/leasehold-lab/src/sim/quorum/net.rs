@@ -1,0 +1,358 @@
+//! The network between clients and nodes, and the nodes at its end.
+//!
+//! As in `../net.rs` a connection is two ordered pipes, and what is in a pipe stays there while the way is blocked, or is
+//! carried out seconds after the connection broke. Here each way has a block of its own: requests that arrive and replies
+//! that do not are what splits votes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use leasehold::seam::error;
+use leasehold::{ErrorKind, Result};
+use leasehold_spec::node::{Request, Rings, Said as Answered, Vote};
+use leasehold_spec::{GrantId, Name, SessionId, Token};
+
+use super::super::exec::{Pid, lock};
+use super::super::net::{Fate, HANG_US, Pipe, drift};
+use super::super::node::Clock;
+use super::super::plan::Plan;
+use super::super::rng::Rng;
+use super::super::stage::Sim;
+use super::super::words::client;
+use super::faults::promise_ends;
+use super::pledges::Pledges;
+use super::seat::{Wire, Word};
+use super::voter::{Ask, Done, Said, Voter, label};
+
+pub(in super::super) struct Net {
+    pub(super) rng: Rng,
+    pub(super) nodes: Vec<Voter>,
+    pub(super) conns: BTreeMap<u64, Conn>,
+    next_conn: u64,
+    delays_us: Vec<(u64, u64)>,
+    slow_in: u64,
+    /// How many reasons there are for a client to be cut off from a node.
+    pub(super) cut_off: BTreeMap<(Pid, usize), u32>,
+    /// Of a hundred messages of nodes so many are lost.
+    pub(super) lost_pushes: u64,
+    /// Who a session is.
+    pub(super) who: BTreeMap<SessionId, Pid>,
+    pub(super) is_calm: bool,
+    pub(super) pledges: Pledges,
+    /// The grants for which a majority has voted.
+    won: BTreeSet<(Name, GrantId, Token)>,
+}
+
+pub(super) struct Conn {
+    pub(super) pid: Pid,
+    pub(super) node: usize,
+    wire: Arc<Wire>,
+    up: Pipe<(Option<u64>, Ask)>,
+    down: Pipe<Word>,
+    /// How many reasons there are for nothing to flow, up and down.
+    pub(super) stalls: [u32; 2],
+    pub(super) is_half_open: bool,
+    /// The next reply is lost, and the connection with it.
+    pub(super) loses_reply: bool,
+    /// The client knows that it is over.
+    is_left: bool,
+}
+
+/// Which way a message goes.
+pub(super) enum Way {
+    Up { reply: Option<u64>, ask: Ask },
+    Down(Word),
+}
+
+impl Net {
+    pub(in super::super) fn new(mut rng: Rng, plan: &Plan) -> Self {
+        let mut nodes = Vec::new();
+        for (number, forgets) in plan.quorum.iter().flat_map(|settings| settings.forgets.iter().enumerate()) {
+            let offset_us = rng.between(0, 600_000).cast_signed() - 300_000;
+            let clock = Clock { offset_us, rate_ppm: drift(&mut rng, plan.drift_ppm) };
+            nodes.extend(plan.quorum.as_ref().map(|s| Voter::new(number, *forgets, clock, s.charter())));
+        }
+        let delays_us = plan.quorum.as_ref().map(|settings| settings.delays_us.clone()).unwrap_or_default();
+        let pledges = Pledges::new(nodes.len());
+        Self {
+            rng,
+            nodes,
+            conns: BTreeMap::new(),
+            next_conn: 1,
+            delays_us,
+            slow_in: plan.slow_in,
+            cut_off: BTreeMap::new(),
+            lost_pushes: 0,
+            who: BTreeMap::new(),
+            is_calm: false,
+            pledges,
+            won: BTreeSet::new(),
+        }
+    }
+
+    fn is_cut_off(&self, pid: Pid, node: usize) -> bool {
+        self.cut_off.get(&(pid, node)).is_some_and(|reasons| *reasons > 0)
+    }
+
+    fn delay_us(&mut self, node: usize) -> u64 {
+        let (least, most) = self.delays_us[node];
+        let us = self.rng.between(least, most);
+        let is_slow = self.slow_in > 0 && !self.is_calm && self.rng.below(self.slow_in) == 0;
+        if is_slow { us * 10 } else { us }
+    }
+
+    /// The open connections of those who are alive.
+    pub(super) fn open_conns(&self) -> Vec<u64> {
+        self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
+    }
+
+    fn votes(&self, name: &Name, id: GrantId, token: Token) -> usize {
+        let has = |voter: &&Voter| {
+            let grant = voter.records.get(name).and_then(|record| record.grant.as_ref());
+            grant.is_some_and(|grant| (grant.id, grant.token) == (id, token))
+        };
+        self.nodes.iter().filter(has).count()
+    }
+}
+
+/// A client connects: two round trips.
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<Arc<Wire>> {
+    for _ in 0..2 {
+        let (us, refused, unheard) = {
+            let mut net = lock(&sim.votes);
+            let voter = &net.nodes[node];
+            let refused = voter.refuses > 0 || voter.downs > 0;
+            let unheard = voter.freezes > 0 || net.is_cut_off(pid, node);
+            (2 * net.delay_us(node), refused, unheard)
+        };
+        sim.rest(if unheard { HANG_US } else { us }).await;
+        if refused || unheard {
+            return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+        }
+    }
+    let mut net = lock(&sim.votes);
+    if net.nodes[node].downs > 0 || net.is_cut_off(pid, node) || net.nodes[node].refuses > 0 {
+        return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+    }
+    let id = net.next_conn;
+    net.next_conn += 1;
+    let wire = Arc::new(Wire::new(id, node, net.nodes[node].run()));
+    let conn = Conn {
+        pid,
+        node,
+        wire: Arc::clone(&wire),
+        up: Pipe::new(),
+        down: Pipe::new(),
+        stalls: [0, 0],
+        is_half_open: false,
+        loses_reply: false,
+        is_left: false,
+    };
+    net.conns.insert(id, conn);
+    sim.note(id, || format!("{}: connection {id} to {} is open", client(pid), net.nodes[node].at));
+    Ok(wire)
+}
+
+/// Puts a message on its way.
+pub(super) fn send(sim: &Arc<Sim>, id: u64, node: usize, way: Way) {
+    let mut net = lock(&sim.votes);
+    let us = net.delay_us(node);
+    push(sim, &mut net, id, us, way);
+}
+
+fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
+    let now_us = sim.exec.now_us();
+    let Some(conn) = net.conns.get_mut(&id) else { return };
+    let at_us = match way {
+        Way::Up { reply, ask } => conn.up.push(now_us + us, (reply, ask)),
+        Way::Down(_) if conn.is_left => return,
+        Way::Down(word) => conn.down.push(now_us + us, word),
+    };
+    let there = Arc::clone(sim);
+    sim.exec.after(at_us - now_us, move || pump(&there, id));
+}
+
+/// Lets arrive what has come to the end of its way.
+pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
+    let now_us = sim.exec.now_us();
+    loop {
+        let mut net = lock(&sim.votes);
+        let Some(conn) = net.conns.get(&id) else { return };
+        if conn.is_half_open || net.is_cut_off(conn.pid, conn.node) {
+            return;
+        }
+        let node = conn.node;
+        let Some(conn) = net.conns.get_mut(&id) else { return };
+        let [up, down] = conn.stalls.map(|stalls| stalls == 0);
+        if down && conn.down.is_due(now_us) {
+            if let Some(word) = conn.down.pop() {
+                conn.wire.arrive(word);
+            }
+        } else if up && conn.up.is_due(now_us) {
+            let Some((reply, ask)) = conn.up.pop() else { return };
+            receive(sim, &mut net, node, id, reply, ask);
+        } else {
+            return;
+        }
+    }
+}
+
+/// A way is open again.
+pub(super) fn unblocked(sim: &Arc<Sim>, which: impl Fn(&Conn) -> bool) {
+    let ids: Vec<u64> = lock(&sim.votes).conns.iter().filter(|(_, conn)| which(conn)).map(|(id, _)| *id).collect();
+    ids.into_iter().for_each(|id| pump(sim, id));
+}
+
+/// A request has reached a node.
+fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: Ask) {
+    if net.nodes[node].freezes > 0 {
+        net.nodes[node].pending.push_back((id, reply, ask));
+    } else if net.nodes[node].downs == 0 {
+        carry_out(sim, net, node, id, reply, &ask);
+    }
+}
+
+/// A node that stood still goes on: what has piled up is carried out, whoever still waits for it.
+pub(super) fn thaw(sim: &Arc<Sim>, node: usize) {
+    let mut net = lock(&sim.votes);
+    net.nodes[node].freezes -= 1;
+    while net.nodes[node].freezes == 0 && net.nodes[node].downs == 0 {
+        let Some((id, reply, ask)) = net.nodes[node].pending.pop_front() else { return };
+        carry_out(sim, &mut net, node, id, reply, &ask);
+    }
+}
+
+fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: &Ask) {
+    if matches!(ask, Ask::End) {
+        net.nodes[node].detach(id);
+        net.conns.remove(&id);
+        return;
+    }
+    if let Ask::Attach(session) = ask {
+        // A connection that is gone is not subscribed by what it had asked for.
+        let Some(conn) = net.conns.get(&id) else { return };
+        net.who.insert(*session, conn.pid);
+    }
+    let Done { said, bells, steps } = net.nodes[node].serve(id, ask, sim.exec.now_us());
+    if matches!(said, Said::NoMemory) {
+        sim.book.met("an acquire finds no memory");
+    }
+    for (name, request, vote) in &steps {
+        sim.book.met(label(request, vote));
+        if let Ok(vote) = vote {
+            look(sim, net, node, name, request, vote);
+        }
+        let number = vote.as_ref().map_or(3, |vote| vote.highest.get() ^ vote.now_us);
+        sim.note(number, || {
+            let voter = &net.nodes[node];
+            format!("{}: {name}: {request:?} of connection {id}: {:?}", voter.run(), vote.as_ref().map(|v| &v.said))
+        });
+    }
+    // The messages first; they go by another connection than the answer, or by the same before it.
+    for (name, bell) in bells {
+        if bell.rings == Rings::Call {
+            sim.book.met("a call");
+        }
+        if net.rng.percent(net.lost_pushes) {
+            sim.book.met("a push is lost");
+            sim.note(4, || format!("{}: {bell:?} is lost", net.nodes[node].at));
+            continue;
+        }
+        sim.note(bell.highest.get(), || format!("{}: {name}: {bell:?}", net.nodes[node].at));
+        for to in net.nodes[node].inboxes.get(&bell.to).cloned().unwrap_or_default() {
+            let us = net.delay_us(node);
+            push(sim, net, to, us, Way::Down(Word::Push(name.clone(), bell.clone())));
+        }
+    }
+    let us = net.delay_us(node);
+    let Some(reply) = reply else { return };
+    if net.conns.get_mut(&id).is_some_and(|conn| std::mem::take(&mut conn.loses_reply)) {
+        sim.note(id, || format!("a reply on connection {id} is lost, and the connection breaks"));
+        sever(sim, net, id, Fate::Gone, us, 0);
+        return;
+    }
+    push(sim, net, id, us, Way::Down(Word::Reply(reply, said)));
+}
+
+/// What the laboratory learns from what a node does.
+fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Request, vote: &Vote) {
+    let now_us = sim.exec.now_us();
+    let known = match request {
+        Request::Ask(ask) => match vote.said {
+            Answered::Granted { token, left_us, .. } => Some((ask.id, token, left_us)),
+            _ => None,
+        },
+        Request::Renew(renewal) => match vote.said {
+            Answered::Renewed { left_us } | Answered::Filled { left_us } => Some((renewal.id, renewal.token, left_us)),
+            _ => None,
+        },
+        _ => None,
+    };
+    if let Some((id, token, left_us)) = known {
+        let (grant, until_us) = ((name.clone(), id, token), now_us + left_us);
+        if matches!(vote.said, Answered::Filled { .. }) {
+            net.pledges.keeps(node, grant.clone(), until_us);
+        } else {
+            let broken = net.pledges.said(node, grant.clone(), until_us, now_us);
+            promise_ends(sim, broken, "clocks that were set forward have left no majority");
+        }
+        let majority = net.nodes.len() / 2 + 1;
+        if matches!(request, Request::Ask(_)) && net.votes(name, id, token) >= majority && net.won.insert(grant) {
+            sim.book.met("a majority votes");
+            sim.book.given(name.as_str(), token.get(), now_us);
+        }
+    }
+    if let (Request::Revoke { token, .. }, Answered::Revoking { left_us }) = (request, &vote.said) {
+        let at_us = now_us + left_us - left_us / 100;
+        sim.book.revoked(name.as_str(), token.get(), at_us);
+        let grants: Vec<_> = net.won.iter().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
+        for grant in grants {
+            let broken = net.pledges.ends(node, grant, at_us, now_us);
+            promise_ends(sim, broken, "a revocation that its holder may not have heard of");
+        }
+    }
+}
+
+/// The client has closed its end: what it sent arrives, and then its end.
+pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
+    let mut net = lock(&sim.votes);
+    let Some(conn) = net.conns.get_mut(&id) else { return };
+    if std::mem::replace(&mut conn.is_left, true) {
+        return;
+    }
+    conn.down.clear();
+    let node = conn.node;
+    let us = net.delay_us(node);
+    sim.note(id, || format!("connection {id} is closed by its client"));
+    push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
+}
+
+/// Breaks a connection: the client hears of it after `told_us`, the node after `noticed_us`.
+pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
+    let Some(conn) = net.conns.get_mut(&id) else { return };
+    let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
+    let was_left = std::mem::replace(&mut conn.is_left, true);
+    let under_way = conn.up.drain();
+    let count = under_way.len() as u64;
+    conn.down.clear();
+    if !was_left {
+        // Nor does that reach who is cut off.
+        let told_us = if net.is_cut_off(pid, node) { told_us + HANG_US } else { told_us };
+        sim.exec.after(told_us, move || wire.arrive(Word::Broken));
+    }
+    if let Fate::Late(us) = fate {
+        for (nth, (reply, ask)) in under_way.into_iter().enumerate() {
+            let there = Arc::clone(sim);
+            sim.book.met("a request outlives its connection");
+            sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.votes), node, id, reply, ask));
+        }
+    }
+    // A node is done with a connection behind the last that it has read of it.
+    let read_us = if let Fate::Late(us) = fate { us + count + 1 } else { 0 };
+    let there = Arc::clone(sim);
+    sim.exec.after(noticed_us.max(read_us), move || {
+        let mut net = lock(&there.votes);
+        net.nodes[node].detach(id);
+        net.conns.remove(&id);
+    });
+}

@@ -1,0 +1,100 @@
+//! What holders rely on: until when each node has said to keep a vote, and until when it will.
+//!
+//! A holder believes in what a majority has said to be left. A node keeps its word by its own clock; one that forgot it
+//! rests for as long. So two can hold only if nodes end votes early: their clock was set forward, or the grant was revoked.
+//! Here it is counted how early, and only the time between what a majority will keep and what a majority has said is
+//! excused.
+
+use std::collections::BTreeMap;
+
+use leasehold_spec::{GrantId, Name, Token};
+
+/// One node's word about one grant, in true time.
+#[derive(Clone, Copy, Debug, Default)]
+struct Word {
+    /// Until when it has said to keep the vote.
+    said_us: u64,
+    /// Until when it will, or rests.
+    keeps_us: u64,
+}
+
+/// A time in which a holder may be wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Broken {
+    pub(super) name: Name,
+    pub(super) from_us: u64,
+    pub(super) to_us: u64,
+}
+
+pub(super) struct Pledges {
+    nodes: usize,
+    of: BTreeMap<(Name, GrantId, Token), Vec<Word>>,
+}
+
+impl Pledges {
+    pub(super) const fn new(nodes: usize) -> Self {
+        Self { nodes, of: BTreeMap::new() }
+    }
+
+    /// A node has said to keep it until then. What another had said before can be broken already.
+    pub(super) fn said(
+        &mut self,
+        node: usize,
+        grant: (Name, GrantId, Token),
+        until_us: u64,
+        now_us: u64,
+    ) -> Option<Broken> {
+        let (name, majority) = (grant.0.clone(), self.nodes / 2 + 1);
+        let words = self.words(grant);
+        let word = &mut words[node];
+        (word.said_us, word.keeps_us) = (word.said_us.max(until_us), until_us);
+        gap(&name, words, majority, now_us)
+    }
+
+    /// A node keeps it until then, and has not said so to anybody who counts on it.
+    pub(super) fn keeps(&mut self, node: usize, grant: (Name, GrantId, Token), until_us: u64) {
+        self.words(grant)[node].keeps_us = until_us;
+    }
+
+    /// A node's clock was set forward by so much.
+    pub(super) fn jumps(&mut self, node: usize, by_us: u64, now_us: u64) -> Vec<Broken> {
+        self.forget(now_us);
+        let majority = self.nodes / 2 + 1;
+        let mut broken = Vec::new();
+        for ((name, ..), words) in &mut self.of {
+            let word = &mut words[node];
+            if word.keeps_us > now_us {
+                word.keeps_us = word.keeps_us.saturating_sub(by_us).max(now_us);
+                broken.extend(gap(name, words, majority, now_us));
+            }
+        }
+        broken
+    }
+
+    /// A node ends it then, whatever it has said.
+    pub(super) fn ends(&mut self, node: usize, grant: (Name, GrantId, Token), at_us: u64, now_us: u64) -> Option<Broken> {
+        let (name, majority) = (grant.0.clone(), self.nodes / 2 + 1);
+        let words = self.words(grant);
+        words[node].keeps_us = words[node].keeps_us.min(at_us);
+        gap(&name, words, majority, now_us)
+    }
+
+    fn words(&mut self, grant: (Name, GrantId, Token)) -> &mut Vec<Word> {
+        let nodes = self.nodes;
+        self.of.entry(grant).or_insert_with(|| vec![Word::default(); nodes])
+    }
+
+    fn forget(&mut self, now_us: u64) {
+        self.of.retain(|_, words| words.iter().any(|word| word.said_us > now_us));
+    }
+}
+
+fn gap(name: &Name, words: &[Word], majority: usize, now_us: u64) -> Option<Broken> {
+    let nth = |of: fn(&Word) -> u64| {
+        let mut ends: Vec<u64> = words.iter().map(of).collect();
+        ends.sort_unstable_by(|a, b| b.cmp(a));
+        ends[majority - 1]
+    };
+    let (from_us, to_us) = (nth(|word| word.keeps_us).max(now_us), nth(|word| word.said_us));
+    (from_us < to_us).then(|| Broken { name: name.clone(), from_us, to_us })
+}

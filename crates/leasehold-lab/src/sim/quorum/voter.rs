@@ -1,0 +1,238 @@
+//! A node: the specification over records of its own, with a clock that is set, a memory that it loses, and runs.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Record, Renewal, Request, Said as Answered, Vote};
+use leasehold_spec::node::{begin, enter, vote};
+use leasehold_spec::{Env, LostHow, Name, SessionId, Was};
+
+use super::super::node::Clock;
+
+/// What a client asks.
+#[derive(Clone, Debug)]
+pub(super) enum Ask {
+    Greet(Charter),
+    One(Name, Request, Arc<Marker>),
+    Batch(Vec<(Name, Renewal)>, Arc<Marker>),
+    Time,
+    Attach(SessionId),
+    Names,
+    /// The client has closed the connection, and has nothing more to say.
+    End,
+}
+
+/// What it hears.
+#[derive(Clone, Debug)]
+pub(super) enum Said {
+    Greeted(Marker),
+    Vote(Result<Vote, Abstention>),
+    Votes(Vec<Result<Vote, Abstention>>),
+    Time(u64),
+    Attached,
+    Names(Vec<Name>),
+    NoMemory,
+    Unlike,
+}
+
+/// So many writes are remembered for a restart to lose.
+const TAIL: usize = 256;
+
+pub(super) struct Voter {
+    pub(super) at: String,
+    pub(super) runs: u64,
+    /// How many reasons there are not to run.
+    pub(super) downs: u32,
+    /// How many reasons there are to refuse new connections.
+    pub(super) refuses: u32,
+    /// How many reasons there are to do nothing.
+    pub(super) freezes: u32,
+    /// How many reasons there are for the memory to be full.
+    pub(super) full: u32,
+    /// What came while it was frozen.
+    pub(super) pending: VecDeque<(u64, Option<u64>, Ask)>,
+    pub(super) records: BTreeMap<Name, Record>,
+    pub(super) marker: Option<Marker>,
+    /// Whether it loses in a restart what it has answered.
+    pub(super) forgets: bool,
+    pub(super) clock: Clock,
+    /// Through which connections an inbox is attached.
+    pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
+    /// What was there before each of the last writes.
+    tail: VecDeque<(u64, Name, Option<Record>)>,
+}
+
+/// What carrying a request out amounts to.
+pub(super) struct Done {
+    pub(super) said: Said,
+    pub(super) bells: Vec<(Name, Bell)>,
+    pub(super) steps: Vec<(Name, Request, Result<Vote, Abstention>)>,
+}
+
+impl Voter {
+    pub(super) fn new(number: usize, forgets: bool, clock: Clock, charter: Charter) -> Self {
+        let mut voter = Self {
+            at: format!("node {}", number + 1),
+            runs: 1,
+            downs: 0,
+            refuses: 0,
+            freezes: 0,
+            full: 0,
+            pending: VecDeque::new(),
+            records: BTreeMap::new(),
+            marker: None,
+            forgets,
+            clock,
+            inboxes: BTreeMap::new(),
+            tail: VecDeque::new(),
+        };
+        // Nobody has used it before.
+        voter.marker = Some(begin(charter, &voter.run(), forgets));
+        voter
+    }
+
+    pub(super) fn run(&self) -> String {
+        format!("{} run {}", self.at, self.runs)
+    }
+
+    /// Whether it has no vote whatever it is asked.
+    pub(super) fn is_out(&self, now_us: u64) -> bool {
+        self.downs > 0 || self.freezes > 0 || self.rest_us(now_us) > 0
+    }
+
+    /// For how long it rests, if it does, by its clock; for all that is known before it is greeted.
+    pub(super) fn rest_us(&self, now_us: u64) -> u64 {
+        self.marker.as_ref().map_or(u64::MAX, |marker| marker.rests_until_us.saturating_sub(self.clock.at_us(now_us)))
+    }
+
+    /// Carries a request out.
+    pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
+        let mut done = Done { said: Said::Unlike, bells: Vec::new(), steps: Vec::new() };
+        done.said = match ask {
+            Ask::Greet(charter) => {
+                let entered =
+                    enter(self.marker.as_ref(), *charter, &self.run(), self.forgets, self.clock.at_us(now_us));
+                match entered {
+                    Ok(marker) => {
+                        self.marker = Some(marker.clone());
+                        Said::Greeted(marker)
+                    }
+                    Err(_) => Said::Unlike,
+                }
+            }
+            Ask::One(_, Request::Ask(_), _) if self.full > 0 => Said::NoMemory,
+            Ask::One(name, request, seen) => Said::Vote(self.apply(name, request.clone(), seen, now_us, &mut done)),
+            Ask::Batch(batch, seen) => {
+                let each = batch.iter();
+                let said = each.map(|(name, renewal)| {
+                    self.apply(name, Request::Renew(renewal.clone()), seen, now_us, &mut done)
+                });
+                Said::Votes(said.collect())
+            }
+            Ask::Time => Said::Time(self.clock.at_us(now_us)),
+            Ask::Attach(session) => {
+                self.inboxes.entry(*session).or_default().insert(conn);
+                Said::Attached
+            }
+            Ask::Names => Said::Names(self.records.keys().cloned().collect()),
+            Ask::End => Said::Attached,
+        };
+        done
+    }
+
+    fn apply(
+        &mut self,
+        name: &Name,
+        request: Request,
+        seen: &Marker,
+        now_us: u64,
+        done: &mut Done,
+    ) -> Result<Vote, Abstention> {
+        let clock_us = self.clock.at_us(now_us);
+        if matches!(request, Request::Ask(_) | Request::Renew(_))
+            && let Some(abstention) = seen.abstains(self.marker.as_ref(), clock_us)
+        {
+            done.steps.push((name.clone(), request, Err(abstention)));
+            return Err(abstention);
+        }
+        let inboxes = &self.inboxes;
+        let env = Env { wall_us: clock_us, lease_us: clock_us, attached: &|session| inboxes.contains_key(&session) };
+        let before = self.records.get(name).cloned();
+        let mut record = before.clone().unwrap_or_default();
+        let (said, bells) = vote(&mut record, &env, &request);
+        if before.as_ref() != Some(&record) && (before.is_some() || record != Record::default()) {
+            if self.tail.len() == TAIL {
+                self.tail.pop_front();
+            }
+            self.tail.push_back((now_us, name.clone(), before));
+            self.records.insert(name.clone(), record);
+        }
+        done.bells.extend(bells.into_iter().map(|bell| (name.clone(), bell)));
+        done.steps.push((name.clone(), request, Ok(said.clone())));
+        Ok(said)
+    }
+
+    /// A connection is gone, and the inbox with it, if it had one.
+    pub(super) fn detach(&mut self, conn: u64) {
+        self.inboxes.retain(|_, conns| {
+            conns.remove(&conn);
+            !conns.is_empty()
+        });
+    }
+
+    /// Another run of it.
+    pub(super) fn restarts(&mut self) {
+        self.runs += 1;
+        self.pending.clear();
+        self.inboxes.clear();
+    }
+
+    /// It has nothing any more.
+    pub(super) fn is_emptied(&mut self) {
+        self.records.clear();
+        self.tail.clear();
+        self.marker = None;
+    }
+
+    /// Its records are those of that moment, as far back as is remembered. The marker stays: it is older than that.
+    pub(super) fn falls_back(&mut self, since_us: u64) {
+        while let Some((_, name, before)) = self.tail.pop_back_if(|(at_us, ..)| *at_us >= since_us) {
+            match before {
+                Some(record) => self.records.insert(name, record),
+                None => self.records.remove(&name),
+            };
+        }
+        self.tail.clear();
+    }
+}
+
+/// What an answer is called, for the coverage.
+pub(super) fn label(request: &Request, said: &Result<Vote, Abstention>) -> &'static str {
+    let said = match said {
+        Ok(vote) => &vote.said,
+        Err(Abstention::Resting { .. }) => return "no vote: rests",
+        Err(Abstention::Unmarked) => return "no vote: unmarked",
+    };
+    match (request, said) {
+        (_, Answered::Granted { .. }) => "ask: granted",
+        (_, Answered::Refused { holder: Some(_), .. }) => "ask: refused",
+        (_, Answered::Refused { holder: None, .. }) => "ask: called before",
+        (_, Answered::Below) => "ask: below",
+        (_, Answered::Far) => "ask: far",
+        (Request::Ask(_), Answered::Late) => "ask: late",
+        (_, Answered::Full) => "ask: full",
+        (_, Answered::Late) => "renew: late",
+        (_, Answered::Renewed { .. }) => "renew: renewed",
+        (_, Answered::Filled { .. }) => "renew: filled",
+        (_, Answered::Lost { how: LostHow::Revoked }) => "renew: revoked",
+        (_, Answered::Lost { how: LostHow::NotHeld }) => "renew: lost",
+        (Request::GiveBack { wait: Some(_), .. }, _) => "stand back",
+        (_, Answered::GivenBack { was: Was::Granted }) => "give back: held",
+        (_, Answered::GivenBack { was: Was::Queued }) => "give back: waited",
+        (_, Answered::GivenBack { was: Was::Absent }) => "give back: absent",
+        (_, Answered::Revoking { .. }) => "revoke: marked",
+        (_, Answered::NotHeld) => "revoke: not held",
+        (_, Answered::Settled) => "settle",
+        (_, Answered::Inspected(_)) => "inspect",
+    }
+}
