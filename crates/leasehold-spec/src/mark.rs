@@ -233,8 +233,6 @@ marks! {
     RoundRefused,
     /// Quorum: a round was decided before all nodes had answered.
     RoundEarly,
-    /// Quorum: an attempt asked the nodes to confirm its grant, and it had gone there.
-    VotedGone,
     /// Quorum: a round was won whose attempt had been given up meanwhile.
     RoundWonLate,
     /// Quorum: too few nodes have a vote.
@@ -243,6 +241,8 @@ marks! {
     StoodBackLate,
     /// Quorum: an attempt stood back at a node, and had gone meanwhile.
     StoodBackGone,
+    /// Quorum: a node voted for an attempt behind its release, and the vote goes back.
+    VotedGone,
     /// Quorum: a majority called, and the attempt asked.
     TurnCalled,
     /// Quorum: an alarm rang, and the attempt asked.

@@ -183,7 +183,6 @@ impl Inner {
                 hit(Mark::RoundEarly);
             }
             if held.is_some() && tally.has_ended() {
-                hit(Mark::VotedGone);
                 self.shared.names().lapse(&acquire.id, token);
             }
             match asked {

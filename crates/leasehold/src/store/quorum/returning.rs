@@ -36,6 +36,7 @@ impl Inner {
             let ballot = asking.await;
             let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
             if is_mine && !inner.shared.names().is_live(&id) && !inner.has_given_back(&id) {
+                hit(Mark::VotedGone);
                 inner.give_back_at(node, &name, id, token);
             }
             ballot
