@@ -16,6 +16,7 @@ leasehold-lab sim: sessions, faces and a store under virtual time
   --json              the figures once more, as a line of JSON, after the others
   --seed S [-v]       this seed alone; with -v each step in words, after its time in seconds
   --mutant NAME|all   after how many seeds is this seeded flaw found? With --seeds and --from
+  --quorum            a quorum of three or five nodes in place of the one server; with all of the above
 
 leasehold-lab bytes: the same through the real client crate, byte by byte
   --seeds N           play N seeds [300]

@@ -39,8 +39,8 @@ pub(in super::super) struct Net {
     pub(super) who: BTreeMap<SessionId, Pid>,
     pub(super) is_calm: bool,
     pub(super) pledges: Pledges,
-    /// The grants for which a majority has voted.
-    won: BTreeSet<(Name, GrantId, Token)>,
+    /// The nodes that have voted for a grant, at any time.
+    voted: BTreeMap<(Name, GrantId, Token), BTreeSet<usize>>,
 }
 
 pub(super) struct Conn {
@@ -86,7 +86,7 @@ impl Net {
             who: BTreeMap::new(),
             is_calm: false,
             pledges,
-            won: BTreeSet::new(),
+            voted: BTreeMap::new(),
         }
     }
 
@@ -104,14 +104,6 @@ impl Net {
     /// The open connections of those who are alive.
     pub(super) fn open_conns(&self) -> Vec<u64> {
         self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
-    }
-
-    fn votes(&self, name: &Name, id: GrantId, token: Token) -> usize {
-        let has = |voter: &&Voter| {
-            let grant = voter.records.get(name).and_then(|record| record.grant.as_ref());
-            grant.is_some_and(|grant| (grant.id, grant.token) == (id, token))
-        };
-        self.nodes.iter().filter(has).count()
     }
 }
 
@@ -297,7 +289,8 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
             promise_ends(sim, broken, "clocks that were set forward have left no majority");
         }
         let majority = net.nodes.len() / 2 + 1;
-        if matches!(request, Request::Ask(_)) && net.votes(name, id, token) >= majority && net.won.insert(grant) {
+        let voted = net.voted.entry(grant).or_default();
+        if matches!(request, Request::Ask(_)) && voted.insert(node) && voted.len() == majority {
             sim.book.met("a majority votes");
             sim.book.given(name.as_str(), token.get(), now_us);
         }
@@ -305,7 +298,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
     if let (Request::Revoke { token, .. }, Answered::Revoking { left_us }) = (request, &vote.said) {
         let at_us = now_us + left_us - left_us / 100;
         sim.book.revoked(name.as_str(), token.get(), at_us);
-        let grants: Vec<_> = net.won.iter().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
+        let grants: Vec<_> = net.voted.keys().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
         for grant in grants {
             let broken = net.pledges.ends(node, grant, at_us, now_us);
             promise_ends(sim, broken, "a revocation that its holder may not have heard of");

@@ -55,6 +55,8 @@ pub(super) struct Voter {
     pub(super) marker: Option<Marker>,
     /// Whether it loses in a restart what it has answered.
     pub(super) forgets: bool,
+    /// Whether it has lost the end of what it had answered: votes and places that were given back are there again.
+    pub(super) fell_back: bool,
     pub(super) clock: Clock,
     /// Through which connections an inbox is attached.
     pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
@@ -82,6 +84,7 @@ impl Voter {
             records: BTreeMap::new(),
             marker: None,
             forgets,
+            fell_back: false,
             clock,
             inboxes: BTreeMap::new(),
             tail: VecDeque::new(),
@@ -203,6 +206,7 @@ impl Voter {
             };
         }
         self.tail.clear();
+        self.fell_back = true;
     }
 }
 

@@ -1,0 +1,20 @@
+//! The simulation of a quorum, as a command.
+
+use std::process::{Command, Output};
+
+fn sim(args: &[&str]) -> Output {
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_leasehold-lab"));
+    lab.args(["sim", "--quorum"]).args(args).output().expect("the laboratory is built, and starts")
+}
+
+#[test]
+fn nothing_is_wrong_with_many_seeds_of_a_quorum() {
+    let played = sim(&["--seeds", "60"]);
+    assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
+}
+
+#[test]
+fn a_seed_of_a_quorum_is_the_same_run_in_every_process() {
+    let (once, again) = (sim(&["--seed", "5", "-v"]), sim(&["--seed", "5", "-v"]));
+    assert!(once.stdout.len() > 10_000 && once.stdout == again.stdout);
+}
