@@ -113,9 +113,7 @@ impl Crew {
 /// The store, as a process reaches it.
 fn shop(sim: &Arc<Sim>, pid: Pid, world: &Arc<dyn World>) -> Arc<dyn Store> {
     match &sim.plan.quorum {
-        Some(settings) => {
-            Arc::new(QuorumStore::new(Seat::all(sim, pid), settings.max_lease_ms, Arc::clone(world)))
-        }
+        Some(settings) => Arc::new(QuorumStore::new(Seat::all(sim, pid), settings.max_lease_ms, Arc::clone(world))),
         None => Arc::new(Shop { sim: Arc::clone(sim), pid }),
     }
 }

@@ -22,6 +22,7 @@ mod mutants;
 mod net;
 mod node;
 mod options;
+mod pipe;
 mod plan;
 mod process;
 mod quorum;

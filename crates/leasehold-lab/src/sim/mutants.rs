@@ -62,8 +62,7 @@ pub(super) const ALL: &[Mutant] = &[
 ];
 
 /// The same of a quorum.
-const OF_QUORUM: &[Mutant] =
-    &[Mutant::QVotesBelow, Mutant::QNoRest, Mutant::QFillCounts, Mutant::QTakesLaterVotes];
+const OF_QUORUM: &[Mutant] = &[Mutant::QVotesBelow, Mutant::QNoRest, Mutant::QFillCounts, Mutant::QTakesLaterVotes];
 
 /// Looks for a seed that notices a flaw.
 pub(super) fn hunt(mutant: Mutant, options: &Options) -> Total {

@@ -6,7 +6,7 @@
 //!
 //! Only this module and `faults.rs` know what is going on; a client has its end of the connection and nothing else.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use leasehold::ErrorKind;
@@ -18,6 +18,7 @@ use super::book::Grant;
 use super::exec::{Pid, lock};
 use super::link::{Wire, Word};
 use super::node::{Ask, Clock, Done, Node, Role, Said, label};
+use super::pipe::Pipe;
 use super::plan::Plan;
 use super::rng::Rng;
 use super::stage::Sim;
@@ -71,11 +72,6 @@ pub(super) struct Conn {
     pub(super) loses_reply: bool,
     /// The client knows that it is over.
     is_left: bool,
-}
-
-pub(super) struct Pipe<M> {
-    queue: VecDeque<(u64, M)>,
-    last_us: u64,
 }
 
 /// Which way a message goes.
@@ -149,35 +145,6 @@ impl Net {
     /// The open connections of those who are alive.
     pub(super) fn open_conns(&self) -> Vec<u64> {
         self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
-    }
-}
-
-impl<M> Pipe<M> {
-    pub(super) fn new() -> Self {
-        Self { queue: VecDeque::new(), last_us: 0 }
-    }
-
-    pub(super) fn push(&mut self, at_us: u64, message: M) -> u64 {
-        self.last_us = at_us.max(self.last_us + 1);
-        self.queue.push_back((self.last_us, message));
-        self.last_us
-    }
-
-    /// Whether the next message has come to the end of its way.
-    pub(super) fn is_due(&self, now_us: u64) -> bool {
-        self.queue.front().is_some_and(|(at_us, _)| *at_us <= now_us)
-    }
-
-    pub(super) fn pop(&mut self) -> Option<M> {
-        self.queue.pop_front().map(|(_, message)| message)
-    }
-
-    pub(super) fn drain(&mut self) -> Vec<M> {
-        self.queue.drain(..).map(|(_, message)| message).collect()
-    }
-
-    pub(super) fn clear(&mut self) {
-        self.queue.clear();
     }
 }
 

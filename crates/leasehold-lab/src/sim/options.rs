@@ -31,8 +31,16 @@ impl Options {
 
     /// `None`: that is not how it is said.
     pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
-        let mut options =
-            Self { seeds: 1000, from: 1, at_most: None, seed: None, is_quorum: false, tells: false, json: false, mutant: None };
+        let mut options = Self {
+            seeds: 1000,
+            from: 1,
+            at_most: None,
+            seed: None,
+            is_quorum: false,
+            tells: false,
+            json: false,
+            mutant: None,
+        };
         let mut are_counted = false;
         while let Some(arg) = args.next() {
             match arg.as_str() {

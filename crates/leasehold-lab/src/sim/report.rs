@@ -179,7 +179,10 @@ pub(super) fn print_failure(seed: u64, is_quorum: bool, hash: u64, wrong: &[Stri
     if wrong.len() > TOLD {
         println!("    and {} more", wrong.len() - TOLD);
     }
-    println!("  to play it again: {}", replay(&format!("sim{} --seed {seed} -v", if is_quorum { " --quorum" } else { "" })));
+    println!(
+        "  to play it again: {}",
+        replay(&format!("sim{} --seed {seed} -v", if is_quorum { " --quorum" } else { "" }))
+    );
 }
 
 /// Paths that no seed takes: the simulation has no ten thousand waiters, and nobody who polls. And a session gives back

@@ -13,8 +13,9 @@ use leasehold_spec::node::{Request, Rings, Said as Answered, Vote};
 use leasehold_spec::{GrantId, Name, SessionId, Token};
 
 use super::super::exec::{Pid, lock};
-use super::super::net::{Fate, HANG_US, Pipe, drift};
+use super::super::net::{Fate, HANG_US, drift};
 use super::super::node::Clock;
+use super::super::pipe::Pipe;
 use super::super::plan::Plan;
 use super::super::rng::Rng;
 use super::super::stage::Sim;
@@ -298,7 +299,8 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
     if let (Request::Revoke { token, .. }, Answered::Revoking { left_us }) = (request, &vote.said) {
         let at_us = now_us + left_us - left_us / 100;
         sim.book.revoked(name.as_str(), token.get(), at_us);
-        let grants: Vec<_> = net.voted.keys().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
+        let grants: Vec<_> =
+            net.voted.keys().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
         for grant in grants {
             let broken = net.pledges.ends(node, grant, at_us, now_us);
             promise_ends(sim, broken, "a revocation that its holder may not have heard of");

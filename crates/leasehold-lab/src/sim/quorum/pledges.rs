@@ -72,7 +72,13 @@ impl Pledges {
     }
 
     /// A node ends it then, whatever it has said.
-    pub(super) fn ends(&mut self, node: usize, grant: (Name, GrantId, Token), at_us: u64, now_us: u64) -> Option<Broken> {
+    pub(super) fn ends(
+        &mut self,
+        node: usize,
+        grant: (Name, GrantId, Token),
+        at_us: u64,
+        now_us: u64,
+    ) -> Option<Broken> {
         let (name, majority) = (grant.0.clone(), self.nodes / 2 + 1);
         let words = self.words(grant);
         words[node].keeps_us = words[node].keeps_us.min(at_us);

@@ -127,9 +127,8 @@ impl Voter {
             Ask::One(name, request, seen) => Said::Vote(self.apply(name, request.clone(), seen, now_us, &mut done)),
             Ask::Batch(batch, seen) => {
                 let each = batch.iter();
-                let said = each.map(|(name, renewal)| {
-                    self.apply(name, Request::Renew(renewal.clone()), seen, now_us, &mut done)
-                });
+                let said = each
+                    .map(|(name, renewal)| self.apply(name, Request::Renew(renewal.clone()), seen, now_us, &mut done));
                 Said::Votes(said.collect())
             }
             Ask::Time => Said::Time(self.clock.at_us(now_us)),
