@@ -48,7 +48,7 @@ const FORGET: [Kind; 3] = [Kind::Amnesia, Kind::Flush, Kind::Rollback];
 
 /// The plan of a seed.
 pub(in super::super) fn plan(seed: u64) -> Plan {
-    let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x71_756f_7275_6d);
+    let mut rng = Rng::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x7175_6f72_756d);
     let mut plan = Plan::of(rng.next());
     plan.seed = seed;
     let nodes = *rng.pick(&[3, 3, 5]);

@@ -198,7 +198,9 @@ impl Voter {
 
     /// Its records are those of that moment, as far back as is remembered. The marker stays: it is older than that.
     pub(super) fn falls_back(&mut self, since_us: u64) {
-        while let Some((_, name, before)) = self.tail.pop_back_if(|(at_us, ..)| *at_us >= since_us) {
+        while self.tail.back().is_some_and(|(at_us, ..)| *at_us >= since_us)
+            && let Some((_, name, before)) = self.tail.pop_back()
+        {
             match before {
                 Some(record) => self.records.insert(name, record),
                 None => self.records.remove(&name),

@@ -13,6 +13,7 @@ use super::hearing::kind_of;
 use super::member::Owed;
 use super::places::Inner;
 use super::round::{Ballot, Ended, Tally};
+use crate::error::ErrorKind;
 use crate::inspection::{NodeSays, NodeView};
 use crate::store::Fault;
 use crate::world::Pending;
@@ -104,6 +105,10 @@ impl Inner {
             let ballot = giving_back.await;
             if !matches!(ballot, Ballot::Cast { .. }) {
                 inner.owe(node, name, id, upto);
+            }
+            // The link broke, and another one may be there by now: whoever connected it has paid before this was owed.
+            if matches!(ballot, Ballot::Failed(ErrorKind::Unreachable, _)) {
+                inner.pay(node);
             }
             ballot
         }))
