@@ -1,4 +1,4 @@
-//! What goes wrong with nodes and the ways to them. What goes wrong with clients is that of one server (`../faults.rs`).
+//! What goes wrong with nodes and the ways to them. What goes wrong with clients is that of one server (`faults.rs` of the simulation).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The network between clients and nodes, and the nodes at its end.
 //!
-//! As in `../net.rs` a connection is two ordered pipes, and what is in a pipe stays there while the way is blocked, or is
+//! As in `net.rs` a connection is two ordered pipes, and what is in a pipe stays there while the way is blocked, or is
 //! carried out seconds after the connection broke. Here each way has a block of its own: requests that arrive and replies
 //! that do not are what splits votes.
 
