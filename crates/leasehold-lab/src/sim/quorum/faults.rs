@@ -1,4 +1,5 @@
-//! What goes wrong with nodes and the ways to them. What goes wrong with clients is that of one server (`faults.rs` of the simulation).
+//! What goes wrong with nodes and the ways to them. What goes wrong with clients is that of one server: the other
+//! `faults.rs`.
 
 use std::sync::Arc;
 
