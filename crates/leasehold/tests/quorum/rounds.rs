@@ -4,8 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::Released;
+use leasehold::seam::Fault;
 use leasehold_spec::node::{Ask, Request, Said};
-use leasehold_spec::{GrantId, SessionId, Token};
+use leasehold_spec::{
+    Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId, Token,
+};
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 
@@ -131,4 +134,35 @@ async fn what_one_node_knows_of_a_lost_round_keeps_nobody_out() {
     assert_eq!(held.release().await.unwrap(), Released::Released);
     let guard = tokio::time::timeout(Duration::from_secs(2), waiting).await.expect("it is called").unwrap().unwrap();
     assert!(guard.is_valid());
+}
+
+/// A look behind the grant that it did not know of yet, at a moment at which most nodes are slow.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_look_that_is_not_confirmed_takes_nothing_from_a_holder() {
+    let voters = voters(5);
+    let link = voters.store().open().await.unwrap();
+    let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
+    link.attach(id.session, Arc::new(|_| {})).await.unwrap();
+    let name = Name::new("a").unwrap();
+    let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
+    let acquire = Op::Acquire(Acquire {
+        id,
+        lease_ms: 5_000,
+        range: 1,
+        not_after_us: u64::MAX,
+        patience: Patience::Queue(place),
+        label: String::new(),
+    });
+    let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
+    assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
+    wait_until("all have voted", Duration::from_secs(5), || granted(&voters, "a") == 5);
+    voters.nodes[..3].iter().for_each(|node| node.be(Mood::Stopped));
+    let looked = link.apply(&name, &acquire, Contention::None).await;
+    assert!(matches!(looked, Err(Fault::Undecided(_))), "{looked:?}");
+    // Behind whatever that look may have sent.
+    voters.nodes[..3].iter().for_each(|node| node.be(Mood::Answers));
+    let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
+    assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
+    assert_eq!(granted(&voters, "a"), 5);
+    assert!(voters.nodes.iter().all(|node| node.record("a").queue.is_empty()), "nor does a holder wait");
 }

@@ -157,7 +157,7 @@ impl Inner {
     /// given back, or waits.
     async fn rounds(self: &Arc<Self>, name: &Name, acquire: &Acquire, wait: Option<Wait>) -> (Asked, Tally) {
         let within_us = self.patience_us(acquire.lease_ms);
-        let (mut tally, mut token) = (Tally::new(self.nodes()), Token::NONE);
+        let (mut tally, mut token, mut is_held) = (Tally::new(self.nodes()), Token::NONE, false);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
             let round = self.shared.names().begin_round(&acquire.id);
@@ -182,7 +182,8 @@ impl Inner {
             if !fan.is_empty() {
                 hit(Mark::RoundEarly);
             }
-            if held.is_some() && tally.has_ended() {
+            is_held = held.is_some() && !tally.has_ended();
+            if held.is_some() && !is_held {
                 self.shared.names().lapse(&acquire.id, token);
             }
             match asked {
@@ -202,6 +203,11 @@ impl Inner {
                     self.give_back_everywhere(name, acquire.id, token);
                     break;
                 }
+                // What was not confirmed is held all the same, until its validity ends: nothing of it goes back.
+                asked if is_held => {
+                    self.finish(fan);
+                    return (asked, tally);
+                }
                 asked => {
                     hit(lost_mark(&asked));
                     let lost = Lost { id: acquire.id, token, wait: wait.filter(|_| asked != Asked::Full) };
@@ -212,6 +218,9 @@ impl Inner {
                     return (asked, tally);
                 }
             }
+        }
+        if is_held {
+            return (Asked::TooFew, tally);
         }
         self.stand_back(name, Lost { id: acquire.id, token, wait }, tally.not_refused());
         if tally.is_far() {
