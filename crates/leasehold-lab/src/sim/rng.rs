@@ -31,6 +31,8 @@ impl Rng {
 
     /// From `first` to `last`, both included.
     pub(super) fn between(&mut self, first: u64, last: u64) -> u64 {
+        // What is built for speed does not look for overflows, and would wait for half a million years.
+        assert!(first <= last, "from {first} to {last}");
         first + self.below(last - first + 1)
     }
 

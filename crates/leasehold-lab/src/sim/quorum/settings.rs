@@ -59,7 +59,9 @@ pub(in super::super) fn plan(seed: u64) -> Plan {
     };
     let delays_us: Vec<(u64, u64)> = (0..nodes).map(|_| delay(&mut rng)).collect();
     // What judges how soon something is done takes the farthest.
-    plan.delay_us = (near, delays_us.iter().map(|(_, most)| *most).max().unwrap_or(near));
+    let farthest_us = delays_us.iter().map(|(_, most)| *most).max().unwrap_or(near);
+    // All of them may be nearer than most are.
+    plan.delay_us = (near.min(farthest_us), farthest_us);
     // A round has a tenth of the lease, and every message and every turn of a busy machine is a part of it.
     let shortest_ms = (40 * plan.delay_us.1 / MS).max(if plan.hiccup_in > 0 { 2_000 } else { 300 });
     plan.leases_ms.iter_mut().for_each(|ms| *ms = (*ms).clamp(shortest_ms, 60_000));

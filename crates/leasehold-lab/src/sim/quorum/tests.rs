@@ -37,6 +37,14 @@ fn who_was_filled_keeps_it_and_nobody_counts_on_it() {
 }
 
 #[test]
+fn nothing_is_to_come_before_it_is_sent() {
+    for seed in 1..3_000 {
+        let (first, last) = plan(seed).delay_us;
+        assert!(first <= last, "seed {seed}: from {first} to {last} µs");
+    }
+}
+
+#[test]
 fn no_node_forgets_where_clocks_are_further_off_than_is_promised() {
     for seed in 1..300 {
         let plan = plan(seed);
