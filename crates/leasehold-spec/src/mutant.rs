@@ -207,6 +207,10 @@ pub enum Mutant {
     QNoRest,
     /// Quorum: a node that did not know of a grant keeps it, as if it had.
     QFillCounts,
+    /// Quorum: a node votes for a holder that it does not know although it has voted for a larger token since.
+    QFillsBehind,
+    /// Quorum: a later round of an attempt proposes no more than an earlier one.
+    QProposesAgain,
     /// Quorum: what gives back a lost round takes the vote of a later one, too.
     QTakesLaterVotes,
 }

@@ -143,9 +143,17 @@ pub struct Renewal {
     pub lease_ms: u64,
     /// The node's time after which this request is refused as late.
     pub not_after_us: u64,
-    /// What the holder calls itself, if a node that does not know of it, and is free, is to give it its vote from now on.
-    /// That counts at the next renewal and not at this one: between its first vote and this one others may have held.
+    /// What the holder calls itself, if a node that does not know of it, and is free, is to give it its vote from now on:
+    /// one that has voted for no larger token, which others may have held by since. It counts at the next renewal.
     pub fill: Option<String>,
+}
+
+impl Renewal {
+    /// The last of its tokens.
+    #[must_use]
+    pub fn last(&self) -> Token {
+        self.token.plus(self.range.max(1) - 1)
+    }
 }
 
 /// A node's answer.

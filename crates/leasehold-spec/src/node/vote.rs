@@ -109,11 +109,12 @@ impl Node<'_, '_> {
             // Another round of its own: it has no right to that one.
             Some(_) => Said::Lost { how: LostHow::NotHeld },
             None => match &renewal.fill {
-                Some(label) if renewal.from == From::Now && self.record.released != Some(renewal.id) => {
-                    // Whether its token is above the others does not matter here: no grant is made by this vote.
-                    self.record.highest = self.record.highest.max(renewal.token.plus(renewal.range.max(1) - 1));
-                    // A call that lapses under it would cost its waiter the place.
+                Some(label) if self.may_fill(renewal) => {
+                    self.record.highest = self.record.highest.max(renewal.last());
+                    // A call that lapses under it would cost its waiter the place. And it does not wait for itself, at a
+                    // node that had refused it.
                     self.record.called = None;
+                    self.leave_queue(renewal.id);
                     self.give(Granted {
                         id: renewal.id,
                         token: renewal.token,
@@ -129,6 +130,13 @@ impl Node<'_, '_> {
                 _ => Said::Lost { how: LostHow::NotHeld },
             },
         }
+    }
+
+    /// A vote for a token above this one's may have made somebody the holder, and be over: whoever is behind that does not
+    /// go on by this node's vote.
+    fn may_fill(&self, renewal: &Renewal) -> bool {
+        let is_behind = renewal.last() < self.record.highest && !is_on(Mutant::QFillsBehind);
+        renewal.from == From::Now && self.record.released != Some(renewal.id) && !is_behind
     }
 
     fn give_back(&mut self, id: GrantId, upto: Token, wait: Option<Wait>) -> Said {

@@ -75,18 +75,29 @@ fn a_fill_does_not_count_before_the_next_renewal() {
     );
 }
 
+/// Whoever holds by that token may have been granted since, and be gone: the node tells no holder from a loser.
 #[test]
-fn a_node_is_filled_whatever_its_highest_and_that_does_not_fall() {
+fn a_node_is_not_filled_behind_a_token_that_it_has_voted_for() {
     let mut world = World::new();
     world.ask(id(2, 1), token(9));
     assert_eq!(world.renew(id(1, 1), token(5)), LOST, "it is not free");
     world.give_back(id(2, 1));
-    assert_eq!(world.renew(id(1, 1), token(5)), FILLED);
-    assert_eq!(world.record.highest, token(9));
-    world.give_back(id(1, 1));
+    assert_eq!(world.renew(id(1, 1), token(5)), LOST, "and another one may have held since");
+    assert_eq!((world.holder(), world.record.highest), (None, token(9)));
+    assert_eq!(world.renew(id(1, 1), token(9)), FILLED, "that one itself");
+}
+
+#[test]
+fn a_node_is_filled_to_the_end_of_its_range() {
+    let mut world = World::new();
+    world.ask(id(2, 1), token(9));
+    world.give_back(id(2, 1));
     let ranged = Renewal { range: 10, ..world.renewal(id(1, 2), token(5)) };
-    assert_eq!(world.vote(&Request::Renew(ranged)).said, FILLED);
-    assert_eq!(world.record.highest, token(14), "to the end of its range");
+    assert_eq!(world.vote(&Request::Renew(ranged.clone())).said, FILLED);
+    assert_eq!(world.record.highest, token(14));
+    world.pass(LEASE_MS);
+    let ranged = Renewal { not_after_us: world.now_us + 1, ..ranged };
+    assert_eq!(world.vote(&Request::Renew(ranged)).said, FILLED, "its own end is not behind itself");
 }
 
 #[test]
@@ -123,11 +134,21 @@ fn a_fill_ends_the_call_and_its_waiter_keeps_its_place() {
     world.ask_waiting(id(3, 1), token(6), 1);
     world.give_back(id(2, 1));
     assert_eq!(world.called(), Some(id(3, 1)));
-    assert_eq!(world.renew(id(1, 1), token(4)), FILLED);
+    assert_eq!(world.renew(id(1, 1), token(9)), FILLED);
     assert_eq!(world.called(), None);
     world.pass(CALL_MS);
     world.give_back(id(1, 1));
     assert_eq!((world.called(), world.waiters()), (Some(id(3, 1)), vec![id(3, 1)]));
+}
+
+#[test]
+fn who_is_filled_waits_no_longer() {
+    let mut world = World::new();
+    world.ask(id(2, 1), token(5));
+    world.ask_waiting(id(1, 1), token(6), 1);
+    world.give_back(id(2, 1));
+    assert_eq!(world.renew(id(1, 1), token(6)), FILLED, "the round was won at the others");
+    assert_eq!(world.waiters(), vec![]);
 }
 
 #[test]

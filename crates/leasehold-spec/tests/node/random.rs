@@ -153,6 +153,9 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
             if is_known != matches!(said, Said::Renewed { .. }) {
                 return Some("a vote that it did not have was renewed, or one that it had filled");
             }
+            if !is_known && renewal.last() < before.highest {
+                return Some("it is filled behind a token that it has voted for");
+            }
             seen.filled += u32::from(!is_known);
         }
         (Request::GiveBack { id, upto, .. }, _) if has.is_some_and(|has| has.id == *id && has.token <= *upto) => {

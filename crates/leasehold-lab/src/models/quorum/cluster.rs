@@ -287,7 +287,7 @@ impl Cluster {
 
     fn renew(&mut self, scene: &Scene, attempt: usize) {
         let token = self.attempts[attempt].token;
-        let is_behind = scene.watches_renewals() && self.attempts.iter().any(|other| other.granted() > Some(token));
+        let is_behind = scene.watches && self.attempts.iter().any(|other| other.granted() > Some(token));
         let known = &mut self.attempts[attempt];
         (known.began, known.is_behind) = (self.tick, is_behind);
         for node in &mut self.nodes {
@@ -314,7 +314,7 @@ impl Cluster {
                 ends.sort_unstable();
                 *until = ends[(scene.nodes - 1) / 2];
             }
-            None if scene.watches_renewals() => {
+            None if scene.watches => {
                 node.voted |= 1 << attempt;
                 let votes = self.nodes.iter().filter(|node| has(node.voted, attempt)).count();
                 known.went_on |= known.is_behind && scene.is_majority(votes);

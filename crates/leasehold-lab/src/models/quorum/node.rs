@@ -97,7 +97,8 @@ impl Node {
         tick >= self.rests_until
     }
 
-    /// Carries out a renewal: of a holder that it does not know it does from then on, if it is free, whatever its highest.
+    /// Carries out a renewal: of a holder that it does not know it does from then on, if it is free, and has voted for no
+    /// larger token.
     pub(super) fn renew(&mut self, scene: &Scene, tick: u8, attempt: usize, token: u8) -> Kept {
         let until = scene.timing.map_or(NEVER, |timing| tick + timing.lease);
         match &mut self.holder {
@@ -106,10 +107,14 @@ impl Node {
                 Kept::Renewed
             }
             Some(_) => Kept::Lost,
+            None if token < self.highest && !matches!(scene.flaw, Flaw::FillsBehind | Flaw::FillsBehindAtOnce) => {
+                Kept::Lost
+            }
             None => {
                 self.holder = Some(Holder { attempt, token, until, by: By::Renewing });
                 self.highest = self.highest.max(token);
-                if scene.flaw == Flaw::FillCounts { Kept::Renewed } else { Kept::Filled }
+                let counts = matches!(scene.flaw, Flaw::FillCounts | Flaw::FillsBehindAtOnce);
+                if counts { Kept::Renewed } else { Kept::Filled }
             }
         }
     }

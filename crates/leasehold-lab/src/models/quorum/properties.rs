@@ -13,7 +13,7 @@ pub(super) fn of(scene: &Scene) -> Vec<Property<Scene>> {
         all.retain(|property| property.name == harm);
         return all;
     }
-    all.retain(|property| property.name != BEHIND);
+    all.retain(|property| property.name != BEHIND || scene.watches);
     all.push(Property::sometimes("everybody was granted", |_, cluster: &Cluster| {
         cluster.attempts.iter().all(|attempt| attempt.granted().is_some())
     }));
@@ -87,11 +87,12 @@ fn of_rounds(scene: &Scene) -> Vec<Property<Scene>> {
 
 fn of_renewals(scene: &Scene) -> Vec<Property<Scene>> {
     let mut all = vec![
-        Property::sometimes("a fill below the node's highest", |_, cluster: &Cluster| {
-            let is_below = |node: &Node| {
-                node.holder.is_some_and(|holder| holder.by == By::Renewing && holder.token < node.highest)
+        Property::sometimes("a free node that has voted for more than a holder's token", |_, cluster: &Cluster| {
+            let is_behind = |known: &Attempt| {
+                matches!(known.phase, Phase::Held { .. })
+                    && cluster.nodes.iter().any(|node| node.holder.is_none() && node.highest > known.token)
             };
-            cluster.nodes.iter().any(is_below)
+            cluster.attempts.iter().any(is_behind)
         }),
         Property::sometimes("a fill whose holder has given back", |_, cluster: &Cluster| {
             let is_late = |node: &Node| {

@@ -32,6 +32,10 @@ pub(super) enum Flaw {
     TakesBackAny,
     /// A vote that is filled counts at once.
     FillCounts,
+    /// A node is filled although it has voted for a larger token,
+    FillsBehind,
+    /// and that counts at once.
+    FillsBehindAtOnce,
 }
 
 /// From when on a grant is valid for a lease.
@@ -74,19 +78,14 @@ pub(super) struct Scene {
     pub(super) withdraws: bool,
     /// Whether holders renew, which fills: a free node votes for a holder that it does not know.
     pub(super) renews: bool,
+    /// Whether what they are told of a lease that has no end is watched.
+    pub(super) watches: bool,
     /// How often a node may lose everything.
     pub(super) losses: u8,
     pub(super) timing: Option<Timing>,
     pub(super) flaw: Flaw,
     /// What is found, where the scheme is flawed.
     pub(super) harm: Option<&'static str>,
-}
-
-impl Scene {
-    /// Whether it matters what the nodes say to a renewal of a lease that has no end.
-    pub(super) fn watches_renewals(&self) -> bool {
-        self.harm == Some(BEHIND)
-    }
 }
 
 const ORDER: Scene = Scene {
@@ -101,6 +100,7 @@ const ORDER: Scene = Scene {
     repeaters: 2,
     withdraws: false,
     renews: false,
+    watches: false,
     losses: 0,
     timing: None,
     flaw: Flaw::None,
@@ -113,6 +113,9 @@ const TIMING: Timing =
     Timing { until: 4, lease: 2, window: 1, clock_error: 0, rest: 3, validity: Validity::FromAsking };
 
 const MEMORY: Scene = Scene { early_ends: 0, losses: 1, timing: Some(TIMING), ..ORDER };
+
+/// Holders renew leases that have no end but end all the same.
+const WATCHED: Scene = Scene { early_ends: 1, renews: true, watches: true, ..ORDER };
 
 /// Holders renew: shorter, since there is more to happen in each tick.
 const RENEWED: Scene =
@@ -150,6 +153,17 @@ pub(super) const ALL: &[Scene] = &[
         early_ends: 4,
         renews: true,
         ..ORDER
+    },
+    Scene {
+        name: "filled, early",
+        about: "leases end before their time, and nobody goes on behind a later one",
+        ..WATCHED
+    },
+    Scene {
+        name: "fill counts, early",
+        about: "the same, and a fill counts at once",
+        flaw: Flaw::FillCounts,
+        ..WATCHED
     },
     Scene { name: "withdrawn", about: "a round that is lost is given back, and another one follows", ..WITHDRAWN },
     Scene { name: "renewed", about: "holders renew, a node forgets, rests, and is filled", ..RENEWED },
@@ -253,20 +267,17 @@ pub(super) const ALL: &[Scene] = &[
         ..RENEWED
     },
     Scene {
-        name: "fill counts, early",
-        about: "a fill counts at once, and leases end before their time",
-        early_ends: 1,
-        renews: true,
-        flaw: Flaw::FillCounts,
+        name: "filled behind, at once",
+        about: "a node is filled that has voted for a larger token, and that counts at once",
+        flaw: Flaw::FillsBehindAtOnce,
         harm: Some(BEHIND),
-        ..ORDER
+        ..WATCHED
     },
     Scene {
-        name: "filled, early",
-        about: "it counts at the next renewal, which may come before the word of this one",
-        early_ends: 1,
-        renews: true,
+        name: "filled behind",
+        about: "the same, and it counts at the next renewal, which may come before the word of this one",
+        flaw: Flaw::FillsBehind,
         harm: Some(BEHIND),
-        ..ORDER
+        ..WATCHED
     },
 ];

@@ -100,7 +100,8 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-votes-unmarked", "node/ask", "redis.pcall('GET', marker) ~= seen", "false"),
     ("lua-q-votes-while-it-rests", "node/renew", "string.sub(seen, 5, 20) > now", "false"),
     ("lua-q-fill-counts", "node/renew", "word = 'FILLED'", "word = 'RENEWED'"),
-    ("lua-q-fills-what-was-given-back", "node/renew", "and released ~= asked then", "then"),
+    ("lua-q-fills-what-was-given-back", "node/renew", "and released ~= asked\n", "\n"),
+    ("lua-q-fills-behind", "node/renew", ">= highest + 0 then", ">= 0 then"),
     (
         "lua-q-renews-another-round",
         "node/renew",

@@ -59,8 +59,11 @@ local function renew(name, found, want, not_after)
       local until_us = now_us + lease * 1000 + R_US
       if keep + 0 < until_us then keep = string.format('%016.0f', until_us) end
     end
-  elseif #want > 89 and sub(want, 1, 1) == 'H' and released ~= asked then
+  elseif #want > 89 and sub(want, 1, 1) == 'H' and released ~= asked
+    and wanted + math.max(sub(want, 90, 97) - 1, 0) >= highest + 0 then
+    -- What it has voted for since may have been granted, and whoever is behind that does not go on by this vote.
     -- A call that lapses under it would cost its waiter the place.
+--@unlink
     word, called = 'FILLED', nil
     local tail = sub(want, 90)
 --@give
