@@ -31,7 +31,26 @@ impl Sample {
     fn high(&self) -> i64 {
         difference(self.heard_us, self.server_us)
     }
+
+    /// Whether it says more of the least difference than an older one: what that said was of its own time, and of a clock
+    /// that is faster than ours it is too much by now. A request whose `not_after` rests on it comes late for as long as it is
+    /// believed.
+    fn is_lower_bound_before(&self, older: &Self) -> bool {
+        self.low() >= older.low() - self.drift_since(older)
+    }
+
+    fn is_upper_bound_before(&self, older: &Self) -> bool {
+        self.high() <= older.high() + self.drift_since(older)
+    }
+
+    /// By how much clocks that nobody has set drift apart from then to this.
+    fn drift_since(&self, older: &Self) -> i64 {
+        (self.heard_us.saturating_sub(older.sent_us) / DRIFT).cast_signed()
+    }
 }
+
+/// One in so many: twice what a kernel slews a clock by at most, on both machines.
+const DRIFT: u64 = 500;
 
 /// The clock of one run of a store, as seen from here.
 #[derive(Debug, Default)]
@@ -68,10 +87,10 @@ impl ServerClock {
         }
         let newest = &mut self.recent[0];
         let mut bounds = newest.unwrap_or(Bounds { lowest: sample, highest: sample });
-        if sample.low() > bounds.lowest.low() {
+        if sample.is_lower_bound_before(&bounds.lowest) {
             bounds.lowest = sample;
         }
-        if sample.high() < bounds.highest.high() {
+        if sample.is_upper_bound_before(&bounds.highest) {
             bounds.highest = sample;
         }
         *newest = Some(bounds);
@@ -124,8 +143,8 @@ impl ServerClock {
         let [newest, older] = self.recent;
         match (newest, older.filter(fresh)) {
             (Some(a), Some(b)) => Some(Bounds {
-                lowest: if a.lowest.low() >= b.lowest.low() { a.lowest } else { b.lowest },
-                highest: if a.highest.high() <= b.highest.high() { a.highest } else { b.highest },
+                lowest: if a.lowest.is_lower_bound_before(&b.lowest) { a.lowest } else { b.lowest },
+                highest: if a.highest.is_upper_bound_before(&b.highest) { a.highest } else { b.highest },
             }),
             (a, b) => a.filter(fresh).or(b),
         }
@@ -135,7 +154,7 @@ impl ServerClock {
     /// drift and delay can explain. The widest difference that the bounds allow: a lease is rather given up early.
     fn jump(&self, sample: &Sample) -> Option<i64> {
         let bounds = self.known(sample.heard_us)?;
-        let slack = |since: &Sample| (sample.heard_us.saturating_sub(since.sent_us) / 500 + 1000).cast_signed();
+        let slack = |since: &Sample| sample.drift_since(since) + 1000;
         let forward = sample.high() < bounds.lowest.low() - slack(&bounds.lowest);
         let backward = sample.low() > bounds.highest.high() + slack(&bounds.highest);
         if forward {
@@ -208,6 +227,21 @@ mod tests {
         // A tighter sample moves it closer, and never past it.
         clock.observe(sample(1_600_290, 1_601_000, S + 600_000));
         assert_eq!(clock.local_of(S + 600_000, 2_000_000), Some(1_600_290));
+    }
+
+    #[test]
+    fn a_server_whose_clock_is_faster_is_not_asked_too_late() {
+        let mut clock = ServerClock::default();
+        let (mut worst_us, trip_us) = (0, 400);
+        for answer in 0..600_u64 {
+            let sent_us = 1_000_000 + answer * 100_000;
+            // 500 ppm.
+            let server_us = |at_us: u64| S + at_us + at_us / 2000;
+            assert_eq!(clock.observe(sample(sent_us, sent_us + trip_us, server_us(sent_us + trip_us / 2))), None);
+            let told_us = clock.server_at(sent_us + trip_us, sent_us + trip_us).expect("it was just heard");
+            worst_us = worst_us.max(server_us(sent_us + trip_us).abs_diff(told_us));
+        }
+        assert!(worst_us < 1_000, "{worst_us} µs off, and a first request is carried out for 50,000");
     }
 
     #[test]
