@@ -97,7 +97,7 @@ impl Inner {
                     Outcome::Busy { left_us: left_us(free_us) }
                 }
                 // Who was only slow may answer the next time.
-                Asked::TooFew if self.now_us() >= until_us || !tally.has_silent() => {
+                Asked::TooFew if self.now_us() >= until_us || !tally.has_silent() || !self.is_live(&acquire.id) => {
                     return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))));
                 }
                 Asked::Refused(_) | Asked::TooFew | Asked::Again => {
@@ -107,6 +107,10 @@ impl Inner {
             };
             return Ok(self.answer(begun_us, &tally, outcome));
         }
+    }
+
+    fn is_live(&self, id: &GrantId) -> bool {
+        self.shared.names().is_live(id)
     }
 
     /// Notes that an attempt waits. `None` if a round of it is under way.
@@ -160,10 +164,14 @@ impl Inner {
         let (mut tally, mut token, mut is_held) = (Tally::new(self.nodes()), Token::NONE, false);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
-            let round = self.shared.names().begin_round(&acquire.id);
+            // Its leave has gone to all nodes, and would not follow another round.
+            let Some(round) = self.shared.names().begin_round(&acquire.id) else { return (Asked::TooFew, tally) };
             let held = self.shared.names().held(&acquire.id).map(|held| held.token);
             // What is held is confirmed: with another token it would be another grant.
-            token = held.unwrap_or_else(|| self.shared.propose(name, now_us));
+            token = held.unwrap_or_else(|| {
+                let about = self.shared.propose(name, now_us);
+                self.shared.names().propose(&acquire.id, about)
+            });
             tally = Tally::new(self.nodes());
             let mut fan = self.ask_all(name, &mut tally, |node| {
                 Request::Ask(Ask {
@@ -204,9 +212,9 @@ impl Inner {
                     break;
                 }
                 // What was not confirmed is held all the same, until its validity ends: nothing of it goes back.
-                asked if is_held => {
+                _ if is_held => {
                     self.finish(fan);
-                    return (asked, tally);
+                    return (Asked::TooFew, tally);
                 }
                 asked => {
                     hit(lost_mark(&asked));

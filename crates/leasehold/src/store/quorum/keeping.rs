@@ -63,7 +63,7 @@ impl Inner {
                 hit(Mark::LostByMajority);
                 if how == LostHow::NotHeld && !self.holds_another(&renew.id, renew.token) {
                     // What is left of it, or was filled just now, is in others' way.
-                    self.shared.names().end(&renew.id);
+                    self.shared.names().lapse(&renew.id, renew.token);
                     self.give_back_everywhere(name, renew.id, renew.token);
                 }
                 Outcome::Lost { how }
@@ -89,7 +89,9 @@ impl Inner {
             let (range, fill) = held.map_or((1, None), |held| (held.range, Some(held.label)));
             let member = &self.shared.members[node];
             let not_after_us = member.time_at(renew.not_after_us, now_us).unwrap_or(0);
-            let (id, token, from, lease_ms) = (renew.id, renew.token, renew.from, renew.lease_ms);
+            // No node's rest is for a longer one.
+            let lease_ms = renew.lease_ms.min(self.shared.charter.max_lease_ms);
+            let (id, token, from) = (renew.id, renew.token, renew.from);
             (name.clone(), Renewal { id, token, range, from, lease_ms, not_after_us, fill })
         };
         let wanted: Vec<_> = batch.iter().map(renewal).collect();

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::node::Wait;
 use leasehold_spec::{Acquire, GrantId, Name, Token};
 
@@ -20,6 +21,8 @@ struct Attempt {
     waiting: Option<Waiting>,
     /// How many rounds it has begun.
     rounds: u32,
+    /// The token of its latest round.
+    proposed: Token,
 }
 
 /// A grant: what a node needs to know that is filled.
@@ -82,12 +85,20 @@ impl Names {
         self.attempts.entry(id).or_default();
     }
 
-    /// A round of an attempt begins. Answers which one it is.
-    pub(super) fn begin_round(&mut self, id: &GrantId) -> u32 {
-        self.attempts.get_mut(id).map_or(1, |attempt| {
-            attempt.rounds += 1;
-            attempt.rounds
-        })
+    /// A round of an attempt begins. Answers which one it is; `None` if the attempt is over.
+    pub(super) fn begin_round(&mut self, id: &GrantId) -> Option<u32> {
+        let attempt = self.attempts.get_mut(id)?;
+        attempt.rounds += 1;
+        Some(attempt.rounds)
+    }
+
+    /// The token of an attempt's next round: this one, or one above all that it has proposed. The clock can have been set
+    /// back, and what gives back an earlier round tells it from a later one by nothing else.
+    pub(super) fn propose(&mut self, id: &GrantId, token: Token) -> Token {
+        let Some(attempt) = self.attempts.get_mut(id) else { return token };
+        let is_first = attempt.proposed == Token::NONE || is_on(Mutant::QProposesAgain);
+        attempt.proposed = if is_first { token } else { token.max(attempt.proposed.plus(1)) };
+        attempt.proposed
     }
 
     /// An attempt is granted. Answers whether it is not over.
@@ -169,3 +180,22 @@ impl Waiting {
 
 /// How many names may be ahead of the clock at a time: a token is for a millisecond, unless a clock is wrong.
 const SEEN: usize = 4_096;
+
+#[cfg(test)]
+mod tests {
+    use leasehold_spec::SessionId;
+
+    use super::*;
+
+    #[test]
+    fn an_attempt_proposes_no_token_twice_and_none_below() {
+        let token = |number| Token::new(number).expect("a token");
+        let id = |counter| GrantId { session: SessionId(7), counter, nonce: 1 };
+        let mut names = Names::default();
+        names.begin(id(1));
+        let proposed = [50, 50, 20, 90].map(|about| names.propose(&id(1), token(about)).get());
+        assert_eq!(proposed, [50, 51, 52, 90]);
+        names.begin(id(2));
+        assert_eq!(names.propose(&id(2), token(20)), token(20), "another one is told from it by its id");
+    }
+}
