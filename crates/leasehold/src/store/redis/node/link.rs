@@ -69,7 +69,7 @@ async fn greet(wire: &mut Wire, charter: Charter, with: Greet) -> Result<(String
     let each = scripts.each();
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server").arg("replication");
-    who.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync");
+    who.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync").arg(NO_SYNC);
     let Greeted { run, info, more } = handshake::greet(wire, who, &scripts.known(&each)).await?;
     let memory = if saves_everything(&more) && !was_promoted(&info) { "K" } else { "F" };
     let call = with(&wire.keys, charter, &run, memory)?;
@@ -84,6 +84,9 @@ async fn greet(wire: &mut Wire, charter: Charter, with: Greet) -> Result<(String
     }
 }
 
+/// Set, a server that saves every change does not while it writes its files anew.
+const NO_SYNC: &str = "no-appendfsync-on-rewrite";
+
 /// Whether the server saves each change before it answers, by what CONFIG GET tells. Where that is refused, it is said not
 /// to: then it rests after each restart.
 fn saves_everything(more: &[Value]) -> bool {
@@ -93,7 +96,7 @@ fn saves_everything(more: &[Value]) -> bool {
         Err(_) => return false,
     };
     let is = |name: &str, value: &str| settings.iter().any(|(set, to)| set == name && to == value);
-    is("appendonly", "yes") && is("appendfsync", "always")
+    is("appendonly", "yes") && is("appendfsync", "always") && is(NO_SYNC, "no")
 }
 
 /// Whether the server has been a replica in this run, and has made itself a primary: of what its primary had answered, the
