@@ -112,6 +112,7 @@ impl Gate {
                 Err(lost_before(lost))
             }
             _ => {
+                self.client.session().check_lease(terms.lease_ms)?;
                 hit(Mark::ReEntered);
                 share.lengthen(terms.lease_ms);
                 Ok(Some(share))

@@ -247,6 +247,11 @@ impl Session {
         }
     }
 
+    /// Whether the store has leases so long.
+    pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<()> {
+        self.with(|state| state.check_lease(lease_ms))
+    }
+
     /// Changes the state, wakes the thread when that made something due before its next look, and tells callers what they
     /// are to hear.
     fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {

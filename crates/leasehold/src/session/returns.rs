@@ -76,11 +76,12 @@ impl State {
     /// and at each release that costs more than the release.
     pub(crate) fn begin_return(&mut self, counter: u64, now_us: u64) {
         self.go_on(counter, now_us);
+        let is_whole = !self.has_parts();
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let (token, used) = match &attempt.phase {
             Phase::Returning(_) => return,
-            // The store has ended it already. Its alarm may not have rung yet.
-            Phase::Ended { token, used, until_us } if *until_us <= now_us && attempt.tries.is_settled() => {
+            // The store has ended it already, all of it. Its alarm may not have rung yet.
+            Phase::Ended { token, used, until_us } if *until_us <= now_us && attempt.tries.is_settled() && is_whole => {
                 let (token, used) = (*token, *used);
                 self.ended_there(counter, token, used, now_us);
                 return;

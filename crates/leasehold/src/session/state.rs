@@ -194,6 +194,15 @@ impl State {
         }
     }
 
+    pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<(), Error> {
+        self.store.check_lease(lease_ms)
+    }
+
+    /// Whether what the store has ended can last in a part of it.
+    pub(crate) fn has_parts(&self) -> bool {
+        self.store.has_parts()
+    }
+
     /// What to tell who hears nothing: why, if the store knows.
     pub(crate) fn silence(&self) -> Error {
         self.store.silence().unwrap_or_else(silent)

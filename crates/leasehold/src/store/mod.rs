@@ -33,6 +33,18 @@ pub trait Store: Send + Sync + 'static {
     /// A descriptor that keeps what the session holds from being given back early: as long as any process has it, the
     /// session counts as alive. `None` where a store cannot tell the dead from the silent.
     fn life(&self) -> Option<OwnedFd>;
+
+    /// Whether a lease may be so long, beyond what no store allows. The store refuses one that is asked for; one that is
+    /// lengthened by a re-entry is checked before.
+    fn check_lease(&self, _lease_ms: u64) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Whether a grant of which the store says that it has ended can last in a part of it that was not told. It is given
+    /// back all the same then.
+    fn has_parts(&self) -> bool {
+        false
+    }
 }
 
 /// One ordered path to a store. Requests are carried out in the order in which their futures were first polled, so that a

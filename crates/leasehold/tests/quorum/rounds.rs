@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::Released;
 use leasehold::seam::Fault;
+use leasehold::{ErrorKind, Lost, Owner, Released};
 use leasehold_spec::node::{Ask, Request, Said};
 use leasehold_spec::{
     Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId, Token,
@@ -12,7 +12,7 @@ use leasehold_spec::{
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 
-use crate::bench::{client, granted, voters};
+use crate::bench::{MAX_LEASE_MS, client, granted, voters};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_taken_at_all_nodes_and_given_back_at_all() {
@@ -165,4 +165,36 @@ async fn a_look_that_is_not_confirmed_takes_nothing_from_a_holder() {
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
     assert_eq!(granted(&voters, "a"), 5);
     assert!(voters.nodes.iter().all(|node| node.record("a").queue.is_empty()), "nor does a holder wait");
+}
+
+/// A node that forgets a lease rests for the longest one: there is none longer, by whatever way.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_re_entry_makes_a_lease_longer_than_the_longest() {
+    let voters = voters(3);
+    let client = client(&voters).await;
+    let mutex = client.mutex("a").owner(&Owner::new());
+    let outer = mutex.lock().await.unwrap();
+    let longer = mutex.clone().lease(Duration::from_millis(2 * MAX_LEASE_MS));
+    let error = longer.lock().await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+    assert!(error.to_string().contains("max_lease"), "it says what to do: {error}");
+    let inner = mutex.lease(Duration::from_millis(MAX_LEASE_MS)).lock().await.unwrap();
+    assert_eq!(inner.token(), outer.token());
+}
+
+/// An operator reaches a majority, without grace: to those two the lease is over, and the third has it for a whole lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_an_operator_has_not_reached_goes_back_with_the_guard() {
+    let voters = voters(3);
+    let client = client(&voters).await;
+    let guard = client.mutex("a").lock().await.unwrap();
+    wait_until("three votes", Duration::from_secs(5), || granted(&voters, "a") == 3);
+    let grant = voters.nodes[0].record("a").grant.expect("it voted");
+    let revoke = Request::Revoke { holder: grant.id.public(), token: grant.token, grace_ms: 0 };
+    for node in &voters.nodes[..2] {
+        assert_eq!(node.ask("a", &revoke).said, Said::Revoking { left_us: 0 });
+    }
+    assert_eq!(tokio::time::timeout(Duration::from_secs(5), guard.lost()).await, Ok(Lost::Revoked));
+    drop(guard);
+    wait_until("none", Duration::from_secs(5), || granted(&voters, "a") == 0);
 }

@@ -109,6 +109,15 @@ impl Store for QuorumStore {
     fn life(&self) -> Option<OwnedFd> {
         None
     }
+
+    fn check_lease(&self, lease_ms: u64) -> Result<(), Error> {
+        self.shared.check_lease(lease_ms)
+    }
+
+    /// A majority has ended it, and the others may keep it, or a place in their queue, until it lapses.
+    fn has_parts(&self) -> bool {
+        true
+    }
 }
 
 /// Connects all nodes at once. It is open as soon as a majority is there; the others go on.
