@@ -124,6 +124,11 @@ impl Quorum {
         &self.proxies
     }
 
+    /// Each server with its proxy, for one who has a use of his own for them. The URLs are asked for before.
+    pub fn into_nodes(self) -> impl Iterator<Item = (RedisServer, FaultProxy)> {
+        self.servers.into_iter().zip(self.proxies)
+    }
+
     /// The URL of a quorum of these.
     fn of(&self, nodes: &[String]) -> String {
         let nodes = nodes.iter().map(|node| format!("node={}", node.replace('&', "%26")));

@@ -8,6 +8,10 @@
 //! | revocation (one name alone) | exclusion | until the lease would have ended: the client says so itself |
 //! | a client that is stopped, slow or killed between its look and the end of a write | writes without a fence | that write alone: the client says so itself |
 //!
+//! A quorum has no excuse but the last two: a node that has lost something rests, and rests for as long as matters, so that
+//! neither exclusion nor the order of tokens is lost with it, also when most of the nodes forget at once. (Its clocks are
+//! not set: see `quorum.rs`.) Who is first served nothing promises there, and nothing judges here.
+//!
 //! Nothing else has an excuse: no cut, no pause, no late or lost message, no crash of a server that flushes before it
 //! answers, no dead client. And no fault at all excuses the fenced register.
 
@@ -18,6 +22,7 @@ use leasehold_testkit::boottime_us;
 use leasehold_testkit::history::{Event, Promise};
 
 use super::names::Class;
+use super::options::Store;
 
 /// A declared time in which a promise does not hold, for every name.
 #[derive(Clone, Copy, Debug)]
@@ -67,11 +72,18 @@ impl Excuses {
         self.add(Excuse { breaks: Promise::Tokens, from_us, to_us, tail: Tail::None, why });
     }
 
+    /// Grants were lost at some time since `from_us`, and the tokens with them.
+    pub(crate) fn lost(&self, from_us: u64, clock: &ClockLog, why: &'static str) {
+        self.leases(from_us, boottime_us(), why);
+        clock.lose();
+        self.tokens(from_us, clock);
+    }
+
     /// As the checker wants them, for these names.
     pub(crate) fn events<'a>(&self, names: impl IntoIterator<Item = &'a String>) -> Vec<Event> {
         let excuses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let of = |name: &'a String| {
-            let lease = Class::of(name).longest_lease();
+            let lease = Class::of(name).longest_lease(Store::Redis);
             excuses.iter().map(move |excuse| excuse.event(name, lease)).collect::<Vec<_>>()
         };
         names.into_iter().flat_map(of).collect()

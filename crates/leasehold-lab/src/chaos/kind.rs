@@ -1,5 +1,6 @@
 //! The kinds of faults, and what each is about.
 
+use super::options::Store;
 use super::plan::{Disk, Epoch, Reach};
 
 /// A kind of fault.
@@ -155,6 +156,20 @@ impl Kind {
             Self::Failover => epoch.reach == Reach::Led,
             _ => true,
         }
+    }
+
+    /// Whether there is such a fault of this store. Nodes of a quorum have no replicas, and their clocks are not set.
+    pub(crate) fn is_of(self, store: Store) -> bool {
+        match store {
+            Store::Redis => true,
+            Store::File => self.target() == Target::Clients,
+            Store::Quorum => !matches!(self, Self::Failover | Self::ClockForward | Self::ClockBack),
+        }
+    }
+
+    /// Whether a server has lost something by it.
+    pub(crate) fn forgets(self) -> bool {
+        matches!(self, Self::CrashLosingTail | Self::CrashEmpty | Self::Failover | Self::FlushAll)
     }
 
     /// Whether there are epochs in which it cannot come.

@@ -1,4 +1,4 @@
-//! Chaos: the real library in real processes against a real Redis, while everything that can break is broken.
+//! Chaos: the real library in real processes against real servers, while everything that can break is broken.
 //!
 //! The models search every interleaving of a small world, the simulation many of a large one; both are worlds of our
 //! making. Here nothing is: real sockets, signals, clocks, disks and schedulers, at the price that a run cannot be
@@ -7,8 +7,9 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `plan.rs`, `kind.rs` | which faults when: from the seed alone |
-//! | `stage.rs`, `redis.rs`, `fleet.rs` | the store, the ways to it, the client processes |
+//! | `plan.rs`, `kind.rs`, `nodes.rs` | which faults when and where: from the seed alone |
+//! | `stage.rs`, `ground.rs`, `fleet.rs` | where it happens: the store, the ways to it, the client processes |
+//! | `redis.rs`, `quorum.rs`, `node.rs` | one server that is broken, or five |
 //! | `nemesis/` | carries a plan out, and heals |
 //! | `client/` | what a client process does |
 //! | `excuse.rs` | what each fault breaks by its nature, and for how long |
@@ -23,15 +24,19 @@
 mod client;
 mod excuse;
 mod fleet;
+mod ground;
 mod judge;
 mod kind;
 mod ledger;
 mod names;
 mod nemesis;
+mod node;
+mod nodes;
 mod notes;
 mod options;
 mod plan;
 mod process;
+mod quorum;
 mod redis;
 mod report;
 mod residue;

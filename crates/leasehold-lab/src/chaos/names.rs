@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use leasehold_testkit::Random;
 
+use super::options::Store;
+use super::quorum::MAX_LEASE;
+
 /// What is done with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -41,8 +44,11 @@ impl Class {
         }
     }
 
-    /// No lease of such a name is longer.
-    pub(crate) fn longest_lease(self) -> Duration {
+    /// No lease of such a name is longer at this store.
+    pub(crate) fn longest_lease(self, store: Store) -> Duration {
+        if self == Self::Far && store == Store::Quorum {
+            return MAX_LEASE;
+        }
         Duration::from_millis(match self {
             Self::Hot => 1_000,
             Self::Warm => 400,

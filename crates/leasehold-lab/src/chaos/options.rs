@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::usage::replay;
 
-pub(crate) const USAGE: &str = "leasehold-lab chaos [--minutes 2] [--seed N] [--store redis|file] [--json]";
+pub(crate) const USAGE: &str = "leasehold-lab chaos [--minutes 2] [--seed N] [--store redis|file|quorum] [--json]";
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {
@@ -20,6 +20,8 @@ pub(crate) enum Store {
     Redis,
     /// A directory of this host: its programs die, stand still and starve.
     File,
+    /// Five servers, of which any may be broken, and sometimes most.
+    Quorum,
 }
 
 /// How the figures are printed.
@@ -27,6 +29,31 @@ pub(crate) enum Store {
 pub(crate) enum Form {
     Words,
     Json,
+}
+
+impl Store {
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Redis => "redis",
+            Self::File => "file",
+            Self::Quorum => "quorum",
+        }
+    }
+
+    /// From this time on a run has to meet every kind of fault. A quorum of which most nodes have forgotten something
+    /// rests for some three rounds.
+    pub(crate) fn whole(self) -> Duration {
+        Duration::from_secs(if self == Self::Quorum { 240 } else { 120 })
+    }
+
+    /// The store of a client that was started with this URL.
+    pub(crate) fn of(url: &str) -> Self {
+        match url.split(':').next() {
+            Some("file") => Self::File,
+            Some("quorum") => Self::Quorum,
+            _ => Self::Redis,
+        }
+    }
 }
 
 impl Options {
@@ -45,9 +72,11 @@ impl Options {
                     options.store = match args.next()?.as_str() {
                         "redis" => Store::Redis,
                         "file" => Store::File,
+                        "quorum" => Store::Quorum,
                         _ => return None,
                     }
                 }
+                "--quorum" => options.store = Store::Quorum,
                 "--json" => options.form = Form::Json,
                 _ => return None,
             }
@@ -57,7 +86,11 @@ impl Options {
 
     /// The command that repeats the schedule.
     pub(crate) fn replay(&self) -> String {
-        let store = if self.store == Store::File { " --store file" } else { "" };
+        let store = match self.store {
+            Store::Redis => "",
+            Store::File => " --store file",
+            Store::Quorum => " --quorum",
+        };
         let minutes = self.time.as_secs_f64() / 60.0;
         replay(&format!("chaos --minutes {minutes} --seed {}{store}", self.seed))
     }
@@ -83,6 +116,9 @@ mod tests {
         assert!(options.replay().ends_with("-p leasehold-lab -- chaos --minutes 0.5 --seed 7"), "{}", options.replay());
         let file = parse("--store file --seed 3").expect("sense");
         assert!(file.replay().ends_with(" chaos --minutes 2 --seed 3 --store file"), "{}", file.replay());
+        let quorum = parse("--quorum --seed 3").expect("sense");
+        assert_eq!(parse("--store quorum --seed 3"), Some(quorum.clone()));
+        assert!(quorum.replay().ends_with(" chaos --minutes 2 --seed 3 --quorum"), "{}", quorum.replay());
         assert_eq!(parse("").expect("sense").time, Duration::from_secs(120));
         for nonsense in ["--minutes", "--minutes -1", "--seed x", "--json x", "--store etcd", "seed"] {
             assert!(parse(nonsense).is_none(), "{nonsense}");

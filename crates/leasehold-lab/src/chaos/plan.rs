@@ -8,6 +8,7 @@
 //! Rounds of one *epoch* share a server and its clients, who remember the faults of the rounds before.
 
 use super::kind::{Kind, Target};
+use super::nodes::Nodes;
 use super::options::Store;
 use leasehold_testkit::Random;
 
@@ -38,6 +39,8 @@ pub(crate) struct Epoch {
     pub(crate) number: u64,
     pub(crate) disk: Disk,
     pub(crate) reach: Reach,
+    /// The minority of a quorum that forgets in this epoch, once and again: another in each round, and soon all would rest.
+    pub(crate) frail: Nodes,
 }
 
 /// One fault to come.
@@ -47,6 +50,8 @@ pub(crate) struct Strike {
     /// Since the round's faults began.
     pub(crate) at_ms: u64,
     pub(crate) for_ms: u64,
+    /// To which servers.
+    pub(crate) nodes: Nodes,
     /// Decides what the kind leaves open: whom, how far, how often.
     pub(crate) dice: u64,
 }
@@ -81,6 +86,10 @@ const SERVER_DEALT: usize = 2;
 const MORE: u64 = 5;
 /// How often a place is sought for a fault that must not meet another.
 const TRIES: usize = 100;
+/// How many servers a quorum has.
+pub(crate) const NODES: usize = 5;
+/// How many of them a fault strikes, by weight: mostly a minority.
+const STRUCK: [(u64, usize); 5] = [(50, 1), (30, 2), (12, 3), (3, 4), (5, NODES)];
 /// The first epochs, one for each disk, which deal out the whole deck.
 const EPOCH_ROUNDS: u64 = 3;
 /// After how many rounds every kind was planned.
@@ -103,7 +112,7 @@ pub(crate) struct Planner {
 impl Planner {
     pub(crate) fn new(seed: u64, store: Store) -> Self {
         let random = Random::new(seed);
-        let epoch = Epoch { number: 0, disk: Disk::None, reach: Reach::Direct };
+        let epoch = Epoch { number: 0, disk: Disk::None, reach: Reach::Direct, frail: Nodes::FIRST };
         Self { store, random, number: 0, epoch, rounds_left: 0, disks: vec![], deck: vec![] }
     }
 
@@ -126,8 +135,13 @@ impl Planner {
             self.random.shuffle(&mut self.disks);
         }
         let number = self.epoch.number + 1;
-        let reach = if number.is_multiple_of(2) { Reach::Direct } else { Reach::Led };
-        self.epoch = Epoch { number, disk: self.disks.pop().expect("three disks"), reach };
+        let is_led = self.store != Store::Quorum && !number.is_multiple_of(2);
+        let reach = if is_led { Reach::Led } else { Reach::Direct };
+        let frail = match self.store {
+            Store::Quorum => Nodes::random(1 + self.random.index(NODES / 2), &mut self.random),
+            Store::Redis | Store::File => Nodes::FIRST,
+        };
+        self.epoch = Epoch { number, disk: self.disks.pop().expect("three disks"), reach, frail };
         self.rounds_left = EPOCH_ROUNDS;
     }
 
@@ -177,13 +191,25 @@ impl Planner {
         dealt
     }
 
+    fn nodes(&mut self, kind: Kind) -> Nodes {
+        if self.store != Store::Quorum || kind.target() == Target::Clients {
+            return Nodes::FIRST;
+        }
+        let count = self.random.weighted(&STRUCK);
+        match kind.forgets() && count <= NODES / 2 {
+            true => self.epoch.frail.some(count, &mut self.random),
+            false => Nodes::random(count, &mut self.random),
+        }
+    }
+
     /// Where the fault is to be in the round, beside those that have their places.
     fn place(&mut self, kind: Kind, faults_ms: u64, others: &[Strike]) -> Option<Strike> {
         for _ in 0..TRIES {
             let (least_ms, most_ms) = kind.lasts_ms();
             let for_ms = self.random.within(least_ms, most_ms);
             let at_ms = self.random.below(faults_ms - for_ms.min(faults_ms - 1));
-            let strike = Strike { kind, at_ms, for_ms, dice: self.random.number() };
+            let dice = self.random.number();
+            let strike = Strike { kind, at_ms, for_ms, nodes: self.nodes(kind), dice };
             if !others.iter().any(|other| collide(&strike, other)) {
                 return Some(strike);
             }
@@ -194,8 +220,7 @@ impl Planner {
 
 /// What this store can suffer.
 pub(crate) fn kinds(store: Store) -> Vec<Kind> {
-    let of_store = |kind: &Kind| store == Store::Redis || kind.target() == Target::Clients;
-    Kind::ALL.into_iter().filter(of_store).collect()
+    Kind::ALL.into_iter().filter(|kind| kind.is_of(store)).collect()
 }
 
 /// Whether they are done to the same thing at the same time, so that the end of one would end the other.
@@ -205,7 +230,8 @@ fn collide(one: &Strike, other: &Strike) -> bool {
     let meet = one.at_ms <= other.ends_ms() + APART_MS && other.at_ms <= one.ends_ms() + APART_MS;
     let is_server = |strike: &Strike| strike.kind.target() == Target::ServerProcess;
     let is_client = |strike: &Strike| strike.kind.target() == Target::Clients;
-    meet && ((is_server(one) && is_server(other)) || (one.kind == other.kind && !is_client(one)))
+    let share = one.nodes.meet(other.nodes);
+    meet && share && ((is_server(one) && is_server(other)) || (one.kind == other.kind && !is_client(one)))
 }
 
 #[cfg(test)]
@@ -215,7 +241,11 @@ mod tests {
     use super::*;
 
     fn rounds(seed: u64, count: u64) -> Vec<Round> {
-        let mut planner = Planner::new(seed, Store::Redis);
+        rounds_of(Store::Redis, seed, count)
+    }
+
+    fn rounds_of(store: Store, seed: u64, count: u64) -> Vec<Round> {
+        let mut planner = Planner::new(seed, store);
         (0..count).map(|_| planner.next_round()).collect()
     }
 
@@ -255,6 +285,32 @@ mod tests {
         let planned: BTreeSet<Kind> = rounds.iter().flat_map(|round| round.strikes.iter().map(|s| s.kind)).collect();
         assert_eq!(planned, kinds(Store::File).into_iter().collect());
         assert!(planned.iter().all(|kind| kind.target() == Target::Clients), "{planned:?}");
+    }
+
+    #[test]
+    fn a_quorum_suffers_what_its_nodes_do_mostly_a_minority_and_sometimes_most_of_them() {
+        for seed in 0..200 {
+            let rounds = rounds_of(Store::Quorum, seed, ROUNDS_OF_ALL);
+            let strikes = || rounds.iter().flat_map(|round| round.strikes.iter().map(move |strike| (round, strike)));
+            let planned: BTreeSet<Kind> = strikes().map(|(_, strike)| strike.kind).collect();
+            assert_eq!(planned, kinds(Store::Quorum).into_iter().collect(), "seed {seed}");
+            for (round, strike) in strikes().filter(|(_, strike)| strike.kind.forgets()) {
+                let is_of_few = strike.nodes.iter().all(|at| round.epoch.frail.iter().any(|frail| frail == at));
+                assert!(is_of_few || strike.nodes.iter().count() > NODES / 2, "{strike:?} in {round:?}");
+            }
+            let of_most = strikes().filter(|(_, strike)| strike.nodes.iter().count() > NODES / 2).count();
+            assert!((1..strikes().count() / 2).contains(&of_most), "seed {seed}: {of_most}");
+        }
+    }
+
+    /// `tests/chaos_quorum.rs` relies on it.
+    #[test]
+    fn this_seed_flushes_most_nodes_in_its_first_round() {
+        let flushes = |seed| {
+            let round = rounds_of(Store::Quorum, seed, 1).remove(0);
+            round.strikes.iter().any(|s| s.kind == Kind::FlushAll && s.nodes.iter().count() > NODES / 2)
+        };
+        assert_eq!((0..1_000).find(|seed| flushes(*seed)), Some(0));
     }
 
     #[test]

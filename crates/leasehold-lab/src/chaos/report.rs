@@ -10,7 +10,6 @@ use super::judge::Score;
 use super::kind::Kind;
 use super::options::{Options, Store};
 use super::plan::kinds;
-use super::run::WHOLE;
 
 /// Fewer grants in the calm seconds, on the average, prove nothing.
 const MEAN_MIN: u64 = 25;
@@ -21,6 +20,7 @@ pub(crate) const PATH: &str = "path: ";
 /// The figures of a run.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report {
+    pub(crate) store: &'static str,
     pub(crate) seed: u64,
     pub(crate) seconds: u64,
     pub(crate) rounds: u64,
@@ -48,7 +48,7 @@ impl Report {
         told: BTreeMap<String, u64>,
         mut violations: Vec<String>,
     ) -> Self {
-        if violations.is_empty() && options.time >= WHOLE {
+        if violations.is_empty() && options.time >= options.store.whole() {
             let never = kinds(options.store).into_iter().filter(|kind| !struck.contains_key(kind));
             violations.extend(never.map(|kind| format!("{kind:?} never struck in {rounds} rounds")));
         }
@@ -62,6 +62,7 @@ impl Report {
         let times = |mark: &Mark| paths.get(&format!("{PATH}{}", mark.name())).copied().unwrap_or(0);
         let (taken, not_taken): (Vec<Mark>, Vec<Mark>) = marks(options.store).partition(|mark| times(mark) > 0);
         Self {
+            store: options.store.name(),
             seed: options.seed,
             seconds: time.as_secs(),
             rounds,
@@ -91,8 +92,8 @@ impl Report {
 
     pub(crate) fn words(&self) -> String {
         let mut words = format!(
-            "\nchaos, seed {}: {} rounds in {} s, {} grants, {} faults\n",
-            self.seed, self.rounds, self.seconds, self.grants, self.faults_in_all
+            "\nchaos of {}, seed {}: {} rounds in {} s, {} grants, {} faults\n",
+            self.store, self.seed, self.rounds, self.seconds, self.grants, self.faults_in_all
         );
         words += &format!(
             "  before faults: {} grants a second on the average, {} in the worst round\n",
@@ -123,7 +124,10 @@ impl Report {
 /// The labels that a run on this store can come by: on a Redis it is a script that makes the step, which has none.
 fn marks(store: Store) -> impl Iterator<Item = Mark> {
     const FIRST_OF_SESSION: Mark = Mark::OlderAnswer;
-    let is_there =
-        move |mark: &Mark| (store == Store::File || *mark as u8 >= FIRST_OF_SESSION as u8) && !mark.is_of_quorum();
+    let is_there = move |mark: &Mark| match store {
+        Store::File => !mark.is_of_quorum(),
+        Store::Redis => *mark as u8 >= FIRST_OF_SESSION as u8 && !mark.is_of_quorum(),
+        Store::Quorum => *mark as u8 >= FIRST_OF_SESSION as u8,
+    };
     Mark::ALL.iter().copied().filter(is_there)
 }

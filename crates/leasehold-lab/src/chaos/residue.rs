@@ -3,12 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Leasehold, Result};
+use leasehold::{Inspection, Leasehold, NodeSays, NodeView, Result};
 use leasehold_testkit::history::{Ended, GaveUp};
 use leasehold_testkit::{Recorder, RedisServer, Value};
 
 use super::fleet::CLIENTS;
 use super::names::{Class, Names};
+use super::options::Store;
 use super::stage::Stage;
 
 /// The longest lease that somebody can have died with, two looks, and what a busy machine needs.
@@ -17,14 +18,21 @@ pub(crate) const BOUND: Duration = Duration::from_secs(12);
 const RETENTION: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
+/// Within which everybody is served after a healing. A node of a quorum that has forgotten something rests first, and
+/// where most have, nobody is granted anything until a majority has rested: what is granted then waits for no lease of the
+/// dead, but who waits is connected to, called and granted as everywhere.
+pub(crate) fn bound(stage: &Stage) -> Duration {
+    stage.ground.rest() + BOUND + stage.set_back
+}
+
 /// Complaints, none if all is well. Locks every name once: whoever comes now has to be served.
 pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Vec<String> {
-    let bound = BOUND + stage.set_back;
-    let eye = stage.eye();
+    let bound = bound(stage);
+    let (eye, store) = (stage.eye(), stage.store);
     let mut complaints = stage.runtime().block_on(async {
         let each = names.all().into_iter().map(|name| {
             let (eye, recorder) = (eye.clone(), recorder.clone());
-            tokio::spawn(async move { free(&eye, &name, &recorder, bound).await })
+            tokio::spawn(async move { free(&eye, (&name, store), &recorder, bound).await })
         });
         let mut complaints = Vec::new();
         for one in each.collect::<Vec<_>>() {
@@ -32,16 +40,21 @@ pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Vec<S
         }
         complaints
     });
-    if let Some(redis) = &stage.redis {
-        complaints.extend(inboxes(&redis.server, bound));
-        complaints.extend(endless(&redis.server, stage.set_back));
+    for (at, node) in stage.ground.nodes().iter().enumerate() {
+        let found = inboxes(&node.server, stage.store, bound).into_iter().chain(endless(&node.server, stage));
+        complaints.extend(found.map(|complaint| format!("node {at}: {complaint}")));
     }
     complaints
 }
 
 /// The lock can be had by a newcomer, and then nobody has it and nobody waits.
-async fn free(eye: &Leasehold, name: &str, recorder: &Recorder, bound: Duration) -> std::result::Result<(), String> {
-    let lease = Class::of(name).longest_lease();
+async fn free(
+    eye: &Leasehold,
+    (name, store): (&str, Store),
+    recorder: &Recorder,
+    bound: Duration,
+) -> std::result::Result<(), String> {
+    let lease = Class::of(name).longest_lease(store);
     let mutex = eye.mutex(name).lease(lease);
     let attempt = recorder.attempt(name, &format!("eye/{name}"));
     let taken = async {
@@ -67,19 +80,32 @@ async fn free(eye: &Leasehold, name: &str, recorder: &Recorder, bound: Duration)
         let late = Instant::now() >= deadline;
         let seen = mutex.inspect().await;
         match &seen {
-            Ok(seen) if seen.holder.is_none() && seen.waiters == 0 => return Ok(()),
+            Ok(seen) if is_free(seen, store) => return Ok(()),
             _ if late => return Err(format!("{name}: left behind after {bound:?}: {seen:?}")),
             _ => tokio::time::sleep(LOOK).await,
         }
     }
 }
 
+/// Nobody holds, and nobody waits. Of a quorum every node says so, as far as it votes; places in its queues may be left of
+/// attempts that were given up while the node was not to be heard of: they are passed over at their turn, and their keys end.
+fn is_free(seen: &Inspection, store: Store) -> bool {
+    let is_held_at = |node: &NodeView| matches!(node.says, NodeSays::Voted(_));
+    let waits = seen.waiters > 0 && store != Store::Quorum;
+    seen.holder.is_none() && !seen.nodes.iter().any(is_held_at) && !waits
+}
+
+/// With what the keys of this store begin.
+fn prefix(store: Store) -> &'static str {
+    if store == Store::Quorum { "lq1" } else { "lh1" }
+}
+
 /// One inbox for each client, and the eye's.
-fn inboxes(server: &RedisServer, bound: Duration) -> Option<String> {
+fn inboxes(server: &RedisServer, store: Store, bound: Duration) -> Option<String> {
     let deadline = Instant::now() + bound;
     loop {
         let late = Instant::now() >= deadline;
-        let Value::Array(there) = server.command(&["PUBSUB", "CHANNELS", "lh1:inbox:*"]) else {
+        let Value::Array(there) = server.command(&["PUBSUB", "CHANNELS", &format!("{}:inbox:*", prefix(store))]) else {
             return Some("PUBSUB CHANNELS answers no list".into());
         };
         if there.len() == CLIENTS + 1 {
@@ -93,14 +119,15 @@ fn inboxes(server: &RedisServer, bound: Duration) -> Option<String> {
 }
 
 /// Keys that would stay for ever, or for much longer than the retention.
-fn endless(server: &RedisServer, set_back: Duration) -> Vec<String> {
-    let longest = 2 * Class::Far.longest_lease() + RETENTION + set_back + Duration::from_secs(5);
+fn endless(server: &RedisServer, stage: &Stage) -> Vec<String> {
+    let longest = 2 * Class::Far.longest_lease(stage.store) + RETENTION + stage.set_back + Duration::from_secs(5);
     let longest_ms = i64::try_from(longest.as_millis()).expect("a minute or so");
-    let Value::Array(keys) = server.command(&["KEYS", "lh1:*"]) else {
+    let Value::Array(keys) = server.command(&["KEYS", &format!("{}*:*", prefix(stage.store))]) else {
         return vec!["KEYS answers no list".into()];
     };
     let mut complaints = Vec::new();
-    for key in keys.iter().filter_map(Value::text) {
+    // A node's marker stays, and is the one key that does.
+    for key in keys.iter().filter_map(Value::text).filter(|key| *key != "lq1:marker") {
         // One that has ended meanwhile answers -2.
         let left_ms = server.command(&["PTTL", key]).int();
         if !left_ms.is_some_and(|ms| ms == -2 || (0..=longest_ms).contains(&ms)) {

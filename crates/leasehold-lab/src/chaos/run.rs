@@ -24,8 +24,7 @@ use super::stop::{Interrupted, Stop};
 
 /// Fewer grants in a second without faults prove nothing. Two processors that have nothing else to do make some hundreds.
 const CALM_GRANTS_MIN: u64 = 5;
-/// From this time on a run has to meet every kind of fault, and is given so much more for that.
-pub(crate) const WHOLE: Duration = Duration::from_secs(120);
+/// A run that has to meet every kind of fault is given so much more for that.
 const OVERTIME: Duration = Duration::from_secs(60);
 /// How many violations are shown; all of them are in the kept files.
 const SHOWN: usize = 20;
@@ -109,7 +108,7 @@ impl Run<'_> {
     fn goes_on(&self, begun: Instant, rounds: u64) -> bool {
         let time = self.options.time;
         let is_over = begun.elapsed() >= time;
-        let is_whole = time >= WHOLE;
+        let is_whole = time >= self.options.store.whole();
         let counts = self.ledger.counts();
         let misses = || kinds(self.options.store).iter().any(|kind| !counts.contains_key(kind));
         !is_over || (is_whole && misses() && begun.elapsed() < time + OVERTIME) || rounds == 0
@@ -137,7 +136,8 @@ impl Run<'_> {
         Nemesis::new(stage, &self.ledger, names.hot()).play(round, &self.stop)?;
 
         let healed = Instant::now();
-        let drained = stage.fleet.drain(residue::BOUND + stage.set_back);
+        let bound = residue::bound(stage);
+        let drained = stage.fleet.drain(bound);
         let took = healed.elapsed();
         self.stop.check()?;
         let recorder = self.ledger.recorder();
@@ -155,17 +155,23 @@ impl Run<'_> {
         all.iter().for_each(|name| registers.record_final(name, &recorder));
         let mut ours = recorder.history().events;
         ours.extend(stage.excuses.events(&all));
-        let served_within = residue::BOUND + stage.set_back;
-        let evidence = Evidence { dir: &dir, deaths: self.ledger.deaths(), ours, begun_us, calm_us, served_within };
+        let deaths = self.ledger.deaths();
+        let evidence = Evidence { dir: &dir, deaths, ours, begun_us, calm_us, served_within: bound };
         match self.judge.round(evidence, &mut self.score) {
-            Ok(verdict) => self.conclude(round, verdict, found, took),
+            Ok(verdict) => self.conclude(round, verdict, found, (took, bound)),
             Err(error) => self.violations.push(format!("the histories cannot be read: {error}")),
         }
         self.keep_or_remove(round, &dir).expect("a directory of ours can be written");
         Ok(())
     }
 
-    fn conclude(&mut self, round: &Round, verdict: Verdict, mut found: Vec<String>, took: Duration) {
+    fn conclude(
+        &mut self,
+        round: &Round,
+        verdict: Verdict,
+        mut found: Vec<String>,
+        (took, bound): (Duration, Duration),
+    ) {
         found.extend(verdict.violations);
         if verdict.calm_grants_per_s < CALM_GRANTS_MIN {
             let had = verdict.calm_grants_per_s;
@@ -174,7 +180,7 @@ impl Run<'_> {
         let Round { number, epoch, strikes, .. } = round;
         eprintln!(
             "round {number}, epoch {} ({:?}, {:?}): {} faults planned, {} grants ({} in the calm second), {} excused, \
-             everybody served {took:.1?} after healing, {}",
+             everybody served {took:.1?} after healing (of {bound:.0?}), {}",
             epoch.number,
             epoch.disk,
             epoch.reach,

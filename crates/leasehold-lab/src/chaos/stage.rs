@@ -4,22 +4,21 @@ use std::time::Duration;
 
 use leasehold::Leasehold;
 use leasehold_testkit::boottime_us;
-use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 use super::excuse::Excuses;
-use super::fleet::{CLIENTS, Fleet};
+use super::fleet::Fleet;
+use super::ground::{Ground, Losses};
+use super::node::Node;
 use super::options::Store;
 use super::plan::Epoch;
-use super::redis::Redis;
 
 /// What rounds of one epoch share. Fields are dropped in this order.
 pub(crate) struct Stage {
     eye: Option<Leasehold>,
     pub(crate) fleet: Fleet,
-    /// `None` where the store is a directory.
-    pub(crate) redis: Option<Redis>,
-    _directory: Option<TempDir>,
+    pub(crate) ground: Ground,
+    pub(crate) store: Store,
     pub(crate) excuses: Excuses,
     /// By how much the clock was set back in this round: leases of the dead last for so much longer.
     pub(crate) set_back: Duration,
@@ -31,21 +30,13 @@ const GLANCE: Duration = Duration::from_millis(300);
 
 impl Stage {
     pub(crate) fn set(store: Store, epoch: Epoch, registers: u16, runtime: Handle) -> Self {
-        let redis = (store == Store::Redis).then(|| Redis::start(epoch));
-        let directory = (store == Store::File).then(|| {
-            tempfile::Builder::new().prefix("leasehold-chaos-store-").tempdir().expect("a temporary directory")
-        });
-        let in_directory = |directory: &TempDir| format!("file:{}", directory.path().join("locks").display());
-        let (urls, eye) = match (&redis, &directory) {
-            (Some(redis), _) => (redis.urls(), redis.calm_url()),
-            (None, Some(directory)) => (vec![in_directory(directory); CLIENTS], in_directory(directory)),
-            (None, None) => unreachable!("a store is one of two"),
-        };
+        let ground = Ground::start(store, epoch, &runtime);
+        let (urls, eye) = (ground.urls(), ground.calm_url());
         let fleet = Fleet::start(urls, registers);
         let eye = Leasehold::builder(&eye).holder("eye").connect();
         let eye = Some(runtime.block_on(eye).expect("the store is whole"));
         let (excuses, set_back) = (Excuses::default(), Duration::ZERO);
-        Self { eye, fleet, redis, _directory: directory, excuses, set_back, runtime }
+        Self { eye, fleet, ground, store, excuses, set_back, runtime }
     }
 
     /// What the holder of this name calls itself.
@@ -63,15 +54,20 @@ impl Stage {
         &self.runtime
     }
 
-    /// For faults of a Redis, which are planned for nothing else.
-    pub(crate) fn redis(&mut self) -> &mut Redis {
-        self.redis.as_mut().expect("faults of a server are planned where there is one")
+    /// For faults of a server, which are planned for nothing else.
+    pub(crate) fn node(&mut self, at: usize) -> &mut Node {
+        self.ground.node(at)
+    }
+
+    /// What it comes to when a server loses something.
+    pub(crate) fn losses(&self) -> Losses {
+        self.ground.losses(&self.excuses)
     }
 
     /// Sets the server's clock to so much more, or less, than it shows.
     pub(crate) fn shift_clock(&mut self, by_us: i64) {
         let from_us = boottime_us();
-        let redis = self.redis();
+        let redis = self.ground.redis();
         redis.shift_clock(by_us);
         let clock = redis.clock.clone();
         self.excuses.tokens(from_us, &clock);

@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 
 use super::names::Names;
 use super::notes::Notes;
+use super::options::Store;
 use leasehold_testkit::Random;
 use leasehold_testkit::Recorder;
 use shift::{Doing, Shift};
@@ -107,7 +108,7 @@ impl Work {
         let recorder = Recorder::append_to(file).expect("the lab's directory can be written");
         let notes = Notes::append_to(file).expect("the lab's directory can be written");
         let (end, is_over) = watch::channel(false);
-        let shift = Arc::new(Shift::new(names, recorder, notes, is_over));
+        let shift = Arc::new(Shift::new((names, Store::of(&settings.url)), recorder, notes, is_over));
         let mut tasks = JoinSet::new();
         if client.borrow().is_none() {
             tasks.spawn(connect(Arc::clone(settings), keep));

@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::super::fleet::is_keepers_label;
 use super::super::names::{Class, Names, Who};
 use super::super::notes::Notes;
+use super::super::options::Store;
 use super::super::report::PATH;
 use super::section::Section;
 use leasehold_testkit::Random;
@@ -20,6 +21,7 @@ use leasehold_testkit::Random;
 /// A round as one process sees it.
 pub(super) struct Shift {
     pub(super) names: Names,
+    store: Store,
     pub(super) recorder: Recorder,
     pub(super) notes: Notes,
     pub(super) is_over: watch::Receiver<bool>,
@@ -49,9 +51,14 @@ enum Way {
 }
 
 impl Shift {
-    pub(super) fn new(names: Names, recorder: Recorder, notes: Notes, is_over: watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        (names, store): (Names, Store),
+        recorder: Recorder,
+        notes: Notes,
+        is_over: watch::Receiver<bool>,
+    ) -> Self {
         let (doings, tally, marks_before) = (Mutex::default(), Mutex::default(), mark::everywhere());
-        Self { names, recorder, notes, is_over, doings, tally, marks_before }
+        Self { names, store, recorder, notes, is_over, doings, tally, marks_before }
     }
 
     pub(super) fn over(&self) -> bool {
@@ -125,7 +132,7 @@ impl Shift {
         name: &str,
         (random, registers): (&mut Random, &mut Registers),
     ) {
-        let longest_ms = u64::try_from(Class::of(name).longest_lease().as_millis()).expect("seconds");
+        let longest_ms = u64::try_from(Class::of(name).longest_lease(self.store).as_millis()).expect("seconds");
         // Most are alike: who asks for the same in one client stands in one line, and hands on inside of it.
         let shortest_ms = if random.chance(70) { longest_ms } else { longest_ms / 2 };
         let lease = Duration::from_millis(random.within(shortest_ms, longest_ms));
@@ -221,6 +228,6 @@ impl Shift {
     }
     /// Within this time the lease ends at the store, and its holder may believe in it for as long as it was.
     fn excuse_revoked(&self, name: &str, within: Duration) {
-        self.recorder.excuse(name, Promise::Exclusion, within + Class::of(name).longest_lease(), "revoked");
+        self.recorder.excuse(name, Promise::Exclusion, within + Class::of(name).longest_lease(self.store), "revoked");
     }
 }

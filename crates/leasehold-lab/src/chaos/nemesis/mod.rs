@@ -67,11 +67,23 @@ impl<'a> Nemesis<'a> {
     fn begin(&mut self, strike: &Strike) -> Option<End> {
         let mut dice = Random::new(strike.dice);
         self.ledger.recorder().injected(&format!("{:?}", strike.kind));
+        if strike.kind.target() == Target::Clients {
+            return self.clients(strike, &mut dice);
+        }
+        let each = strike.nodes.iter().filter_map(|at| self.server(strike, at, &mut dice));
+        let ends: Vec<End> = each.collect();
+        (!ends.is_empty()).then(|| {
+            Box::new(move |stage: &mut Stage, ledger: &Ledger| ends.into_iter().for_each(|e| e(stage, ledger))) as End
+        })
+    }
+
+    /// One of the servers that it strikes.
+    fn server(&mut self, strike: &Strike, at: usize, dice: &mut Random) -> Option<End> {
         match strike.kind.target() {
-            Target::Clients => self.clients(strike, &mut dice),
-            Target::ServerProcess => self.server_process(strike, &mut dice),
-            Target::ServerInside => self.server_inside(strike, &mut dice),
-            Target::Network => self.network(strike, &mut dice),
+            Target::ServerProcess => self.server_process(strike, at, dice),
+            Target::ServerInside => self.server_inside(strike, at, dice),
+            Target::Network => self.network(strike, at, dice),
+            Target::Clients => unreachable!("clients are not struck server by server"),
         }
     }
 
@@ -80,9 +92,7 @@ impl<'a> Nemesis<'a> {
         for command in self.commands {
             command.join().expect("a command's thread does not panic");
         }
-        if let Some(redis) = &mut self.stage.redis {
-            redis.heal();
-        }
+        self.stage.ground.heal();
         self.ledger.recorder().healed();
     }
 }

@@ -2,63 +2,74 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::seam::Scripts;
+use leasehold::seam::{NodeScripts, Scripts};
 use leasehold_testkit::proxy::{Fault, Injected, Latency, Requests, Seen};
 
 use super::super::kind::Kind;
 use super::super::ledger::Ledger;
+use super::super::node::Stalls;
+use super::super::options::Store;
 use super::super::plan::Strike;
 use super::super::stage::Stage;
 use super::{End, Nemesis};
 use leasehold_testkit::Random;
 
 impl Nemesis<'_> {
-    pub(super) fn network(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
+    pub(super) fn network(&mut self, strike: &Strike, at: usize, dice: &mut Random) -> Option<End> {
         let (kind, stage, ledger) = (strike.kind, &mut *self.stage, self.ledger);
-        ledger.note(kind, &format!("for {} ms", strike.for_ms));
-        let seen = stage.redis().faulty.seen();
+        ledger.note(kind, &format!("node {at} for {} ms", strike.for_ms));
+        let (seen, store) = (stage.node(at).faulty.seen(), stage.store);
         match kind {
             Kind::Cut => {
-                if stage.redis().faulty.cut_all() > 0 {
+                if stage.node(at).faulty.cut_all() > 0 {
                     ledger.struck(kind);
                 }
                 None
             }
             Kind::Refuse => {
-                stage.redis().faulty.refuse_connections();
-                stage.redis().faulty.cut_all();
-                Some(counted(kind, seen, |seen| seen.refused, |stage| stage.redis().faulty.accept_connections()))
+                stage.node(at).faulty.refuse_connections();
+                stage.node(at).faulty.cut_all();
+                Some(counted(
+                    (kind, at),
+                    seen,
+                    |seen| seen.refused,
+                    move |stage| stage.node(at).faulty.accept_connections(),
+                ))
             }
-            Kind::StallRequests | Kind::StallReplies | Kind::StallBoth => Some(stall(kind, dice, stage, seen)),
+            Kind::StallRequests | Kind::StallReplies | Kind::StallBoth => Some(stall((kind, at), dice, stage, seen)),
             Kind::Latency => {
                 let (fixed, jitter) = (dice.within(1, 60), dice.within(0, 120));
                 let (fixed, jitter) = (Duration::from_millis(fixed), Duration::from_millis(jitter));
-                stage.redis().faulty.set_latency(Some(Latency { fixed, jitter, seed: dice.number() }));
-                Some(counted(kind, seen, |seen| seen.delayed, |stage| stage.redis().faulty.set_latency(None)))
+                stage.node(at).faulty.set_latency(Some(Latency { fixed, jitter, seed: dice.number() }));
+                Some(counted(
+                    (kind, at),
+                    seen,
+                    |seen| seen.delayed,
+                    move |stage| stage.node(at).faulty.set_latency(None),
+                ))
             }
             Kind::HalfOpen => {
-                let struck = armed(kind, stage.redis().faulty.inject(fault(kind, &seen, dice)));
+                let struck = armed(kind, stage.node(at).faulty.inject(fault((kind, store), &seen, dice)));
                 let is_cut = dice.chance(30);
                 Some(Box::new(move |stage, ledger| {
                     if is_cut {
-                        stage.redis().faulty.cut_all();
+                        stage.node(at).faulty.cut_all();
                     }
                     struck(stage, ledger);
                 }))
             }
-            _ => Some(armed(kind, stage.redis().faulty.inject(fault(kind, &seen, dice)))),
+            _ => Some(armed(kind, stage.node(at).faulty.inject(fault((kind, store), &seen, dice)))),
         }
     }
 }
 
-fn fault(kind: Kind, seen: &Seen, dice: &mut Random) -> Fault {
-    let scripts = Scripts::get();
-    let script = dice.weighted(&[
-        (40, &scripts.acquire.sha),
-        (30, &scripts.release.sha),
-        (20, &scripts.renew.sha),
-        (10, &scripts.leave.sha),
-    ]);
+fn fault((kind, store): (Kind, Store), seen: &Seen, dice: &mut Random) -> Fault {
+    let (of_one, of_quorum) = (Scripts::get(), NodeScripts::get());
+    let [acquire, release, renew, other] = match store {
+        Store::Quorum => [&of_quorum.ask, &of_quorum.give_back, &of_quorum.renew, &of_quorum.settle],
+        _ => [&of_one.acquire, &of_one.release, &of_one.renew, &of_one.leave],
+    };
+    let script = dice.weighted(&[(40, &acquire.sha), (30, &release.sha), (20, &renew.sha), (10, &other.sha)]);
     // Of the one script; and when that does not come for a second, of any.
     let (script, armed) = (script.clone(), Instant::now());
     let some = Requests::matching(move |command| {
@@ -93,14 +104,14 @@ fn armed(kind: Kind, injected: Injected) -> End {
 
 /// Strikes while it lasts, as the proxy has counted.
 fn counted(
-    kind: Kind,
+    (kind, at): (Kind, usize),
     before: Seen,
     count: impl Fn(&Seen) -> u64 + 'static,
     end: impl FnOnce(&mut Stage) + 'static,
 ) -> End {
     Box::new(move |stage: &mut Stage, ledger: &Ledger| {
         end(stage);
-        if count(&stage.redis().faulty.seen()) > count(&before) {
+        if count(&stage.node(at).faulty.seen()) > count(&before) {
             ledger.struck(kind);
         }
     })
@@ -108,23 +119,19 @@ fn counted(
 
 /// A short one loses nothing; where it was longer than the patience of the network what was held up is lost with the
 /// connections.
-fn stall(kind: Kind, dice: &mut Random, stage: &mut Stage, seen: Seen) -> End {
-    let (requests, replies) = match kind {
-        Kind::StallRequests => (1, 0),
-        Kind::StallReplies => (0, 1),
-        _ => (1, 1),
+fn stall((kind, at): (Kind, usize), dice: &mut Random, stage: &mut Stage, seen: Seen) -> End {
+    let stalls = match kind {
+        Kind::StallRequests => Stalls { requests: 1, replies: 0 },
+        Kind::StallReplies => Stalls { requests: 0, replies: 1 },
+        _ => Stalls { requests: 1, replies: 1 },
     };
-    stage.redis().stalls.requests += requests;
-    stage.redis().stalls.replies += replies;
-    stage.redis().apply_stalls();
+    stage.node(at).stall(stalls);
     let is_cut = dice.chance(50);
     let end = move |stage: &mut Stage| {
         if is_cut {
-            stage.redis().faulty.cut_all();
+            stage.node(at).faulty.cut_all();
         }
-        stage.redis().stalls.requests -= requests;
-        stage.redis().stalls.replies -= replies;
-        stage.redis().apply_stalls();
+        stage.node(at).let_go(stalls);
     };
-    counted(kind, seen, |seen| seen.stalled_requests + seen.stalled_replies, end)
+    counted((kind, at), seen, |seen| seen.stalled_requests + seen.stalled_replies, end)
 }

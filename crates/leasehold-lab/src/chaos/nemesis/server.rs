@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 
 use leasehold_testkit::{RedisServer, Resp, Value, boottime_us};
 
-use super::super::excuse::{ClockLog, Excuses};
 use super::super::kind::Kind;
 use super::super::ledger::Ledger;
+use super::super::node::resp;
 use super::super::plan::Strike;
-use super::super::redis::resp;
 use super::super::stage::Stage;
 use super::{End, Nemesis};
 use leasehold_testkit::Random;
@@ -25,38 +24,38 @@ const SLOW_FLUSH: Duration = Duration::from_millis(1_500);
 type Told = std::io::Result<Value>;
 
 impl Nemesis<'_> {
-    pub(super) fn server_process(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
+    pub(super) fn server_process(&mut self, strike: &Strike, at: usize, dice: &mut Random) -> Option<End> {
         let (kind, stage, ledger) = (strike.kind, &mut *self.stage, self.ledger);
-        ledger.note(kind, &format!("for {} ms", strike.for_ms));
+        ledger.note(kind, &format!("node {at} for {} ms", strike.for_ms));
         match kind {
             Kind::CrashKeeping => {
-                stage.redis().server.kill();
+                stage.node(at).server.kill();
                 ledger.struck(kind);
-                Some(Box::new(|stage, _| stage.redis().server.restart()))
+                Some(Box::new(move |stage, _| stage.node(at).server.restart()))
             }
             Kind::CrashEmpty => {
-                kill_and_lose(stage, "the server came back empty");
+                kill_and_lose(stage, at, "the server came back empty");
                 ledger.struck(kind);
-                Some(Box::new(|stage, _| stage.redis().server.restart_empty()))
+                Some(Box::new(move |stage, _| stage.node(at).server.restart_empty()))
             }
             Kind::CrashLosingTail => {
-                stage.redis().server.set_slow_fsync(SLOW_FLUSH);
-                Some(Box::new(|stage, ledger| {
-                    kill_and_lose(stage, "the server lost what it had not written");
-                    stage.redis().server.set_slow_fsync(Duration::ZERO);
-                    stage.redis().server.restart();
+                stage.node(at).server.set_slow_fsync(SLOW_FLUSH);
+                Some(Box::new(move |stage, ledger| {
+                    kill_and_lose(stage, at, "the server lost what it had not written");
+                    stage.node(at).server.set_slow_fsync(Duration::ZERO);
+                    stage.node(at).server.restart();
                     ledger.note(Kind::CrashLosingTail, "is back");
                     ledger.struck(Kind::CrashLosingTail);
                 }))
             }
             Kind::Freeze | Kind::FreezeLong => {
-                stage.redis().server.stop();
+                stage.node(at).server.stop();
                 ledger.struck(kind);
-                Some(Box::new(|stage, _| stage.redis().server.cont()))
+                Some(Box::new(move |stage, _| stage.node(at).server.cont()))
             }
             Kind::Sleep => {
                 let seconds = format!("{:.3}", Duration::from_millis(strike.for_ms).as_secs_f64());
-                self.command(kind, move |resp| resp.try_command(&["DEBUG", "SLEEP", &seconds]));
+                self.command((kind, at), move |resp| resp.try_command(&["DEBUG", "SLEEP", &seconds]));
                 None
             }
             Kind::Failover => Some(self.fail_over(dice)),
@@ -64,36 +63,40 @@ impl Nemesis<'_> {
         }
     }
 
-    pub(super) fn server_inside(&mut self, strike: &Strike, dice: &mut Random) -> Option<End> {
+    pub(super) fn server_inside(&mut self, strike: &Strike, at: usize, dice: &mut Random) -> Option<End> {
         let kind = strike.kind;
         match kind {
             Kind::ClockForward | Kind::ClockBack => self.set_clock(kind, dice),
             Kind::SlowDisk => {
                 let by = Duration::from_millis(dice.within(50, 400));
-                self.ledger.note(kind, &format!("{by:?} for each flush, for {} ms", strike.for_ms));
-                self.stage.redis().server.set_slow_fsync(by);
+                self.ledger.note(kind, &format!("node {at}: {by:?} for each flush, for {} ms", strike.for_ms));
+                self.stage.node(at).server.set_slow_fsync(by);
                 self.ledger.struck(kind);
-                return Some(Box::new(|stage, _| stage.redis().server.set_slow_fsync(Duration::ZERO)));
+                return Some(Box::new(move |stage, _| stage.node(at).server.set_slow_fsync(Duration::ZERO)));
             }
             Kind::Full => {
-                self.command(kind, |resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "1"]));
-                return Some(Box::new(|stage, ledger| {
+                self.command((kind, at), |resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "1"]));
+                return Some(Box::new(move |stage, ledger| {
                     let empty = |resp: &mut Resp| resp.try_command(&["CONFIG", "SET", "maxmemory", "0"]);
                     // The healing does so as well, and waits for it.
-                    drop(tell(&stage.redis().server, ledger, None, empty));
+                    drop(tell(&stage.node(at).server, ledger, None, empty));
                 }));
             }
-            Kind::KillInboxes => self.command(kind, |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "pubsub"])),
-            Kind::KillCallers => self.command(kind, |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "normal"])),
+            Kind::KillInboxes => {
+                self.command((kind, at), |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "pubsub"]))
+            }
+            Kind::KillCallers => {
+                self.command((kind, at), |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "normal"]))
+            }
             Kind::KillConnection => {
                 let mut dice = dice.clone();
-                self.command(kind, move |resp| kill_some(resp, &mut dice));
+                self.command((kind, at), move |resp| kill_some(resp, &mut dice));
             }
-            Kind::ScriptFlush => self.command(kind, |resp| resp.try_command(&["SCRIPT", "FLUSH"])),
-            Kind::FlushAll => self.flush(),
+            Kind::ScriptFlush => self.command((kind, at), |resp| resp.try_command(&["SCRIPT", "FLUSH"])),
+            Kind::FlushAll => self.flush(at),
             Kind::ClientPause => {
                 let (ms, what) = (strike.for_ms.to_string(), *dice.pick(&["ALL", "WRITE"]));
-                self.command(kind, move |resp| resp.try_command(&["CLIENT", "PAUSE", &ms, what]));
+                self.command((kind, at), move |resp| resp.try_command(&["CLIENT", "PAUSE", &ms, what]));
             }
             _ => unreachable!("{kind:?} is not done to what is inside the server"),
         }
@@ -117,70 +120,61 @@ impl Nemesis<'_> {
     /// A replica that is in step parts from its primary; some time later, with what was written meanwhile lost, it is the
     /// primary. Its clock may differ.
     fn fail_over(&mut self, dice: &mut Random) -> End {
-        let replica = self.stage.redis().replica();
+        let replica = self.stage.ground.redis().replica();
         await_rewritten(&replica);
         replica.promote();
         self.ledger.note(Kind::Failover, "the replica misses what comes now");
         let skew_us = *dice.pick(&[0, 0, 500_000, -300_000]);
         Box::new(move |stage, ledger| {
             let from_us = boottime_us();
-            stage.redis().server.kill();
-            stage.redis().replace_server(replica);
+            stage.ground.redis().node.server.kill();
+            stage.ground.redis().replace_server(replica);
             // The clock that counts is the new one's.
             stage.shift_clock(skew_us);
-            let clock = stage.redis().clock.clone();
-            lost(&stage.excuses, from_us, &clock, "a replica took over that missed the last writes");
+            stage.losses().lost(0, from_us, "a replica took over that missed the last writes");
             ledger.note(Kind::Failover, &format!("it is the primary, its clock {skew_us} µs from the old one's"));
             ledger.struck(Kind::Failover);
         })
     }
 
-    fn flush(&mut self) {
-        let (excuses, clock) = (self.stage.excuses.clone(), self.stage.redis().clock.clone());
-        self.command(Kind::FlushAll, move |resp| {
+    fn flush(&mut self, at: usize) {
+        let losses = self.stage.losses();
+        self.command((Kind::FlushAll, at), move |resp| {
             let from_us = boottime_us();
             let told = resp.try_command(&["FLUSHALL"]);
-            lost(&excuses, from_us, &clock, "the server was flushed");
+            losses.lost(at, from_us, "the server was flushed");
             told
         });
     }
 
     /// Gives the server a command, on a thread of its own.
-    fn command(&mut self, kind: Kind, give: impl FnOnce(&mut Resp) -> Told + Send + 'static) {
-        self.commands.push(tell(&self.stage.redis().server, self.ledger, Some(kind), give));
+    fn command(&mut self, (kind, at): (Kind, usize), give: impl FnOnce(&mut Resp) -> Told + Send + 'static) {
+        self.commands.push(tell(&self.stage.node(at).server, self.ledger, Some((kind, at)), give));
     }
 }
 
 fn tell(
     server: &Arc<RedisServer>,
     ledger: &Ledger,
-    kind: Option<Kind>,
+    fault: Option<(Kind, usize)>,
     give: impl FnOnce(&mut Resp) -> Told + Send + 'static,
 ) -> thread::JoinHandle<()> {
     let (server, ledger) = (Arc::clone(server), ledger.clone());
     thread::spawn(move || {
         let told = resp(&server).and_then(|mut resp| give(&mut resp));
-        let Some(kind) = kind else { return };
+        let Some((kind, at)) = fault else { return };
         // A server that is away has not suffered it.
-        ledger.note(kind, &format!("{told:?}"));
+        ledger.note(kind, &format!("node {at}: {told:?}"));
         if matches!(&told, Ok(answer) if !matches!(answer, Value::Error(_))) {
             ledger.struck(kind);
         }
     })
 }
 
-fn kill_and_lose(stage: &mut Stage, why: &'static str) {
+fn kill_and_lose(stage: &mut Stage, at: usize, why: &'static str) {
     let from_us = boottime_us();
-    stage.redis().server.kill();
-    let clock = stage.redis().clock.clone();
-    lost(&stage.excuses, from_us, &clock, why);
-}
-
-/// Grants were lost at some time since `from_us`.
-fn lost(excuses: &Excuses, from_us: u64, clock: &ClockLog, why: &'static str) {
-    excuses.leases(from_us, boottime_us(), why);
-    clock.lose();
-    excuses.tokens(from_us, clock);
+    stage.node(at).server.kill();
+    stage.losses().lost(at, from_us, why);
 }
 
 fn kill_some(resp: &mut Resp, dice: &mut Random) -> Told {
