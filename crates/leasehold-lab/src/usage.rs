@@ -26,6 +26,7 @@ leasehold-lab chaos: real processes and servers, killed, frozen and cut; needs r
   --minutes M         for M minutes; from 2 on it has to meet every kind of fault [2]
   --seed N            the schedule of faults of this seed; real processes do not repeat themselves [any]
   --store redis|file  which store is broken [redis]
+  --quorum            five servers that are a quorum: mostly a minority is broken; all kinds from 4 minutes on
   --json              the figures as JSON
 
 leasehold-lab models: every schedule of small worlds, over the shipped `step`

@@ -149,5 +149,9 @@ fn reasons(history: &History, excused: &Violation) -> Vec<String> {
         .collect();
     reasons.sort_unstable();
     reasons.dedup();
+    // What has no reason is told as that, and not left out of the count.
+    if reasons.is_empty() {
+        reasons.push(format!("{kind}: for no fault that was declared"));
+    }
     reasons
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::usage::replay;
 
-pub(crate) const USAGE: &str = "leasehold-lab chaos [--minutes 2] [--seed N] [--store redis|file|quorum] [--json]";
+pub(crate) const USAGE: &str = "leasehold-lab chaos [--minutes 2] [--seed N] [--store redis|file | --quorum] [--json]";
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Options {

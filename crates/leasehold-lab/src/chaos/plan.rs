@@ -305,12 +305,16 @@ mod tests {
 
     /// `tests/chaos_quorum.rs` relies on it.
     #[test]
-    fn this_seed_flushes_most_nodes_in_its_first_round() {
-        let flushes = |seed| {
-            let round = rounds_of(Store::Quorum, seed, 1).remove(0);
-            round.strikes.iter().any(|s| s.kind == Kind::FlushAll && s.nodes.iter().count() > NODES / 2)
+    fn there_is_a_seed_that_empties_most_nodes_in_the_first_round_and_again_and_again() {
+        let empties = |strike: &Strike| {
+            let is_empty = matches!(strike.kind, Kind::FlushAll | Kind::CrashEmpty);
+            is_empty && strike.nodes.iter().count() > NODES / 2
         };
-        assert_eq!((0..1_000).find(|seed| flushes(*seed)), Some(0));
+        let times = |seed, rounds| {
+            let strikes = rounds_of(Store::Quorum, seed, rounds).into_iter().flat_map(|round| round.strikes);
+            strikes.filter(empties).count()
+        };
+        assert_eq!((times(91_783, 1), times(91_783, 6)), (3, 5));
     }
 
     #[test]

@@ -17,6 +17,9 @@ pub(crate) const BOUND: Duration = Duration::from_secs(12);
 /// How long a record outlives its last grant.
 const RETENTION: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
+/// How long a place may stay in the queue of a node before it is taken for one that was left. A node that was not to be heard
+/// of when an attempt was given up is told when it is back, or passes the place over at its turn; its key ends in any case.
+const TOLD: Duration = Duration::from_secs(2);
 
 /// Within which everybody is served after a healing. A node of a quorum that has forgotten something rests first, and
 /// where most have, nobody is granted anything until a majority has rested: what is granted then waits for no lease of the
@@ -25,35 +28,47 @@ pub(crate) fn bound(stage: &Stage) -> Duration {
     stage.ground.rest() + BOUND + stage.set_back
 }
 
-/// Complaints, none if all is well. Locks every name once: whoever comes now has to be served.
-pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Vec<String> {
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Residue {
+    /// None if all is well.
+    pub(crate) complaints: Vec<String>,
+    /// In the queues of a quorum's nodes, of attempts that are over.
+    pub(crate) places: u64,
+}
+
+/// Looks, and locks every name once: whoever comes now has to be served.
+pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Residue {
     let bound = bound(stage);
     let (eye, store) = (stage.eye(), stage.store);
-    let mut complaints = stage.runtime().block_on(async {
+    let mut residue = stage.runtime().block_on(async {
         let each = names.all().into_iter().map(|name| {
             let (eye, recorder) = (eye.clone(), recorder.clone());
             tokio::spawn(async move { free(&eye, (&name, store), &recorder, bound).await })
         });
-        let mut complaints = Vec::new();
+        let mut residue = Residue::default();
         for one in each.collect::<Vec<_>>() {
-            complaints.extend(one.await.expect("a look does not panic").err());
+            match one.await.expect("a look does not panic") {
+                Ok(places) => residue.places += places,
+                Err(complaint) => residue.complaints.push(complaint),
+            }
         }
-        complaints
+        residue
     });
     for (at, node) in stage.ground.nodes().iter().enumerate() {
         let found = inboxes(&node.server, stage.store, bound).into_iter().chain(endless(&node.server, stage));
-        complaints.extend(found.map(|complaint| format!("node {at}: {complaint}")));
+        residue.complaints.extend(found.map(|complaint| format!("node {at}: {complaint}")));
     }
-    complaints
+    residue
 }
 
-/// The lock can be had by a newcomer, and then nobody has it and nobody waits.
+/// The lock can be had by a newcomer, and then nobody has it and nobody waits: but for so many places.
 async fn free(
     eye: &Leasehold,
     (name, store): (&str, Store),
     recorder: &Recorder,
     bound: Duration,
-) -> std::result::Result<(), String> {
+) -> std::result::Result<u64, String> {
     let lease = Class::of(name).longest_lease(store);
     let mutex = eye.mutex(name).lease(lease);
     let attempt = recorder.attempt(name, &format!("eye/{name}"));
@@ -75,24 +90,25 @@ async fn free(
     if !matches!(taken, Ok(Some(_))) {
         return Err(format!("{name}: cannot be locked {bound:?} after the healing: {taken:?}"));
     }
-    let deadline = Instant::now() + bound;
+    let begun = Instant::now();
     loop {
-        let late = Instant::now() >= deadline;
+        let late = begun.elapsed() >= bound;
         let seen = mutex.inspect().await;
         match &seen {
-            Ok(seen) if is_free(seen, store) => return Ok(()),
+            Ok(seen) if is_free(seen) && seen.waiters == 0 => return Ok(0),
+            Ok(seen) if is_free(seen) && store == Store::Quorum && begun.elapsed() >= TOLD => {
+                return Ok(seen.waiters as u64);
+            }
             _ if late => return Err(format!("{name}: left behind after {bound:?}: {seen:?}")),
             _ => tokio::time::sleep(LOOK).await,
         }
     }
 }
 
-/// Nobody holds, and nobody waits. Of a quorum every node says so, as far as it votes; places in its queues may be left of
-/// attempts that were given up while the node was not to be heard of: they are passed over at their turn, and their keys end.
-fn is_free(seen: &Inspection, store: Store) -> bool {
+/// Nobody holds; of a quorum every node that votes says so.
+fn is_free(seen: &Inspection) -> bool {
     let is_held_at = |node: &NodeView| matches!(node.says, NodeSays::Voted(_));
-    let waits = seen.waiters > 0 && store != Store::Quorum;
-    seen.holder.is_none() && !seen.nodes.iter().any(is_held_at) && !waits
+    seen.holder.is_none() && !seen.nodes.iter().any(is_held_at)
 }
 
 /// With what the keys of this store begin.

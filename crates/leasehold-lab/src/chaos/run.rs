@@ -144,7 +144,11 @@ impl Run<'_> {
         let mut found: Vec<String> = drained.stuck.iter().map(|who| format!("stuck: {who}")).collect();
         // A client that hangs holds what it has: one violation is enough to read.
         if found.is_empty() {
-            found = residue(stage, names, &recorder);
+            let residue = residue(stage, names, &recorder);
+            found = residue.complaints;
+            if residue.places > 0 {
+                *self.clients.entry("places left in a queue".into()).or_default() += residue.places;
+            }
         }
         found.extend(drained.odd);
         for (what, count) in drained.tallies {

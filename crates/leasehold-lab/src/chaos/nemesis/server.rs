@@ -83,10 +83,10 @@ impl Nemesis<'_> {
                 }));
             }
             Kind::KillInboxes => {
-                self.command((kind, at), |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "pubsub"]))
+                self.command((kind, at), |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "pubsub"]));
             }
             Kind::KillCallers => {
-                self.command((kind, at), |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "normal"]))
+                self.command((kind, at), |resp| resp.try_command(&["CLIENT", "KILL", "TYPE", "normal"]));
             }
             Kind::KillConnection => {
                 let mut dice = dice.clone();

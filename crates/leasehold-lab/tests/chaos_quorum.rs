@@ -1,0 +1,41 @@
+//! Chaos on a quorum, as a command: real servers of which most are emptied, which costs time and no promise; and the same
+//! with nodes that forget and vote at once, which it has to see.
+
+use std::process::{Command, Output};
+
+/// A schedule whose first round empties most of the nodes three times, and whose next five do so twice more: `plan.rs`
+/// has a test that says so.
+const SEED: &str = "91783";
+
+fn chaos(minutes: &str, flaw: Option<&str>) -> (Output, serde_json::Value) {
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_leasehold-lab"));
+    lab.args(["chaos", "--quorum", "--json", "--seed", SEED, "--minutes", minutes]);
+    lab.env_remove("LEASEHOLD_MUTANT").envs(flaw.map(|flaw| ("LEASEHOLD_MUTANT", flaw)));
+    let played = lab.output().expect("the laboratory is built, and starts");
+    let told = serde_json::from_slice(&played.stdout).expect("it is JSON");
+    (played, told)
+}
+
+/// One round: nobody is granted anything until a majority has rested, and then everybody is.
+#[test]
+fn most_nodes_forget_and_nothing_is_wrong() {
+    let (played, told) = chaos("0.05", None);
+    assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
+    assert_eq!(told["rounds"], 1);
+    let empty = ["FlushAll", "CrashEmpty"].map(|kind| told["faults"][kind].as_u64().unwrap_or(0));
+    assert!(empty.iter().sum::<u64>() >= 3, "{told}");
+    assert!(told["fenced_writes"].as_u64().expect("they are counted") > 50, "{told}");
+}
+
+#[test]
+fn nodes_that_forget_and_vote_at_once_are_found_out() {
+    let (played, told) = chaos("1", Some("QNoRest"));
+    assert_eq!(played.status.code(), Some(1), "{}", String::from_utf8_lossy(&played.stderr));
+    let violations = told["violations"].as_array().expect("a list");
+    // Two holders, or a vote that came back with the state of a second ago. Not that the run proved nothing.
+    let is_of_the_flaw = |violation: &serde_json::Value| {
+        let words = violation.as_str().expect("words");
+        ["both held", "both granted", "which is not larger", "left behind"].iter().any(|what| words.contains(what))
+    };
+    assert!(violations.iter().any(is_of_the_flaw), "{violations:?}");
+}
