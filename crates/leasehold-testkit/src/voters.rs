@@ -35,8 +35,13 @@ impl Voters {
     /// The store of a client of its own.
     #[must_use]
     pub fn store(&self) -> Arc<dyn Store> {
-        let nodes = self.nodes.iter().map(|node| Arc::new(Seat(Arc::clone(node))) as Arc<dyn Node>).collect();
-        Arc::new(QuorumStore::new(nodes, self.max_lease_ms, Arc::clone(&self.world)))
+        Arc::new(QuorumStore::new(self.seats(), self.max_lease_ms, Arc::clone(&self.world)))
+    }
+
+    /// The nodes as a client has them, for a test that puts something between the two.
+    #[must_use]
+    pub fn seats(&self) -> Vec<Arc<dyn Node>> {
+        self.nodes.iter().map(|node| Arc::new(Seat(Arc::clone(node))) as Arc<dyn Node>).collect()
     }
 }
 

@@ -12,8 +12,8 @@ use super::member::Standing;
 use super::node::NodeLink;
 use super::places::Inner;
 
-/// How long one try may take, with greeting.
-const OPEN_WITHIN_US: u64 = 5_000_000;
+/// How long one try may take: connection, greeting, and what follows until the node is taken in.
+pub(super) const OPEN_WITHIN_US: u64 = 5_000_000;
 /// The pauses between two tries.
 const BACKOFF_MIN_US: u64 = 20_000;
 const BACKOFF_MAX_US: u64 = 1_000_000;
@@ -39,18 +39,26 @@ pub(super) async fn keep(inner: Arc<Inner>, node: usize, mut opening: Option<Pen
     }
 }
 
-/// Connects a node, and takes it in.
+/// Connects a node, and takes it in. All of it has one bound: a node that greets, and then says nothing, is one that does
+/// not answer.
 pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
-    let member = &inner.shared.members[node];
-    let link = tokio::select! {
+    tokio::select! {
         biased;
-        link = member.node.open(inner.shared.charter) => link?,
-        () = inner.shared.world.sleep(Duration::from_micros(OPEN_WITHIN_US)) => {
-            return Err(Error::new(ErrorKind::Unreachable, "it takes connections, and does not answer"));
-        }
-    };
+        opened = take_in(&inner, node) => opened,
+        () = inner.shared.world.sleep(Duration::from_micros(OPEN_WITHIN_US)) => Err(unanswered()),
+    }
+}
+
+/// A node that cannot be taken in.
+pub(super) fn unanswered() -> Error {
+    Error::new(ErrorKind::Unreachable, "it takes connections, and does not answer")
+}
+
+async fn take_in(inner: &Arc<Inner>, node: usize) -> Result<(), Error> {
+    let member = &inner.shared.members[node];
+    let mut opened = Opened(Some(member.node.open(inner.shared.charter).await?));
+    let Some(link) = opened.0.clone() else { return Ok(()) };
     if let Err(other) = inner.shared.meet(node, link.run()) {
-        link.close();
         let message = format!(
             "the nodes {} and {} of the quorum are one server: name each of its servers once",
             inner.shared.members[other].node.at(),
@@ -59,14 +67,25 @@ pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
         return Err(Error::invalid(message));
     }
     if !inner.ping_node(node, Arc::clone(&link)).await {
-        link.close();
         return Err(Error::new(ErrorKind::Unreachable, "the connection broke as soon as it was there"));
     }
     let now_us = inner.now_us();
     member.stand(Standing::of(link.rests_until_us(), member.time_at(now_us, now_us).unwrap_or_default(), now_us));
     inner.install(node, link).await?;
+    opened.0 = None;
     inner.pay(node);
     Ok(())
+}
+
+/// A link that is not taken in yet. Whoever opens it may be dropped: then nobody else would close it.
+struct Opened(Option<Arc<dyn NodeLink>>);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        if let Some(link) = self.0.take() {
+            link.close();
+        }
+    }
 }
 
 /// Until the connection is gone.

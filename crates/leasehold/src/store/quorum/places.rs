@@ -3,15 +3,17 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use leasehold_spec::{GrantId, SessionId};
 use tokio::sync::Notify;
 
 use super::Shared;
+use super::keeper;
 use super::member::Standing;
 use super::node::NodeLink;
 use crate::error::Error;
-use crate::store::{Inbox, Message};
+use crate::store::{Fault, Inbox, Message};
 
 /// What a link consists of.
 pub(super) struct Inner {
@@ -119,11 +121,14 @@ impl Inner {
             place.is_attached = true;
             link
         };
-        let attached = link.attach(*session, self.inbox_of(node)).await;
-        attached.map_err(|fault| {
+        let attached = tokio::select! {
+            biased;
+            attached = link.attach(*session, self.inbox_of(node)) => attached.map_err(Fault::error),
+            () = self.shared.world.sleep(Duration::from_micros(keeper::OPEN_WITHIN_US)) => Err(keeper::unanswered()),
+        };
+        attached.inspect_err(|_| {
             link.close();
             self.look_at(node);
-            fault.error()
         })
     }
 

@@ -1,0 +1,202 @@
+//! Something between a client and its nodes: links that fall silent where a test says so, and are counted; and a world in
+//! which whoever sleeps is woken early.
+
+use std::future::pending;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::Error;
+use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink};
+use leasehold::seam::{Address, Fault, Pending, QuorumStore, Real, Socket, Store, World};
+use leasehold_spec::node::{Charter, Renewal, Request, Vote};
+use leasehold_spec::{Name, SessionId};
+use leasehold_testkit::voters::Voters;
+
+use crate::bench::MAX_LEASE_MS;
+
+/// What a link never answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silent {
+    Never,
+    Ping,
+    Attach,
+}
+
+/// An answer of a node's own making: `None` leaves it to the node.
+type Says = dyn Fn(&Request) -> Option<NoVote> + Send + Sync;
+
+/// A node whose links are this silent.
+pub(crate) struct Shy {
+    node: Arc<dyn Node>,
+    silent: Mutex<Silent>,
+    says: Mutex<Arc<Says>>,
+    opened: AtomicUsize,
+    closed: AtomicUsize,
+}
+
+impl Shy {
+    /// Each node of these, and a store of them all.
+    pub(crate) fn each(voters: &Voters, world: Arc<dyn World>) -> (Vec<Arc<Self>>, Arc<dyn Store>) {
+        let shy = |node| {
+            let (opened, closed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let says: Arc<Says> = Arc::new(|_| None);
+            Arc::new(Self { node, silent: Mutex::new(Silent::Never), says: Mutex::new(says), opened, closed })
+        };
+        let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
+        let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
+        let store = Arc::new(QuorumStore::new(nodes, MAX_LEASE_MS, world));
+        (each, store)
+    }
+
+    /// Links that are opened from now on are this silent.
+    pub(crate) fn be(&self, silent: Silent) {
+        *self.silent.lock().unwrap() = silent;
+    }
+
+    /// From now on it says this to requests that are about one name.
+    pub(crate) fn says(&self, says: impl Fn(&Request) -> Option<NoVote> + Send + Sync + 'static) {
+        *self.says.lock().unwrap() = Arc::new(says);
+    }
+
+    /// How many links were opened.
+    pub(crate) fn opened(&self) -> usize {
+        self.opened.load(Ordering::SeqCst)
+    }
+
+    /// How many of them were closed.
+    pub(crate) fn closed(&self) -> usize {
+        self.closed.load(Ordering::SeqCst)
+    }
+}
+
+struct Seat(Arc<Shy>);
+
+impl Node for Seat {
+    fn at(&self) -> &str {
+        self.0.node.at()
+    }
+
+    fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>> {
+        let shy = Arc::clone(&self.0);
+        Box::pin(async move {
+            let link = shy.node.open(charter).await?;
+            let silent = *shy.silent.lock().unwrap();
+            shy.opened.fetch_add(1, Ordering::SeqCst);
+            Ok(Arc::new(ShyLink { shy, link, silent, is_closed: AtomicBool::new(false) }) as Arc<dyn NodeLink>)
+        })
+    }
+
+    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>> {
+        self.0.node.begin(charter)
+    }
+}
+
+struct ShyLink {
+    shy: Arc<Shy>,
+    link: Arc<dyn NodeLink>,
+    silent: Silent,
+    is_closed: AtomicBool,
+}
+
+impl NodeLink for ShyLink {
+    fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
+        let says = Arc::clone(&self.shy.says.lock().unwrap());
+        match says(request) {
+            Some(no_vote) => Box::pin(std::future::ready(Err(no_vote))),
+            None => self.link.ask(name, request),
+        }
+    }
+
+    fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
+        self.link.renew(batch)
+    }
+
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        self.link.names(from)
+    }
+
+    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
+        match self.silent {
+            Silent::Attach => Box::pin(pending()),
+            _ => self.link.attach(session, inbox),
+        }
+    }
+
+    fn rests_until_us(&self) -> u64 {
+        self.link.rests_until_us()
+    }
+
+    fn run(&self) -> &str {
+        self.link.run()
+    }
+
+    fn ping(&self) -> Pending<Result<u64, Fault>> {
+        match self.silent {
+            Silent::Ping => Box::pin(pending()),
+            _ => self.link.ping(),
+        }
+    }
+
+    fn is_closed(&self) -> bool {
+        self.link.is_closed()
+    }
+
+    fn close(&self) {
+        if !self.is_closed.swap(true, Ordering::SeqCst) {
+            self.shy.closed.fetch_add(1, Ordering::SeqCst);
+        }
+        self.link.close();
+    }
+}
+
+/// How much earlier.
+const EARLIER: u32 = 50;
+
+/// The real world, in which whoever sleeps is woken early: what is bounded by seconds takes as many parts of one.
+pub(crate) struct Hasty(Arc<dyn World>);
+
+impl Hasty {
+    pub(crate) fn world() -> Arc<dyn World> {
+        Arc::new(Self(Real::world()))
+    }
+}
+
+impl World for Hasty {
+    fn now_us(&self) -> u64 {
+        self.0.now_us()
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.0.wall_us()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        self.0.random(bytes);
+    }
+
+    fn host(&self) -> String {
+        self.0.host()
+    }
+
+    fn process(&self) -> u32 {
+        self.0.process()
+    }
+
+    fn sleep(&self, duration: Duration) -> Pending<()> {
+        self.0.sleep(duration / EARLIER)
+    }
+
+    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
+        self.0.connect(to)
+    }
+
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
+        self.0.spawn(task)
+    }
+
+    fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
+        self.0.spawn_session(session)
+    }
+}
