@@ -1,8 +1,10 @@
 //! On a quorum of five servers.
 
+use std::time::{Duration, Instant};
+
 use leasehold_testkit::Quorum;
 
-use crate::bench::{NAME, Run};
+use crate::bench::{Ended, NAME, Run};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_runs_alone_while_any_three_servers_are_there() {
@@ -31,4 +33,36 @@ async fn a_command_runs_alone_while_any_three_servers_are_there() {
     for at in [0, 2, 4] {
         assert!(ended.err.contains(&format!("127.0.0.1:{}", quorum.server(at).port())), "{ended:?}");
     }
+}
+
+/// Real ones, that nobody has begun: they are there, and rest.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_that_rest_are_a_store_that_is_not_there() {
+    let quorum = Quorum::builder(3).max_lease(Duration::from_secs(60)).start();
+    let url = quorum.url();
+    let names_all = |ended: &Ended| {
+        let named = |port| {
+            let (_, says) = ended.err.split_once(&format!("127.0.0.1:{port} rests for "))?;
+            let (left, _) = says.split_once(" s more")?;
+            left.parse::<u64>().ok()
+        };
+        for server in quorum.servers() {
+            assert!(named(server.port()).is_some_and(|left| (30..=60).contains(&left)), "{ended:?}");
+        }
+    };
+    for options in [&[][..], &["--no-wait"]] {
+        let ended = Run::start(&url, options, &["echo", "ran"]).ends();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "{options:?}: {ended:?}");
+        names_all(&ended);
+    }
+    let begun = Instant::now();
+    let ended = Run::start(&url, &["--wait", "1s"], &["echo", "ran"]).ends();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(125), ""), "nobody said that somebody has it: {ended:?}");
+    assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
+    names_all(&ended);
+    let mut waiting = Run::start(&url, &["--wait", "forever"], &["echo", "ran"]);
+    assert!(waiting.complains().contains("waiting for"));
+    leasehold::quorum::begin(&url).await.expect("all are there");
+    let ended = waiting.ends();
+    assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
 }
