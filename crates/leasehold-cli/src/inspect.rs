@@ -12,5 +12,6 @@ pub(crate) fn run(said: &Inspect) -> Result<Exit, Failure> {
         true => vec![show::json(&Lock::new(&said.name, &inspection))?],
         false => [vec![show::sentence(&said.name, &inspection)], show::nodes(&inspection)].concat(),
     };
-    show::print(&lines)
+    show::print(&lines)?;
+    Ok(show::exit(&inspection))
 }

@@ -19,12 +19,15 @@ pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
         look(&client, names(&client, said).await?).await
     })?;
     let told = found.iter().filter_map(|(name, is)| Some((name.as_str(), is.as_ref().ok()?)));
-    let locks: Vec<Seen<'_>> = told.filter(|(_, is)| said.all || is.holder.is_some() || is.waiters > 0).collect();
+    let locks: Vec<Seen<'_>> =
+        told.filter(|(_, is)| said.all || is.holder.is_some() || is.waiters > 0 || !is.is_known()).collect();
     let lines = match said.form.json {
         true => locks.iter().map(|(name, is)| show::json(&Lock::new(name, is))).collect::<Result<_, _>>()?,
         false => table(&locks),
     };
-    let mut exit = show::print(&lines)?;
+    show::print(&lines)?;
+    let all_known = locks.iter().all(|(_, is)| is.is_known());
+    let mut exit = if all_known { Exit::Done } else { Exit::Failed };
     if lines.is_empty() && found.values().all(Result::is_ok) && !said.store.quiet && !said.form.json {
         eprintln!("leasehold: {}", nothing(said));
     }
@@ -100,7 +103,10 @@ fn table(locks: &[Seen<'_>]) -> Vec<String> {
 
 fn cells(is: &Inspection) -> [String; 4] {
     let waiting = is.waiters.to_string();
-    let Some(holder) = &is.holder else { return ["-".to_owned(), "-".to_owned(), waiting, "(free)".to_owned()] };
+    let Some(holder) = &is.holder else {
+        let free = if is.is_known() { "(free)" } else { "(not known)" };
+        return ["-".to_owned(), "-".to_owned(), waiting, free.to_owned()];
+    };
     let told = if holder.is_revoked { " (told to stop)" } else { "" };
     let left = format!("{:.1} s", holder.remaining.as_secs_f64());
     [holder.token.to_string(), left, waiting, format!("{}{told}", show::plain(&holder.label))]

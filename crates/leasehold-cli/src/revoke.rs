@@ -24,7 +24,11 @@ pub(crate) fn run(said: &Revoke) -> Result<Exit, Failure> {
     let (holder, left) = crate::block_on(async {
         let client = store::connect(&said.store).await?;
         let mutex = client.mutex(&said.name);
-        let holder = mutex.inspect().await?.holder;
+        let seen = mutex.inspect().await?;
+        if !seen.is_known() {
+            return Err(Failure::own(show::sentence(&said.name, &seen)));
+        }
+        let holder = seen.holder;
         let left = match &holder {
             Some(holder) if is_meant(said, holder) => tell(said, &mutex, holder).await?,
             _ => None,

@@ -44,7 +44,8 @@ impl<'a> Lock<'a> {
     pub(crate) fn new(name: &'a str, inspection: &'a Inspection) -> Self {
         let holder = inspection.holder.as_ref();
         let state = match holder {
-            None => "free",
+            None if inspection.is_known() => "free",
+            None => "unknown",
             Some(holder) if holder.is_revoked => "revoked",
             Some(_) => "held",
         };
@@ -83,7 +84,12 @@ pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
         1 => "1 waits".to_owned(),
         many => format!("{many} wait"),
     };
-    let Some(holder) = &inspection.holder else { return format!("{name}: free; {waiting}") };
+    let Some(holder) = &inspection.holder else {
+        return match inspection.is_known() {
+            true => format!("{name}: free; {waiting}"),
+            false => format!("{name}: held or free, which no majority of the nodes can say; {waiting}"),
+        };
+    };
     let told = if holder.is_revoked { ", told to stop" } else { "" };
     format!(
         "{name}: held by {} (grant {}){told}; token {}; {:.1} s left; {waiting}",
@@ -92,6 +98,11 @@ pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
         holder.token,
         holder.remaining.as_secs_f64(),
     )
+}
+
+/// How the command ends that shows it.
+pub(crate) fn exit(inspection: &Inspection) -> Exit {
+    if inspection.is_known() { Exit::Done } else { Exit::Failed }
 }
 
 /// What each node of a quorum says of a lock, in a line each. Below the sentence about the whole.
@@ -206,7 +217,44 @@ mod tests {
         assert_eq!(nodes(&inspection), lines);
         // Nobody has a majority: then every vote is somebody's.
         inspection.holder = None;
+        assert_eq!((sentence("a", &inspection), exit(&inspection)), (unknown(), Exit::Failed), "two, and two more may");
         assert!(nodes(&inspection)[0].contains("voted for host/job (grant "), "{:?}", nodes(&inspection));
+        assert!(guard.is_valid());
+    }
+
+    fn unknown() -> String {
+        "a: held or free, which no majority of the nodes can say; nobody waits".to_owned()
+    }
+
+    #[tokio::test]
+    async fn what_no_majority_can_say_is_not_said_to_be_free() {
+        let (guard, inspection) = held("host/job").await;
+        let voted = || NodeSays::Voted(inspection.holder.clone().unwrap());
+        let rests = || NodeSays::Resting { left: Duration::from_secs(9) };
+        let silent = || NodeSays::Nothing { why: "silent".to_owned() };
+        let free = || NodeSays::Free;
+        for (says, is_known) in [
+            (vec![], true),
+            (vec![free(), free(), free()], true),
+            (vec![free(), free(), rests()], true),
+            (vec![free(), rests(), rests()], false),
+            (vec![rests(), rests(), rests()], false),
+            (vec![free(), silent(), rests()], false),
+            // One more vote may be at the node that does not answer.
+            (vec![free(), free(), silent(), silent(), voted()], false),
+            (vec![free(), free(), free(), silent(), voted()], true),
+        ] {
+            let (case, mut inspection) = (format!("{says:?}"), inspection.clone());
+            inspection.holder = None;
+            inspection.nodes = says.into_iter().map(|says| NodeView::new("a:1", says)).collect();
+            let told: serde_json::Value = serde_json::from_str(&json(&Lock::new("a", &inspection)).unwrap()).unwrap();
+            let shown = (sentence("a", &inspection), exit(&inspection), told["state"].as_str().unwrap().to_owned());
+            let wanted = match is_known {
+                true => ("a: free; nobody waits".to_owned(), Exit::Done, "free".to_owned()),
+                false => (unknown(), Exit::Failed, "unknown".to_owned()),
+            };
+            assert_eq!(shown, wanted, "{case}");
+        }
         assert!(guard.is_valid());
     }
 

@@ -50,3 +50,22 @@ fn it_says_what_is_wrong() {
     assert!(text(&nobody.stderr).contains("127.0.0.1:1"), "{}", text(&nobody.stderr));
     assert!(!text(&nobody.stderr).contains("sentinel"));
 }
+
+/// Real nodes, that nobody has begun: they rest, and what they may have forgotten nobody knows.
+#[test]
+fn of_a_quorum_that_rests_nobody_knows_who_holds() {
+    let quorum = leasehold_testkit::Quorum::start(3);
+    let url = quorum.url();
+    let seen = leasehold(&["inspect", "stock", "--store", &url]);
+    let (said, code) = (text(&seen.stdout), seen.status.code());
+    let (head, nodes) = said.split_once('\n').expect("lines");
+    assert_eq!((head, code), ("stock: held or free, which no majority of the nodes can say; nobody waits", Some(125)));
+    for (line, server) in nodes.lines().zip(quorum.servers()) {
+        assert!(line.starts_with(&format!("  127.0.0.1:{}  no vote: rests for ", server.port())), "{said}");
+    }
+    assert_eq!(nodes.lines().count(), 3);
+    let revoked = leasehold(&["revoke", "stock", "--store", &url]);
+    assert_eq!((text(&revoked.stdout).as_str(), revoked.status.code()), ("", Some(125)), "{}", text(&revoked.stderr));
+    let json = leasehold(&["inspect", "stock", "--json", "--store", &url]);
+    assert!(text(&json.stdout).contains("\"state\":\"unknown\""), "{}", text(&json.stdout));
+}

@@ -8,7 +8,7 @@ use leasehold_spec::{GrantState, PublicId, Token};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Who holds; `None` when the lock is free.
+    /// Who holds; `None` when the lock is free, or where that [is not known](Self::is_known).
     pub holder: Option<Holder>,
     /// How many wait in the store's queue; those that died count until their turn comes. A client's tasks that wait in one
     /// line count as one there, and not at all while that client holds.
@@ -16,6 +16,27 @@ pub struct Inspection {
     /// What each node of a quorum says by itself, in the order of the URL. A holder has the votes of a majority; the others
     /// may be late, or have none to give. Empty where the store is no quorum.
     pub nodes: Vec<NodeView>,
+}
+
+impl Inspection {
+    /// Whether it is known who holds, or that nobody does. It always is, but of a quorum of which so many nodes rest or do
+    /// not answer that somebody may have a majority.
+    #[must_use]
+    pub fn is_known(&self) -> bool {
+        let unheard = |node: &&NodeView| matches!(node.says, NodeSays::Resting { .. } | NodeSays::Nothing { .. });
+        let votes = |one: &Holder| self.voted().filter(|voted| (voted.id, voted.token) == (one.id, one.token)).count();
+        let most = self.voted().map(votes).max().unwrap_or(0);
+        let unheard = self.nodes.iter().filter(unheard).count();
+        self.holder.is_some() || self.nodes.is_empty() || most + unheard <= self.nodes.len() / 2
+    }
+
+    /// For whom nodes have voted.
+    fn voted(&self) -> impl Iterator<Item = &Holder> {
+        self.nodes.iter().filter_map(|node| match &node.says {
+            NodeSays::Voted(holder) => Some(holder),
+            _ => None,
+        })
+    }
 }
 
 /// Who holds a lock.
