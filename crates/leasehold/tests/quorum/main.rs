@@ -13,6 +13,7 @@ mod forgetful;
 mod forms;
 mod killed;
 mod opening;
+mod owed;
 mod replies;
 mod rounds;
 mod servers;

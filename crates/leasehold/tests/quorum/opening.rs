@@ -3,11 +3,13 @@
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold::Leasehold;
 use leasehold::seam::Real;
 use leasehold_spec::SessionId;
+use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 use tokio::time::timeout;
 
@@ -35,6 +37,25 @@ async fn a_node_that_greets_and_says_nothing_is_given_up_and_tried_again() {
             nodes.iter().all(|node| node.opened() == node.closed())
         });
     }
+}
+
+/// Whoever keeps the nodes of a link connected needs nobody else's time, and ends with the link.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_left_of_a_link_that_is_dropped() {
+    let voters = voters(3);
+    let (world, tasks) = Hasty::counting();
+    let (nodes, store) = Shy::each(&voters, world);
+    voters.nodes[1].be(Mood::Dead);
+    // A second connection's: no inbox is attached to it, with which somebody would keep the time of rounds.
+    let link = timeout(SOON, store.open()).await.expect("two of three are there").unwrap();
+    wait_until("it is tried again and again", SOON, || nodes[1].tried() >= 3);
+    voters.nodes[1].be(Mood::Answers);
+    wait_until("it is connected again", SOON, || nodes[1].opened() == 1);
+    voters.nodes[1].be(Mood::Dead);
+    assert!(tasks.load(Ordering::SeqCst) >= 3, "one for each node");
+    drop(link);
+    wait_until("they have ended", SOON, || tasks.load(Ordering::SeqCst) == 0);
+    assert!(nodes.iter().all(|node| node.opened() == node.closed()));
 }
 
 /// A client's future is dropped while its nodes are silent.

@@ -32,6 +32,7 @@ pub(crate) struct Shy {
     node: Arc<dyn Node>,
     silent: Mutex<Silent>,
     says: Mutex<Arc<Says>>,
+    tried: AtomicUsize,
     opened: AtomicUsize,
     closed: AtomicUsize,
 }
@@ -40,9 +41,9 @@ impl Shy {
     /// Each node of these, and a store of them all.
     pub(crate) fn each(voters: &Voters, world: Arc<dyn World>) -> (Vec<Arc<Self>>, Arc<dyn Store>) {
         let shy = |node| {
-            let (opened, closed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
             let says: Arc<Says> = Arc::new(|_| None);
-            Arc::new(Self { node, silent: Mutex::new(Silent::Never), says: Mutex::new(says), opened, closed })
+            Arc::new(Self { node, silent: Mutex::new(Silent::Never), says: Mutex::new(says), tried, opened, closed })
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
@@ -58,6 +59,11 @@ impl Shy {
     /// From now on it says this to requests that are about one name.
     pub(crate) fn says(&self, says: impl Fn(&Request) -> Option<NoVote> + Send + Sync + 'static) {
         *self.says.lock().unwrap() = Arc::new(says);
+    }
+
+    /// How often it was tried to open one.
+    pub(crate) fn tried(&self) -> usize {
+        self.tried.load(Ordering::SeqCst)
     }
 
     /// How many links were opened.
@@ -81,6 +87,7 @@ impl Node for Seat {
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>> {
         let shy = Arc::clone(&self.0);
         Box::pin(async move {
+            shy.tried.fetch_add(1, Ordering::SeqCst);
             let link = shy.node.open(charter).await?;
             let silent = *shy.silent.lock().unwrap();
             shy.opened.fetch_add(1, Ordering::SeqCst);
@@ -155,11 +162,27 @@ impl NodeLink for ShyLink {
 const EARLIER: u32 = 50;
 
 /// The real world, in which whoever sleeps is woken early: what is bounded by seconds takes as many parts of one.
-pub(crate) struct Hasty(Arc<dyn World>);
+pub(crate) struct Hasty(Arc<dyn World>, Tasks);
+
+/// How many tasks are there that were spawned in a world.
+pub(crate) type Tasks = Arc<AtomicUsize>;
 
 impl Hasty {
     pub(crate) fn world() -> Arc<dyn World> {
-        Arc::new(Self(Real::world()))
+        Self::counting().0
+    }
+
+    pub(crate) fn counting() -> (Arc<dyn World>, Tasks) {
+        let tasks = Tasks::default();
+        (Arc::new(Self(Real::world(), Arc::clone(&tasks))), tasks)
+    }
+}
+
+struct Task(Tasks);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -193,7 +216,12 @@ impl World for Hasty {
     }
 
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        self.0.spawn(task)
+        self.1.fetch_add(1, Ordering::SeqCst);
+        let counted = Task(Arc::clone(&self.1));
+        self.0.spawn(Box::pin(async move {
+            let _counted = counted;
+            task.await;
+        }))
     }
 
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {

@@ -96,15 +96,22 @@ impl Inner {
     /// Gives back what an attempt has at a node, up to the vote for this token: the attempt may be asked for anew. A node
     /// that cannot be told is told when it is back.
     fn giving_back(self: &Arc<Self>, node: usize, name: &Name, id: GrantId, upto: Token) -> Option<Pending<Ballot>> {
-        let Some(giving_back) = self.ask(node, name, &Request::GiveBack { id, upto, wait: None }) else {
-            self.owe(node, name.clone(), id, upto);
+        // By then a lease has ended by itself, which was given before this.
+        let until_us = self.now_us() + self.shared.charter.max_lease_ms * 1000;
+        self.paying(node, Owed { name: name.clone(), id, upto, until_us })
+    }
+
+    fn paying(self: &Arc<Self>, node: usize, owed: Owed) -> Option<Pending<Ballot>> {
+        let request = Request::GiveBack { id: owed.id, upto: owed.upto, wait: None };
+        let Some(giving_back) = self.ask(node, &owed.name, &request) else {
+            self.owe(node, owed);
             return None;
         };
-        let (inner, name) = (Arc::clone(self), name.clone());
+        let inner = Arc::clone(self);
         Some(Box::pin(async move {
             let ballot = giving_back.await;
             if !matches!(ballot, Ballot::Cast { .. }) {
-                inner.owe(node, name, id, upto);
+                inner.owe(node, owed);
             }
             // The link broke, and another one may be there by now: whoever connected it has paid before this was owed.
             if matches!(ballot, Ballot::Failed(ErrorKind::Unreachable, _)) {
@@ -114,21 +121,23 @@ impl Inner {
         }))
     }
 
-    pub(super) fn owe(&self, node: usize, name: Name, id: GrantId, upto: Token) {
-        let now_us = self.now_us();
-        let until_us = now_us + self.shared.charter.max_lease_ms * 1000;
+    fn owe(&self, node: usize, owed: Owed) {
         hit(Mark::Owed);
-        self.shared.members[node].owe(Owed { name, id, upto, until_us }, now_us);
+        self.shared.members[node].owe(owed, self.now_us());
+        // Whoever keeps the node connected tells it again, where it is there and refused.
+        self.look_at(node);
     }
 
-    /// Tells a node that is back what it was to be told.
+    /// Tells a node that is back, or that has refused, what it was to be told.
     pub(super) fn pay(self: &Arc<Self>, node: usize) {
         if self.link(node).is_none() {
             return; // Gone again, or this link was given up meanwhile: another one pays.
         }
         for owed in self.shared.members[node].take_owed(self.now_us()) {
             hit(Mark::OwedPaid);
-            self.give_back_at(node, &owed.name, owed.id, owed.upto);
+            let mut fan = Fan::of(self.paying(node, owed).map(|paying| (node, paying)));
+            fan.send();
+            self.finish(fan);
         }
     }
 

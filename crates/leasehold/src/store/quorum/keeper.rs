@@ -17,6 +17,8 @@ pub(super) const OPEN_WITHIN_US: u64 = 5_000_000;
 /// The pauses between two tries.
 const BACKOFF_MIN_US: u64 = 20_000;
 const BACKOFF_MAX_US: u64 = 1_000_000;
+/// After how long a node is told again what it refused to take back.
+const PAY_US: u64 = 1_000_000;
 /// The shortest time in which a node that was doubted has to answer a ping.
 const PROOF_US: u64 = 500_000;
 
@@ -88,11 +90,23 @@ impl Drop for Opened {
     }
 }
 
-/// Until the connection is gone.
+/// Until the connection is gone. What the node refused to take back, with an error, it is told again: a link that is sound
+/// would not be opened anew for that, and the vote would be in others' way for the rest of its lease.
 async fn watch(inner: &Arc<Inner>, node: usize) {
+    let mut pay_us = None;
     loop {
         let Some(link) = inner.link(node) else { return };
-        inner.looked_at(node).await;
+        let now_us = inner.now_us();
+        pay_us = inner.shared.members[node].is_owed().then(|| pay_us.unwrap_or(now_us + PAY_US));
+        let left_us = pay_us.map_or(0, |pay_us| pay_us.saturating_sub(now_us));
+        tokio::select! {
+            biased;
+            () = inner.looked_at(node) => {}
+            () = pause(inner, left_us), if pay_us.is_some() => {
+                pay_us = None;
+                inner.pay(node);
+            }
+        }
         if inner.is_closed() || link.is_closed() {
             return;
         }

@@ -48,6 +48,7 @@ pub(super) enum Standing {
 }
 
 /// A vote that is to be given back at a node that could not be told.
+#[derive(Clone, Debug)]
 pub(super) struct Owed {
     pub(super) name: Name,
     pub(super) id: GrantId,
@@ -120,6 +121,11 @@ impl Member {
             known.owed.pop_front();
         }
         known.owed.push_back(owed);
+    }
+
+    /// Whether there is anything that it is to be told.
+    pub(super) fn is_owed(&self) -> bool {
+        !self.known().owed.is_empty()
     }
 
     /// What it is to be told now that it is back.

@@ -1,0 +1,183 @@
+//! What nodes are still to be told: that nobody holds, or waits, what they believe to be held.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::ErrorKind;
+use leasehold::seam::node::NoVote;
+use leasehold::seam::{Fault, Link, Message, Real, error};
+use leasehold_spec::node::{Ask, Request, Said};
+use leasehold_spec::{
+    Acquire, Answer, Contention, Delivery, Event, From, GrantId, Hears, LostHow, Name, Op, Order, Outcome, Patience,
+    Place, Renew, SessionId, Token,
+};
+use leasehold_testkit::voters::{Voter, Voters};
+use leasehold_testkit::wait_until;
+
+use crate::bench::{granted, voters};
+use crate::shy::{Hasty, Shy};
+
+const SOON: Duration = Duration::from_secs(5);
+/// As long as these quorums have them: what goes earlier was given back.
+const LEASE_MS: u64 = crate::bench::MAX_LEASE_MS;
+const ID: GrantId = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
+const STRANGER: GrantId = GrantId { session: SessionId(8), counter: 1, nonce: 1 };
+
+fn name() -> Name {
+    Name::new("a").unwrap()
+}
+
+fn acquire(patience: Patience) -> Op {
+    let (lease_ms, label) = (LEASE_MS, String::new());
+    Op::Acquire(Acquire { id: ID, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
+}
+
+fn queue() -> Op {
+    let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
+    acquire(Patience::Queue(place))
+}
+
+async fn apply(link: &Arc<dyn Link>, op: &Op) -> Answer {
+    link.apply(&name(), op, Contention::None).await.unwrap()
+}
+
+async fn granted_to(link: &Arc<dyn Link>) -> Token {
+    let answer = apply(link, &queue()).await;
+    let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };
+    token
+}
+
+fn give_back(node: &Voter, id: GrantId) {
+    node.ask("a", &Request::GiveBack { id, upto: Token::HIGHEST, wait: None });
+}
+
+/// Another client's vote, which these nodes have given to it.
+fn taken(nodes: &[Arc<Voter>]) {
+    for node in nodes {
+        let (token, not_after_us) = (Token::new(node.clock_us() + 1_000).unwrap(), u64::MAX);
+        let ask =
+            Ask { id: STRANGER, token, range: 1, lease_ms: LEASE_MS, not_after_us, wait: None, label: "s".into() };
+        let said = node.ask("a", &Request::Ask(ask)).said;
+        assert!(matches!(said, Said::Granted { .. }), "{said:?}");
+    }
+}
+
+fn votes_for(node: &Voter) -> Option<Token> {
+    node.record("a").grant.filter(|granted| granted.id == ID).map(|granted| granted.token)
+}
+
+/// What it is asked to take back it refuses with an error, as long as the test says so. Answers how often it was asked.
+fn refuses(node: &Shy, kind: ErrorKind) -> (Arc<AtomicBool>, Arc<AtomicUsize>) {
+    let (refuses, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    let (is_on, count) = (Arc::clone(&refuses), Arc::clone(&asked));
+    node.says(move |request| {
+        matches!(request, Request::GiveBack { .. }).then(|| count.fetch_add(1, Ordering::SeqCst))?;
+        let fault = || match kind {
+            ErrorKind::Unreachable => Fault::Gone(error(kind, "the connection broke")),
+            _ => Fault::Refused(error(kind, "not now")),
+        };
+        is_on.load(Ordering::SeqCst).then(|| NoVote::Fault(fault()))
+    });
+    (refuses, asked)
+}
+
+/// Its link breaks, and is found to have: all that it knew is there.
+async fn opened_anew(voters: &Voters, nodes: &[Arc<Shy>], link: &Arc<dyn Link>) {
+    let before = nodes[0].opened();
+    voters.nodes[0].restart();
+    apply(link, &Op::Inspect).await;
+    wait_until("it is opened anew", SOON, || nodes[0].opened() > before);
+}
+
+/// The release reaches a majority, and one node refuses: it would be in the next one's way for the rest of the lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_node_refuses_to_take_back_it_is_told_again() {
+    let voters = voters(3);
+    let (nodes, store) = Shy::each(&voters, Hasty::world());
+    let (refuses, _) = refuses(&nodes[0], ErrorKind::Store);
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    let token = granted_to(&link).await;
+    wait_until("all have voted", SOON, || granted(&voters, "a") == 3);
+    let released = apply(&link, &Op::Release { id: ID, token, used: token }).await;
+    assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
+    assert_eq!(votes_for(&voters.nodes[0]), Some(token));
+    refuses.store(false, Ordering::SeqCst);
+    wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
+    assert_eq!(nodes[0].opened(), 1, "over the same link");
+}
+
+/// A round that was lost: the connection broke under what gives back its only vote.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_vote_of_a_lost_round_is_owed_until_its_node_has_heard_of_it() {
+    let voters = voters(3);
+    let (nodes, store) = Shy::each(&voters, Hasty::world());
+    let (refuses, asked) = refuses(&nodes[0], ErrorKind::Unreachable);
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    wait_until("all are there", SOON, || nodes.iter().all(|node| node.opened() == 1));
+    taken(&voters.nodes[1..]);
+    let busy = apply(&link, &acquire(Patience::Try)).await;
+    assert!(matches!(busy.outcome, Outcome::Busy { .. }), "{busy:?}");
+    wait_until("it was to give back", SOON, || asked.load(Ordering::SeqCst) > 0);
+    assert!(votes_for(&voters.nodes[0]).is_some());
+    refuses.store(false, Ordering::SeqCst);
+    wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
+}
+
+/// What is owed is of a lost grant. By the time it is paid the same attempt has been granted anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_takes_no_later_vote_of_the_same_attempt() {
+    let voters = voters(3);
+    let (nodes, store) = Shy::each(&voters, Hasty::world());
+    let (refuses, asked) = refuses(&nodes[0], ErrorKind::Store);
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    let first = granted_to(&link).await;
+    wait_until("all have voted", SOON, || granted(&voters, "a") == 3);
+    voters.nodes[1..].iter().for_each(|node| give_back(node, ID));
+    let not_after_us = Real::world().now_us() + 1_000_000;
+    let renew = Renew { id: ID, token: first, from: From::Now, lease_ms: LEASE_MS, not_after_us };
+    let lost = apply(&link, &Op::Renew(renew)).await;
+    assert!(matches!(lost.outcome, Outcome::Lost { how: LostHow::NotHeld }), "{lost:?}");
+    assert_eq!(votes_for(&voters.nodes[0]), Some(first), "it has refused");
+    let second = granted_to(&link).await;
+    wait_until("and all have voted anew", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(second)));
+    assert!(second > first);
+    refuses.store(false, Ordering::SeqCst);
+    let before = asked.load(Ordering::SeqCst);
+    opened_anew(&voters, &nodes, &link).await;
+    wait_until("what is owed is paid", SOON, || asked.load(Ordering::SeqCst) > before);
+    // Behind it on the same link.
+    apply(&link, &Op::Inspect).await;
+    assert!(voters.nodes.iter().all(|node| votes_for(node) == Some(second)), "it is the later grant's");
+}
+
+/// It is held here, and has ended at the nodes, and they are another's: a look finds that out, and waits with a new token.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_ended_at_the_nodes_is_asked_for_anew_by_whoever_looks() {
+    let voters = voters(3);
+    let (_, store) = Shy::each(&voters, Real::world());
+    let link = store.open().await.unwrap();
+    let granted: Arc<Mutex<Vec<Token>>> = Arc::default();
+    let heard = Arc::clone(&granted);
+    let inbox = move |message| {
+        if let Message::Delivery(_, Delivery { id: ID, token, event: Event::Granted, .. }) = message {
+            heard.lock().unwrap().push(token);
+        }
+    };
+    link.attach(ID.session, Arc::new(inbox)).await.unwrap();
+    let first = granted_to(&link).await;
+    wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(first)));
+    voters.nodes.iter().for_each(|node| give_back(node, ID));
+    taken(&voters.nodes);
+    let looked = apply(&link, &queue()).await;
+    assert!(matches!(looked.outcome, Outcome::Queued { .. }), "{looked:?}");
+    wait_until("it waits", SOON, || voters.nodes.iter().all(|node| node.record("a").queue.len() == 1));
+    voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
+    wait_until("it is called, and granted", SOON, || !granted.lock().unwrap().is_empty());
+    let second = granted.lock().unwrap()[0];
+    assert!(second > first, "{second} after {first}");
+    wait_until("by all", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(second)));
+}
