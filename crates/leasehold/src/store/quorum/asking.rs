@@ -78,7 +78,7 @@ impl Inner {
 
     /// Nobody waits: the answer is whether somebody else holds. Where nobody does, and the votes are split, it is not Busy.
     async fn try_acquire(self: Arc<Self>, name: Name, acquire: Acquire, begun_us: u64) -> Result<Answer, Fault> {
-        self.shared.names().begin(acquire.id);
+        self.shared.names_at(begun_us).begin(acquire.id, begun_us);
         let mut tries = 0;
         // A part of the lease, as what its session gives an answer.
         let until_us = acquire.not_after_us.min(begun_us + acquire.lease_ms * 1000 / 6);
@@ -115,13 +115,14 @@ impl Inner {
 
     /// Notes that an attempt waits. `None` if a round of it is under way.
     fn begin_to_wait(&self, name: &Name, acquire: &Acquire, wait: Wait) -> Option<Joined> {
-        let mut names = self.shared.names();
+        let now_us = self.now_us();
+        let mut names = self.shared.names_at(now_us);
         if names.waiting(&acquire.id).is_some_and(|waiting| waiting.is_asking) {
             return None;
         }
         // Also one that is held: it is confirmed, and waits if it has ended.
         let is_held = names.held(&acquire.id).is_some();
-        let is_known = names.wait(name, acquire, wait) || is_held;
+        let is_known = names.wait(name, acquire, wait, now_us) || is_held;
         Some(if is_known { Joined::Before } else { Joined::Now })
     }
 
@@ -165,7 +166,7 @@ impl Inner {
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
             // Its leave has gone to all nodes, and would not follow another round.
-            let Some(round) = self.shared.names().begin_round(&acquire.id) else { return (Asked::TooFew, tally) };
+            let Some(round) = self.shared.names().begin_round(&acquire.id, now_us) else { return (Asked::TooFew, tally) };
             let held = self.shared.names().held(&acquire.id).map(|held| held.token);
             // What is held is confirmed: with another token it would be another grant.
             token = held.unwrap_or_else(|| {

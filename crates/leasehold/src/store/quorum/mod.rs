@@ -159,6 +159,13 @@ impl Shared {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The same, for an attempt that may be new: what is over, and was not said to be, is forgotten first.
+    fn names_at(&self, now_us: u64) -> MutexGuard<'_, Names> {
+        let mut names = self.names();
+        names.forget(self.charter.max_lease_ms * 1000, now_us);
+        names
+    }
+
     /// A node that may have forgotten a lease rests for the longest there is: there can be no longer one.
     fn check_lease(&self, lease_ms: u64) -> Result<(), Error> {
         let longest_ms = self.charter.max_lease_ms;

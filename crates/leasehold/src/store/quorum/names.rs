@@ -12,6 +12,9 @@ pub(super) struct Names {
     seen: HashMap<Name, Token>,
     /// Those that are asked for, wait or hold: nothing is to be left of any other.
     attempts: HashMap<GrantId, Attempt>,
+    /// With so many it is looked whether some are over without a word: their session gave them up in an outage that was
+    /// longer than their leases, and told nobody, as nobody was there.
+    look_at: usize,
 }
 
 /// An attempt that is not over.
@@ -23,6 +26,8 @@ struct Attempt {
     rounds: u32,
     /// The token of its latest round.
     proposed: Token,
+    /// When it was last asked for or renewed.
+    asked_us: u64,
 }
 
 /// A grant: what a node needs to know that is filled.
@@ -81,13 +86,31 @@ impl Names {
     }
 
     /// An attempt is asked for.
-    pub(super) fn begin(&mut self, id: GrantId) {
-        self.attempts.entry(id).or_default();
+    pub(super) fn begin(&mut self, id: GrantId, now_us: u64) {
+        self.attempt(id, now_us);
+    }
+
+    fn attempt(&mut self, id: GrantId, now_us: u64) -> &mut Attempt {
+        let attempt = self.attempts.entry(id).or_default();
+        attempt.asked_us = now_us;
+        attempt
+    }
+
+    /// Forgets attempts of which nothing was heard for longer than the longest lease, if it is time to look for some. What
+    /// is held is renewed earlier, or is over; what waits asks earlier, or is a new one when it asks again.
+    pub(super) fn forget(&mut self, longest_us: u64, now_us: u64) {
+        if self.attempts.len() < self.look_at.max(LOOK_AT) {
+            return;
+        }
+        self.attempts.retain(|_, attempt| attempt.asked_us + longest_us + LATE_US > now_us);
+        self.attempts.shrink_to(LOOK_AT);
+        self.look_at = 2 * self.attempts.len();
     }
 
     /// A round of an attempt begins. Answers which one it is; `None` if the attempt is over.
-    pub(super) fn begin_round(&mut self, id: &GrantId) -> Option<u32> {
+    pub(super) fn begin_round(&mut self, id: &GrantId, now_us: u64) -> Option<u32> {
         let attempt = self.attempts.get_mut(id)?;
+        attempt.asked_us = now_us;
         attempt.rounds += 1;
         Some(attempt.rounds)
     }
@@ -117,6 +140,14 @@ impl Names {
         self.attempts.get(id)?.held.as_ref()
     }
 
+    /// What is held by this token is renewed.
+    pub(super) fn renew(&mut self, id: &GrantId, token: Token, now_us: u64) -> Option<&Held> {
+        let attempt = self.attempts.get_mut(id)?;
+        let held = attempt.held.as_ref().filter(|held| held.token == token)?;
+        attempt.asked_us = now_us;
+        Some(held)
+    }
+
     /// What an attempt held by this token has ended.
     pub(super) fn lapse(&mut self, id: &GrantId, token: Token) {
         if let Some(attempt) = self.attempts.get_mut(id) {
@@ -135,8 +166,8 @@ impl Names {
     }
 
     /// A round of an attempt begins that waits if it is lost. Answers whether it did before.
-    pub(super) fn wait(&mut self, name: &Name, acquire: &Acquire, wait: Wait) -> bool {
-        let attempt = self.attempts.entry(acquire.id).or_default();
+    pub(super) fn wait(&mut self, name: &Name, acquire: &Acquire, wait: Wait, now_us: u64) -> bool {
+        let attempt = self.attempt(acquire.id, now_us);
         let before = attempt.waiting.as_ref().map(|waiting| (waiting.splits, waiting.alarm));
         let (splits, alarm) = before.unwrap_or_default();
         let (name, acquire, called) = (name.clone(), acquire.clone(), Vec::new());
@@ -180,22 +211,11 @@ impl Waiting {
 
 /// How many names may be ahead of the clock at a time: a token is for a millisecond, unless a clock is wrong.
 const SEEN: usize = 4_096;
+/// From how many attempts on it is looked whether some of them are over.
+const LOOK_AT: usize = 1_024;
+/// How much later than a lease its session may ask or renew, at most.
+const LATE_US: u64 = 10_000_000;
 
 #[cfg(test)]
-mod tests {
-    use leasehold_spec::SessionId;
-
-    use super::*;
-
-    #[test]
-    fn an_attempt_proposes_no_token_twice_and_none_below() {
-        let token = |number| Token::new(number).expect("a token");
-        let id = |counter| GrantId { session: SessionId(7), counter, nonce: 1 };
-        let mut names = Names::default();
-        names.begin(id(1));
-        let proposed = [50, 50, 20, 90].map(|about| names.propose(&id(1), token(about)).get());
-        assert_eq!(proposed, [50, 51, 52, 90]);
-        names.begin(id(2));
-        assert_eq!(names.propose(&id(2), token(20)), token(20), "another one is told from it by its id");
-    }
-}
+#[path = "names_tests.rs"]
+mod tests;

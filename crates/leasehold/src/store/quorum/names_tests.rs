@@ -1,0 +1,65 @@
+//! What is remembered of attempts, and for how long.
+
+use leasehold_spec::SessionId;
+
+use super::*;
+
+const LONGEST_US: u64 = 60_000_000;
+
+fn id(counter: u64) -> GrantId {
+    GrantId { session: SessionId(7), counter, nonce: counter }
+}
+
+fn held(token: u64) -> Held {
+    Held { token: Token::new(token).unwrap(), range: 1, label: "host/job".to_owned() }
+}
+
+#[test]
+fn what_a_session_gave_up_in_an_outage_is_not_remembered_for_ever() {
+    let mut names = Names::default();
+    let (mut now_us, mut counter) = (1_000_000, 0);
+    let kept = id(0);
+    names.begin(kept, now_us);
+    assert!(names.hold(&kept, held(1)));
+    for _ in 0..50 {
+        // A thousand are asked for and held, and then nobody is there: no word of them comes any more.
+        for _ in 0..1_000 {
+            counter += 1;
+            names.forget(LONGEST_US, now_us);
+            names.begin(id(counter), now_us);
+            assert!(names.hold(&id(counter), held(counter)));
+        }
+        assert!(names.attempts.len() <= 4 * LOOK_AT, "{}", names.attempts.len());
+        let in_use = counter - 999..=counter;
+        assert!(in_use.clone().all(|counter| names.is_live(&id(counter))), "what is in use stays");
+        // One of another program's hours is renewed all the time.
+        for _ in 0..4 {
+            now_us += LONGEST_US / 3;
+            assert!(names.renew(&kept, held(1).token, now_us).is_some());
+        }
+    }
+    assert!(names.held(&kept).is_some());
+    assert!(names.renew(&kept, held(2).token, now_us).is_none(), "that is another grant");
+}
+
+#[test]
+fn what_an_earlier_round_hears_ends_nothing_of_a_later_one() {
+    let mut names = Names::default();
+    names.begin(id(1), 1);
+    assert!(names.hold(&id(1), held(2)));
+    names.lapse(&id(1), held(1).token);
+    assert!(names.held(&id(1)).is_some_and(|held| held.token.get() == 2));
+    names.lapse(&id(1), held(2).token);
+    assert!(names.held(&id(1)).is_none() && names.is_live(&id(1)));
+}
+
+#[test]
+fn an_attempt_proposes_no_token_twice_and_none_below() {
+    let token = |number| Token::new(number).unwrap();
+    let mut names = Names::default();
+    names.begin(id(1), 1);
+    let proposed = [50, 50, 20, 90].map(|about| names.propose(&id(1), token(about)).get());
+    assert_eq!(proposed, [50, 51, 52, 90]);
+    names.begin(id(2), 1);
+    assert_eq!(names.propose(&id(2), token(20)), token(20), "another one is told from it by its id");
+}
