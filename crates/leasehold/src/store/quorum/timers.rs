@@ -94,7 +94,10 @@ impl Timers {
             })
             .await;
         }
-        self.set().planned_us = 0;
+        // Of two links, one behind the other, each has somebody who keeps the time: the other one plans anew, with what this
+        // one was woken for.
+        self.set().planned_us = u64::MAX;
+        self.is_set.notify_one();
     }
 
     /// Wakes whoever is due, and answers how long nobody is.
@@ -148,3 +151,7 @@ impl Ord for Alarm {
         (self.at_us, self.serial).cmp(&(other.at_us, other.serial))
     }
 }
+
+#[cfg(test)]
+#[path = "timers_tests.rs"]
+mod tests;

@@ -1,0 +1,72 @@
+//! Who keeps the time of two links.
+
+use std::io;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Waker};
+
+use super::*;
+use crate::world::{Address, Pending, Socket};
+
+/// A world whose time a test sets, and in which nobody is woken by it.
+#[derive(Default)]
+struct Still(AtomicU64);
+
+impl World for Still {
+    fn now_us(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.now_us()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        bytes.fill(0);
+    }
+
+    fn host(&self) -> String {
+        String::new()
+    }
+
+    fn process(&self) -> u32 {
+        1
+    }
+
+    fn sleep(&self, _: Duration) -> Pending<()> {
+        Box::pin(std::future::pending())
+    }
+
+    fn connect(&self, _: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
+        Box::pin(std::future::ready(Err(io::ErrorKind::Unsupported.into())))
+    }
+
+    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
+        Err(task)
+    }
+
+    fn spawn_session(&self, _: Pending<()>) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+#[test]
+fn whoever_ends_leaves_the_time_to_the_other() {
+    let (world, timers, is_over) = (Arc::new(Still::default()), Arc::new(Timers::default()), AtomicBool::new(false));
+    let keep = || (Arc::clone(&timers), Arc::clone(&world) as Arc<dyn World>);
+    let context = &mut Context::from_waker(Waker::noop());
+    let ((old, old_world), (new, new_world)) = (keep(), keep());
+    let mut old = pin!(old.keep(old_world, || is_over.load(Ordering::Relaxed), |_, _| {}));
+    let mut new = pin!(new.keep(new_world, || false, |_, _| {}));
+    assert!(old.as_mut().poll(context).is_pending() && new.as_mut().poll(context).is_pending());
+    // This wakes the old one, which is over.
+    let mut first = pin!(timers.at(10));
+    is_over.store(true, Ordering::Relaxed);
+    assert!(old.as_mut().poll(context).is_ready());
+    assert!(new.as_mut().poll(context).is_pending() && first.as_mut().poll(context).is_pending());
+    world.0.store(20, Ordering::Relaxed);
+    let mut second = pin!(timers.at(15));
+    assert!(new.as_mut().poll(context).is_pending());
+    assert!(first.as_mut().poll(context).is_ready(), "the new one was told of it");
+    assert!(second.as_mut().poll(context).is_ready(), "and of what came behind the old one's end");
+}
