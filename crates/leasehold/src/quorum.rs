@@ -11,7 +11,7 @@ use crate::{Error, ErrorKind};
 /// those can last (`max_lease`, 60 s unless said). A quorum that is new has none to forget: an operator says so, once.
 /// Said of a quorum that is in use, it can make two holders.
 ///
-/// All nodes have to be there.
+/// All nodes have to be there. Programs without a runtime: `blocking::quorum::begin`.
 ///
 /// # Cancel safety
 /// Dropping the future leaves each node as it was, or begun.

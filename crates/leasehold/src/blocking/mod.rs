@@ -36,6 +36,8 @@ mod canceller;
 mod guard;
 mod mutex;
 mod on_lost;
+#[cfg(feature = "redis")]
+pub mod quorum;
 
 use std::sync::Arc;
 use std::time::Duration;

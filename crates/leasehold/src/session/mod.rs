@@ -295,6 +295,6 @@ fn forked() -> Error {
     Error::new(ErrorKind::Unsupported, message)
 }
 
-fn no_thread(error: std::io::Error) -> Error {
+pub(crate) fn no_thread(error: std::io::Error) -> Error {
     Error::new(ErrorKind::Store, "the client's thread cannot be started: are threads or memory used up?").because(error)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{ErrorKind, Leasehold, Lost, Owner, Released};
-use leasehold_testkit::wait_until;
+use leasehold_testkit::{Quorum, wait_until};
 
 use crate::child::Worker;
 use crate::common::{
@@ -212,4 +212,20 @@ fn blocking_and_reentrant() {
     await_no_residue(quorum.servers(), PROMPT);
     quorum.servers()[..3].iter().for_each(|server| server.kill());
     assert_eq!(a.mutex(NAME).try_lock().map(drop).unwrap_err().kind(), ErrorKind::Quorum);
+}
+
+#[cfg(feature = "blocking")]
+#[test]
+fn a_program_without_a_runtime_begins_a_quorum() {
+    use leasehold::blocking;
+
+    let quorum = Quorum::builder(3).max_lease(MAX_LEASE).start();
+    let client = blocking::Leasehold::builder(&quorum.url()).lease(MAX_LEASE).connect().unwrap();
+    assert_eq!(client.mutex(NAME).try_lock().map(drop).unwrap_err().kind(), ErrorKind::Quorum, "its nodes rest");
+    blocking::quorum::begin(&quorum.url()).unwrap();
+    let guard = client.mutex(NAME).lock().unwrap();
+    assert_eq!(guard.release().unwrap(), Released::Released);
+    quorum.server(1).kill();
+    let error = blocking::quorum::begin(&quorum.url()).unwrap_err();
+    assert!(error.to_string().contains(&quorum.server(1).port().to_string()), "{error}");
 }
