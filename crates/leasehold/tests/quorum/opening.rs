@@ -1,12 +1,9 @@
 //! Connections to nodes that take them, and then say nothing; and who closes what nobody wants any more.
 
-use std::io::{self, Read};
-use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use leasehold::Leasehold;
 use leasehold::seam::Real;
 use leasehold_spec::SessionId;
 use leasehold_testkit::voters::Mood;
@@ -69,29 +66,4 @@ async fn whoever_is_dropped_while_it_connects_closes_what_it_has_opened() {
     for node in nodes {
         assert_eq!((node.opened(), node.closed()), (1, 1));
     }
-}
-
-/// The same on a socket: the server takes what is written, and never answers.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_dropped_while_it_greets_hangs_up() {
-    let servers: Vec<TcpListener> = (0..3).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
-    let node = |server: &TcpListener| format!("node=redis://{}", server.local_addr().unwrap());
-    let url = format!("quorum:?{}", servers.iter().map(node).collect::<Vec<_>>().join("&"));
-    let connecting = tokio::spawn(async move { Leasehold::connect(&url).await });
-    let greeted = tokio::task::spawn_blocking(move || servers.iter().map(greeted).collect::<Vec<_>>());
-    let streams = timeout(SOON, greeted).await.expect("all are greeted").unwrap();
-    connecting.abort();
-    assert!(connecting.await.is_err_and(|error| error.is_cancelled()));
-    for mut stream in streams {
-        stream.set_read_timeout(Some(SOON)).unwrap();
-        let rest = io::copy(&mut stream, &mut io::sink());
-        assert!(rest.is_ok(), "it hangs up: {rest:?}");
-    }
-}
-
-/// A connection on which something was said.
-fn greeted(server: &TcpListener) -> TcpStream {
-    let (mut stream, _) = server.accept().unwrap();
-    stream.read_exact(&mut [0]).unwrap();
-    stream
 }
