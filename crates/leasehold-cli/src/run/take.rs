@@ -158,8 +158,8 @@ async fn lock(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>) -> leasehol
     match (plan.patience, deadline) {
         (Patience::No, _) => mutex.try_lock().await,
         (_, Some(deadline)) => mutex.try_lock_for(deadline.saturating_duration_since(Instant::now())).await,
-        // Whoever is connected to most nodes of a quorum does not know yet whether they vote, and it is as with a store that
-        // is not there: who does not wait for that is told.
+        // Whoever is connected to most nodes of a quorum does not know yet whether they vote. Where they do not, it is as
+        // with a store that is not there: who does not wait for that is told.
         (Patience::Lock, None) if plan.location.is_quorum() => match mutex.try_lock().await? {
             Some(guard) => Ok(Some(guard)),
             None => mutex.lock().await.map(Some),

@@ -260,6 +260,10 @@ impl Node<'_, '_> {
 
     /// Calls the first who waits and is there, if the vote is free and nobody is called. Whoever let a call lapse goes: it
     /// comes back by its next look.
+    ///
+    /// Behind so many waiters that have gone that the step ends with them, it calls nobody, and says nothing of that: the
+    /// vote stays free, and is that of the first who asks. Whoever waits asks at its next look, at the latest; where a node
+    /// grants, as a single store does, a free lease could be left to nobody, and MORE has to be said (P1).
     fn settle(&mut self) {
         self.end_expired();
         let now_us = self.env.wall_us;

@@ -132,6 +132,23 @@ fn a_step_looks_at_no_more_than_64_waiters() {
     assert_eq!(world.called(), Some(id(3, 1)));
 }
 
+/// Nobody is told that there is more to look at (P1): none of it is anybody's until somebody asks.
+#[test]
+fn behind_more_dead_waiters_than_a_step_looks_at_the_vote_is_that_of_whoever_asks() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(1));
+    let dead = 2 * SETTLE_STEPS as u64;
+    for ticket in 0..dead {
+        world.ask_waiting(id(2, ticket), token(2), ticket);
+    }
+    world.ask_waiting(id(3, 1), token(2), dead);
+    world.detached.insert(SessionId(2));
+    world.give_back(id(1, 1));
+    assert_eq!((world.called(), world.waiters().len()), (None, SETTLE_STEPS + 1));
+    assert_eq!(world.ask_waiting(id(3, 1), token(3), dead), granted(token(3)), "its look");
+    assert_eq!(world.holder(), Some(id(3, 1)));
+}
+
 #[test]
 fn who_waits_at_another_ticket_has_one_place() {
     let mut world = World::new();

@@ -94,8 +94,8 @@ impl Timers {
             })
             .await;
         }
-        // Of two links, one behind the other, each has somebody who keeps the time: the other one plans anew, with what this
-        // one was woken for.
+        // Of two links, one behind the other, each has somebody who keeps the time: the other one plans anew, with what
+        // this one was woken for.
         self.set().planned_us = u64::MAX;
         self.is_set.notify_one();
     }
