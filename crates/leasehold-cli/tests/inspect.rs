@@ -61,9 +61,11 @@ fn of_a_quorum_that_rests_nobody_knows_who_holds() {
     let (head, nodes) = said.split_once('\n').expect("lines");
     assert_eq!((head, code), ("stock: held or free, which no majority of the nodes can say; nobody waits", Some(125)));
     for (line, server) in nodes.lines().zip(quorum.servers()) {
-        assert!(line.starts_with(&format!("  127.0.0.1:{}  no vote: rests for ", server.port())), "{said}");
+        assert!(line.starts_with(&format!("  127.0.0.1:{}  no ", server.port())), "{said}");
     }
-    assert_eq!(nodes.lines().count(), 3);
+    // A majority is enough to be connected: the third may not be yet.
+    let resting = nodes.matches("no vote: rests for ").count();
+    assert!(nodes.lines().count() == 3 && resting >= 2, "{said}");
     let revoked = leasehold(&["revoke", "stock", "--store", &url]);
     assert_eq!((text(&revoked.stdout).as_str(), revoked.status.code()), ("", Some(125)), "{}", text(&revoked.stderr));
     let json = leasehold(&["inspect", "stock", "--json", "--store", &url]);
