@@ -33,8 +33,8 @@ impl Sample {
     }
 
     /// Whether it says more of the least difference than an older one: what that said was of its own time, and of a clock
-    /// that is faster than ours it is too much by now. A request whose `not_after` rests on it comes late for as long as it is
-    /// believed.
+    /// that is faster than ours it is too much by now. A request whose `not_after` rests on it comes late for as long as it
+    /// is believed.
     fn is_lower_bound_before(&self, older: &Self) -> bool {
         self.low() >= older.low() - self.drift_since(older)
     }

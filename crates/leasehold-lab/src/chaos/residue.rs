@@ -20,8 +20,9 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Within this time a node that was away is told of every vote that is no longer wanted: it is connected anew in a second,
 /// or in six where it takes connections and answers late. Long before the leases of keepers end, which would hide it.
 const FREED: Duration = Duration::from_secs(8);
-/// How long a place may stay in the queue of a node before it is taken for one that was left. A node that was not to be heard
-/// of when an attempt was given up is told when it is back, or passes the place over at its turn; its key ends in any case.
+/// How long a place may stay in the queue of a node before it is taken for one that was left. A node that was not to be
+/// heard of when an attempt was given up is told when it is back, or passes the place over at its turn; its key ends in any
+/// case.
 const TOLD: Duration = Duration::from_secs(2);
 
 /// Within which everybody is served after a healing. A node of a quorum that has forgotten something rests first, and

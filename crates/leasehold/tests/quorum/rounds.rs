@@ -69,7 +69,7 @@ async fn a_majority_that_is_dead_is_told_node_by_node() {
     }
     let error = a.mutex("a").try_lock().await.unwrap_err();
     println!("{error}");
-    assert_eq!(error.kind(), leasehold::ErrorKind::Quorum);
+    assert_eq!(error.kind(), ErrorKind::Quorum);
     assert!(error.is_retryable());
     for node in &voters.nodes[..3] {
         node.be(Mood::Answers);

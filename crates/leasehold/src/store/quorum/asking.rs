@@ -166,7 +166,9 @@ impl Inner {
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
             // Its leave has gone to all nodes, and would not follow another round.
-            let Some(round) = self.shared.names().begin_round(&acquire.id, now_us) else { return (Asked::TooFew, tally) };
+            let Some(round) = self.shared.names().begin_round(&acquire.id, now_us) else {
+                return (Asked::TooFew, tally);
+            };
             let held = self.shared.names().held(&acquire.id).map(|held| held.token);
             // What is held is confirmed: with another token it would be another grant.
             token = held.unwrap_or_else(|| {
