@@ -13,6 +13,9 @@ pub const CLAIM_MIN_MS: u64 = 1_000;
 pub const RETENTION_MS: u64 = 60_000;
 /// The same in microseconds.
 pub const RETENTION_US: u64 = RETENTION_MS * 1000;
+/// How much longer a quorum's node keeps the record of a name that is asked for again: the next votes within that time
+/// find it kept for long enough, and a time to live that stays as it is costs a server less than a new one.
+pub const RETENTION_SPARE_US: u64 = 1_000_000;
 /// The longest that a request may be under way before the store refuses it as late.
 pub const NOT_AFTER_MAX_MS: u64 = 2_000;
 /// The same in microseconds.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Ask, Bell, Called, Granted, Record, Renewal, Request, Rings, Said, Vote, Wait};
 use crate::id::{GrantId, PublicId, Token, range};
-use crate::limits::{CALL_MS, QUEUE_MAX, RETENTION_US, SETTLE_STEPS, TOKEN_WINDOW_MS};
+use crate::limits::{CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, SETTLE_STEPS, TOKEN_WINDOW_MS};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Contention, From, GrantState, Holder, Inspection, LostHow, Order, Was};
 use crate::step::Env;
@@ -74,7 +74,8 @@ impl Node<'_, '_> {
         self.record.highest = self.record.highest.max(ask.token.plus(range - 1));
         self.leave_queue(ask.id);
         self.record.called = None;
-        self.give(Granted {
+        let spare_us = if self.record.keep_until_us == 0 { 0 } else { RETENTION_SPARE_US };
+        let granted = Granted {
             id: ask.id,
             token: ask.token,
             range,
@@ -82,7 +83,8 @@ impl Node<'_, '_> {
             length_ms,
             state: GrantState::Held,
             label: ask.label.clone(),
-        });
+        };
+        self.give(granted, spare_us);
         Said::Granted { token: ask.token, range, left_us: length_ms * 1000 }
     }
 
@@ -115,7 +117,7 @@ impl Node<'_, '_> {
                     // node that had refused it.
                     self.record.called = None;
                     self.leave_queue(renewal.id);
-                    self.give(Granted {
+                    let granted = Granted {
                         id: renewal.id,
                         token: renewal.token,
                         range: renewal.range,
@@ -123,7 +125,8 @@ impl Node<'_, '_> {
                         length_ms: renewal.lease_ms,
                         state: GrantState::Held,
                         label: label.clone(),
-                    });
+                    };
+                    self.give(granted, 0);
                     let left_us = renewal.lease_ms * 1000;
                     if is_on(Mutant::QFillCounts) { Said::Renewed { left_us } } else { Said::Filled { left_us } }
                 }
@@ -252,9 +255,12 @@ impl Node<'_, '_> {
         self.record.grant.take_if(|granted| granted.end_us() <= now_us);
     }
 
-    fn give(&mut self, granted: Granted) {
+    /// The record outlives it by R; by `spare_us` more where it has to be kept for longer than it was.
+    fn give(&mut self, granted: Granted, spare_us: u64) {
         let keep_until_us = granted.end_us() + RETENTION_US;
-        self.record.keep_until_us = self.record.keep_until_us.max(keep_until_us);
+        if self.record.keep_until_us < keep_until_us {
+            self.record.keep_until_us = keep_until_us + spare_us;
+        }
         self.record.grant = Some(granted);
     }
 

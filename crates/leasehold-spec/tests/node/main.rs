@@ -7,7 +7,9 @@ mod queue;
 mod random;
 mod world;
 
-use leasehold_spec::limits::{NOT_AFTER_MAX_MS, QUEUE_MAX, RETENTION_MS, TOKEN_LEAD_US, TOKEN_WINDOW_MS};
+use leasehold_spec::limits::{
+    NOT_AFTER_MAX_MS, QUEUE_MAX, RETENTION_MS, RETENTION_SPARE_US, RETENTION_US, TOKEN_LEAD_US, TOKEN_WINDOW_MS,
+};
 use leasehold_spec::node::{Ask, Record, Request, Said};
 use leasehold_spec::{Token, Was};
 
@@ -162,6 +164,31 @@ fn a_record_is_forgotten_a_while_after_its_end() {
     world.now_us += 1;
     assert_eq!(world.settle().highest, Token::NONE);
     assert_eq!(world.ask(id(2, 1), token(WINDOW_US)), Said::Far);
+}
+
+/// The votes of a name that is busy cost no new time to live each: one in a second does.
+#[test]
+fn a_record_that_is_used_again_is_kept_for_a_while_more() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    world.give_back(id(1, 1));
+    world.pass(1);
+    world.ask(id(2, 1), token(6));
+    let kept_us = world.now_us + LEASE_MS * 1000 + RETENTION_US + RETENTION_SPARE_US;
+    assert_eq!(world.record.keep_until_us, kept_us);
+    world.give_back(id(2, 1));
+    world.now_us += RETENTION_SPARE_US;
+    world.ask(id(3, 1), token(7));
+    assert_eq!(world.record.keep_until_us, kept_us, "it is long enough");
+    world.give_back(id(3, 1));
+    world.now_us += 1;
+    world.ask(id(4, 1), token(8));
+    assert_eq!(world.record.keep_until_us, kept_us + 1 + RETENTION_SPARE_US);
+    world.give_back(id(4, 1));
+    world.now_us = world.record.keep_until_us - 1;
+    assert_eq!(world.settle().highest, token(8));
+    world.now_us += 1;
+    assert_eq!(world.settle().highest, Token::NONE);
 }
 
 #[test]

@@ -65,7 +65,7 @@ local function renew(name, found, want, not_after)
     -- A call that lapses under it would cost its waiter the place.
 --@unlink
     word, called = 'FILLED', nil
-    local tail = sub(want, 90)
+    local tail, spare_us = sub(want, 90), 0
 --@give
   else
     word = 'LOST notheld'

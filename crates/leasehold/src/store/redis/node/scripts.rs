@@ -148,12 +148,13 @@ mod tests {
     fn the_bounds_are_those_of_the_specification() {
         let scripts = NodeScripts::get();
         let bounds = format!(
-            "local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US = {}, {}, {}, {}, {}\n",
+            "local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US, SPARE_US = {}, {}, {}, {}, {}, {}\n",
             limits::RETENTION_US,
             limits::SETTLE_STEPS,
             limits::QUEUE_MAX,
             limits::CALL_MS * 1000,
-            limits::TOKEN_LEAD_US
+            limits::TOKEN_LEAD_US,
+            limits::RETENTION_SPARE_US
         );
         assert!(scripts.settle.source.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
         let window_us = limits::TOKEN_WINDOW_MS * 1000;
@@ -166,6 +167,9 @@ mod tests {
                 (format!("1000 + {})", limits::RETENTION_US), format!(" + {})", limits::RETENTION_MS));
             assert!(source.contains(&kept_us) && source.contains(&kept_ms), "another R");
         }
+        let spared_us = limits::RETENTION_US + limits::RETENTION_SPARE_US;
+        let (kept_us, kept_ms) = (format!("1000 + {spared_us})"), format!(" + {})", spared_us / 1000));
+        assert!(scripts.ask.source.contains(&kept_us) && scripts.ask.source.contains(&kept_ms), "another spare");
     }
 
     #[test]

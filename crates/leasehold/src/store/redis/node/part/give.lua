@@ -1,8 +1,8 @@
 -- give: the vote is `asked`'s from now on, for `wanted`, `lease` and `tail`: how many tokens, and the label. A range of 0
--- is one token.
+-- is one token. `spare_us` is for how much longer the record is kept where it has to be kept for longer than it was.
 local last = wanted
 if sub(tail, 1, 8) > '00000001' then last = string.format('%016.0f', wanted + sub(tail, 1, 8) - 1) end
 if last > highest then highest = last end
 state, id, token, since, length, rear = 'H', asked, wanted, now, lease, tail
 local until_us = now_us + lease * 1000 + R_US
-if keep + 0 < until_us then keep = string.format('%016.0f', until_us) end
+if keep + 0 < until_us then keep = string.format('%016.0f', until_us + spare_us) end

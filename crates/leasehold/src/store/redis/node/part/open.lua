@@ -23,7 +23,7 @@
 --
 -- Both keys end when the record may be forgotten.
 local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
-local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US = 60000000, 64, 10000, 1000000, 1000000
+local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US, SPARE_US = 60000000, 64, 10000, 1000000, 1000000, 1000000
 local sub, now_us = string.sub, tonumber(now)
 -- An error has no length.
 if found and #found == 0 then
