@@ -32,6 +32,8 @@ struct Members {
 
 struct Member {
     fate: Fate,
+    /// Its work is done.
+    is_served: bool,
     storm: Arc<Notify>,
 }
 
@@ -44,6 +46,8 @@ pub(super) enum Fate {
     Closed {
         unconfirmed: Vec<String>,
         at_us: u64,
+        /// Whether it had waited until all its nodes were connected, and told what they were owed.
+        has_rested: bool,
     },
 }
 
@@ -59,7 +63,7 @@ impl Crew {
         let mut rng = members.rng.fork();
         let pid = sim.exec.start(rng.between(1, 1 << 40), drift(&mut rng, sim.plan.drift_ppm));
         let storm = Arc::new(Notify::new());
-        members.known.insert(pid, Member { fate: Fate::Alive, storm: Arc::clone(&storm) });
+        members.known.insert(pid, Member { fate: Fate::Alive, is_served: false, storm: Arc::clone(&storm) });
         drop(members);
         sim.note(pid as u64, || format!("{} starts", client(pid)));
         let life = live(Arc::clone(self), pid, storm, rng);
@@ -101,6 +105,11 @@ impl Crew {
     /// Whether everybody has gone.
     pub(super) fn is_done(&self) -> bool {
         lock(&self.members).known.values().all(|member| member.fate != Fate::Alive)
+    }
+
+    /// Whether nobody has work to do.
+    pub(super) fn is_served(&self) -> bool {
+        lock(&self.members).known.values().all(|member| member.fate != Fate::Alive || member.is_served)
     }
 
     fn fare(&self, pid: Pid, fate: Fate) {
@@ -160,13 +169,17 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
     for ended in workers {
         let _ended = ended.await;
     }
-    if sim.plan.quorum.is_some() && rng.percent(60) {
+    if let Some(member) = lock(&crew.members).known.get_mut(&pid) {
+        member.is_served = true;
+    }
+    let has_rested = sim.plan.quorum.is_some() && rng.percent(60);
+    if has_rested {
         // Until its nodes are connected again: it owes nothing to any of them then.
         host.sleep(CONNECTED).await;
     }
     let closed = leasehold.close().await;
     let unconfirmed = closed.unconfirmed().to_vec();
     sim.note(pid as u64, || format!("{} is closed; not confirmed: {unconfirmed:?}", client(pid)));
-    crew.fare(pid, Fate::Closed { unconfirmed, at_us: sim.exec.now_us() });
+    crew.fare(pid, Fate::Closed { unconfirmed, at_us: sim.exec.now_us(), has_rested });
     crew.replace();
 }

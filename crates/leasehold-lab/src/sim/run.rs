@@ -95,6 +95,11 @@ fn go(sim: &Arc<Sim>) {
     while !crew.is_done() {
         match sim.exec.run(until_us, || crew.is_done()) {
             Stop::Done => break,
+            // Whoever waits now waits for nobody, and is about to close.
+            Stop::Time if crew.is_served() && extended < EXTENDED_MOST => {
+                extended += 1;
+                until_us = sim.exec.now_us() + SERVED_WITHIN_US;
+            }
             Stop::Time => match kept_by_the_dead(sim, &crew) {
                 0 => return unserved(sim, &crew),
                 _ if extended == EXTENDED_MOST => return unserved(sim, &crew),
@@ -167,7 +172,7 @@ fn residue(sim: &Sim, crew: &Crew) {
     let was_set_back = was_set_back(sim);
     let has_failed_over = sim.book.counts().contains_key(Kind::Failover.name());
     for (pid, fate) in &fates {
-        let Fate::Closed { unconfirmed, at_us } = fate else { continue };
+        let Fate::Closed { unconfirmed, at_us, .. } = fate else { continue };
         let tasks = sim.exec.tasks_of(*pid);
         if !tasks.is_empty() && unconfirmed.is_empty() {
             wrong(format!("{} is closed, and still runs: {}", client(*pid), tasks.join(", ")));
@@ -186,7 +191,7 @@ fn residue(sim: &Sim, crew: &Crew) {
     }
     // Whose leases and entries must be gone: who closed with everything given back, when nothing was in the way.
     let is_clean = |pid: &Pid| {
-        matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us })
+        matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us, .. })
             if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us)
     };
     for (session, conns) in &node.inboxes {

@@ -224,6 +224,12 @@ impl Worker {
         written.0.is_some()
     }
 
+    /// Whether what has healed was clocks: where a majority's are set forward, leases end there.
+    fn is_set_right(&self, grant: &Grant) -> bool {
+        let (healed_us, now_us) = (self.sim.plan.chaos_us, self.sim.exec.now_us());
+        now_us > healed_us && self.sim.plan.quorum.is_some() && self.sim.book.is_excused(&grant.name, healed_us, now_us)
+    }
+
     /// Looks whether the lease is valid, and takes a yes down.
     fn claims(&self, guard: &Guard, grant: &Grant) -> bool {
         match guard.check() {
@@ -233,7 +239,7 @@ impl Worker {
             }
             Err(lost) => {
                 self.sim.book.met(lost_label(lost));
-                if self.is_renewed && self.sim.plan.keeps_leases() {
+                if self.is_renewed && self.sim.plan.keeps_leases() && !self.is_set_right(grant) {
                     self.wrong(&format!("a lease was lost ({lost}) that is renewed, and nothing was in its way"));
                 }
                 if lost == Lost::Superseded {
