@@ -12,7 +12,7 @@ use std::sync::Arc;
 use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, Contention, Delivery, Event, LostHow, Name, Outcome, Renew, Rest, Token};
+use leasehold_spec::{Answer, Contention, Delivery, Event, GrantId, LostHow, Name, Outcome, Renew, Rest, Token};
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Verdict};
 use super::errand::Reserving;
@@ -23,7 +23,7 @@ use super::run::Run;
 use super::state::State;
 use super::terms::Renewal;
 use super::watch::Then;
-use crate::clock::Term;
+use crate::clock::{Term, margin_us};
 use crate::error::Lost;
 
 /// How a lease is entered.
@@ -103,6 +103,19 @@ impl State {
             holding.hold.keep_until(made_us.map_or(0, |made_us| Term::of(made_us, push.left_us).until_us));
         }
         self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
+    }
+
+    /// A part of the store keeps a grant for less time than it had said.
+    pub(crate) fn shortened(&mut self, id: GrantId, token: Token, until_us: u64) {
+        let Some(attempt) = self.attempts.get_mut(&id.counter).filter(|attempt| attempt.id == id) else { return };
+        let sure_us = until_us.saturating_sub(margin_us(attempt.terms.lease_us()));
+        let Phase::Held(holding) = &mut attempt.phase else { return };
+        if holding.run.grant() == token {
+            let by_us = holding.hold.valid_until_us().saturating_sub(sure_us);
+            holding.hold.shorten(by_us);
+            holding.run.shorten(by_us);
+            self.arm(id.counter);
+        }
     }
 
     /// Enters without a round trip when the push can be placed in time, and asks first when it cannot (P12).

@@ -106,6 +106,7 @@ fn inbox(session: &Arc<Session>) -> Inbox {
         let Some(session) = Weak::upgrade(&session) else { return };
         session.with(|state| match message {
             Message::Delivery(name, delivery) => state.pushed(name, &delivery),
+            Message::Shortened { id, token, until_us } => state.shortened(id, token, until_us),
             Message::Look(name) => state.look_now(&name, state.world.now_us()),
             // Something that we cannot read may have been a grant: look at everything.
             Message::Garbled => state.look_at_everything(state.world.now_us()),

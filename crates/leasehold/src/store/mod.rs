@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use leasehold_spec::{Answer, Contention, Delivery, Name, Op, Renew, SessionId};
+use leasehold_spec::{Answer, Contention, Delivery, GrantId, Name, Op, Renew, SessionId, Token};
 
 use crate::error::Error;
 use crate::inspection::NodeView;
@@ -95,6 +95,15 @@ pub enum Message {
     Delivery(Name, Delivery),
     /// Who holds this name has died: whoever waits for it may look.
     Look(Name),
+    /// The store keeps this grant until then at most: less than it had said.
+    Shortened {
+        /// The grant.
+        id: GrantId,
+        /// Its token.
+        token: Token,
+        /// On our clock.
+        until_us: u64,
+    },
     /// Something that is no message of ours: look at everything again.
     Garbled,
     /// The inbox is detached: the link is gone.

@@ -182,6 +182,24 @@ async fn no_re_entry_makes_a_lease_longer_than_the_longest() {
     assert_eq!(inner.token(), outer.token());
 }
 
+/// Nothing renews it, so nobody asks the nodes: what one of them is seen to have ended by its clock is not believed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fixed_lease_is_over_when_a_clock_has_ended_its_majority() {
+    for (votes, is_lost) in [(2, true), (3, false)] {
+        let voters = voters(3);
+        let client = client(&voters).await;
+        voters.nodes[2].be(if votes == 2 { Mood::Dead } else { Mood::Answers });
+        let guard = client.mutex("a").fixed_lease(Duration::from_secs(8)).lock().await.unwrap();
+        voters.nodes[2].be(Mood::Answers);
+        wait_until("the votes", Duration::from_secs(5), || granted(&voters, "a") == votes);
+        voters.nodes[0].set_clock(9_000_000);
+        // Any answer shows it, on any link.
+        drop(client.mutex("b").lock().await.unwrap());
+        let lost = tokio::time::timeout(Duration::from_secs(1), guard.lost()).await;
+        assert_eq!(lost.ok(), is_lost.then_some(Lost::Expired), "{votes} votes");
+    }
+}
+
 /// An operator reaches a majority, without grace: to those two the lease is over, and the third has it for a whole lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_an_operator_has_not_reached_goes_back_with_the_guard() {

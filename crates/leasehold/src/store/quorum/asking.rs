@@ -203,9 +203,11 @@ impl Inner {
                     self.finish(fan);
                 }
                 asked @ Asked::Won { range, .. } => {
-                    self.finish(fan);
                     let held = Held { token, range, label: acquire.label.clone() };
-                    if self.shared.names().hold(&acquire.id, held) {
+                    let is_wanted = self.shared.names().hold(&acquire.id, held);
+                    // Behind that, so that late votes are taken note of.
+                    self.finish(fan);
+                    if is_wanted {
                         attempts::note(round);
                         return (asked, tally);
                     }

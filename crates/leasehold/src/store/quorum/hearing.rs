@@ -57,12 +57,13 @@ impl Inner {
     ) -> Ballot {
         let (member, heard_us) = (&self.shared.members[node], self.now_us());
         match said {
-            Ok(vote) => {
+            Ok(mut vote) => {
                 let sample = Sample { sent_us, heard_us, server_us: vote.now_us };
-                if member.sample(link.run(), sample) {
-                    hit(Mark::NodeJumped);
-                    // Its clock was set forward, and leases end early there: what is left is asked of all nodes.
-                    self.tell(Message::Garbled);
+                if let Some(by_us) = member.sample(link.run(), sample) {
+                    self.jumped(node, by_us);
+                }
+                if let Said::Granted { left_us, .. } | Said::Renewed { left_us } = &mut vote.said {
+                    *left_us = left_us.saturating_sub(member.set_forward_since(link.run(), &sample));
                 }
                 self.shared.see(name, vote.highest, heard_us);
                 // Who rests gives back and looks all the same, and has no vote by that.
@@ -168,11 +169,22 @@ impl Inner {
             let sent_us = inner.now_us();
             let Ok(server_us) = link.ping().await else { return false };
             let sample = Sample { sent_us, heard_us: inner.now_us(), server_us };
-            if inner.shared.members[node].sample(link.run(), sample) {
-                inner.tell(Message::Garbled);
+            if let Some(by_us) = inner.shared.members[node].sample(link.run(), sample) {
+                inner.jumped(node, by_us);
             }
             true
         })
+    }
+
+    /// A node's clock was set forward, and leases end early there. What a majority keeps for less time than it said is
+    /// believed for less, and all that is left is asked of all nodes.
+    fn jumped(&self, node: usize, by_us: u64) {
+        hit(Mark::NodeJumped);
+        let shortened = self.shared.names().jump(node, self.nodes(), by_us);
+        for (id, token, until_us) in shortened {
+            self.shared.tell_home(Message::Shortened { id, token, until_us });
+        }
+        self.shared.tell_home(Message::Garbled);
     }
 }
 

@@ -102,7 +102,18 @@ impl Inner {
             let each = wanted.iter().zip(said);
             each.map(|((name, renewal), said)| {
                 inner.return_late_fill(node, name, renewal, &said);
-                inner.heard(node, &link, name, sent_us, said)
+                let ballot = inner.heard(node, &link, name, sent_us, said);
+                if let Ballot::Cast { sent_us, vote } = &ballot {
+                    let until_us = match vote.said {
+                        Said::Renewed { left_us } => Some(sent_us + left_us),
+                        Said::Lost { .. } => Some(0),
+                        _ => None,
+                    };
+                    until_us.into_iter().for_each(|until_us| {
+                        inner.shared.names().keeps(&renewal.id, renewal.token, node, until_us);
+                    });
+                }
+                ballot
             })
             .collect()
         }))

@@ -4,7 +4,7 @@
 //! as such ([`Fault::Undecided`]), and those who went are connected again meanwhile (`keeper.rs`). The time that it tells
 //! is our own clock's: each node has one of its own, and what a node says is turned into ours as it is heard.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use leasehold_spec::node::{Bell, Rings};
@@ -78,6 +78,7 @@ impl Inner {
     }
 
     async fn attach(self: Arc<Self>, session: SessionId, inbox: Inbox) -> Result<(), Fault> {
+        *self.shared.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&inbox));
         self.attached.get_or_init(|| (session, inbox));
         self.keep_time();
         let attaching = (0..self.nodes()).map(|node| {

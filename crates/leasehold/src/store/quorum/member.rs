@@ -75,15 +75,22 @@ impl Member {
         self.known().run.clone()
     }
 
-    /// Takes what an answer says of the node's clock. Answers whether that was set forward: leases end earlier there.
-    pub(super) fn sample(&self, run: &str, sample: Sample) -> bool {
+    /// Takes what an answer says of the node's clock. Answers by how much that was set forward, if it was: leases end as
+    /// much earlier there.
+    pub(super) fn sample(&self, run: &str, sample: Sample) -> Option<u64> {
         let mut known = self.known();
         if known.run != run {
-            return false;
+            return None;
         }
         let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
         known.rtt_us = if known.rtt_us == 0 { trip_us } else { (7 * known.rtt_us + trip_us) / 8 };
-        known.clock.observe(sample).is_some()
+        known.clock.observe(sample)
+    }
+
+    /// By how much the node's clock is known to have been set forward since this answer was made.
+    pub(super) fn set_forward_since(&self, run: &str, sample: &Sample) -> u64 {
+        let known = self.known();
+        if known.run == run { known.clock.set_forward_since(sample) } else { 0 }
     }
 
     pub(super) fn rtt_us(&self) -> u64 {

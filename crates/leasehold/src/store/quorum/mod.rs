@@ -59,7 +59,7 @@ use self::node::Node;
 use self::places::Inner;
 use self::timers::Timers;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Link, Store};
+use crate::store::{Inbox, Link, Message, Store};
 use crate::world::{Pending, World};
 
 /// What a node has for its answer beside the way there.
@@ -77,6 +77,8 @@ struct Shared {
     members: Vec<Member>,
     timers: Arc<Timers>,
     names: Mutex<Names>,
+    /// The inbox of the session, if one is attached: what any link hears of a node's clock is said there.
+    home: Mutex<Option<Inbox>>,
 }
 
 impl QuorumStore {
@@ -85,7 +87,16 @@ impl QuorumStore {
     pub fn new(nodes: Vec<Arc<dyn Node>>, max_lease_ms: u64, world: Arc<dyn World>) -> Self {
         let charter = Charter { nodes: nodes.len(), max_lease_ms };
         let members = nodes.into_iter().map(Member::new).collect();
-        Self { shared: Arc::new(Shared { world, charter, members, timers: Arc::default(), names: Mutex::default() }) }
+        Self {
+            shared: Arc::new(Shared {
+                world,
+                charter,
+                members,
+                timers: Arc::default(),
+                names: Mutex::default(),
+                home: Mutex::default(),
+            }),
+        }
     }
 
     /// Has all nodes vote at once, whatever they may have forgotten: nobody holds a lease of this quorum.
@@ -155,6 +166,13 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
 }
 
 impl Shared {
+    fn tell_home(&self, message: Message) {
+        let home = self.home.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(inbox) = home {
+            inbox(message);
+        }
+    }
+
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }

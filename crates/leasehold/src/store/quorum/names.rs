@@ -26,8 +26,26 @@ struct Attempt {
     rounds: u32,
     /// The token of its latest round.
     proposed: Token,
+    kept: Kept,
     /// When it was last asked for or renewed.
     asked_us: u64,
+}
+
+/// Until when each node keeps its vote for a token, as far as is known, on our clock.
+#[derive(Default)]
+struct Kept {
+    token: Token,
+    ends_us: Vec<u64>,
+}
+
+impl Kept {
+    /// Until when a majority of so many does.
+    fn until_us(&self, nodes: usize) -> u64 {
+        let mut ends_us = self.ends_us.clone();
+        ends_us.resize(nodes, 0);
+        ends_us.sort_unstable();
+        ends_us.get((nodes.max(1) - 1) / 2).copied().unwrap_or_default()
+    }
 }
 
 /// A grant: what a node needs to know that is filled.
@@ -146,6 +164,34 @@ impl Names {
         let held = attempt.held.as_ref().filter(|held| held.token == token)?;
         attempt.asked_us = now_us;
         Some(held)
+    }
+
+    /// A node keeps its vote for this token until then: of what is held, or is about to be.
+    pub(super) fn keeps(&mut self, id: &GrantId, token: Token, node: usize, until_us: u64) {
+        let Some(attempt) = self.attempts.get_mut(id) else { return };
+        if attempt.kept.token != token {
+            if attempt.held.as_ref().map_or(token < attempt.kept.token, |held| held.token != token) {
+                return;
+            }
+            attempt.kept = Kept { token, ends_us: Vec::new() };
+        }
+        let ends_us = &mut attempt.kept.ends_us;
+        ends_us.resize(ends_us.len().max(node + 1), 0);
+        ends_us[node] = until_us;
+    }
+
+    /// A clock was set forward, at one node of so many. Answers what a majority keeps for less time by that, and until when.
+    pub(super) fn jump(&mut self, node: usize, nodes: usize, by_us: u64) -> Vec<(GrantId, Token, u64)> {
+        let shorter = |(id, attempt): (&GrantId, &mut Attempt)| {
+            let kept = &mut attempt.kept;
+            let before_us = kept.until_us(nodes);
+            let end_us = kept.ends_us.get_mut(node)?;
+            *end_us = end_us.saturating_sub(by_us);
+            let until_us = kept.until_us(nodes);
+            let is_held = attempt.held.as_ref().is_some_and(|held| held.token == kept.token);
+            (is_held && until_us < before_us).then_some((*id, kept.token, until_us))
+        };
+        self.attempts.iter_mut().filter_map(shorter).collect()
     }
 
     /// What an attempt held by this token has ended.

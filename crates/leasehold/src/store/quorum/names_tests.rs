@@ -63,3 +63,20 @@ fn an_attempt_proposes_no_token_twice_and_none_below() {
     names.begin(id(2), 1);
     assert_eq!(names.propose(&id(2), token(20)), token(20), "another one is told from it by its id");
 }
+
+#[test]
+fn a_clock_that_is_set_forward_at_one_node_shortens_what_rests_on_its_vote() {
+    let mut names = Names::default();
+    let token = held(5).token;
+    names.begin(id(1), 1);
+    names.keeps(&id(1), token, 0, 900);
+    assert!(names.hold(&id(1), held(5)));
+    names.keeps(&id(1), token, 2, 800);
+    assert_eq!(names.jump(1, 3, 500), vec![], "it has no vote there");
+    assert_eq!(names.jump(0, 3, 50), vec![], "the other one ends first");
+    assert_eq!(names.jump(0, 3, 150), vec![(id(1), token, 700)]);
+    names.keeps(&id(1), token, 1, 1_000);
+    assert_eq!(names.jump(0, 3, 10_000), vec![], "two others keep it by now");
+    names.keeps(&id(1), held(9).token, 0, 2_000);
+    assert_eq!(names.jump(2, 3, 10_000), vec![(id(1), token, 0)], "that was for another grant");
+}
