@@ -180,7 +180,8 @@ impl Names {
         ends_us[node] = until_us;
     }
 
-    /// A clock was set forward, at one node of so many. Answers what a majority keeps for less time by that, and until when.
+    /// A clock was set forward, at one node of so many. Answers what a majority keeps for less time by that, and until
+    /// when.
     pub(super) fn jump(&mut self, node: usize, nodes: usize, by_us: u64) -> Vec<(GrantId, Token, u64)> {
         let shorter = |(id, attempt): (&GrantId, &mut Attempt)| {
             let kept = &mut attempt.kept;
