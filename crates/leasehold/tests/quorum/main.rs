@@ -17,6 +17,7 @@ mod owed;
 mod replies;
 mod rounds;
 mod servers;
+mod shortened;
 mod shy;
 mod stopped;
 mod views;

@@ -202,14 +202,18 @@ impl Inner {
                     hit(Mark::RoundAgain);
                     self.finish(fan);
                 }
-                asked @ Asked::Won { range, .. } => {
+                Asked::Won { token, range, until_us } => {
                     let held = Held { token, range, label: acquire.label.clone() };
-                    let is_wanted = self.shared.names().hold(&acquire.id, held);
+                    let (is_wanted, known_us) = {
+                        let mut names = self.shared.names();
+                        (names.hold(&acquire.id, held), names.kept_until(&acquire.id, token, self.nodes()))
+                    };
+                    let until_us = until_us.min(known_us.unwrap_or(until_us));
                     // Behind that, so that late votes are taken note of.
                     self.finish(fan);
                     if is_wanted {
                         attempts::note(round);
-                        return (asked, tally);
+                        return (Asked::Won { token, range, until_us }, tally);
                     }
                     // It was given up meanwhile, and its leave has overtaken this round.
                     hit(Mark::RoundWonLate);

@@ -180,6 +180,13 @@ impl Names {
         ends_us[node] = until_us;
     }
 
+    /// Until when a majority keeps its votes for this token, as far as is known. What a round or a renewal counts may be
+    /// out of date when it is decided: a clock can have been seen to be set forward between two answers of one question.
+    pub(super) fn kept_until(&self, id: &GrantId, token: Token, nodes: usize) -> Option<u64> {
+        let kept = self.attempts.get(id).map(|attempt| &attempt.kept).filter(|kept| kept.token == token)?;
+        Some(kept.until_us(nodes))
+    }
+
     /// A clock was set forward, at one node of so many. Answers what a majority keeps for less time by that, and until
     /// when.
     pub(super) fn jump(&mut self, node: usize, nodes: usize, by_us: u64) -> Vec<(GrantId, Token, u64)> {

@@ -1,0 +1,56 @@
+//! A clock that is seen to be set forward while a question is open.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::seam::{Message, Real};
+use leasehold_spec::{
+    Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, Renew, SessionId,
+};
+use leasehold_testkit::voters::Mood;
+use leasehold_testkit::wait_until;
+
+use crate::bench::voters;
+
+/// The first of two has renewed it, and its clock is seen to be set forward before the second one answers: what the first
+/// one said is not believed any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_set_forward_between_two_answers_shortens_what_they_come_to() {
+    let voters = voters(3);
+    voters.nodes[2].be(Mood::Dead);
+    let link = voters.store().open().await.unwrap();
+    let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    link.attach(id.session, Arc::new(move |message| drop(tell.send(message)))).await.unwrap();
+    let name = Name::new("a").unwrap();
+    let lease_ms = 8_000;
+    let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
+    let acquire = Op::Acquire(Acquire {
+        id,
+        lease_ms,
+        range: 1,
+        not_after_us: u64::MAX,
+        patience: Patience::Queue(place),
+        label: String::new(),
+    });
+    let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
+    let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };
+
+    voters.nodes[1].be(Mood::Stopped);
+    let since_us = || voters.nodes[0].record("a").grant.map(|granted| granted.since_us);
+    let granted_us = since_us();
+    let not_after_us = Real::world().now_us() + 7_000_000;
+    let renew = Renew { id, token, from: From::Now, lease_ms, not_after_us };
+    let renewing = tokio::spawn(link.renew(&[(name.clone(), renew)]));
+    wait_until("one has renewed", Duration::from_secs(5), || since_us() != granted_us);
+    // Heard as well, not only carried out.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    voters.nodes[0].set_clock(9_000_000);
+    let looking = tokio::spawn(link.apply(&Name::new("b").unwrap(), &Op::Inspect, Contention::None));
+    while !matches!(told.recv().await, Some(Message::Garbled)) {}
+    voters.nodes[1].be(Mood::Answers);
+    let said = renewing.await.unwrap().remove(0).unwrap();
+    let left_us = if let Outcome::Renewed { left_us } = said.outcome { left_us } else { 0 };
+    assert!(left_us < 1_000_000, "at one of the two it is over: {said:?}");
+    drop(looking.await);
+}
