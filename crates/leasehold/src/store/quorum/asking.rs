@@ -165,8 +165,11 @@ impl Inner {
         let (mut tally, mut token, mut is_held) = (Tally::new(self.nodes()), Token::NONE, false);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
-            // Its leave has gone to all nodes, and would not follow another round.
+            // Its leave has gone to all nodes, and would not follow another round. It can have overtaken the last one.
             let Some(round) = self.shared.names().begin_round(&acquire.id, now_us) else {
+                if token != Token::NONE {
+                    self.give_back_everywhere(name, acquire.id, token);
+                }
                 return (Asked::TooFew, tally);
             };
             let held = self.shared.names().held(&acquire.id).map(|held| held.token);

@@ -80,3 +80,21 @@ fn a_clock_that_is_set_forward_at_one_node_shortens_what_rests_on_its_vote() {
     names.keeps(&id(1), held(9).token, 0, 2_000);
     assert_eq!(names.jump(2, 3, 10_000), vec![(id(1), token, 0)], "that was for another grant");
 }
+
+#[test]
+fn what_a_clock_takes_off_is_off_what_a_majority_keeps() {
+    let mut names = Names::default();
+    names.begin(id(1), 1);
+    assert_eq!(names.kept_until(&id(1), held(5).token, 3), None, "nothing was heard");
+    for (node, until_us) in [(0, 100), (1, 110)] {
+        names.keeps(&id(1), held(5).token, node, until_us);
+    }
+    assert_eq!(names.kept_until(&id(1), held(5).token, 3), Some(100));
+    assert_eq!(names.kept_until(&id(1), held(6).token, 3), None, "that is another grant");
+    // It is not won yet: nobody is to be told, and the round that wins it reads what is left.
+    assert_eq!(names.jump(1, 3, 40), []);
+    assert_eq!(names.kept_until(&id(1), held(5).token, 3), Some(70));
+    assert!(names.hold(&id(1), held(5)));
+    assert_eq!(names.jump(0, 3, 50), [(id(1), held(5).token, 50)]);
+    assert_eq!(names.kept_until(&id(1), held(5).token, 3), Some(50));
+}
