@@ -11,16 +11,14 @@ use crate::{Error, ErrorKind};
 /// those can last (`max_lease`, 60 s unless said). A quorum that is new has none to forget: an operator says so, once.
 /// Said of a quorum that is in use, it can make two holders.
 ///
-/// All nodes are asked at once, with one round trip after the greeting, and each has five seconds. Programs without a
-/// runtime: `blocking::quorum::begin`.
+/// All nodes have to be there. Programs without a runtime: `blocking::quorum::begin`.
 ///
 /// # Cancel safety
 /// Dropping the future leaves each node as it was, or begun.
 ///
 /// # Errors
-/// `Invalid` for a URL that is none of a quorum. Where some nodes cannot be told, the others have begun all the same: the
-/// message names each that has not and why, and the kind is of the first of them in the URL, `Unreachable` or `Denied` or
-/// whatever it says. Begin it again before it is used, or the others rest when they come.
+/// `Invalid` for a URL that is none of a quorum, or whose nodes belong to one of another size or longest lease;
+/// `Unreachable`, `Denied` and others of the first node that cannot be told.
 pub async fn begin(url: &str) -> Result<()> {
     let world = Real::world();
     match Scheme::of(url)? {
