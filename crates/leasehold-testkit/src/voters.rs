@@ -2,11 +2,11 @@
 //! clocks of their own, as a test says, and at once.
 
 use std::collections::HashMap;
-use std::future::{pending, ready};
+use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Rung, Telling};
 use leasehold::seam::{Fault, Pending, QuorumStore, Store, World, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Bell, Charter, Marker, Record, Renewal, Request, Vote, begin, enter, vote};
@@ -230,9 +230,16 @@ impl Node for Seat {
         })
     }
 
-    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>> {
-        self.0.begin_now(charter);
-        Box::pin(ready(Ok(())))
+    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>> {
+        let voter = Arc::clone(&self.0);
+        Box::pin(async move {
+            answers(&voter).await.map_err(|()| error(ErrorKind::Unreachable, "connection refused"))?;
+            let telling = async move {
+                voter.begin_now(charter);
+                Ok(())
+            };
+            Ok(Box::pin(telling) as Telling)
+        })
     }
 }
 

@@ -11,14 +11,16 @@ use crate::{Error, ErrorKind};
 /// those can last (`max_lease`, 60 s unless said). A quorum that is new has none to forget: an operator says so, once.
 /// Said of a quorum that is in use, it can make two holders.
 ///
-/// All nodes have to be there. Programs without a runtime: `blocking::quorum::begin`.
+/// All nodes have to be there, and answer within 5 s: else none of them is told. Programs without a runtime:
+/// `blocking::quorum::begin`.
 ///
 /// # Cancel safety
 /// Dropping the future leaves each node as it was, or begun.
 ///
 /// # Errors
 /// `Invalid` for a URL that is none of a quorum, or whose nodes belong to one of another size or longest lease;
-/// `Unreachable`, `Denied` and others of the first node that cannot be told.
+/// `Unreachable`, `Denied` and others of the first node that cannot be told. One that fails between its greeting and its
+/// being told leaves the others begun.
 pub async fn begin(url: &str) -> Result<()> {
     let world = Real::world();
     match Scheme::of(url)? {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::Error;
-use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink};
+use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Telling};
 use leasehold::seam::{Address, Fault, Pending, QuorumStore, Real, Socket, Store, World};
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
@@ -95,7 +95,7 @@ impl Node for Seat {
         })
     }
 
-    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>> {
+    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>> {
         self.0.node.begin(charter)
     }
 }

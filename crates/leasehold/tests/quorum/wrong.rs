@@ -100,6 +100,29 @@ async fn a_lease_beyond_the_longest() {
     drop(client.mutex(NAME).lease(MAX_LEASE).lock().await.unwrap());
 }
 
+/// What a begin that failed had told some of would grant leases, which the next one, with a better URL, would forget.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_is_begun_by_all_of_its_nodes_or_by_none() {
+    let quorum = Quorum::builder(5).each(RedisServer::builder().password("s3same")).max_lease(MAX_LEASE).start();
+    let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = format!("redis://{}", mute.local_addr().unwrap());
+    for (fifth, kind, says) in [
+        (quorum.urls()[4].replace("s3same", "hunter2"), ErrorKind::Denied, "refuses"),
+        (silent, ErrorKind::Unreachable, "takes connections, and does not answer"),
+    ] {
+        let mut nodes = quorum.urls();
+        nodes[4] = fifth;
+        let begun = within(LONG, "an answer", leasehold::quorum::begin(&of(&nodes, MAX_LEASE))).await;
+        let error = begun.expect_err("four of five can be told");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(says) && error.to_string().contains("127.0.0.1:"), "{error}");
+        let client = client(&quorum.url(), MAX_LEASE).await;
+        let error = client.mutex(NAME).try_lock().await.map(drop).expect_err("none has been told");
+        assert!(error.to_string().contains("0 of 5 nodes vote"), "{error}");
+    }
+    leasehold::quorum::begin(&quorum.url()).await.unwrap();
+}
+
 /// Four of five are enough; the fifth is named when it matters, and its password never.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_for_one_node() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Rung, Telling};
 use leasehold::seam::{Fault, Pending, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Renewal, Request, Vote};
@@ -56,8 +56,8 @@ impl Node for Seat {
         })
     }
 
-    fn begin(&self, _: Charter) -> Pending<Result<(), Error>> {
-        Box::pin(std::future::ready(Ok(())))
+    fn begin(&self, _: Charter) -> Pending<Result<Telling, Error>> {
+        Box::pin(std::future::ready(Ok(Box::pin(std::future::ready(Ok(()))) as Telling)))
     }
 }
 

@@ -53,7 +53,7 @@ pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
 
 /// A node that cannot be taken in.
 pub(super) fn unanswered() -> Error {
-    Error::new(ErrorKind::Unreachable, "it takes connections, and does not answer")
+    Error::new(ErrorKind::Unreachable, "takes connections, and does not answer")
 }
 
 async fn take_in(inner: &Arc<Inner>, node: usize) -> Result<(), Error> {

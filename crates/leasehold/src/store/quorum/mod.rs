@@ -44,6 +44,7 @@ pub(crate) mod url;
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_END};
 use leasehold_spec::node::Charter;
@@ -99,12 +100,22 @@ impl QuorumStore {
         }
     }
 
-    /// Has all nodes vote at once, whatever they may have forgotten: nobody holds a lease of this quorum.
+    /// Has all nodes vote at once, whatever they may have forgotten: nobody holds a lease of this quorum. None is told before
+    /// all are there: those that were would grant leases, and whoever begins it again, with a better URL, would have them
+    /// forgotten.
     pub async fn begin(&self) -> Result<(), Error> {
-        for member in &self.shared.members {
-            member.node.begin(self.shared.charter).await?;
+        let shared = &self.shared;
+        let greet = |(node, member): (usize, &Member)| (node, shared.in_time(node, member.node.begin(shared.charter)));
+        let mut greeted = Fan::of(shared.members.iter().enumerate().map(greet));
+        let mut here = Vec::new();
+        while let Some((node, telling)) = greeted.next().await {
+            here.push((node, shared.in_time(node, telling?)));
         }
-        Ok(())
+        let (mut told, mut all) = (Fan::of(here), Ok(()));
+        while let Some((_, one)) = told.next().await {
+            all = all.and(one);
+        }
+        all
     }
 }
 
@@ -166,6 +177,21 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
 }
 
 impl Shared {
+    /// What a node answers, if that is soon.
+    fn in_time<T: 'static>(&self, node: usize, answer: Pending<Result<T, Error>>) -> Pending<Result<T, Error>> {
+        let (world, at) = (Arc::clone(&self.world), self.members[node].node.at().to_owned());
+        Box::pin(async move {
+            tokio::select! {
+                biased;
+                answer = answer => answer,
+                () = world.sleep(Duration::from_micros(keeper::OPEN_WITHIN_US)) => {
+                    let error = keeper::unanswered();
+                    Err(Error::new(error.kind(), format!("{at} {error}")))
+                }
+            }
+        })
+    }
+
     fn tell_home(&self, message: Message) {
         let home = self.home.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(inbox) = home {

@@ -18,9 +18,13 @@ pub trait Node: Send + Sync + 'static {
     /// What drives the link runs on the runtime of whoever polls this future. Bounded by the caller.
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>>;
 
-    /// Has it vote at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
-    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>>;
+    /// Greets, and answers with what has it vote at once, whatever it may have forgotten: no lease of this quorum is held by
+    /// anybody. Until that is polled nothing has changed there. Both are bounded by the caller.
+    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>>;
 }
+
+/// What tells a node that was greeted that it has a vote.
+pub type Telling = Pending<Result<(), Error>>;
 
 /// One ordered path to a node. Requests are carried out in the order in which their futures were first polled; one that was
 /// polled once is sent, also if it is dropped then.

@@ -13,7 +13,7 @@ use super::reply::{self, Answer, Greeting, To};
 use super::scripts::NodeScripts;
 use crate::error::{Error, ErrorKind};
 use crate::store::Fault;
-use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung};
+use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung, Telling};
 use crate::store::redis::call::Call;
 use crate::store::redis::fault::{self, Asker};
 use crate::store::redis::handshake::{self, Greeted};
@@ -34,28 +34,32 @@ pub(super) struct RedisNodeLink {
 
 /// Connects, and greets.
 pub(super) async fn open(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<RedisNodeLink, Error> {
-    let (wire, run, marker) = greeted(&target, charter, &world, call::enter).await?;
+    let (wire, run, marker) = greeted(&target, charter, &world).await?;
     Ok(RedisNodeLink { wire, run, marker: marker.into(), world })
 }
 
-/// Connects, and ends the node's rest.
-pub(super) async fn begin(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<(), Error> {
-    let (wire, ..) = greeted(&target, charter, &world, call::begin).await?;
-    wire.line.close();
-    Ok(())
+/// Connects, and answers with what ends the node's rest.
+pub(super) async fn begin(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<Telling, Error> {
+    let mut wire = Opened(handshake::connect(&target, &*world, Keys::of_node(&target.prefix), Asker::NODE).await?);
+    let (run, memory) = introduce(&mut wire.0).await?;
+    Ok(Box::pin(async move {
+        mark(&wire.0, call::begin(&wire.0.keys, charter, &run, memory)?, charter, &run).await.map(drop)
+    }))
 }
 
-type Greet = fn(&Keys, Charter, &str, &str) -> Result<Call, Error>;
+/// A connection that nobody keeps: dropped, it is closed.
+struct Opened(Wire);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.line.close();
+    }
+}
 
 /// A connection, the run of the server, and the node's marker from now on.
-async fn greeted(
-    target: &Target,
-    charter: Charter,
-    world: &Arc<dyn World>,
-    with: Greet,
-) -> Result<(Wire, String, String), Error> {
+async fn greeted(target: &Target, charter: Charter, world: &Arc<dyn World>) -> Result<(Wire, String, String), Error> {
     let mut wire = handshake::connect(target, &**world, Keys::of_node(&target.prefix), Asker::NODE).await?;
-    match greet(&mut wire, charter, with).await {
+    match greet(&mut wire, charter).await {
         Ok((run, marker)) => Ok((wire, run, marker)),
         Err(error) => {
             wire.line.close();
@@ -64,7 +68,14 @@ async fn greeted(
     }
 }
 
-async fn greet(wire: &mut Wire, charter: Charter, with: Greet) -> Result<(String, String), Error> {
+async fn greet(wire: &mut Wire, charter: Charter) -> Result<(String, String), Error> {
+    let (run, memory) = introduce(wire).await?;
+    let marker = mark(wire, call::enter(&wire.keys, charter, &run, memory)?, charter, &run).await?;
+    Ok((run, marker))
+}
+
+/// The run of the server, and whether it keeps what it was told (K) or forgets (F).
+async fn introduce(wire: &mut Wire) -> Result<(String, &'static str), Error> {
     let scripts = NodeScripts::get();
     let each = scripts.each();
     let mut who = redis::pipe();
@@ -72,11 +83,15 @@ async fn greet(wire: &mut Wire, charter: Charter, with: Greet) -> Result<(String
     who.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync").arg(NO_SYNC);
     let Greeted { run, info, more } = handshake::greet(wire, who, &scripts.known(&each)).await?;
     let memory = if saves_everything(&more) && !was_promoted(&info) { "K" } else { "F" };
-    let call = with(&wire.keys, charter, &run, memory)?;
+    Ok((run, memory))
+}
+
+/// The marker from now on.
+async fn mark(wire: &Wire, call: Call, charter: Charter, run: &str) -> Result<String, Error> {
     let at = wire.line.at.clone();
-    let said = wire.run(&call, None).await.map_err(Fault::error)?;
-    match reply::greeting(&said, &run) {
-        Some(Greeting::Marked(marker)) => Ok((run, marker)),
+    let said = wire.clone().run(&call, None).await.map_err(Fault::error)?;
+    match reply::greeting(&said, run) {
+        Some(Greeting::Marked(marker)) => Ok(marker),
         Some(Greeting::Unlike(other)) => Err(unlike(&at, charter, other)),
         Some(Greeting::Foreign(kind)) => Err(fault::foreign(&wire.keys.marker(), &kind).error()),
         Some(Greeting::Newer(version)) => Err(fault::newer(&wire.keys.marker(), &version).error()),

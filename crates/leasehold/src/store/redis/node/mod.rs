@@ -20,7 +20,7 @@ pub use scripts::NodeScripts;
 
 use super::url::Target;
 use crate::error::Error;
-use crate::store::quorum::node::{Node, NodeLink};
+use crate::store::quorum::node::{Node, NodeLink, Telling};
 use crate::world::{Pending, World};
 
 /// One Redis, as a node.
@@ -53,7 +53,7 @@ impl Node for RedisNode {
         Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn NodeLink>) })
     }
 
-    fn begin(&self, charter: Charter) -> Pending<Result<(), Error>> {
+    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>> {
         Box::pin(link::begin(self.target.clone(), charter, Arc::clone(&self.world)))
     }
 }
