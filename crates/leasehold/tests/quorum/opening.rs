@@ -36,6 +36,23 @@ async fn a_node_that_greets_and_says_nothing_is_given_up_and_tried_again() {
     }
 }
 
+/// With a bare majority, some of which rest, nobody could say who holds a lock; and a lock had no vote to spare.
+#[tokio::test]
+async fn nodes_that_are_a_moment_behind_the_majority_are_waited_for() {
+    let voters = voters(5);
+    let (nodes, store) = Shy::each(&voters, Real::world());
+    let late = || voters.nodes[3..].iter();
+    late().for_each(|node| node.be(Mood::Stopped));
+    let opening = async {
+        let link = timeout(SOON, store.open()).await.expect("three of five are there").unwrap();
+        (link, nodes.iter().map(|node| node.opened()).sum::<usize>())
+    };
+    // The first poll of the one connects three; then come the others.
+    let ((link, opened), ()) = tokio::join!(opening, async { late().for_each(|node| node.be(Mood::Answers)) });
+    assert_eq!(opened, 5);
+    link.close();
+}
+
 /// Whoever keeps the nodes of a link connected needs nobody else's time, and ends with the link.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_left_of_a_link_that_is_dropped() {

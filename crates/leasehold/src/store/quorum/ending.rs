@@ -10,7 +10,7 @@ use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token
 
 use super::fan::Fan;
 use super::hearing::kind_of;
-use super::member::Owed;
+use super::member::{Owed, Standing};
 use super::places::Inner;
 use super::round::{Ballot, Ended, Tally};
 use crate::error::ErrorKind;
@@ -200,6 +200,10 @@ impl Inner {
             (_, Some(left_us)) => NodeSays::Resting { left: Duration::from_micros(left_us) },
             (Some(Inspection { holder: Some(holder), .. }), None) => NodeSays::Voted(holder.clone().into()),
             (Some(Inspection { holder: None, .. }), None) => NodeSays::Free,
+            // It was not connected yet when it would have been asked.
+            (None, None) if matches!(standing, Standing::Votes) => {
+                NodeSays::Nothing { why: "is connected just now".into() }
+            }
             (None, None) => NodeSays::Nothing { why: standing.told(now_us).to_string() },
         };
         NodeView::new(member.node.at(), says)

@@ -20,8 +20,9 @@ use crate::inspection::NodeView;
 use crate::store::{Fault, Inbox, Link, Message};
 use crate::world::Pending;
 
-/// How long whoever attaches waits for nodes beyond a majority: a lock that is taken at once is then taken at all of them.
-const GRACE: Duration = Duration::from_millis(50);
+/// How long whoever connects, or attaches, waits for nodes beyond a majority: a lock that is taken at once is then taken at
+/// all of them, and who looks at once is not told that nobody knows, because some of the majority rest.
+pub(super) const GRACE: Duration = Duration::from_millis(50);
 
 /// See the head of this file.
 pub(super) struct QuorumLink(pub(super) Arc<Inner>);

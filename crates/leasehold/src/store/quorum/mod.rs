@@ -53,7 +53,7 @@ use tokio::task::unconstrained;
 
 pub use self::attempts::attempts;
 use self::fan::Fan;
-use self::link::QuorumLink;
+use self::link::{GRACE, QuorumLink};
 use self::member::{Member, Standing};
 use self::names::Names;
 use self::node::Node;
@@ -142,7 +142,7 @@ impl Store for QuorumStore {
     }
 }
 
-/// Connects all nodes at once. It is open as soon as a majority is there; the others go on.
+/// Connects all nodes at once. It is open a moment after a majority is there, or at once with all; the others go on.
 async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
     let inner = Inner::new(Arc::clone(&shared));
     // Owned from the first moment: dropped, it closes what was opened.
@@ -152,14 +152,31 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
     let nodes = shared.members.len();
     let mut fan = Fan::of((0..nodes).map(opening).collect::<Vec<_>>());
     let (mut here, mut away) = (Vec::new(), Vec::new());
-    while here.len() <= nodes / 2 {
-        match fan.next().await {
+    let mut grace: Option<Pending<()>> = None;
+    loop {
+        let has_majority = here.len() > nodes / 2;
+        if has_majority && grace.is_none() {
+            grace = Some(shared.world.sleep(GRACE));
+        }
+        let enough = async {
+            match &mut grace {
+                Some(grace) => grace.await,
+                None => std::future::pending().await,
+            }
+        };
+        let heard = tokio::select! {
+            biased;
+            heard = fan.next() => heard,
+            () = enough => break,
+        };
+        match heard {
             Some((node, Ok(()))) => here.push(node),
             Some((_, Err(error))) if error.kind() == ErrorKind::Invalid => return Err(error),
             Some((node, Err(error))) => {
                 shared.members[node].stand(Standing::Away(error.to_string()));
                 away.push((node, error));
             }
+            None if has_majority => break,
             None => return Err(shared.cannot_open(&away)),
         }
     }
