@@ -26,7 +26,9 @@ pub(crate) fn run(said: &Revoke) -> Result<Exit, Failure> {
         let mutex = client.mutex(&said.name);
         let seen = mutex.inspect().await?;
         if !seen.is_known() {
-            return Err(Failure::own(show::sentence(&said.name, &seen)));
+            // Why nobody knows, each node says for itself.
+            let lines = [vec![show::sentence(&said.name, &seen)], show::nodes(&seen)].concat();
+            return Err(Failure::own(lines.join("\n")));
         }
         let holder = seen.holder;
         let left = match &holder {
