@@ -30,9 +30,13 @@ async fn a_node_that_rests_is_not_said_to_vote() {
             assert!((40..=60).contains(&left.as_secs()), "{left:?}");
         }
         assert_eq!(seen.nodes.len(), 3);
+        // That none has a record is no sign that nobody holds.
+        let error = client.names().await.expect_err("all of them rest");
+        assert!(error.kind() == ErrorKind::Quorum && error.to_string().contains("0 of 3 nodes vote"), "{error}");
     }
     leasehold::quorum::begin(&quorum.url()).await.expect("all are there");
     let guard = client.mutex("a").lock().await.expect("they vote");
+    assert_eq!(client.names().await.expect("they vote"), ["a"]);
     assert!(guard.is_valid());
 }
 

@@ -130,6 +130,10 @@ impl Inner {
     }
 
     async fn names(self: Arc<Self>, from: u64) -> Result<(Vec<Name>, u64), Fault> {
+        // Of each lock that is held one of a majority knows. Where there is none, no names are no sign that there is none.
+        if from == 0 && self.shared.may_vote() <= self.nodes() / 2 {
+            return Err(Fault::Undecided(self.shared.too_few(None)));
+        }
         // The node in the lowest digits, and its own place above. What the tables of a server are numbered by fits twice.
         let (mut node, mut place) = ((from & 15) as usize, from >> 4);
         while node < self.nodes() {

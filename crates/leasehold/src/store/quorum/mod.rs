@@ -47,7 +47,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_END};
-use leasehold_spec::node::Charter;
+use leasehold_spec::node::{Abstention, Charter};
 use leasehold_spec::{Name, Token};
 use tokio::task::unconstrained;
 
@@ -289,6 +289,17 @@ impl Shared {
                 Ok(())
             }
         }
+    }
+
+    /// How many nodes vote, or have rested since they said that they do not.
+    fn may_vote(&self) -> usize {
+        let now_us = self.world.now_us();
+        let may = |standing: Standing| match standing {
+            Standing::Votes => true,
+            Standing::Abstains(Abstention::Resting { .. }, _) => standing.rests_us(now_us).is_none(),
+            _ => false,
+        };
+        self.members.iter().filter(|member| may(member.standing())).count()
     }
 
     /// Why there is no majority, node by node.
