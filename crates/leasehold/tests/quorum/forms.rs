@@ -203,10 +203,12 @@ fn blocking_and_reentrant() {
     assert_eq!(outer.release().unwrap(), Released::Released);
     assert!(b.mutex(NAME).try_lock_for(Duration::from_millis(200)).unwrap().is_none());
     let token = inner.token();
-    let waiting = std::thread::spawn(move || b.mutex(NAME).lock().map(|guard| (guard.token(), guard.release())));
+    // The client comes back: one that closes now leaves what a minority has not heard yet.
+    let waiting = std::thread::spawn(move || (b.mutex(NAME).lock().map(|guard| (guard.token(), guard.release())), b));
     wait_until("it waits", LONG, || quorum.servers().iter().all(|server| waiters(server) == 1));
     assert_eq!(inner.release().unwrap(), Released::Released);
-    let (next, freed) = waiting.join().unwrap().unwrap();
+    let (served, _b) = waiting.join().unwrap();
+    let (next, freed) = served.unwrap();
     assert!(next > token);
     assert_eq!(freed.unwrap(), Released::Released);
     await_no_residue(quorum.servers(), PROMPT);
@@ -221,7 +223,9 @@ fn a_program_without_a_runtime_begins_a_quorum() {
 
     let quorum = Quorum::builder(3).max_lease(MAX_LEASE).start();
     let client = blocking::Leasehold::builder(&quorum.url()).lease(MAX_LEASE).connect().unwrap();
-    assert_eq!(client.mutex(NAME).try_lock().map(drop).unwrap_err().kind(), ErrorKind::Quorum, "its nodes rest");
+    let error = client.mutex(NAME).try_lock().map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Quorum, "its nodes rest: {error}");
+    assert!(error.to_string().contains("leasehold quorum begin"), "{error}");
     blocking::quorum::begin(&quorum.url()).unwrap();
     let guard = client.mutex(NAME).lock().unwrap();
     assert_eq!(guard.release().unwrap(), Released::Released);

@@ -312,8 +312,14 @@ impl Shared {
         let votes = |member: &&Member| matches!(member.standing(), Standing::Votes);
         let voting = self.members.iter().filter(votes).count();
         let each = self.members.iter().map(|member| format!("{} {}", member.node.at(), member.standing().told(now_us)));
+        // Whoever has not begun it is told how; of one that was in use it would make two holders.
+        let resting = self.members.iter().filter(|member| member.standing().rests_us(now_us).is_some()).count();
+        let hint = match resting > nodes / 2 {
+            true => "; one that is new, and has nothing to forget, need not rest after `leasehold quorum begin`",
+            false => "",
+        };
         let message = format!(
-            "no majority of the quorum: {voting} of {nodes} nodes vote and {} are needed ({})",
+            "no majority of the quorum: {voting} of {nodes} nodes vote and {} are needed ({}){hint}",
             nodes / 2 + 1,
             each.collect::<Vec<_>>().join("; ")
         );
