@@ -101,7 +101,7 @@ impl Rig {
         let server = RedisServer::builder().skew().config("maxmemory-policy", "noeviction").start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let node = RedisNode::parse(&server.url(), Real::world()).expect("a good URL");
-        runtime.block_on(node.begin(CHARTER)).expect("the server is there");
+        runtime.block_on(async { node.begin(CHARTER).await?.await }).expect("the server is there");
         let link = runtime.block_on(node.open(CHARTER)).expect("the server is there");
         let listener = runtime.block_on(node.open(CHARTER)).expect("the server is there");
         let mut monitor = server.resp();
@@ -376,7 +376,7 @@ impl Rig {
 
     /// An operator has it vote at once.
     pub(crate) fn begin(&mut self) {
-        self.runtime.block_on(self.node.begin(CHARTER)).unwrap();
+        self.runtime.block_on(async { self.node.begin(CHARTER).await?.await }).unwrap();
         self.marker = Some(node::begin(CHARTER, self.link.run(), true));
         self.check_marker("begun");
     }

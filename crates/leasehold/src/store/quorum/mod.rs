@@ -100,9 +100,9 @@ impl QuorumStore {
         }
     }
 
-    /// Has all nodes vote at once, whatever they may have forgotten: nobody holds a lease of this quorum. None is told before
-    /// all are there: those that were would grant leases, and whoever begins it again, with a better URL, would have them
-    /// forgotten.
+    /// Has all nodes vote at once, whatever they may have forgotten: nobody holds a lease of this quorum. None is told
+    /// before all are there: those that were would grant leases, and whoever begins it again, with a better URL, would have
+    /// them forgotten.
     pub async fn begin(&self) -> Result<(), Error> {
         let shared = &self.shared;
         let greet = |(node, member): (usize, &Member)| (node, shared.in_time(node, member.node.begin(shared.charter)));

@@ -18,8 +18,8 @@ pub trait Node: Send + Sync + 'static {
     /// What drives the link runs on the runtime of whoever polls this future. Bounded by the caller.
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>>;
 
-    /// Greets, and answers with what has it vote at once, whatever it may have forgotten: no lease of this quorum is held by
-    /// anybody. Until that is polled nothing has changed there. Both are bounded by the caller.
+    /// Greets, and answers with what has it vote at once, whatever it may have forgotten: no lease of this quorum is held
+    /// by anybody. Until that is polled nothing has changed there. Both are bounded by the caller.
     fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>>;
 }
 
