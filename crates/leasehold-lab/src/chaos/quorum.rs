@@ -2,7 +2,7 @@
 //!
 //! What one Redis is excused for, a quorum is not. A node that comes back empty, with the state of a second ago, or
 //! flushed, excuses nothing at all, however many of them do at once: it rests. So here a fault costs time and never a
-//! promise, and all that a loss is told to is the bound within which everybody has to be served.
+//! promise, and nobody asks which nodes have forgotten but the bound within which everybody has to be served.
 //!
 //! Clocks are apart by what the promises allow, and are not set while it runs: a jump forward excuses overlaps for seconds,
 //! and would hide what is to be seen here. The simulation sets them.
