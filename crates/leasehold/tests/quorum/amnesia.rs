@@ -1,13 +1,12 @@
-//! Nodes that forget.
+//! Nodes that forget, played by the test: `forgetful.rs` has the same of real servers.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{ErrorKind, Lost};
 use leasehold_testkit::voters::{Mood, Voters};
 use leasehold_testkit::wait_until;
 
-use crate::bench::{client, granted, voters};
+use crate::played::{client, granted, voters};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -73,7 +72,7 @@ async fn all_nodes_flushed_is_a_lock_that_is_lost_and_none_that_is_taken() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_node_forgot_is_no_loss_while_a_majority_remembers() {
-    let voters = Arc::new(voters(5));
+    let voters = voters(5);
     let holder = client(&voters).await;
     let guard = holder.mutex("a").lease(Duration::from_millis(600)).lock().await.unwrap();
     wait_until("all have voted", SOON, || granted(&voters, "a") == 5);

@@ -64,7 +64,10 @@ async fn a_node_that_saves_everything_does_not_rest() {
     wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
     quorum.servers().iter().for_each(RedisServer::restart);
     assert_eq!(votes(quorum.servers(), guard.token()), 5, "it is in their files");
-    assert!(b.mutex(NAME).try_lock().await.is_ok_and(|second| second.is_none()) || guard.is_valid());
+    // Busy, or too few are connected again: granted it is not, as all of them know whose it is.
+    if let Ok(Some(second)) = b.mutex(NAME).try_lock().await {
+        panic!("two holders: {:?} and {:?}", guard.token(), second.token());
+    }
     assert_kept(&guard, Duration::from_secs(4)).await;
     assert!(b.mutex(NAME).try_lock().await.unwrap().is_none(), "all of them vote, and for the first");
     let token = guard.token();

@@ -7,12 +7,12 @@ use leasehold_testkit::history::Fenced;
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::{RedisServer, Registers, boottime_us, wait_until};
 
-use crate::bench;
 use crate::child::Worker;
 use crate::common::{
     LONG, MAX_LEASE, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_names, await_end_before, await_no_residue,
     client, client_at_all, five, five_of, granted, join, vote, votes, wall_us, within,
 };
+use crate::played;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_renewed_over_a_minority_that_dies() {
@@ -61,11 +61,11 @@ async fn unknown_is_not_lost_until_the_validity_ends() {
 /// The same of a lease that is renewed, at nodes of this process: what a dead one has is still to be read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_cannot_be_renewed_ends_before_it_ends_at_a_majority() {
-    let voters = bench::voters(5);
-    let holder = bench::client(&voters).await;
+    let voters = played::voters(5);
+    let holder = played::client(&voters).await;
     let guard = holder.mutex(NAME).lease(Duration::from_millis(900)).lock().await.unwrap();
     let since = |node: usize| voters.nodes[node].record(NAME).grant.map(|grant| grant.since_us);
-    wait_until("five votes", LONG, || bench::granted(&voters, NAME) == 5);
+    wait_until("five votes", LONG, || played::granted(&voters, NAME) == 5);
     let first = since(0);
     wait_until("a renewal", LONG, || since(0) > first);
     voters.nodes[..3].iter().for_each(|node| node.be(Mood::Dead));

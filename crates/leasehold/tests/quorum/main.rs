@@ -3,7 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod amnesia;
-mod bench;
 #[path = "../faults/child.rs"]
 mod child;
 mod clocks;
@@ -14,6 +13,7 @@ mod forms;
 mod killed;
 mod opening;
 mod owed;
+mod played;
 mod replies;
 mod rounds;
 mod servers;

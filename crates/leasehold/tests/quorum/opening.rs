@@ -10,7 +10,7 @@ use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 use tokio::time::timeout;
 
-use crate::bench::voters;
+use crate::played::voters;
 use crate::shy::{Hasty, Shy, Silent};
 
 const SOON: Duration = Duration::from_secs(5);

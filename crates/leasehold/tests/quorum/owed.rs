@@ -15,12 +15,12 @@ use leasehold_spec::{
 use leasehold_testkit::voters::{Voter, Voters};
 use leasehold_testkit::wait_until;
 
-use crate::bench::{granted, voters};
+use crate::played::{granted, voters};
 use crate::shy::{Hasty, Shy};
 
 const SOON: Duration = Duration::from_secs(5);
 /// As long as these quorums have them: what goes earlier was given back.
-const LEASE_MS: u64 = crate::bench::MAX_LEASE_MS;
+const LEASE_MS: u64 = crate::played::MAX_LEASE_MS;
 const ID: GrantId = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
 const STRANGER: GrantId = GrantId { session: SessionId(8), counter: 1, nonce: 1 };
 

@@ -12,7 +12,7 @@ use leasehold_spec::{
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 
-use crate::bench::{MAX_LEASE_MS, client, granted, voters};
+use crate::played::{MAX_LEASE_MS, client, granted, voters};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_taken_at_all_nodes_and_given_back_at_all() {

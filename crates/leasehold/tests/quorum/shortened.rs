@@ -11,7 +11,7 @@ use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 use tokio::time::timeout;
 
-use crate::bench::voters;
+use crate::played::voters;
 
 const SOON: Duration = Duration::from_secs(5);
 

@@ -14,7 +14,7 @@ use leasehold_spec::node::{Charter, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
 use leasehold_testkit::voters::Voters;
 
-use crate::bench::MAX_LEASE_MS;
+use crate::played::MAX_LEASE_MS;
 
 /// What a link never answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

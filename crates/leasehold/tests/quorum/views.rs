@@ -6,7 +6,7 @@ use leasehold::{ErrorKind, NodeSays};
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::{Quorum, wait_until};
 
-use crate::bench::{client, voters};
+use crate::played::{client, voters};
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -47,7 +47,7 @@ async fn inspect_shows_each_node() {
     let free = client.mutex("a").inspect().await.unwrap();
     assert!(free.nodes.len() == 5 && free.nodes.iter().all(|node| node.says == NodeSays::Free), "{free:?}");
     let guard = client.mutex("a").lock().await.unwrap();
-    wait_until("all have voted", SOON, || crate::bench::granted(&voters, "a") == 5);
+    wait_until("all have voted", SOON, || crate::played::granted(&voters, "a") == 5);
     voters.nodes[1].be(Mood::Dead);
     voters.nodes[4].flush();
     let seen = client.mutex("a").inspect().await.unwrap();

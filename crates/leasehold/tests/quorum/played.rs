@@ -1,4 +1,4 @@
-//! What the tests have in common.
+//! What the tests on nodes that are played in this process share. Those on real servers have `common.rs`.
 
 use std::time::Duration;
 
