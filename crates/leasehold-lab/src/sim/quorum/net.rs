@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use leasehold::seam::error;
 use leasehold::{ErrorKind, Result};
-use leasehold_spec::node::{Request, Rings, Said as Answered, Vote};
+use leasehold_spec::node::{Request, Rings, Said, Vote};
 use leasehold_spec::{GrantId, Name, SessionId, Token};
 
 use super::super::exec::{Pid, lock};
@@ -23,7 +23,7 @@ use super::super::words::client;
 use super::faults::promise_ends;
 use super::pledges::Pledges;
 use super::seat::{Wire, Word};
-use super::voter::{Ask, Done, Said, Voter, label};
+use super::voter::{Done, Query, Reply, Voter, label};
 
 pub(in super::super) struct Net {
     pub(super) rng: Rng,
@@ -48,7 +48,7 @@ pub(super) struct Conn {
     pub(super) pid: Pid,
     pub(super) node: usize,
     wire: Arc<Wire>,
-    up: Pipe<(Option<u64>, Ask)>,
+    up: Pipe<(Option<u64>, Query)>,
     down: Pipe<Word>,
     /// How many reasons there are for nothing to flow, up and down.
     pub(super) stalls: [u32; 2],
@@ -61,7 +61,7 @@ pub(super) struct Conn {
 
 /// Which way a message goes.
 pub(super) enum Way {
-    Up { reply: Option<u64>, ask: Ask },
+    Up { reply: Option<u64>, ask: Query },
     Down(Word),
 }
 
@@ -197,7 +197,7 @@ pub(super) fn unblocked(sim: &Arc<Sim>, which: impl Fn(&Conn) -> bool) {
 }
 
 /// A request has reached a node.
-fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: Ask) {
+fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: Query) {
     if net.nodes[node].freezes > 0 {
         net.nodes[node].pending.push_back((id, reply, ask));
     } else if net.nodes[node].downs == 0 {
@@ -215,19 +215,19 @@ pub(super) fn thaw(sim: &Arc<Sim>, node: usize) {
     }
 }
 
-fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: &Ask) {
-    if matches!(ask, Ask::End) {
+fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u64>, ask: &Query) {
+    if matches!(ask, Query::End) {
         net.nodes[node].detach(id);
         net.conns.remove(&id);
         return;
     }
-    if let Ask::Attach(session) = ask {
+    if let Query::Attach(session) = ask {
         // A connection that is gone is not subscribed by what it had asked for.
         let Some(conn) = net.conns.get(&id) else { return };
         net.who.insert(*session, conn.pid);
     }
     let Done { said, bells, steps } = net.nodes[node].serve(id, ask, sim.exec.now_us());
-    if matches!(said, Said::NoMemory) {
+    if matches!(said, Reply::NoMemory) {
         sim.book.met("an acquire finds no memory");
     }
     for (name, request, vote) in &steps {
@@ -272,18 +272,18 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
     let now_us = sim.exec.now_us();
     let known = match request {
         Request::Ask(ask) => match vote.said {
-            Answered::Granted { token, left_us, .. } => Some((ask.id, token, left_us)),
+            Said::Granted { token, left_us, .. } => Some((ask.id, token, left_us)),
             _ => None,
         },
         Request::Renew(renewal) => match vote.said {
-            Answered::Renewed { left_us } | Answered::Filled { left_us } => Some((renewal.id, renewal.token, left_us)),
+            Said::Renewed { left_us } | Said::Filled { left_us } => Some((renewal.id, renewal.token, left_us)),
             _ => None,
         },
         _ => None,
     };
     if let Some((id, token, left_us)) = known {
         let (grant, until_us) = ((name.clone(), id, token), now_us + left_us);
-        if matches!(vote.said, Answered::Filled { .. }) {
+        if matches!(vote.said, Said::Filled { .. }) {
             net.pledges.keeps(node, grant.clone(), until_us);
         } else {
             let broken = net.pledges.said(node, grant.clone(), until_us, now_us);
@@ -296,7 +296,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
             sim.book.given(name.as_str(), token.get(), now_us);
         }
     }
-    if let (Request::Revoke { token, .. }, Answered::Revoking { left_us }) = (request, &vote.said) {
+    if let (Request::Revoke { token, .. }, Said::Revoking { left_us }) = (request, &vote.said) {
         let at_us = now_us + left_us - left_us / 100;
         sim.book.revoked(name.as_str(), token.get(), at_us);
         let grants: Vec<_> =
@@ -319,7 +319,7 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     let node = conn.node;
     let us = net.delay_us(node);
     sim.note(id, || format!("connection {id} is closed by its client"));
-    push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
+    push(sim, &mut net, id, us, Way::Up { reply: None, ask: Query::End });
 }
 
 /// Breaks a connection: the client hears of it after `told_us`, the node after `noticed_us`.

@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::super::exec::{Pid, lock};
 use super::super::stage::Sim;
 use super::net::{self, Way};
-use super::voter::{Ask, Said};
+use super::voter::{Query, Reply};
 
 /// A node, as one process reaches it.
 pub(in super::super) struct Seat {
@@ -47,8 +47,8 @@ impl Node for Seat {
             // Owned from here on: dropped, it closes the connection.
             let mut line = Line { sim: Arc::clone(&sim), wire: Arc::clone(&wire), marker: None };
             sim.exec.spawn_beside(pid, "a connection", Box::pin(drive(wire)));
-            match line.exchange(Ask::Greet(charter)).await {
-                Ok(Said::Greeted(marker)) => line.marker = Some(Arc::new(marker)),
+            match line.exchange(Query::Greet(charter)).await {
+                Ok(Reply::Greeted(marker)) => line.marker = Some(Arc::new(marker)),
                 Ok(_) => return Err(error(ErrorKind::Invalid, "a quorum with another charter")),
                 Err(_) => return Err(error(ErrorKind::Unreachable, "the connection is gone")),
             }
@@ -56,6 +56,7 @@ impl Node for Seat {
         })
     }
 
+    /// Every node of a simulation has begun before the first client comes.
     fn begin(&self, _: Charter) -> Pending<Result<Telling, Error>> {
         Box::pin(std::future::ready(Ok(Box::pin(std::future::ready(Ok(()))) as Telling)))
     }
@@ -75,14 +76,14 @@ struct Ears {
     /// What has arrived, and was not read yet.
     socket: VecDeque<Word>,
     driver: Option<Waker>,
-    waiting: BTreeMap<u64, oneshot::Sender<Said>>,
+    waiting: BTreeMap<u64, oneshot::Sender<Reply>>,
     next: u64,
     inbox: Option<Inbox>,
 }
 
 /// What arrives.
 pub(super) enum Word {
-    Reply(u64, Said),
+    Reply(u64, Reply),
     Push(Name, Bell),
     /// The connection is gone.
     Broken,
@@ -162,7 +163,7 @@ struct Line {
 
 impl Line {
     /// Sent when this is first polled; the future may be dropped then, and the request goes on.
-    fn exchange(&self, ask: Ask) -> impl Future<Output = Result<Said, Fault>> + Send + 'static {
+    fn exchange(&self, ask: Query) -> impl Future<Output = Result<Reply, Fault>> + Send + 'static {
         let (sim, wire) = (Arc::clone(&self.sim), Arc::clone(&self.wire));
         async move {
             if wire.is_closed() {
@@ -179,7 +180,7 @@ impl Line {
             net::send(&sim, wire.id, wire.node, Way::Up { reply: Some(number), ask });
             drop(sim);
             match said.await {
-                Ok(Said::NoMemory) => Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full"))),
+                Ok(Reply::NoMemory) => Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full"))),
                 Ok(said) => Ok(said),
                 Err(_) => Err(gone()),
             }
@@ -200,12 +201,13 @@ impl NodeLink for Line {
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
         let mut request = request.clone();
         if let Request::Ask(ask) = &mut request {
+            // Small in some plans, so that sessions come to the end of what they have reserved.
             ask.range = ask.range.min(self.sim.plan.range);
         }
-        let said = self.exchange(Ask::One(name.clone(), request, self.seen()));
+        let said = self.exchange(Query::One(name.clone(), request, self.seen()));
         Box::pin(async move {
             match said.await {
-                Ok(Said::Vote(said)) => vote(said),
+                Ok(Reply::Vote(said)) => vote(said),
                 Ok(_) => Err(NoVote::Fault(gone())),
                 Err(fault) => Err(NoVote::Fault(fault)),
             }
@@ -213,27 +215,27 @@ impl NodeLink for Line {
     }
 
     fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
-        let (said, count) = (self.exchange(Ask::Batch(batch.to_vec(), self.seen())), batch.len());
+        let (said, count) = (self.exchange(Query::Batch(batch.to_vec(), self.seen())), batch.len());
         Box::pin(async move {
             match said.await {
-                Ok(Said::Votes(votes)) => votes.into_iter().map(vote).collect(),
+                Ok(Reply::Votes(votes)) => votes.into_iter().map(vote).collect(),
                 _ => (0..count).map(|_| Err(NoVote::Fault(gone()))).collect(),
             }
         })
     }
 
     fn names(&self, _: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
-        let said = self.exchange(Ask::Names);
+        let said = self.exchange(Query::Names);
         Box::pin(async move {
             match said.await? {
-                Said::Names(names) => Ok((names, 0)),
+                Reply::Names(names) => Ok((names, 0)),
                 _ => Err(gone()),
             }
         })
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        let (wire, said) = (Arc::clone(&self.wire), self.exchange(Ask::Attach(session)));
+        let (wire, said) = (Arc::clone(&self.wire), self.exchange(Query::Attach(session)));
         Box::pin(async move {
             // Before it is asked for: a message may come before the answer.
             lock(&wire.ears).inbox = Some(inbox);
@@ -250,10 +252,10 @@ impl NodeLink for Line {
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
-        let said = self.exchange(Ask::Time);
+        let said = self.exchange(Query::Time);
         Box::pin(async move {
             match said.await? {
-                Said::Time(us) => Ok(us),
+                Reply::Time(us) => Ok(us),
                 _ => Err(gone()),
             }
         })

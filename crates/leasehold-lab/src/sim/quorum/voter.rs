@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Record, Renewal, Request, Said as Answered, Vote};
+use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Record, Renewal, Request, Said, Vote};
 use leasehold_spec::node::{begin, enter, vote};
 use leasehold_spec::{Env, LostHow, Name, SessionId, Was};
 
@@ -11,7 +11,7 @@ use super::super::node::Clock;
 
 /// What a client asks.
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(super) enum Query {
     Greet(Charter),
     One(Name, Request, Arc<Marker>),
     Batch(Vec<(Name, Renewal)>, Arc<Marker>),
@@ -24,7 +24,7 @@ pub(super) enum Ask {
 
 /// What it hears.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum Reply {
     Greeted(Marker),
     Vote(Result<Vote, Abstention>),
     Votes(Vec<Result<Vote, Abstention>>),
@@ -50,7 +50,7 @@ pub(super) struct Voter {
     /// How many reasons there are for the memory to be full.
     pub(super) full: u32,
     /// What came while it was frozen.
-    pub(super) pending: VecDeque<(u64, Option<u64>, Ask)>,
+    pub(super) pending: VecDeque<(u64, Option<u64>, Query)>,
     pub(super) records: BTreeMap<Name, Record>,
     pub(super) marker: Option<Marker>,
     /// Whether it loses in a restart what it has answered.
@@ -66,7 +66,7 @@ pub(super) struct Voter {
 
 /// What carrying a request out amounts to.
 pub(super) struct Done {
-    pub(super) said: Said,
+    pub(super) said: Reply,
     pub(super) bells: Vec<(Name, Bell)>,
     pub(super) steps: Vec<(Name, Request, Result<Vote, Abstention>)>,
 }
@@ -109,35 +109,35 @@ impl Voter {
     }
 
     /// Carries a request out.
-    pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
-        let mut done = Done { said: Said::Unlike, bells: Vec::new(), steps: Vec::new() };
+    pub(super) fn serve(&mut self, conn: u64, ask: &Query, now_us: u64) -> Done {
+        let mut done = Done { said: Reply::Unlike, bells: Vec::new(), steps: Vec::new() };
         done.said = match ask {
-            Ask::Greet(charter) => {
+            Query::Greet(charter) => {
                 let entered =
                     enter(self.marker.as_ref(), *charter, &self.run(), self.forgets, self.clock.at_us(now_us));
                 match entered {
                     Ok(marker) => {
                         self.marker = Some(marker.clone());
-                        Said::Greeted(marker)
+                        Reply::Greeted(marker)
                     }
-                    Err(_) => Said::Unlike,
+                    Err(_) => Reply::Unlike,
                 }
             }
-            Ask::One(_, Request::Ask(_), _) if self.full > 0 => Said::NoMemory,
-            Ask::One(name, request, seen) => Said::Vote(self.apply(name, request.clone(), seen, now_us, &mut done)),
-            Ask::Batch(batch, seen) => {
+            Query::One(_, Request::Ask(_), _) if self.full > 0 => Reply::NoMemory,
+            Query::One(name, request, seen) => Reply::Vote(self.apply(name, request.clone(), seen, now_us, &mut done)),
+            Query::Batch(batch, seen) => {
                 let each = batch.iter();
                 let said = each
                     .map(|(name, renewal)| self.apply(name, Request::Renew(renewal.clone()), seen, now_us, &mut done));
-                Said::Votes(said.collect())
+                Reply::Votes(said.collect())
             }
-            Ask::Time => Said::Time(self.clock.at_us(now_us)),
-            Ask::Attach(session) => {
+            Query::Time => Reply::Time(self.clock.at_us(now_us)),
+            Query::Attach(session) => {
                 self.inboxes.entry(*session).or_default().insert(conn);
-                Said::Attached
+                Reply::Attached
             }
-            Ask::Names => Said::Names(self.records.keys().cloned().collect()),
-            Ask::End => Said::Attached,
+            Query::Names => Reply::Names(self.records.keys().cloned().collect()),
+            Query::End => Reply::Attached,
         };
         done
     }
@@ -219,25 +219,25 @@ pub(super) fn label(request: &Request, said: &Result<Vote, Abstention>) -> &'sta
         Err(Abstention::Unmarked) => return "no vote: unmarked",
     };
     match (request, said) {
-        (_, Answered::Granted { .. }) => "ask: granted",
-        (_, Answered::Refused { holder: Some(_), .. }) => "ask: refused",
-        (_, Answered::Refused { holder: None, .. }) => "ask: called before",
-        (_, Answered::Below) => "ask: below",
-        (_, Answered::Far) => "ask: far",
-        (Request::Ask(_), Answered::Late) => "ask: late",
-        (_, Answered::Full) => "ask: full",
-        (_, Answered::Late) => "renew: late",
-        (_, Answered::Renewed { .. }) => "renew: renewed",
-        (_, Answered::Filled { .. }) => "renew: filled",
-        (_, Answered::Lost { how: LostHow::Revoked }) => "renew: revoked",
-        (_, Answered::Lost { how: LostHow::NotHeld }) => "renew: lost",
+        (_, Said::Granted { .. }) => "ask: granted",
+        (_, Said::Refused { holder: Some(_), .. }) => "ask: refused",
+        (_, Said::Refused { holder: None, .. }) => "ask: called before",
+        (_, Said::Below) => "ask: below",
+        (_, Said::Far) => "ask: far",
+        (Request::Ask(_), Said::Late) => "ask: late",
+        (_, Said::Full) => "ask: full",
+        (_, Said::Late) => "renew: late",
+        (_, Said::Renewed { .. }) => "renew: renewed",
+        (_, Said::Filled { .. }) => "renew: filled",
+        (_, Said::Lost { how: LostHow::Revoked }) => "renew: revoked",
+        (_, Said::Lost { how: LostHow::NotHeld }) => "renew: lost",
         (Request::GiveBack { wait: Some(_), .. }, _) => "stand back",
-        (_, Answered::GivenBack { was: Was::Granted }) => "give back: held",
-        (_, Answered::GivenBack { was: Was::Queued }) => "give back: waited",
-        (_, Answered::GivenBack { was: Was::Absent }) => "give back: absent",
-        (_, Answered::Revoking { .. }) => "revoke: marked",
-        (_, Answered::NotHeld) => "revoke: not held",
-        (_, Answered::Settled) => "settle",
-        (_, Answered::Inspected(_)) => "inspect",
+        (_, Said::GivenBack { was: Was::Granted }) => "give back: held",
+        (_, Said::GivenBack { was: Was::Queued }) => "give back: waited",
+        (_, Said::GivenBack { was: Was::Absent }) => "give back: absent",
+        (_, Said::Revoking { .. }) => "revoke: marked",
+        (_, Said::NotHeld) => "revoke: not held",
+        (_, Said::Settled) => "settle",
+        (_, Said::Inspected(_)) => "inspect",
     }
 }
