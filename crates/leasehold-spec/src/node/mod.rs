@@ -143,8 +143,8 @@ pub struct Renewal {
     pub lease_ms: u64,
     /// The node's time after which this request is refused as late.
     pub not_after_us: u64,
-    /// What the holder calls itself, if a node that does not know of it, and is free, is to give it its vote from now on:
-    /// one that has voted for no larger token, which others may have held by since. It counts at the next renewal.
+    /// What the holder calls itself, if a node that does not know of it, and is free, is to give it its vote from now on.
+    /// One that has voted for a larger token does not: others may have held by that since. It counts at the next renewal.
     pub fill: Option<String>,
 }
 

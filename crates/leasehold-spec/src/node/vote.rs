@@ -1,7 +1,5 @@
 //! One request to one node, carried out.
 
-use std::collections::BTreeMap;
-
 use super::{Ask, Bell, Called, Granted, Record, Renewal, Request, Rings, Said, Vote, Wait};
 use crate::id::{GrantId, PublicId, Token, range};
 use crate::limits::{CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, SETTLE_STEPS, TOKEN_WINDOW_MS};
@@ -108,7 +106,7 @@ impl Node<'_, '_> {
                 let left_us = self.record.grant.as_ref().map_or(0, |granted| granted.left_us(now_us));
                 Said::Renewed { left_us }
             }
-            // Another round of its own: it has no right to that one.
+            // Somebody else's; or another round of its own, to which this token has no right.
             Some(_) => Said::Lost { how: LostHow::NotHeld },
             None => match &renewal.fill {
                 Some(label) if self.may_fill(renewal) => {
@@ -323,14 +321,10 @@ impl Record {
     /// Whether anybody waits, and whether the first who does asks for strict order.
     #[must_use]
     pub fn contention(&self) -> Contention {
-        match first(&self.queue) {
+        match self.queue.values().next() {
             None => Contention::None,
             Some(Order::Relaxed) => Contention::Others,
             Some(Order::Strict) => Contention::Strict,
         }
     }
-}
-
-fn first(queue: &BTreeMap<(u64, GrantId), Order>) -> Option<Order> {
-    queue.first_key_value().map(|(_, order)| *order)
 }
