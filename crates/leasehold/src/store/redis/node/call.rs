@@ -11,6 +11,7 @@ use crate::store::redis::keys::Keys;
 
 /// As many nodes as four digits have. Far beyond any use.
 const NODES_END: u64 = 10_000;
+/// As many bytes of a label as three digits have.
 const LABEL_END: u64 = 1_000;
 
 /// The request for one name, of a client that has seen this marker.

@@ -21,19 +21,19 @@ const PARTS: [(&str, &str); 9] = [
 /// All of them.
 #[derive(Clone, Debug)]
 pub struct NodeScripts {
-    /// See `ask.lua`; so for the others.
+    /// Gives the vote, or a place in the queue. See the head of `ask.lua`; so for the others.
     pub ask: Script,
-    /// Up to 16 names at once.
+    /// Keeps the votes of many names at once.
     pub renew: Script,
-    /// The vote, and the place in the queue.
+    /// Takes the vote back, and the place in the queue.
     pub give_back: Script,
-    /// Marks.
+    /// Marks a grant, and shortens it to the grace.
     pub revoke: Script,
     /// Looks after the queue.
     pub settle: Script,
     /// Looks, and writes nothing.
     pub inspect: Script,
-    /// Greets.
+    /// Greets: writes and tells the marker.
     pub enter: Script,
     /// Ends a rest.
     pub begin: Script,
@@ -65,7 +65,7 @@ impl NodeScripts {
         scripts
     }
 
-    /// Each of them, but the question.
+    /// Each of them, but the question for our rights.
     pub fn each(&self) -> [&Script; 8] {
         let Self { ask, renew, give_back, revoke, settle, inspect, enter, begin, .. } = self;
         [ask, renew, give_back, revoke, settle, inspect, enter, begin]
