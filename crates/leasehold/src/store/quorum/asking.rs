@@ -19,7 +19,6 @@ use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Ou
 use tokio::task::unconstrained;
 
 use super::attempts;
-use super::hearing::kind_of;
 use super::names::{Call, Held, Waiting};
 use super::places::Inner;
 use super::returning::Lost;
@@ -98,7 +97,7 @@ impl Inner {
                 }
                 // Who was only slow may answer the next time.
                 Asked::TooFew if self.now_us() >= until_us || !tally.has_silent() || !self.is_live(&acquire.id) => {
-                    return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))));
+                    return Err(self.undecided(&tally));
                 }
                 Asked::Refused(_) | Asked::TooFew | Asked::Again => {
                     self.shared.timers.at(self.now_us() + self.random_while_us(tries)).await;
@@ -153,7 +152,7 @@ impl Inner {
                 let left_us = if is_held { free_us.saturating_sub(begun_us).max(WHILE_MIN_US) } else { UNKNOWN_US };
                 Outcome::Queued { ticket: wait.ticket, left_us, joined }
             }
-            Asked::TooFew | Asked::Again => return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally)))),
+            Asked::TooFew | Asked::Again => return Err(self.undecided(&tally)),
         };
         Ok(self.answer(begun_us, &tally, outcome))
     }
@@ -161,7 +160,7 @@ impl Inner {
     /// Rounds of one attempt, until one is won, or there is no use in another at once. What was voted for it in vain is
     /// given back, or waits.
     async fn rounds(self: &Arc<Self>, name: &Name, acquire: &Acquire, wait: Option<Wait>) -> (Asked, Tally) {
-        let within_us = self.patience_us(acquire.lease_ms);
+        let within_us = self.shared.patience_us(acquire.lease_ms);
         let (mut tally, mut token, mut is_held) = (Tally::new(self.nodes()), Token::NONE, false);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
@@ -262,7 +261,7 @@ impl Inner {
                 hit(Mark::TurnCalled);
                 self.take_turn(*id);
             }
-            Ok((Call::First, false)) => self.ask_at(id, self.now_us() + self.shared.patience_us(u64::MAX)),
+            Ok((Call::First, false)) => self.set_alarm(id, self.now_us() + self.shared.patience_us(u64::MAX)),
             // It is over: whoever is next shall not wait for it.
             Err(false) => {
                 hit(Mark::CalledGone);
@@ -330,23 +329,24 @@ impl Inner {
             // They came while the round was under way.
             _ if calls >= majority => {
                 hit(Mark::CalledInRound);
-                self.ask_at(id, now_us + self.random_while_us(splits));
+                self.set_alarm(id, now_us + self.random_while_us(splits));
             }
-            Then::Held if calls > 0 => self.ask_at(id, now_us + self.shared.patience_us(u64::MAX)),
+            Then::Held if calls > 0 => self.set_alarm(id, now_us + self.shared.patience_us(u64::MAX)),
             // The holder's release calls.
             Then::Held => {}
             // Whoever was called is at it, and its release calls in turn; to ask meanwhile is in its way. If nothing comes
             // of it, the word of that may be lost.
             Then::Called => {
                 let while_us = self.random_while_us(splits);
-                self.ask_at(id, now_us + while_us.max(self.shared.patience_us(u64::MAX)));
+                self.set_alarm(id, now_us + while_us.max(self.shared.patience_us(u64::MAX)));
             }
-            Then::Split => self.ask_at(id, now_us + self.random_while_us(splits)),
-            Then::TooFew => self.ask_at(id, now_us + TOO_FEW_US),
+            Then::Split => self.set_alarm(id, now_us + self.random_while_us(splits)),
+            Then::TooFew => self.set_alarm(id, now_us + TOO_FEW_US),
         }
     }
 
-    fn ask_at(&self, id: &GrantId, at_us: u64) {
+    /// It asks again at that moment, unless another alarm is set, or a round of it begins, by then.
+    fn set_alarm(&self, id: &GrantId, at_us: u64) {
         if let Some(waiting) = self.shared.names().waiting(id) {
             waiting.alarm += 1;
             self.shared.timers.turn_at(at_us, *id, waiting.alarm);

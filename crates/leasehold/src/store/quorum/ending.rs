@@ -9,7 +9,6 @@ use leasehold_spec::node::{Request, Said};
 use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token, Was};
 
 use super::fan::Fan;
-use super::hearing::kind_of;
 use super::member::{Owed, Standing};
 use super::places::Inner;
 use super::round::{Ballot, Ended, Tally};
@@ -42,14 +41,14 @@ impl Inner {
     ) -> Result<Answer, Fault> {
         let begun_us = self.now_us();
         self.shared.names().end(&id);
-        self.gives_back(id);
+        self.note_given_back(id);
         let mut tally = Tally::new(self.nodes());
-        let mut fan = self.give_back_at_all(&name, id, Token::HIGHEST, Some(&mut tally));
+        let mut fan = self.giving_back_everywhere(&name, id, Token::HIGHEST, Some(&mut tally));
         let ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended).await;
         self.finish(fan);
         match ended.unwrap_or(Ended::TooFew) {
             Ended::Done(was) => Ok(self.answer(begun_us, &tally, outcome(was))),
-            Ended::TooFew => Err(Fault::Undecided(self.shared.too_few(kind_of(&tally)))),
+            Ended::TooFew => Err(self.undecided(&tally)),
         }
     }
 
@@ -60,7 +59,7 @@ impl Inner {
 
     /// Gives back what is left of a grant, and waits for nobody.
     pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId, upto: Token) {
-        let mut fan = self.give_back_at_all(name, id, upto, None);
+        let mut fan = self.giving_back_everywhere(name, id, upto, None);
         fan.send();
         self.finish(fan);
     }
@@ -72,7 +71,7 @@ impl Inner {
         self.finish(fan);
     }
 
-    fn give_back_at_all(
+    fn giving_back_everywhere(
         self: &Arc<Self>,
         name: &Name,
         id: GrantId,
@@ -160,7 +159,7 @@ impl Inner {
         let tally = self.hear_all(&name, &request).await;
         let left = |said: &Said| if let Said::Revoking { left_us } = said { Some(*left_us) } else { None };
         let marked: Vec<u64> = tally.votes().flatten().filter_map(|(_, vote)| left(&vote.said)).collect();
-        // A majority cannot keep it any more: so many that what is left is none.
+        // So many that the others are no majority: none can keep it any more.
         if marked.len() > self.nodes() - tally.majority() {
             let left_us = marked.into_iter().max().unwrap_or(0);
             return Ok(self.answer(begun_us, &tally, Outcome::Revoking { left_us }));
@@ -169,7 +168,7 @@ impl Inner {
         if not_held >= tally.majority() {
             return Ok(self.answer(begun_us, &tally, Outcome::NotHeld));
         }
-        Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))))
+        Err(self.undecided(&tally))
     }
 
     pub(super) async fn settle(self: Arc<Self>, name: Name) -> Result<Answer, Fault> {
@@ -184,7 +183,7 @@ impl Inner {
         let seen = |said: &Said| if let Said::Inspected(seen) = said { Some(seen.clone()) } else { None };
         let views: Vec<Option<Inspection>> = tally.votes().map(|vote| seen(&vote?.1.said)).collect();
         if views.iter().flatten().count() < tally.majority() {
-            return Err(Fault::Undecided(self.shared.too_few(kind_of(&tally))));
+            return Err(self.undecided(&tally));
         }
         let holder = tally.shown().cloned();
         let waiters = views.iter().flatten().map(|view| view.waiters).max().unwrap_or(0);
@@ -216,7 +215,7 @@ impl Inner {
         let all = |tally: &Tally| tally.pending_nodes().is_empty().then_some(());
         let enough = |tally: &Tally| if tally.shows_enough() { Some(()) } else { all(tally) };
         let now_us = self.now_us();
-        if self.hear(&mut fan, &mut tally, now_us + self.patience_us(u64::MAX), all).await.is_none() {
+        if self.hear(&mut fan, &mut tally, now_us + self.shared.patience_us(u64::MAX), all).await.is_none() {
             self.hear(&mut fan, &mut tally, now_us + WITHIN_US, enough).await;
         }
         self.wait_no_longer(&mut tally);

@@ -157,9 +157,10 @@ impl Inner {
         tally.close();
     }
 
-    /// How long a node may take for an answer that somebody waits for.
-    pub(super) fn patience_us(&self, lease_ms: u64) -> u64 {
-        self.shared.patience_us(lease_ms)
+    /// What too few votes mean to whoever asked: mostly that there is no quorum; but what a majority says is wrong with the
+    /// name, or with us, is wrong.
+    pub(super) fn undecided(&self, tally: &Tally) -> Fault {
+        Fault::Undecided(self.shared.too_few(common_failure(tally)))
     }
 
     /// Asks a node for its time. Answers whether it said it.
@@ -184,13 +185,14 @@ impl Inner {
         for (id, token, until_us) in shortened {
             self.shared.tell_home(Message::Shortened { id, token, until_us });
         }
+        // What it stands for here is its effect: everything is looked at again.
         self.shared.tell_home(Message::Garbled);
     }
 }
 
-/// What too few nodes can mean to whoever asks: mostly that there is no quorum; but what a majority says is wrong with the
-/// name, or with us, is wrong.
-pub(super) fn kind_of(tally: &Tally) -> Option<(ErrorKind, String)> {
+/// An error of a kind that a majority answers with, in the words of the first of them. That nodes cannot be reached is
+/// nothing that is wrong with us.
+fn common_failure(tally: &Tally) -> Option<(ErrorKind, String)> {
     let failed = tally.failed();
     let same = |kind: ErrorKind| failed.iter().filter(|(other, _)| *other == kind).count();
     let (kind, text) =

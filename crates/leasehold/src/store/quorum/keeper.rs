@@ -51,7 +51,7 @@ pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
     }
 }
 
-/// A node that cannot be taken in.
+/// What is said of a node on which a try has found no answer in time.
 pub(super) fn unanswered() -> Error {
     Error::new(ErrorKind::Unreachable, "takes connections, and does not answer")
 }

@@ -11,7 +11,6 @@ use leasehold_spec::node::{Renewal, Said, Vote};
 use leasehold_spec::{Answer, LostHow, Name, Outcome, Renew};
 
 use super::fan::Fan;
-use super::hearing::kind_of;
 use super::node::NoVote;
 use super::places::Inner;
 use super::round::{Ballot, Kept, Tally};
@@ -32,7 +31,7 @@ impl Inner {
         }
         let mut fan = Fan::of(asking);
         let shortest_ms = batch.iter().map(|(_, renew)| renew.lease_ms).min().unwrap_or(0);
-        let within_us = (shortest_ms * 100).min(WITHIN_MAX_US).max(self.patience_us(u64::MAX));
+        let within_us = (shortest_ms * 100).min(WITHIN_MAX_US).max(self.shared.patience_us(u64::MAX));
         let mut time_is_up = std::pin::pin!(self.shared.timers.at(begun_us + within_us));
         while tallies.iter().any(|tally| tally.kept().is_none()) {
             tokio::select! {
@@ -76,7 +75,7 @@ impl Inner {
             }
             Kept::TooFew => {
                 hit(Mark::KeptTooFew);
-                return Err(Fault::Undecided(self.shared.too_few(kind_of(tally))));
+                return Err(self.undecided(tally));
             }
         };
         Ok(self.answer(begun_us, tally, outcome))
@@ -91,7 +90,7 @@ impl Inner {
             let (range, fill) = held.map_or((1, None), |held| (held.range, Some(held.label)));
             let member = &self.shared.members[node];
             let not_after_us = member.time_at(renew.not_after_us, now_us).unwrap_or(0);
-            // No node's rest is for a longer one.
+            // A node that forgets it rests for no longer than this.
             let lease_ms = renew.lease_ms.min(self.shared.charter.max_lease_ms);
             let (id, token, from) = (renew.id, renew.token, renew.from);
             (name.clone(), Renewal { id, token, range, from, lease_ms, not_after_us, fill })
@@ -111,9 +110,9 @@ impl Inner {
                         Said::Lost { .. } => Some(0),
                         _ => None,
                     };
-                    until_us.into_iter().for_each(|until_us| {
+                    if let Some(until_us) = until_us {
                         inner.shared.names().keeps(&renewal.id, renewal.token, node, until_us);
-                    });
+                    }
                 }
                 ballot
             })

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold_spec::limits::NOT_AFTER_MAX_US;
+use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_WINDOW_MS};
 use leasehold_spec::node::Abstention;
 use leasehold_spec::{GrantId, Name, Token};
 
@@ -181,7 +181,9 @@ impl fmt::Display for Told<'_> {
                 write!(f, "rests for {} s more: it may have forgotten leases", left_us.div_ceil(1_000_000))
             }
             Standing::Abstains(Abstention::Unmarked, _) => f.write_str("has lost its marker, and is greeted anew"),
-            Standing::Far => f.write_str("has a clock that is more than 10 s from most others': set it"),
+            Standing::Far => {
+                write!(f, "has a clock that is more than {} s from most others': set it", TOKEN_WINDOW_MS / 1000)
+            }
             Standing::Silent => f.write_str("does not answer"),
             Standing::Away(why) => f.write_str(why),
         }

@@ -21,6 +21,7 @@
 //! | `names.rs` | what is known of names: tokens, holders, waiters |
 //! | `timers.rs`, `fan.rs` | deadlines; many requests at once |
 //! | `node.rs` | what a node is: of its server only `store/redis/node/` knows |
+//! | `url.rs` | what a `quorum:` URL says |
 //!
 //! None of them knows what a session is, beyond its id and its inbox.
 
@@ -273,7 +274,8 @@ impl Shared {
         (ANSWER_US + self.rtt_us()).min(lease_ms.saturating_mul(100)).min(NOT_AFTER_MAX_US)
     }
 
-    /// What to write on a request to this node that is worth nothing later.
+    /// What to write on a request to this node that is worth nothing later. To one of whose clock nothing was heard lately
+    /// it is 0, which comes late: its refusal tells the time, and the next request is good.
     fn not_after(&self, node: usize, now_us: u64, within_us: u64) -> u64 {
         self.members[node].time_at(now_us + within_us, now_us).unwrap_or(0)
     }

@@ -12,8 +12,8 @@ pub(super) struct Names {
     seen: HashMap<Name, Token>,
     /// Those that are asked for, wait or hold: nothing is to be left of any other.
     attempts: HashMap<GrantId, Attempt>,
-    /// With so many it is looked whether some are over without a word: their session gave them up in an outage that was
-    /// longer than their leases, and told nobody, as nobody was there.
+    /// With so many attempts it is looked whether some are over without a word: their session gave them up in an outage
+    /// that was longer than their leases, and told nobody, as nobody was there.
     look_at: usize,
 }
 
@@ -88,7 +88,7 @@ impl Names {
         self.seen.get(name).copied().unwrap_or(Token::NONE)
     }
 
-    /// Takes note of a token, unless the clock, which shows `now_us`, is ahead of it anyway.
+    /// Takes note of a token, unless the nodes' clocks, which show `now_us`, are ahead of it anyway.
     pub(super) fn see(&mut self, name: &Name, token: Token, now_us: u64) {
         if token.get() < now_us {
             return;
@@ -245,6 +245,7 @@ impl Waiting {
         Some((self.name.clone(), self.acquire.clone(), self.wait))
     }
 
+    /// A node calls it.
     pub(super) fn call(&mut self, node: usize, majority: usize) -> Call {
         if self.called.contains(&node) {
             return Call::Known;
@@ -263,7 +264,8 @@ impl Waiting {
     }
 }
 
-/// How many names may be ahead of the clock at a time: a token is for a millisecond, unless a clock is wrong.
+/// How many names may be ahead of the clock at a time: one is for as many microseconds as its grant has tokens, about a
+/// millisecond, unless a clock is wrong.
 const SEEN: usize = 4_096;
 /// From how many attempts on it is looked whether some of them are over.
 const LOOK_AT: usize = 1_024;

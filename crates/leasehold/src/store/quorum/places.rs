@@ -25,7 +25,8 @@ pub(super) struct Inner {
     given_back: Mutex<VecDeque<GrantId>>,
 }
 
-/// How many of them are remembered: for as long as an answer may be late, which is a round trip.
+/// How many of them are remembered. One is needed until the answers that are under way are in: for a round trip, mostly. Of
+/// one that is forgotten a late vote is given back once more, which does no harm.
 const GIVEN_BACK: usize = 256;
 
 /// One node's place.
@@ -83,7 +84,7 @@ impl Inner {
     }
 
     /// An attempt is given back by this link, at every node.
-    pub(super) fn gives_back(&self, id: GrantId) {
+    pub(super) fn note_given_back(&self, id: GrantId) {
         let mut given_back = self.given_back.lock().unwrap_or_else(PoisonError::into_inner);
         if given_back.len() >= GIVEN_BACK {
             given_back.pop_front();
