@@ -12,7 +12,7 @@ use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Event, From, GrantId, Hears, LostHow, Name, Op, Order, Outcome, Patience,
     Place, Renew, SessionId, Token,
 };
-use leasehold_testkit::voters::{Voter, Voters};
+use leasehold_testkit::voters::{Mood, Voter, Voters};
 use leasehold_testkit::wait_until;
 
 use crate::played::{granted, voters};
@@ -29,8 +29,12 @@ fn name() -> Name {
 }
 
 fn acquire(patience: Patience) -> Op {
+    acquire_as(ID, patience)
+}
+
+fn acquire_as(id: GrantId, patience: Patience) -> Op {
     let (lease_ms, label) = (LEASE_MS, String::new());
-    Op::Acquire(Acquire { id: ID, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
+    Op::Acquire(Acquire { id, lease_ms, range: 1, not_after_us: u64::MAX, patience, label })
 }
 
 fn queue() -> Op {
@@ -106,6 +110,29 @@ async fn what_a_node_refuses_to_take_back_it_is_told_again() {
     refuses.store(false, Ordering::SeqCst);
     wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
     assert_eq!(nodes[0].opened(), 1, "over the same link");
+}
+
+/// What a node was never asked for is not there, and crowds out nothing that is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_owed_to_a_node_that_is_away_for_long_is_not_crowded_out() {
+    let voters = voters(3);
+    let (_, store) = Shy::each(&voters, Hasty::world());
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    let token = granted_to(&link).await;
+    wait_until("all have voted", SOON, || granted(&voters, "a") == 3);
+    voters.nodes[0].be(Mood::Dead);
+    let released = apply(&link, &Op::Release { id: ID, token, used: token }).await;
+    assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
+    for counter in 2..1_200 {
+        let id = GrantId { counter, ..ID };
+        let answer = apply(&link, &acquire_as(id, Patience::Try)).await;
+        let Outcome::Granted { token, .. } = answer.outcome else { panic!("{answer:?}") };
+        apply(&link, &Op::Release { id, token, used: token }).await;
+    }
+    assert_eq!(votes_for(&voters.nodes[0]), Some(token));
+    voters.nodes[0].be(Mood::Answers);
+    wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
 }
 
 /// A round that was lost: the connection broke under what gives back its only vote.

@@ -189,6 +189,7 @@ impl Inner {
                     label: acquire.label.clone(),
                 })
             });
+            self.shared.names().ask_at(&acquire.id, fan.nodes());
             fan = fan.each(|node, asking| self.returned_if_over(node, name, (acquire.id, token), asking));
             let asked = self.count(&mut fan, &mut tally, within_us, |tally| tally.asked(token)).await;
             let asked = asked.unwrap_or(Asked::TooFew);

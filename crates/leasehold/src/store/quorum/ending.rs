@@ -10,6 +10,7 @@ use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token
 
 use super::fan::Fan;
 use super::member::{Owed, Standing};
+use super::names::Nodes;
 use super::places::Inner;
 use super::round::{Ballot, Ended, Tally};
 use crate::error::ErrorKind;
@@ -40,10 +41,15 @@ impl Inner {
         outcome: impl FnOnce(Was) -> Outcome,
     ) -> Result<Answer, Fault> {
         let begun_us = self.now_us();
-        self.shared.names().end(&id);
+        let asked = {
+            let mut names = self.shared.names();
+            let asked = names.asked(&id);
+            names.end(&id);
+            asked
+        };
         self.note_given_back(id);
         let mut tally = Tally::new(self.nodes());
-        let mut fan = self.giving_back_everywhere(&name, id, Token::HIGHEST, Some(&mut tally));
+        let mut fan = self.giving_back_everywhere(&name, (id, Token::HIGHEST), asked, Some(&mut tally));
         let ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended).await;
         self.finish(fan);
         match ended.unwrap_or(Ended::TooFew) {
@@ -59,14 +65,16 @@ impl Inner {
 
     /// Gives back what is left of a grant, and waits for nobody.
     pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId, upto: Token) {
-        let mut fan = self.giving_back_everywhere(name, id, upto, None);
+        let asked = self.shared.names().asked(&id);
+        let mut fan = self.giving_back_everywhere(name, (id, upto), asked, None);
         fan.send();
         self.finish(fan);
     }
 
     /// Gives back what is left of an attempt at one node.
     pub(super) fn give_back_at(self: &Arc<Self>, node: usize, name: &Name, id: GrantId, upto: Token) {
-        let mut fan = Fan::of(self.giving_back(node, name, id, upto).map(|giving_back| (node, giving_back)));
+        let asked = self.shared.names().asked(&id);
+        let mut fan = Fan::of(self.giving_back(node, name, (id, upto), asked).map(|giving_back| (node, giving_back)));
         fan.send();
         self.finish(fan);
     }
@@ -74,13 +82,13 @@ impl Inner {
     fn giving_back_everywhere(
         self: &Arc<Self>,
         name: &Name,
-        id: GrantId,
-        upto: Token,
+        (id, upto): (GrantId, Token),
+        asked: Nodes,
         mut tally: Option<&mut Tally>,
     ) -> Fan<Ballot> {
         let mut asking: Vec<(usize, Pending<Ballot>)> = Vec::new();
         for node in 0..self.nodes() {
-            match self.giving_back(node, name, id, upto) {
+            match self.giving_back(node, name, (id, upto), asked) {
                 Some(giving_back) => asking.push((node, giving_back)),
                 None => {
                     if let Some(tally) = tally.as_deref_mut() {
@@ -93,8 +101,18 @@ impl Inner {
     }
 
     /// Gives back what an attempt has at a node, up to the vote for this token: the attempt may be asked for anew. A node
-    /// that cannot be told is told when it is back.
-    fn giving_back(self: &Arc<Self>, node: usize, name: &Name, id: GrantId, upto: Token) -> Option<Pending<Ballot>> {
+    /// that cannot be told is told when it is back. One that was never asked has nothing of it, and is owed nothing: what
+    /// can be owed to it has a limit.
+    fn giving_back(
+        self: &Arc<Self>,
+        node: usize,
+        name: &Name,
+        (id, upto): (GrantId, Token),
+        asked: Nodes,
+    ) -> Option<Pending<Ballot>> {
+        if !asked.has(node) && self.link(node).is_none() {
+            return None;
+        }
         // By then a lease has ended by itself, which was given before this.
         let until_us = self.now_us() + self.shared.charter.max_lease_ms * 1000;
         self.paying(node, Owed { name: name.clone(), id, upto, until_us })

@@ -55,6 +55,11 @@ impl<T> Fan<T> {
         answered.chain(self.pending).collect()
     }
 
+    /// The nodes that have not answered yet.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = usize> {
+        self.pending.iter().map(|(node, _)| *node)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }

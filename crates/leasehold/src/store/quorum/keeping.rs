@@ -86,7 +86,11 @@ impl Inner {
         let link = self.link(node)?;
         let now_us = self.now_us();
         let renewal = |(name, renew): &(Name, Renew)| {
-            let held = self.shared.names().renew(&renew.id, renew.token, now_us).cloned();
+            let held = {
+                let mut names = self.shared.names();
+                names.ask_at(&renew.id, std::iter::once(node));
+                names.renew(&renew.id, renew.token, now_us).cloned()
+            };
             let (range, fill) = held.map_or((1, None), |held| (held.range, Some(held.label)));
             let member = &self.shared.members[node];
             let not_after_us = member.time_at(renew.not_after_us, now_us).unwrap_or(0);

@@ -29,6 +29,24 @@ struct Attempt {
     kept: Kept,
     /// When it was last asked for or renewed.
     asked_us: u64,
+    /// Where: there is nothing of it at any other node.
+    asked: Nodes,
+}
+
+/// Some of the nodes of a quorum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Nodes(u16);
+
+impl Nodes {
+    pub(super) const ALL: Self = Self(u16::MAX);
+
+    pub(super) fn has(self, node: usize) -> bool {
+        self.0 & 1 << node != 0
+    }
+
+    fn add(&mut self, node: usize) {
+        self.0 |= 1 << node;
+    }
 }
 
 /// Until when each node keeps its vote for a token, as far as is known, on our clock.
@@ -140,6 +158,18 @@ impl Names {
         let is_first = attempt.proposed == Token::NONE || is_on(Mutant::QProposesAgain);
         attempt.proposed = if is_first { token } else { token.max(attempt.proposed.plus(1)) };
         attempt.proposed
+    }
+
+    /// These nodes are about to be asked for an attempt, or to be told of it. To be said before they are.
+    pub(super) fn ask_at(&mut self, id: &GrantId, nodes: impl Iterator<Item = usize>) {
+        if let Some(attempt) = self.attempts.get_mut(id) {
+            nodes.for_each(|node| attempt.asked.add(node));
+        }
+    }
+
+    /// Where there can be anything of an attempt: everywhere, of one that is over.
+    pub(super) fn asked(&self, id: &GrantId) -> Nodes {
+        self.attempts.get(id).map_or(Nodes::ALL, |attempt| attempt.asked)
     }
 
     /// An attempt is granted. Answers whether it is not over.

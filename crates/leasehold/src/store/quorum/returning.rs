@@ -54,6 +54,7 @@ impl Inner {
         let Some(wait) = wait.filter(|_| self.shared.names().is_live(&id)) else {
             return nodes.into_iter().for_each(|node| self.give_back_at(node, name, id, upto));
         };
+        self.shared.names().ask_at(&id, nodes.iter().copied());
         let stand_back = |node| -> Option<(usize, Pending<()>)> {
             // One that cannot be told is told by the attempt's next round, or by its end.
             let standing = self.ask(node, name, &Request::GiveBack { id, upto, wait: Some(wait) })?;
