@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use leasehold_spec::Name;
+use leasehold_spec::node::Granted;
 
 use super::super::crew::Fate;
 use super::super::exec::{Pid, lock};
@@ -89,9 +90,10 @@ pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
         let clock_us = voter.clock.at_us(now_us);
         for (name, record) in &voter.records {
             let held = record.grant.as_ref().filter(|grant| grant.left_us(clock_us) > 0);
-            if let Some(pid) = held.and_then(|grant| net.who.get(&grant.id.session)).filter(|pid| is_clean(pid)) {
+            let of = |grant: &Granted| net.who.get(&grant.id.session).filter(|pid| is_clean(pid));
+            if let Some((grant, pid)) = held.and_then(|grant| Some((grant, of(grant)?))) {
                 sim.book.met("a vote is left behind");
-                if owes_nothing(pid) {
+                if owes_nothing(pid) && grant.since_us >= voter.relives_until_us {
                     wrong(format!("{}: {name} is still held by {}, which has closed", voter.at, client(*pid)));
                 }
             }

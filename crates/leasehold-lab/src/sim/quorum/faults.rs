@@ -188,6 +188,10 @@ fn restart(sim: &Arc<Sim>, net: &mut Net, at: usize, rng: &mut Rng) {
 /// A node's clock is set.
 pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, at: usize, offset_us: i64) {
     let by_us = offset_us - net.nodes[at].clock.offset_us;
+    if by_us < 0 {
+        let shown_us = net.nodes[at].clock.at_us(sim.exec.now_us());
+        net.nodes[at].relives_until_us = shown_us.max(net.nodes[at].relives_until_us);
+    }
     net.nodes[at].clock.offset_us = offset_us;
     sim.note(by_us.unsigned_abs(), || format!("  {}: by {} ms", net.nodes[at].at, by_us / 1000));
     if by_us > 0 {

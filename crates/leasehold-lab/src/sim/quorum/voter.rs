@@ -58,6 +58,9 @@ pub(super) struct Voter {
     /// Whether it has lost the end of what it had answered: votes and places that were given back are there again.
     pub(super) fell_back: bool,
     pub(super) clock: Clock,
+    /// Until when its clock shows what it has shown before, because it was set back: a request that comes too late by then
+    /// is in time once more, also behind what took it back.
+    pub(super) relives_until_us: u64,
     /// Through which connections an inbox is attached.
     pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
     /// What was there before each of the last writes.
@@ -86,6 +89,7 @@ impl Voter {
             forgets,
             fell_back: false,
             clock,
+            relives_until_us: 0,
             inboxes: BTreeMap::new(),
             tail: VecDeque::new(),
         };
