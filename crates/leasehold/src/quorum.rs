@@ -8,8 +8,9 @@ use crate::{Error, ErrorKind};
 /// Declares that nobody holds a lease of this quorum, so that its nodes vote at once.
 ///
 /// A node that nobody has seen before may have forgotten leases, for all that its clients know, and rests for as long as
-/// those can last (`max_lease`, 60 s unless said). A quorum that is new has none to forget: an operator says so, once.
-/// Said of a quorum that is in use, it can make two holders.
+/// those can last (`max_lease`, 60 s unless said; 22 s at least). A quorum that is new has none to forget: an operator says
+/// so, once. Said of a quorum that is in use, it can make two holders; nothing looks whether it is, nor how many nodes and
+/// which longest lease it had.
 ///
 /// All nodes have to be there, and answer within 5 s: else none of them is told. Programs without a runtime:
 /// `blocking::quorum::begin`.
@@ -18,9 +19,8 @@ use crate::{Error, ErrorKind};
 /// Dropping the future leaves each node as it was, or begun.
 ///
 /// # Errors
-/// `Invalid` for a URL that is none of a quorum, or whose nodes belong to one of another size or longest lease;
-/// `Unreachable`, `Denied` and others of the first node that cannot be told. One that fails between its greeting and its
-/// being told leaves the others begun.
+/// `Invalid` for a URL that is none of a quorum; `Unreachable`, `Denied` and others of the first node that cannot be
+/// told. One that fails between its greeting and its being told leaves the others begun.
 pub async fn begin(url: &str) -> Result<()> {
     let world = Real::world();
     match Scheme::of(url)? {

@@ -84,7 +84,7 @@ struct Shared {
 }
 
 impl QuorumStore {
-    /// A quorum of these nodes. No I/O.
+    /// A quorum of these nodes, 16 at most. No I/O.
     #[must_use]
     pub fn new(nodes: Vec<Arc<dyn Node>>, max_lease_ms: u64, world: Arc<dyn World>) -> Self {
         let charter = Charter { nodes: nodes.len(), max_lease_ms };
