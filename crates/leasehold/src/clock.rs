@@ -58,8 +58,16 @@ pub(crate) struct ServerClock {
     /// The samples with the tightest lower and upper bound of this half minute and of the one before.
     recent: [Option<Bounds>; 2],
     half_minute: u64,
-    /// When the last jump was heard of.
-    jumped_us: u64,
+    last_jump: Jump,
+}
+
+/// The last time that the server's clock was seen to be set.
+#[derive(Clone, Copy, Debug, Default)]
+struct Jump {
+    /// When it was heard of.
+    heard_us: u64,
+    /// By how much it went forward; 0: it went back.
+    forward_us: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,14 +83,15 @@ impl ServerClock {
     /// every lease of that server.
     pub(crate) fn observe(&mut self, sample: Sample) -> Option<u64> {
         self.turn(sample.heard_us);
+        // Answers come by two links: one from before a jump can be heard after one from behind it. It says nothing new, and
+        // believed, it would make the next answer a second jump, which ends leases that were granted since.
+        if self.is_from_before_a_jump(&sample) {
+            return None;
+        }
         let jump = self.jump(&sample);
+        let forward_us = jump.filter(|&forward| forward > 0).map(i64::unsigned_abs);
         if jump.is_some() {
-            // Answers come by two links: one from before a jump can be heard after one from behind it. It says nothing new,
-            // and believed, it would make the next answer a second jump, which ends leases that were granted since.
-            if sample.sent_us < self.jumped_us {
-                return None;
-            }
-            self.jumped_us = sample.heard_us;
+            self.last_jump = Jump { heard_us: sample.heard_us, forward_us: forward_us.unwrap_or(0) };
             self.recent = [None, None];
         }
         let newest = &mut self.recent[0];
@@ -94,16 +103,28 @@ impl ServerClock {
             bounds.highest = sample;
         }
         *newest = Some(bounds);
-        jump.filter(|&forward| forward > 0 && !is_on(Mutant::P12NoJump)).map(i64::unsigned_abs)
+        forward_us.filter(|_| !is_on(Mutant::P12NoJump))
+    }
+
+    /// Whether an answer was made before the last jump, or can have been: it was asked before that was heard of, and says
+    /// another time than is known since, or nothing is known to tell by.
+    fn is_from_before_a_jump(&self, sample: &Sample) -> bool {
+        let is_old = sample.sent_us < self.last_jump.heard_us;
+        is_old && (self.jump(sample).is_some() || self.known(sample.heard_us).is_none())
     }
 
     /// By how much the server's clock has been set forward since this answer was made, as far as is known. Answers come by
     /// two links: one that says how much of a lease is left can be heard after another that showed the jump.
     pub(crate) fn set_forward_since(&self, sample: &Sample) -> u64 {
-        if sample.sent_us >= self.jumped_us || is_on(Mutant::P12NoJump) {
+        if !self.is_from_before_a_jump(sample) || is_on(Mutant::P12NoJump) {
             return 0;
         }
-        self.jump(sample).filter(|&forward| forward < 0).map_or(0, i64::unsigned_abs)
+        match self.jump(sample) {
+            Some(forward) if forward < 0 => forward.unsigned_abs(),
+            Some(_) => 0,
+            // It took so long that nothing else is known.
+            None => self.last_jump.forward_us,
+        }
     }
 
     /// The earliest local moment at which the server's clock can have shown `server_us`; `None` without a sample of the
@@ -280,6 +301,19 @@ mod tests {
         assert_eq!(clock.set_forward_since(&new), 0, "asked before, and answered after");
         assert_eq!(clock.observe(sample(2_100_000, 2_100_200, S + 61_100_000)), None, "no second jump");
         assert!(clock.observe(sample(2_200_000, 2_200_200, S + 91_200_000)).is_some(), "but this is one");
+    }
+
+    #[test]
+    fn an_answer_from_before_a_jump_is_none_a_minute_later_either() {
+        let mut clock = ServerClock::default();
+        clock.observe(sample(1_000_000, 1_000_200, S));
+        assert!(clock.observe(sample(2_000_000, 2_000_200, S + 61_000_000)).is_some());
+        // Heard when nothing else is known any more.
+        let old = sample(1_999_900, 99_000_000, S + 1_000_000);
+        let forward_us = clock.set_forward_since(&old);
+        assert!((60_000_000..60_001_000).contains(&forward_us), "what it says is old by the jump: {forward_us}");
+        assert_eq!(clock.observe(old), None);
+        assert_eq!(clock.observe(sample(99_100_000, 99_100_200, S + 158_100_000)), None, "no second jump");
     }
 
     #[test]
