@@ -59,6 +59,9 @@ pub(crate) struct Attempt {
     pub(crate) range: u64,
     /// That others wait for the grant of this token, as the store said at a moment of its clock. It overtook the grant.
     pub(crate) wanted: Option<(Token, Contention, u64)>,
+    /// What the store said last of a grant that it keeps for less time than it had said. The answer that makes it ours can
+    /// still be on its way.
+    pub(crate) shortened: Option<Shortened>,
     /// The request in flight, if any.
     pub(crate) asked: Option<Asked>,
     /// How many answers in a row made no sense.
@@ -146,6 +149,16 @@ pub(crate) enum GivenBack {
     NotHeld,
 }
 
+/// A grant that the store keeps for less time than it had said.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shortened {
+    pub(crate) token: Token,
+    /// Until when it is kept at most.
+    pub(crate) until_us: u64,
+    /// Since when that is known: an answer to what was asked later knows it as well.
+    pub(crate) since_us: u64,
+}
+
 /// A request in flight.
 #[derive(Clone)]
 pub(crate) struct Asked {
@@ -200,6 +213,7 @@ impl Attempt {
             line: None,
             range: 1,
             wanted: None,
+            shortened: None,
             asked: None,
             damaged: 0,
             alarm_us: u64::MAX,
@@ -263,6 +277,13 @@ impl Attempt {
             Phase::Claiming { token, .. } => Some(*token),
             Phase::Asking { .. } | Phase::Queued { .. } | Phase::Ended { .. } | Phase::Returning(_) => None,
         }
+    }
+
+    /// How much was left of a grant at a moment of our clock, when its store said so much.
+    pub(crate) fn left_us(&self, token: Token, from_us: u64, said_us: u64) -> u64 {
+        let word = self.shortened.filter(|word| word.token == token && from_us < word.since_us);
+        let most_us = word.map_or(u64::MAX, |word| word.until_us.saturating_sub(from_us));
+        said_us.min(self.terms.lease_us()).min(most_us)
     }
 
     /// Whether so short a lease is enough to enter on, or has to be renewed to a whole one first (P29).

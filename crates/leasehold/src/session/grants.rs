@@ -14,7 +14,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, Delivery, Event, GrantId, LostHow, Name, Outcome, Renew, Rest, Token};
 
-use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Verdict};
+use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Shortened, Verdict};
 use super::errand::Reserving;
 use super::heard::Heard;
 use super::hold::Hold;
@@ -105,12 +105,13 @@ impl State {
         self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
     }
 
-    /// A part of the store keeps a grant for less time than it had said.
-    pub(crate) fn shortened(&mut self, id: GrantId, token: Token, until_us: u64) {
+    /// A part of the store keeps a grant for less time than it had said, or than an answer says that is on its way.
+    pub(crate) fn shortened(&mut self, id: GrantId, word: Shortened) {
         let Some(attempt) = self.attempts.get_mut(&id.counter).filter(|attempt| attempt.id == id) else { return };
-        let sure_us = until_us.saturating_sub(margin_us(attempt.terms.lease_us()));
+        attempt.shortened = Some(word);
+        let sure_us = word.until_us.saturating_sub(margin_us(attempt.terms.lease_us()));
         let Phase::Held(holding) = &mut attempt.phase else { return };
-        if holding.run.grant() == token {
+        if holding.run.grant() == word.token {
             let by_us = holding.hold.valid_until_us().saturating_sub(sure_us);
             holding.hold.shorten(by_us);
             holding.run.shorten(by_us);
@@ -121,12 +122,12 @@ impl State {
     /// Enters without a round trip when the push can be placed in time, and asks first when it cannot (P12).
     fn pushed_grant(&mut self, counter: u64, now_us: u64, push: &Delivery) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        let left_us = push.left_us.min(attempt.terms.lease_us());
         let made_us = match is_on(Mutant::P12PushFromReceipt) {
             true => Some(now_us),
             // A moment later than the arrival is nonsense: the server's clock jumped.
             false => self.clock.local_of(push.now_us, now_us).filter(|made_us| *made_us <= now_us),
         };
+        let left_us = attempt.left_us(push.token, made_us.unwrap_or(now_us), push.left_us);
         match made_us {
             Some(made_us) if now_us < made_us + left_us / 2 && attempt.may_enter_on_a_claim(left_us) => {
                 hit(Mark::PushEntered);
@@ -275,11 +276,13 @@ impl State {
 
     fn renew_says(&mut self, counter: u64, asked_ms: u64, since_us: u64, heard_us: u64, answer: &Answer) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let Some(token) = attempt.token() else { return };
         let (lease_us, rtt_us) = (attempt.terms.lease_us(), self.rtt_us);
+        let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
+        let said_us = if let Outcome::Renewed { left_us } = answer.outcome { left_us } else { 0 };
+        let term = Term::of(from_us, attempt.left_us(token, from_us, said_us));
         match (&mut attempt.phase, &answer.outcome) {
-            (Phase::Held(holding), Outcome::Renewed { left_us }) => {
-                let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
-                let term = Term::of(from_us, (*left_us).min(lease_us));
+            (Phase::Held(holding), Outcome::Renewed { .. }) => {
                 holding.hold.extend(term.until_us);
                 holding.run.heard(&term, lease_us, rtt_us);
                 holding.claim = Claim::Done;
@@ -292,9 +295,8 @@ impl State {
                 };
                 self.heard_of_others(counter, answer.contention, answer.now_us, heard_us);
             }
-            (Phase::Claiming { token, range, .. }, Outcome::Renewed { left_us }) => {
-                let (token, range, term) = (*token, *range, Term::of(since_us, (*left_us).min(lease_us)));
-                let (level, said_us) = (answer.contention, answer.now_us);
+            (Phase::Claiming { range, .. }, Outcome::Renewed { .. }) => {
+                let (range, level, said_us) = (*range, answer.contention, answer.now_us);
                 self.enter(counter, heard_us, Entering { token, range, term, claim: Claim::Done, level, said_us });
             }
             (Phase::Held(_), Outcome::Lost { how }) => {

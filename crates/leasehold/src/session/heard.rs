@@ -156,7 +156,7 @@ impl State {
             hit(Mark::LookGranted);
         }
         let from_us = if is_on(Mutant::P12FromReceipt) { heard_us } else { since_us };
-        let left_us = left_us.min(attempt.terms.lease_us());
+        let left_us = attempt.left_us(token, from_us, left_us);
         // Not a whole lease: a grant whose push or whose answer was lost.
         let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
         let (term, level, said_us) = (Term::of(from_us, left_us), answer.contention, answer.now_us);

@@ -14,7 +14,7 @@ use leasehold_spec::{Name, Op, SessionId};
 use tokio::sync::oneshot;
 use tokio::task::unconstrained;
 
-use super::attempt::Asked;
+use super::attempt::{Asked, Shortened};
 use super::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::errand::Errand;
 use super::heard::Heard;
@@ -106,10 +106,11 @@ fn inbox(session: &Arc<Session>) -> Inbox {
         let Some(session) = Weak::upgrade(&session) else { return };
         session.with(|state| match message {
             Message::Delivery(name, delivery) => state.pushed(name, &delivery),
-            Message::Shortened { id, token, until_us } => state.shortened(id, token, until_us),
+            Message::Shortened { id, token, until_us, since_us } => {
+                state.shortened(id, Shortened { token, until_us, since_us });
+            }
             Message::Look(name) => state.look_now(&name, state.world.now_us()),
-            // Something that we cannot read may have been a grant: look at everything.
-            Message::Garbled => state.look_at_everything(state.world.now_us()),
+            Message::LookAtAll => state.look_at_everything(state.world.now_us()),
             Message::Detached => state.wake = Wake::Now,
         });
     })

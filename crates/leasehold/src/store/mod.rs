@@ -103,9 +103,11 @@ pub enum Message {
         token: Token,
         /// On our clock.
         until_us: u64,
+        /// Since when that is known, on our clock: what was asked later is answered accordingly.
+        since_us: u64,
     },
-    /// Something that is no message of ours: look at everything again.
-    Garbled,
+    /// What is held may be so no longer, or a message could not be read, and may have been a grant: look at everything.
+    LookAtAll,
     /// The inbox is detached: the link is gone.
     Detached,
 }

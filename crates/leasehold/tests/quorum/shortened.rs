@@ -50,7 +50,7 @@ async fn a_clock_that_is_set_forward_between_two_answers_shortens_what_they_come
     tokio::time::sleep(Duration::from_millis(20)).await;
     voters.nodes[0].set_clock(9_000_000);
     let looking = tokio::spawn(link.apply(&Name::new("b").unwrap(), &Op::Inspect, Contention::None));
-    let warned = async { while !matches!(told.recv().await, Some(Message::Garbled)) {} };
+    let warned = async { while !matches!(told.recv().await, Some(Message::LookAtAll)) {} };
     timeout(SOON, warned).await.expect("all that is held is asked for anew");
     voters.nodes[1].be(Mood::Answers);
     let said = renewing.await.unwrap().remove(0).unwrap();

@@ -217,7 +217,7 @@ async fn p11_a_turn_sends_all_that_it_has_noted() {
             last.store(sent.load(Ordering::SeqCst), Ordering::SeqCst);
         }
     }));
-    bench.tell(Message::Garbled);
+    bench.tell(Message::LookAtAll);
     for _ in 0..WAITING {
         let _look = bench.next_acquire().await;
     }

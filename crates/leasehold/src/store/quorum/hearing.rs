@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use leasehold_spec::Name;
 use leasehold_spec::mark::{Mark, hit};
-use leasehold_spec::node::{Abstention, Request, Said, Vote};
+use leasehold_spec::node::{Abstention, Ask, Request, Said, Vote};
+use leasehold_spec::{GrantId, Name, Token};
 use tokio::task::unconstrained;
 
 use super::fan::Fan;
 use super::member::Standing;
+use super::names::Names;
 use super::node::{NoVote, NodeLink};
 use super::places::Inner;
 use super::round::{Ballot, Tally};
@@ -17,15 +18,26 @@ use crate::error::ErrorKind;
 use crate::store::{Fault, Message};
 use crate::world::Pending;
 
+/// What one node was asked, as its answer needs it.
+pub(super) struct Question<'a> {
+    pub(super) node: usize,
+    pub(super) link: &'a Arc<dyn NodeLink>,
+    pub(super) name: &'a Name,
+    /// The vote that it is asked for, or to keep.
+    pub(super) of: Option<(GrantId, Token)>,
+    pub(super) sent_us: u64,
+}
+
 impl Inner {
     /// Asks one node; `None` if it is not connected.
     pub(super) fn ask(self: &Arc<Self>, node: usize, name: &Name, request: &Request) -> Option<Pending<Ballot>> {
         let link = self.link(node)?;
         let (inner, asking, name) = (Arc::clone(self), link.ask(name, request), name.clone());
+        let of = if let Request::Ask(Ask { id, token, .. }) = request { Some((*id, *token)) } else { None };
         Some(Box::pin(async move {
             let sent_us = inner.now_us();
             let said = asking.await;
-            inner.heard(node, &link, &name, sent_us, said)
+            inner.heard(&Question { node, link: &link, name: &name, of, sent_us }, said)
         }))
     }
 
@@ -47,24 +59,12 @@ impl Inner {
     }
 
     /// What a node's answer says of the node, and what it is worth.
-    pub(super) fn heard(
-        &self,
-        node: usize,
-        link: &Arc<dyn NodeLink>,
-        name: &Name,
-        sent_us: u64,
-        said: Result<Vote, NoVote>,
-    ) -> Ballot {
+    pub(super) fn heard(&self, question: &Question<'_>, said: Result<Vote, NoVote>) -> Ballot {
+        let Question { node, link, name, sent_us, .. } = *question;
         let (member, heard_us) = (&self.shared.members[node], self.now_us());
         match said {
             Ok(mut vote) => {
-                let sample = Sample { sent_us, heard_us, server_us: vote.now_us };
-                if let Some(by_us) = member.sample(link.run(), sample) {
-                    self.jumped(node, by_us);
-                }
-                if let Said::Granted { left_us, .. } | Said::Renewed { left_us } = &mut vote.said {
-                    *left_us = left_us.saturating_sub(member.set_forward_since(link.run(), &sample));
-                }
+                self.note(question, &mut vote, heard_us);
                 self.shared.see(name, vote.highest, heard_us);
                 // Who rests gives back and looks all the same, and has no vote by that.
                 member.stand(match vote.said {
@@ -96,6 +96,46 @@ impl Inner {
                 Ballot::Failed(error.kind(), error.to_string())
             }
         }
+    }
+
+    /// What a vote says of its node's clock, and until when the node keeps it. One step: a jump of that clock, which another
+    /// answer shows, is known before all of it or behind all of it.
+    fn note(&self, question: &Question<'_>, vote: &mut Vote, heard_us: u64) {
+        let Question { node, link, of, sent_us, .. } = *question;
+        let sample = Sample { sent_us, heard_us, server_us: vote.now_us };
+        let mut names = self.shared.names();
+        let shortened = self.sample(&mut names, node, link.run(), sample);
+        if let Said::Granted { left_us, .. } | Said::Renewed { left_us } = &mut vote.said {
+            *left_us = left_us.saturating_sub(self.shared.members[node].set_forward_since(link.run(), &sample));
+        }
+        if let Some((id, asked)) = of {
+            match vote.said {
+                Said::Granted { token, left_us, .. } => names.keeps(&id, token, node, sent_us + left_us),
+                Said::Renewed { left_us } => names.keeps(&id, asked, node, sent_us + left_us),
+                Said::Lost { .. } => names.keeps(&id, asked, node, 0),
+                _ => {}
+            }
+        }
+        drop(names);
+        self.tell_shortened(shortened, heard_us);
+    }
+
+    /// Takes what an answer says of a node's clock. That was set forward: leases end as much earlier there, and a majority
+    /// keeps these for less time than it said.
+    fn sample(&self, names: &mut Names, node: usize, run: &str, sample: Sample) -> Option<Vec<(GrantId, Token, u64)>> {
+        let by_us = self.shared.members[node].sample(run, sample)?;
+        hit(Mark::NodeJumped);
+        Some(names.jump(node, self.nodes(), by_us))
+    }
+
+    /// A clock was seen to be set forward: what is shortened by that is believed for less, and all that is left is asked of
+    /// all nodes.
+    fn tell_shortened(&self, shortened: Option<Vec<(GrantId, Token, u64)>>, since_us: u64) {
+        let Some(shortened) = shortened else { return };
+        for (id, token, until_us) in shortened {
+            self.shared.tell_home(Message::Shortened { id, token, until_us, since_us });
+        }
+        self.shared.tell_home(Message::LookAtAll);
     }
 
     /// Hears out what is no longer waited for: the nodes' clocks, and what is to be done about late votes.
@@ -170,23 +210,10 @@ impl Inner {
             let sent_us = inner.now_us();
             let Ok(server_us) = link.ping().await else { return false };
             let sample = Sample { sent_us, heard_us: inner.now_us(), server_us };
-            if let Some(by_us) = inner.shared.members[node].sample(link.run(), sample) {
-                inner.jumped(node, by_us);
-            }
+            let shortened = inner.sample(&mut inner.shared.names(), node, link.run(), sample);
+            inner.tell_shortened(shortened, sample.heard_us);
             true
         })
-    }
-
-    /// A node's clock was set forward, and leases end early there. What a majority keeps for less time than it said is
-    /// believed for less, and all that is left is asked of all nodes.
-    fn jumped(&self, node: usize, by_us: u64) {
-        hit(Mark::NodeJumped);
-        let shortened = self.shared.names().jump(node, self.nodes(), by_us);
-        for (id, token, until_us) in shortened {
-            self.shared.tell_home(Message::Shortened { id, token, until_us });
-        }
-        // What it stands for here is its effect: everything is looked at again.
-        self.shared.tell_home(Message::Garbled);
     }
 }
 

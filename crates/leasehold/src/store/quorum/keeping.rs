@@ -11,6 +11,7 @@ use leasehold_spec::node::{Renewal, Said, Vote};
 use leasehold_spec::{Answer, LostHow, Name, Outcome, Renew};
 
 use super::fan::Fan;
+use super::hearing::Question;
 use super::node::NoVote;
 use super::places::Inner;
 use super::round::{Ballot, Kept, Tally};
@@ -107,18 +108,8 @@ impl Inner {
             let each = wanted.iter().zip(said);
             each.map(|((name, renewal), said)| {
                 inner.return_late_fill(node, name, renewal, &said);
-                let ballot = inner.heard(node, &link, name, sent_us, said);
-                if let Ballot::Cast { sent_us, vote } = &ballot {
-                    let until_us = match vote.said {
-                        Said::Renewed { left_us } => Some(sent_us + left_us),
-                        Said::Lost { .. } => Some(0),
-                        _ => None,
-                    };
-                    if let Some(until_us) = until_us {
-                        inner.shared.names().keeps(&renewal.id, renewal.token, node, until_us);
-                    }
-                }
-                ballot
+                let of = Some((renewal.id, renewal.token));
+                inner.heard(&Question { node, link: &link, name, of, sent_us }, said)
             })
             .collect()
         }))

@@ -34,7 +34,7 @@ impl Inner {
             let Some(inner) = inner.upgrade() else { return };
             match rung {
                 Rung::Bell(name, bell) => inner.rung(node, name, &bell),
-                Rung::Garbled => inner.tell(Message::Garbled),
+                Rung::Garbled => inner.tell(Message::LookAtAll),
                 Rung::Detached => inner.look_at(node),
             }
         })

@@ -34,11 +34,6 @@ impl Inner {
         let (inner, name) = (Arc::clone(self), name.clone());
         Box::pin(async move {
             let ballot = asking.await;
-            if let Ballot::Cast { sent_us, vote } = &ballot
-                && let Said::Granted { token: granted, left_us, .. } = vote.said
-            {
-                inner.shared.names().keeps(&id, granted, node, sent_us + left_us);
-            }
             let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
             if is_mine && !inner.shared.names().is_live(&id) && !inner.has_given_back(&id) {
                 hit(Mark::VotedGone);

@@ -49,8 +49,8 @@ impl Link for RedisLink {
         let ear = move |heard: Heard<'_>| {
             inbox(match heard {
                 Heard::Text(text) => reply::delivery(&keys, session, text)
-                    .map_or(Message::Garbled, |(name, delivery)| Message::Delivery(name, delivery)),
-                Heard::Garbled => Message::Garbled,
+                    .map_or(Message::LookAtAll, |(name, delivery)| Message::Delivery(name, delivery)),
+                Heard::Garbled => Message::LookAtAll,
                 Heard::Detached => Message::Detached,
             });
         };
