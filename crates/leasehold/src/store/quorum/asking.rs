@@ -206,22 +206,13 @@ impl Inner {
                     self.finish(fan);
                 }
                 Asked::Won { token, range, until_us } => {
-                    let held = Held { token, range, label: acquire.label.clone() };
-                    let (is_wanted, known_us) = {
-                        let mut names = self.shared.names();
-                        (names.hold(&acquire.id, held), names.kept_until(&acquire.id, token, self.nodes()))
-                    };
-                    let until_us = until_us.min(known_us.unwrap_or(until_us));
+                    let won = self.hold(name, acquire, (token, range), until_us);
                     // Behind that, so that late votes are taken note of.
                     self.finish(fan);
-                    if is_wanted {
+                    if won != Asked::TooFew {
                         attempts::note(round);
-                        return (Asked::Won { token, range, until_us }, tally);
                     }
-                    // It was given up meanwhile, and its leave has overtaken this round.
-                    hit(Mark::RoundWonLate);
-                    self.give_back_everywhere(name, acquire.id, token);
-                    break;
+                    return (won, tally);
                 }
                 // What was not confirmed is held all the same, until its validity ends: nothing of it goes back.
                 _ if is_held => {
@@ -229,12 +220,9 @@ impl Inner {
                     return (Asked::TooFew, tally);
                 }
                 asked => {
-                    hit(lost_mark(&asked));
+                    hit(asked.lost_mark());
                     let lost = Lost { id: acquire.id, token, wait: wait.filter(|_| asked != Asked::Full) };
-                    let (heard, late): (Vec<_>, Vec<_>) =
-                        tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
-                    self.stand_back(name, lost, heard);
-                    self.stand_back_late(fan, name, lost, late);
+                    self.lose(name, lost, fan, &tally);
                     return (asked, tally);
                 }
             }
@@ -247,6 +235,23 @@ impl Inner {
             return (Asked::TooFew, tally);
         }
         (Asked::Refused(Refusal { is_held: false, is_called: false, free_us: self.now_us() }), tally)
+    }
+
+    /// A round is won, and its attempt holds what a majority keeps until then, unless a clock was seen to be set meanwhile.
+    fn hold(self: &Arc<Self>, name: &Name, acquire: &Acquire, (token, range): (Token, u64), until_us: u64) -> Asked {
+        let held = Held { token, range, label: acquire.label.clone() };
+        let (is_wanted, known_us) = {
+            let mut names = self.shared.names();
+            (names.hold(&acquire.id, held), names.kept_until(&acquire.id, token, self.nodes()))
+        };
+        if is_wanted {
+            let until_us = until_us.min(known_us.unwrap_or(until_us));
+            return Asked::Won { token, range, until_us };
+        }
+        // It was given up meanwhile, and its leave has overtaken this round.
+        hit(Mark::RoundWonLate);
+        self.give_back_everywhere(name, acquire.id, token);
+        Asked::TooFew
     }
 
     /// A node calls an attempt of ours.
@@ -361,15 +366,6 @@ impl Inner {
         let about_us = (2 * self.shared.rtt_us()).max(WHILE_MIN_US) << lost.min(8);
         let about_us = about_us.min(WHILE_MAX_US);
         about_us / 2 + u64::from_ne_bytes(random) % about_us
-    }
-}
-
-/// The path that a lost round is.
-fn lost_mark(asked: &Asked) -> Mark {
-    match asked {
-        Asked::Refused(Refusal { is_held: true, .. }) => Mark::RoundRefused,
-        Asked::Refused(_) => Mark::RoundSplit,
-        _ => Mark::RoundTooFew,
     }
 }
 

@@ -98,8 +98,8 @@ impl Inner {
         }
     }
 
-    /// What a vote says of its node's clock, and until when the node keeps it. One step: a jump of that clock, which another
-    /// answer shows, is known before all of it or behind all of it.
+    /// What a vote says of its node's clock, and until when the node keeps it. One step: a jump of that clock that another
+    /// answer shows is known before all of it or behind all of it.
     fn note(&self, question: &Question<'_>, vote: &mut Vote, heard_us: u64) {
         let Question { node, link, of, sent_us, .. } = *question;
         let sample = Sample { sent_us, heard_us, server_us: vote.now_us };

@@ -56,7 +56,7 @@ pub use self::attempts::attempts;
 use self::fan::Fan;
 use self::link::{GRACE, QuorumLink};
 use self::member::{Member, Standing};
-use self::names::Names;
+use self::names::{Names, Nodes};
 use self::node::Node;
 use self::places::Inner;
 use self::timers::Timers;
@@ -87,6 +87,7 @@ impl QuorumStore {
     /// A quorum of these nodes, 16 at most. No I/O.
     #[must_use]
     pub fn new(nodes: Vec<Arc<dyn Node>>, max_lease_ms: u64, world: Arc<dyn World>) -> Self {
+        debug_assert!(nodes.len() <= Nodes::MOST, "no more can be told apart");
         let charter = Charter { nodes: nodes.len(), max_lease_ms };
         let members = nodes.into_iter().map(Member::new).collect();
         Self {

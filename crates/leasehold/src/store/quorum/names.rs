@@ -38,6 +38,8 @@ struct Attempt {
 pub(super) struct Nodes(u16);
 
 impl Nodes {
+    /// How many there can be.
+    pub(super) const MOST: usize = u16::BITS as usize;
     pub(super) const ALL: Self = Self(u16::MAX);
 
     pub(super) fn has(self, node: usize) -> bool {

@@ -9,7 +9,7 @@ use tokio::task::unconstrained;
 
 use super::fan::Fan;
 use super::places::Inner;
-use super::round::Ballot;
+use super::round::{Ballot, Tally};
 use crate::world::Pending;
 
 /// A round that was not won, and where its attempt waits for the next one.
@@ -43,6 +43,13 @@ impl Inner {
         })
     }
 
+    /// A round is lost: what was voted for it goes back, or waits, also where the answer is still to come.
+    pub(super) fn lose(self: &Arc<Self>, name: &Name, lost: Lost, fan: Fan<Ballot>, tally: &Tally) {
+        let (heard, late): (Vec<_>, Vec<_>) = tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
+        self.stand_back(name, lost, heard);
+        self.stand_back_late(fan, name, lost, late);
+    }
+
     /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
     pub(super) fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
         let Lost { id, token: upto, wait } = lost;
@@ -70,7 +77,7 @@ impl Inner {
     }
 
     /// The same at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to do.
-    pub(super) fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, late: Vec<usize>) {
+    fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, late: Vec<usize>) {
         if late.is_empty() {
             return self.finish(fan);
         }

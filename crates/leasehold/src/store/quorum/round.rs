@@ -3,6 +3,7 @@
 //! The decision falls as soon as nothing that is still to be heard can change it: a node that is dead, or slow, costs
 //! nothing while a majority answers.
 
+use leasehold_spec::mark::Mark;
 use leasehold_spec::node::{Said, Vote};
 use leasehold_spec::{Contention, Holder, LostHow, PublicId, Token, Was};
 
@@ -75,6 +76,17 @@ pub(super) enum Ended {
     Done(Was),
     /// Too few nodes answer.
     TooFew,
+}
+
+impl Asked {
+    /// The path that a lost round is.
+    pub(super) fn lost_mark(&self) -> Mark {
+        match self {
+            Self::Refused(Refusal { is_held: true, .. }) => Mark::RoundRefused,
+            Self::Refused(_) => Mark::RoundSplit,
+            _ => Mark::RoundTooFew,
+        }
+    }
 }
 
 impl Tally {
