@@ -155,7 +155,7 @@ pub(crate) struct Shortened {
     pub(crate) token: Token,
     /// Until when it is kept at most.
     pub(crate) until_us: u64,
-    /// Since when that is known: an answer to what was asked later knows it as well.
+    /// Since when that is known: an answer to what was asked later knows it as well; one of the same microsecond need not.
     pub(crate) since_us: u64,
 }
 
@@ -281,7 +281,7 @@ impl Attempt {
 
     /// How much was left of a grant at a moment of our clock, when its store said so much.
     pub(crate) fn left_us(&self, token: Token, from_us: u64, said_us: u64) -> u64 {
-        let word = self.shortened.filter(|word| word.token == token && from_us < word.since_us);
+        let word = self.shortened.filter(|word| word.token == token && from_us <= word.since_us);
         let most_us = word.map_or(u64::MAX, |word| word.until_us.saturating_sub(from_us));
         said_us.min(self.terms.lease_us()).min(most_us)
     }
