@@ -74,12 +74,9 @@ impl<'a> History<'a> {
     pub(crate) fn play_full(mut self, steps: usize) {
         self.locks = vec![Lock::new("full")];
         self.rig.is_unread = true;
-        let (mut ask, first) = (self.attempt(0), self.rig.now_us());
-        ask.wait = None;
-        self.ask_for(&ask, LEASE_MAX_MS);
-        if self.locks[0].model.grant.is_some() {
-            self.rig.crowd(&mut self.locks[0], first, QUEUE_MAX as u64 - 3);
-        }
+        let first = self.rig.now_us();
+        self.take(first);
+        self.rig.crowd(&mut self.locks[0], first, QUEUE_MAX as u64 - 3);
         for _ in 0..steps {
             match self.random.below(12) {
                 0 => self.give_back(0),
@@ -94,6 +91,17 @@ impl<'a> History<'a> {
         self.rig.is_unread = false;
         self.rig.check_stored(&self.locks[0]);
         self.rig.end_history();
+    }
+
+    /// The attempt of a client that finds the name free: nothing of it is left to chance.
+    fn take(&mut self, now_us: u64) {
+        let attempt = Attempt { token: Token::new(now_us).unwrap(), range: 1, wait: None, ..self.attempt(0) };
+        self.attempts.push(attempt.clone());
+        let Attempt { id, token, range, wait, label, .. } = attempt;
+        let (lease_ms, not_after_us, label) = (LEASE_MAX_MS, now_us + 2_000_000, label.to_owned());
+        let ask = Request::Ask(Ask { id, token, range, lease_ms, not_after_us, wait, label });
+        let said = self.rig.ask(&mut self.locks[0], &ask);
+        assert!(matches!(said, Some(Said::Granted { .. })), "{said:?}");
     }
 
     fn step(&mut self) {
