@@ -182,8 +182,8 @@ impl Book {
         *passes
     }
 
-    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: the work was
-    /// dropped.
+    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: its loss was told,
+    /// or the work was dropped.
     pub(super) fn cut_short(&self, name: &str, token: u64, at_us: u64) {
         let mut pages = lock(&self.0);
         let cut_us = pages.cut_us.entry((name.to_owned(), token)).or_insert(at_us);
@@ -197,12 +197,15 @@ impl Book {
         *revoked_us = at_us.min(*revoked_us);
     }
 
-    pub(super) fn cut_us(&self, name: &str, token: u64) -> Option<u64> {
+    /// When what its holder had sent by `sent_us` was covered no longer, if that was before the end of the lease. A holder
+    /// that knows of its end has no excuse for what it sends behind that; one who does not know yet that it was revoked has.
+    pub(super) fn cut_us(&self, name: &str, token: u64, sent_us: u64) -> Option<u64> {
         let pages = lock(&self.0);
         let of = |token| (name.to_owned(), token);
         let grant = pages.grant_of(name, token);
         let revoked_us = grant.and_then(|grant| pages.revoked_us.get(&of(grant)));
-        pages.cut_us.get(&of(token)).into_iter().chain(revoked_us).min().copied()
+        let known_us = pages.cut_us.get(&of(token)).filter(|known_us| sent_us <= **known_us);
+        known_us.into_iter().chain(revoked_us).min().copied()
     }
 
     fn queued_us(&self, name: &str, token: u64) -> Option<u64> {

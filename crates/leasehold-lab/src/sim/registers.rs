@@ -79,9 +79,8 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
             sim.book.met("a write arrives behind its lease");
             sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us: checked_us, to_us: at_us, why });
         }
-        if let Some(from_us) = sim.book.cut_us(&name, grant.token).filter(|cut_us| *cut_us < at_us) {
-            let (breaks, why) =
-                (Promise::UnfencedWrites, "a write was under way when its work was dropped, or its lease revoked");
+        if let Some(from_us) = sim.book.cut_us(&name, grant.token, checked_us).filter(|cut_us| *cut_us < at_us) {
+            let (breaks, why) = (Promise::UnfencedWrites, "a write was under way when its lease was lost or revoked");
             sim.book.met("a write arrives behind its work");
             sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us, to_us: at_us, why });
         }
