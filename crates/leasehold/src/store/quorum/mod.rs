@@ -47,6 +47,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use humantime::format_duration;
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_END};
 use leasehold_spec::node::{Abstention, Charter};
 use leasehold_spec::{Name, Token};
@@ -235,9 +236,10 @@ impl Shared {
         if lease_ms <= longest_ms {
             return Ok(());
         }
+        let [lease, longest] = [lease_ms, longest_ms].map(|ms| format_duration(Duration::from_millis(ms)));
         let message = format!(
-            "the lease is {lease_ms} ms, and the longest of this quorum {longest_ms} ms: ask for a shorter one, or say \
-             max_lease in the URL, the same to all clients"
+            "the lease is {lease}, and the longest of this quorum {longest}: ask for a shorter one, or say max_lease in \
+             the URL, the same to all clients"
         );
         Err(Error::invalid(message))
     }

@@ -24,7 +24,7 @@ const MAX_LEASE_MS: RangeInclusive<u64> = 1_000..=LEASE_MAX_MS;
 const OF_NODE: [&str; 5] = ["password_file", "password_env", "ca", "cert", "key"];
 
 const EXAMPLE: &str = "use quorum:?node=redis://A&node=redis://B&node=redis://C, in quotes where a shell reads it";
-const MAX_LEASE: &str = "write max_lease as 60s, 2m or 1h: 1 s to 24 h, a number and one of ms, s, m, h";
+const MAX_LEASE: &str = "write max_lease as 60s, 1m30s or 1h: 1 s to 24 h, in whole milliseconds";
 
 /// The nodes, and what all clients of them must agree on. It may have passwords in it: no `Debug`.
 pub(crate) struct QuorumUrl {
@@ -132,16 +132,9 @@ fn plain(value: &str) -> String {
 }
 
 fn milliseconds(lease: &str) -> Result<u64> {
-    let unit = lease.trim_start_matches(|c: char| c.is_ascii_digit());
-    let number = lease[..lease.len() - unit.len()].parse::<u64>().ok();
-    let unit_ms = match unit {
-        "ms" => Some(1),
-        "s" => Some(1_000),
-        "m" => Some(60_000),
-        "h" => Some(3_600_000),
-        _ => None,
-    };
-    let ms = number.zip(unit_ms).and_then(|(number, unit_ms)| number.checked_mul(unit_ms));
+    let said = humantime::parse_duration(lease).ok();
+    let ms =
+        said.filter(|said| said.subsec_nanos() % 1_000_000 == 0).and_then(|said| u64::try_from(said.as_millis()).ok());
     ms.filter(|ms| MAX_LEASE_MS.contains(ms)).ok_or_else(|| Error::invalid(MAX_LEASE))
 }
 

@@ -2,7 +2,9 @@
 //! whether it may have forgotten anything.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use humantime::format_duration;
 use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
@@ -121,7 +123,9 @@ fn was_promoted(info: &str) -> bool {
 }
 
 fn unlike(at: &str, ours: Charter, theirs: Charter) -> Error {
-    let of = |charter: Charter| format!("{} nodes with leases of at most {} ms", charter.nodes, charter.max_lease_ms);
+    let of = |Charter { nodes, max_lease_ms }: Charter| {
+        format!("{nodes} nodes with leases of at most {}", format_duration(Duration::from_millis(max_lease_ms)))
+    };
     Error::new(
         ErrorKind::Invalid,
         format!(
