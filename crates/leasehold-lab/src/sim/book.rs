@@ -182,8 +182,8 @@ impl Book {
         *passes
     }
 
-    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: its loss was told,
-    /// or the work was dropped.
+    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: its loss was
+    /// told, or the work was dropped.
     pub(super) fn cut_short(&self, name: &str, token: u64, at_us: u64) {
         let mut pages = lock(&self.0);
         let cut_us = pages.cut_us.entry((name.to_owned(), token)).or_insert(at_us);
@@ -198,7 +198,7 @@ impl Book {
     }
 
     /// When what its holder had sent by `sent_us` was covered no longer, if that was before the end of the lease. A holder
-    /// that knows of its end has no excuse for what it sends behind that; one who does not know yet that it was revoked has.
+    /// that knows of its end has no excuse for what it sends behind that; one who has not heard that it was revoked has.
     pub(super) fn cut_us(&self, name: &str, token: u64, sent_us: u64) -> Option<u64> {
         let pages = lock(&self.0);
         let of = |token| (name.to_owned(), token);

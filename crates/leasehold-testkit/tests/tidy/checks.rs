@@ -140,8 +140,8 @@ fn rules_in(line: &str) -> Vec<u8> {
     rules
 }
 
-/// Tests that a page says to be what plays a bug again, and that nobody can find: cells `` `crate target module::test` ``.
-/// The first is how many such cells there are.
+/// Tests that a page says to be what plays a bug again, and that nobody can find: cells `` `crate target module::test` ``,
+/// where the target is one of `tests/`, or `lib`. The first is how many such cells there are.
 pub(crate) fn lost_tests(page: &str, exists: impl Fn(&str, &str) -> bool) -> (usize, Found) {
     let mut cells = 0;
     let mut found = Found::new();
@@ -150,8 +150,12 @@ pub(crate) fn lost_tests(page: &str, exists: impl Fn(&str, &str) -> bool) -> (us
         let words: Vec<&str> = cell.trim_matches('`').split(' ').collect();
         let [folder, target, path] = words[..] else { continue };
         cells += 1;
-        let test = path.rsplit("::").next().unwrap_or(path);
-        if !exists(&format!("crates/{folder}/tests/{target}"), test) {
+        let (module, test) = path.rsplit_once("::").unwrap_or(("", path));
+        let place = match target {
+            "lib" => format!("crates/{folder}/src/{}", module.trim_end_matches("::tests").replace("::", "/")),
+            _ => format!("crates/{folder}/tests/{target}"),
+        };
+        if !exists(&place, test) {
             found.push((at + 1, format!("{folder} has no test {test} in {target}")));
         }
     }

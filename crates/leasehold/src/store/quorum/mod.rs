@@ -238,8 +238,8 @@ impl Shared {
         }
         let [lease, longest] = [lease_ms, longest_ms].map(|ms| format_duration(Duration::from_millis(ms)));
         let message = format!(
-            "the lease is {lease}, and the longest of this quorum {longest}: ask for a shorter one, or say max_lease in \
-             the URL, the same to all clients"
+            "the lease is {lease}, and the longest of this quorum {longest}: ask for a shorter one, or say max_lease \
+             in the URL, the same to all clients"
         );
         Err(Error::invalid(message))
     }
