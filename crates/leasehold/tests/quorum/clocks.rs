@@ -7,7 +7,8 @@ use leasehold::{ErrorKind, Released};
 use leasehold_testkit::{Quorum, RedisServer, wait_until};
 
 use crate::common::{
-    LONG, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, client, five_of, granted, join, taken, vote, votes, within,
+    LONG, NAME, PROMPT, TAKEOVER_SLACK, assert_busy, assert_kept, await_full_set, client, five_of, granted, join,
+    server_us, taken, vote, votes, within,
 };
 
 const LEASE: Duration = Duration::from_millis(1200);
@@ -30,13 +31,13 @@ async fn a_minority_jumps(by_us: i64) {
     let quorum = skewed().await;
     let (a, b) = (client(&quorum.url(), LEASE).await, client(&quorum.url(), LEASE).await);
     let guard = a.mutex(NAME).lock().await.unwrap();
-    wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
+    await_full_set(quorum.servers(), guard.token());
     let waiting = join(&b, quorum.servers()).await;
     shift(&quorum.servers()[..2], by_us);
     // The vote of a node that is ahead has ended there: it is anybody's, and no majority.
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_busy(&b.mutex(NAME)).await;
     assert_kept(&guard, 2 * LEASE).await;
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_busy(&b.mutex(NAME)).await;
     assert!(!waiting.is_finished());
     let token = guard.token();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -44,7 +45,7 @@ async fn a_minority_jumps(by_us: i64) {
     assert!(next.token() > token);
     // Two that end early are a minority of five votes, and none of three: all have to be there, and heard, as the look
     // behind them is.
-    wait_until("five votes again", LONG, || votes(quorum.servers(), next.token()) == 5);
+    await_full_set(quorum.servers(), next.token());
     b.mutex(NAME).inspect().await.unwrap();
     shift(&quorum.servers()[..2], 0);
     assert_kept(&next, LEASE * 4 / 3).await;
@@ -95,16 +96,22 @@ async fn a_majority_forward_is_a_second_holder_that_shuts_the_first_one_out() {
 async fn a_majority_back_holds_the_dead_ones_lock_for_longer() {
     let quorum = skewed().await;
     let lease = Duration::from_secs(1);
-    let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
+    let (a, b) = (client(&quorum.url_by_proxy(), lease).await, client(&quorum.url(), lease).await);
     let guard = a.mutex(NAME).fixed_lease(lease).lock().await.unwrap();
-    let token = guard.token();
     let waiting = join(&b, quorum.servers()).await;
-    shift(&quorum.servers()[..3], -2_000_000);
+    // As good as dead: it gives nothing back.
+    for proxy in quorum.proxies() {
+        proxy.refuse_connections();
+        proxy.cut_all();
+    }
+    let (back, back_us) = (&quorum.servers()[..3], 2_000_000);
+    shift(back, -back_us);
+    let mut ends: Vec<u64> = back.iter().map(|server| vote(server).expect("held").end_us).collect();
+    ends.sort_unstable();
     within(lease + TAKEOVER_SLACK, "its end", guard.lost()).await;
-    assert!(!waiting.is_finished(), "three of them have two seconds more");
-    std::mem::forget(guard);
-    let next = granted(LONG, waiting).await;
-    assert!(next.token() > token);
+    let next = granted(Duration::from_micros(back_us.unsigned_abs()) + TAKEOVER_SLACK, waiting).await;
+    assert!(server_us(&back[0]) >= ends[0], "three of them had two seconds more");
+    assert!(next.token() > guard.token());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,7 +123,7 @@ async fn nodes_too_far_from_the_others_have_no_say() {
         let (a, b) = (client(&quorum.url(), LEASE).await, client(&quorum.url(), LEASE).await);
         let guard = within(PROMPT, "the lock", a.mutex(NAME).lock()).await.unwrap();
         assert_eq!(votes(near, guard.token()), 3);
-        assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+        assert_busy(&b.mutex(NAME)).await;
         assert!(far.iter().all(|server| vote(server).is_none_or(|vote| vote.token == guard.token().get())));
         let waiting = join(&b, near).await;
         let token = guard.token();

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use leasehold::seam::{NodeScripts, Script};
-use leasehold::{Guard, Leasehold, Released, Result};
+use leasehold::{ErrorKind, Guard, Leasehold, Mutex, Released, Result};
 use leasehold_testkit::proxy::Requests;
 use leasehold_testkit::server::Builder;
-use leasehold_testkit::{Quorum, RedisServer, Value};
+use leasehold_testkit::{Quorum, RedisServer, Value, wait_until};
 use tokio::task::JoinHandle;
 
 /// The promise: a dead holder's lock is taken over within its lease and this.
@@ -155,11 +155,52 @@ pub(crate) async fn granted(within_time: Duration, waiting: JoinHandle<Result<Gu
     within(within_time, "the lock", waiting).await.expect("the waiter did not panic").expect("a lock, not an error")
 }
 
+/// Whether this says that somebody has it. If not, too few nodes have answered in time: on a busy machine that comes, is no
+/// grant, and is to be asked again.
+#[track_caller]
+pub(crate) fn is_busy<G>(answer: Result<Option<G>>) -> bool {
+    match answer {
+        Ok(None) => true,
+        Ok(Some(_)) => panic!("it is granted, and somebody has it"),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
+            false
+        }
+    }
+}
+
+/// Asserts that somebody has it.
+#[track_caller]
+pub(crate) fn assert_busy(mutex: &Mutex) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let begun = Instant::now();
+        while !is_busy(mutex.try_lock().await) {
+            assert!(begun.elapsed() < LONG, "a majority never answers ({caller})");
+        }
+    }
+}
+
+/// Waits until all of these have given their vote for this token, and each of these votes counts for its holder: one that a
+/// node was filled with counts from the next renewal on.
+pub(crate) fn await_full_set(servers: &[RedisServer], token: leasehold::Token) {
+    wait_until("the votes of all", LONG, || votes(servers, token) == servers.len());
+    let ends = || servers.iter().map(|server| vote(server).map(|vote| vote.end_us));
+    let before: Vec<_> = ends().collect();
+    wait_until("a renewal at all", LONG, || ends().zip(&before).all(|(end, before)| end > *before));
+}
+
 /// Asserts that a guard is not lost for so long.
-pub(crate) async fn assert_kept(guard: &Guard, time: Duration) {
-    let lost = tokio::time::timeout(time, guard.lost()).await;
-    assert!(lost.is_err(), "lost: {:?}", lost.ok());
-    guard.check().expect("not lost");
+#[track_caller]
+pub(crate) fn assert_kept(guard: &Guard, time: Duration) -> impl Future<Output = ()> {
+    let caller = std::panic::Location::caller();
+    async move {
+        let begun = Instant::now();
+        if let Ok(lost) = tokio::time::timeout(time, guard.lost()).await {
+            panic!("lost after {:?} of {time:?}: {lost} ({caller})", begun.elapsed());
+        }
+        guard.check().expect("not lost");
+    }
 }
 
 /// Waits until a guard is lost, and asserts that no check of it says yes at a moment at which a majority can be another's.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::Released;
 use leasehold_testkit::{Quorum, RedisServer, wait_until};
 
-use crate::common::{LONG, NAME, assert_kept, await_no_residue, client, five, five_of, vote, votes};
+use crate::common::{LONG, NAME, assert_busy, assert_kept, await_no_residue, client, five, five_of, vote, votes};
 
 const LEASE: Duration = Duration::from_millis(1200);
 
@@ -18,7 +18,7 @@ async fn two_others_may_die(quorum: &Quorum, guard: leasehold::Guard) {
     let living = &quorum.servers()[2..];
     assert_eq!(votes(living, guard.token()), 3);
     let b = client(&quorum.url(), LEASE).await;
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_busy(&b.mutex(NAME)).await;
     let token = guard.token();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     await_no_residue(living, Duration::from_millis(800));

@@ -6,7 +6,8 @@ use leasehold::{Error, ErrorKind, Guard, Leasehold, Lost, Released};
 use leasehold_testkit::{Quorum, RedisServer, Value, wait_until};
 
 use crate::common::{
-    LONG, MARKER, MAX_LEASE, NAME, assert_kept, assert_names, client, five, five_of, granted, join, vote, votes, within,
+    LONG, MARKER, MAX_LEASE, NAME, assert_busy, assert_kept, assert_names, client, five, five_of, granted, join, vote,
+    votes, within,
 };
 
 /// A holder that the servers 3 and 4 have never heard of, and that hears nothing of server 2 any more.
@@ -69,7 +70,7 @@ async fn a_node_that_saves_everything_does_not_rest() {
         panic!("two holders: {:?} and {:?}", guard.token(), second.token());
     }
     assert_kept(&guard, Duration::from_secs(4)).await;
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none(), "all of them vote, and for the first");
+    assert_busy(&b.mutex(NAME)).await;
     let token = guard.token();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let next = within(LONG, "the lock", b.mutex(NAME).lock()).await.unwrap();
@@ -96,7 +97,7 @@ async fn forget(how: impl Fn(&RedisServer)) {
     let guard = a.mutex(NAME).lock().await.unwrap();
     wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
     quorum.servers()[..2].iter().for_each(&how);
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_busy(&b.mutex(NAME)).await;
     assert_kept(&guard, 2 * lease).await;
     how(quorum.server(2));
     let error = refused(&b, |error| names_all(error, &quorum.servers()[..3], "rests for ")).await;

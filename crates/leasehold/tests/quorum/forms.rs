@@ -7,7 +7,8 @@ use leasehold_testkit::{Quorum, wait_until};
 
 use crate::child::Worker;
 use crate::common::{
-    LONG, MAX_LEASE, NAME, PROMPT, await_no_residue, client, five, granted, join, taken, votes, waiters, within,
+    LONG, MAX_LEASE, NAME, PROMPT, assert_busy, await_no_residue, client, five, granted, is_busy, join, taken, votes,
+    waiters, within,
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -15,8 +16,8 @@ async fn tries_with_and_without_patience() {
     let quorum = five().await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let guard = a.mutex(NAME).try_lock().await.unwrap().expect("it is free");
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
-    assert!(b.mutex(NAME).try_lock_for(Duration::from_millis(300)).await.unwrap().is_none());
+    assert_busy(&b.mutex(NAME)).await;
+    assert!(!b.mutex(NAME).try_lock_for(Duration::from_millis(300)).await.is_ok_and(|guard| guard.is_some()));
     let mutex = b.mutex(NAME);
     let patient = tokio::spawn(async move { mutex.try_lock_for(LONG).await });
     wait_until("it waits", LONG, || quorum.servers().iter().all(|server| waiters(server) == 1));
@@ -107,7 +108,7 @@ async fn sticky() {
         assert_eq!(guard.release().await.unwrap(), Released::Released);
     }
     assert!(taken(quorum.servers()) >= 3, "it is kept");
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_busy(&b.mutex(NAME)).await;
     let next = within(LONG / 4, "the lock", b.mutex(NAME).lock()).await.unwrap();
     assert!(Some(next.token()) > token);
     assert_eq!(next.release().await.unwrap(), Released::Released);
@@ -199,9 +200,9 @@ fn blocking_and_reentrant() {
     let outer = mutex.lock().unwrap();
     let inner = mutex.lock().unwrap();
     assert_eq!(inner.token(), outer.token());
-    assert!(b.mutex(NAME).try_lock().unwrap().is_none());
+    wait_until("busy", LONG, || is_busy(b.mutex(NAME).try_lock()));
     assert_eq!(outer.release().unwrap(), Released::Released);
-    assert!(b.mutex(NAME).try_lock_for(Duration::from_millis(200)).unwrap().is_none());
+    assert!(!b.mutex(NAME).try_lock_for(Duration::from_millis(200)).is_ok_and(|guard| guard.is_some()));
     let token = inner.token();
     // The client comes back: one that closes now leaves what a minority has not heard yet.
     let waiting = std::thread::spawn(move || (b.mutex(NAME).lock().map(|guard| (guard.token(), guard.release())), b));

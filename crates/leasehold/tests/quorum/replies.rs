@@ -8,8 +8,8 @@ use leasehold_testkit::Quorum;
 use leasehold_testkit::proxy::{Fault, Injected, Requests, Way};
 
 use crate::common::{
-    LONG, MAX_LEASE, NAME, PROMPT, assert_kept, await_no_residue, client, client_at_all, five, granted, join, script,
-    taken, within,
+    LONG, MAX_LEASE, NAME, PROMPT, assert_busy, assert_kept, await_no_residue, client, client_at_all, five, granted,
+    join, script, taken, within,
 };
 
 fn ask(scripts: &NodeScripts) -> &Script {
@@ -41,7 +41,7 @@ async fn of_a_grant_at_a_minority() {
         let lost = lose(&quorum, 2, &way(script(ask)).once());
         let guard = within(PROMPT, "the lock", a.mutex(NAME).lock()).await.unwrap();
         lost.iter().for_each(|lost| lost.wait(1, LONG));
-        assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+        assert_busy(&b.mutex(NAME)).await;
         let token = guard.token();
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         await_no_residue(quorum.servers(), Duration::from_secs(5));
@@ -82,7 +82,7 @@ async fn of_a_grant_at_a_majority_to_one_who_waits() {
         let lost = lose(&quorum, 4, &way(script(ask)).once());
         let guard = within(LONG, "the lock", a.mutex(NAME).lock()).await.unwrap();
         lost.iter().for_each(|lost| lost.wait(1, LONG));
-        assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+        assert_busy(&b.mutex(NAME)).await;
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         await_no_residue(quorum.servers(), Duration::from_secs(5));
     }
@@ -124,7 +124,7 @@ async fn of_renewals_at(at: usize, way: fn(Requests) -> Fault) {
     let lost = lose(&quorum, at, &way(script(renew)).once());
     assert_kept(&guard, lease * 5 / 4).await;
     lost.iter().for_each(|lost| lost.wait(1, LONG));
-    assert!(b.mutex(NAME).try_lock().await.unwrap().is_none());
+    assert_busy(&b.mutex(NAME)).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     await_no_residue(quorum.servers(), Duration::from_secs(2));
 }

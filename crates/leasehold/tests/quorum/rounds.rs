@@ -12,6 +12,7 @@ use leasehold_spec::{
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::wait_until;
 
+use crate::common::assert_busy;
 use crate::played::{MAX_LEASE_MS, client, granted, voters};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,7 +36,7 @@ async fn whoever_waits_is_called() {
     let voters = voters(5);
     let (a, b) = (client(&voters).await, client(&voters).await);
     let held = a.mutex("a").lock().await.unwrap();
-    assert!(b.mutex("a").try_lock().await.unwrap().is_none());
+    assert_busy(&b.mutex("a")).await;
     let waiting = tokio::spawn(async move { b.mutex("a").lock().await.map(|guard| (guard, Instant::now())) });
     let is_queued = || voters.nodes.iter().filter(|node| node.record("a").queue.len() == 1).count() == 5;
     wait_until("it waits at all", Duration::from_secs(5), is_queued);

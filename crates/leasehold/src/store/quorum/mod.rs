@@ -323,11 +323,14 @@ impl Shared {
             true => "; one that is new, and has nothing to forget, need not rest after `leasehold quorum begin`",
             false => "",
         };
-        let message = format!(
-            "no majority of the quorum: {voting} of {nodes} nodes vote and {} are needed ({}){hint}",
-            nodes / 2 + 1,
-            each.collect::<Vec<_>>().join("; ")
-        );
+        let needed = nodes / 2 + 1;
+        let missing = match voting < needed {
+            true => format!("no majority of the quorum: {voting} of {nodes} nodes vote"),
+            // They came too late for this request.
+            false => format!("no majority of the quorum answered in time: {voting} of {nodes} nodes vote by now"),
+        };
+        let each = each.collect::<Vec<_>>().join("; ");
+        let message = format!("{missing} and {needed} are needed ({each}){hint}");
         Error::new(ErrorKind::Quorum, message)
     }
 
