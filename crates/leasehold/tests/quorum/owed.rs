@@ -1,6 +1,6 @@
 //! What nodes are still to be told: that nobody holds, or waits, what they believe to be held.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -110,6 +110,31 @@ async fn what_a_node_refuses_to_take_back_it_is_told_again() {
     refuses.store(false, Ordering::SeqCst);
     wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
     assert_eq!(nodes[0].opened(), 1, "over the same link");
+}
+
+/// It can arrive behind the release of its lease, by another connection, and would fill the node for nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renewal_is_worth_nothing_when_nobody_waits_for_it_any_more() {
+    let voters = voters(3);
+    let (nodes, store) = Shy::each(&voters, Hasty::world());
+    let latest_us = Arc::new(AtomicU64::new(0));
+    let heard = Arc::clone(&latest_us);
+    nodes[0].says(move |request| {
+        if let Request::Renew(renewal) = request {
+            heard.fetch_max(renewal.not_after_us, Ordering::SeqCst);
+        }
+        None
+    });
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    let token = granted_to(&link).await;
+    let not_after_us = link.ping().await.unwrap() + 8_000_000;
+    let renew = Renew { id: ID, token, from: From::Now, lease_ms: 9_000, not_after_us };
+    let renewed = apply(&link, &Op::Renew(renew)).await;
+    assert!(matches!(renewed.outcome, Outcome::Renewed { .. }), "{renewed:?}");
+    wait_until("the first node is asked", SOON, || latest_us.load(Ordering::SeqCst) > 0);
+    let late_us = latest_us.load(Ordering::SeqCst).saturating_sub(voters.nodes[0].clock_us());
+    assert!(late_us <= 1_000_000, "it is carried out for {late_us} µs more");
 }
 
 /// What a node was never asked for is not there, and crowds out nothing that is.

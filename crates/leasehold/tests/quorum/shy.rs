@@ -56,7 +56,7 @@ impl Shy {
         *self.silent.lock().unwrap() = silent;
     }
 
-    /// From now on it says this to requests that are about one name.
+    /// From now on it says this to requests that are about one name, and to renewals if it does to each of a batch.
     pub(crate) fn says(&self, says: impl Fn(&Request) -> Option<NoVote> + Send + Sync + 'static) {
         *self.says.lock().unwrap() = Arc::new(says);
     }
@@ -117,7 +117,12 @@ impl NodeLink for ShyLink {
     }
 
     fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
-        self.link.renew(batch)
+        let says = Arc::clone(&self.shy.says.lock().unwrap());
+        let said: Vec<_> = batch.iter().filter_map(|(_, renewal)| says(&Request::Renew(renewal.clone()))).collect();
+        match said.len() == batch.len() {
+            true => Box::pin(std::future::ready(said.into_iter().map(Err).collect())),
+            false => self.link.renew(batch),
+        }
     }
 
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {

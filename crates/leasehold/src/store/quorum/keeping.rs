@@ -94,7 +94,9 @@ impl Inner {
             };
             let (range, fill) = held.map_or((1, None), |held| (held.range, Some(held.label)));
             let member = &self.shared.members[node];
-            let not_after_us = member.time_at(renew.not_after_us, now_us).unwrap_or(0);
+            // Nobody waits for it any longer: behind the release, by another connection, it would fill the node for nobody.
+            let latest_us = now_us + WITHIN_MAX_US.max(self.shared.patience_us(u64::MAX));
+            let not_after_us = member.time_at(renew.not_after_us.min(latest_us), now_us).unwrap_or(0);
             // A node that forgets it rests for no longer than this.
             let lease_ms = renew.lease_ms.min(self.shared.charter.max_lease_ms);
             let (id, token, from) = (renew.id, renew.token, renew.from);
