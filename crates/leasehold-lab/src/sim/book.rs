@@ -208,6 +208,14 @@ impl Book {
         known_us.into_iter().chain(revoked_us).min().copied()
     }
 
+    /// Whether this token was handed on inside its client when the server's grant had been revoked, and had ended.
+    pub(super) fn is_behind_a_revocation(&self, name: &str, token: u64, at_us: u64) -> bool {
+        let pages = lock(&self.0);
+        let grant = pages.grant_of(name, token).filter(|grant| *grant < token);
+        let revoked_us = grant.and_then(|grant| pages.revoked_us.get(&(name.to_owned(), grant)));
+        revoked_us.is_some_and(|revoked_us| *revoked_us <= at_us)
+    }
+
     fn queued_us(&self, name: &str, token: u64) -> Option<u64> {
         lock(&self.0).queued_us.get(&(name.to_owned(), token)).copied()
     }

@@ -46,6 +46,19 @@ fn only_what_was_sent_before_a_loss_was_known_is_excused_by_it() {
 }
 
 #[test]
+fn only_what_is_handed_on_behind_a_revocation_is_excused_by_it() {
+    let book = Book::default();
+    book.given("a", 7, 100);
+    book.revoked("a", 7, 400);
+    book.given("a", 20, 500);
+    assert!(book.is_behind_a_revocation("a", 8, 400));
+    assert!(!book.is_behind_a_revocation("a", 8, 399), "it has not ended");
+    assert!(!book.is_behind_a_revocation("a", 7, 400), "the store's own grant");
+    assert!(!book.is_behind_a_revocation("a", 21, 600), "of the next grant");
+    assert!(!book.is_behind_a_revocation("b", 8, 600), "of another name");
+}
+
+#[test]
 fn flaws_have_names_of_their_own() {
     let mut names: Vec<String> = ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
     names.sort();

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use leasehold::{Guard, Lost};
 use leasehold_spec::limits::{RUN_MAX_US, RUN_PASSES};
-use leasehold_testkit::history::Ended;
+use leasehold_testkit::history::{Ended, Promise};
 
-use super::book::Grant;
+use super::book::{Excuse, Grant};
 use super::exec::lock;
 use super::plan::HICCUP_US;
 use super::registers;
@@ -41,6 +41,12 @@ impl Worker {
         let grant = Grant { name: name.into(), client: self.who.clone(), token };
         let now_us = self.sim.exec.now_us();
         grant.granted(&self.sim.book, asked_us, now_us);
+        // Only a holder that has not heard of it hands on, and what the next one of the store was granted is larger.
+        if self.sim.book.is_behind_a_revocation(name, token, now_us) {
+            let (name, breaks) = (Some(name.to_owned()), Promise::Tokens);
+            let why = "a lease of which the revocation was not heard is handed on inside its client";
+            self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us: now_us, why });
+        }
         if self.sim.plan.keeps_leases() {
             self.is_bounded(&grant, now_us);
         }
