@@ -112,6 +112,24 @@ async fn what_a_node_refuses_to_take_back_it_is_told_again() {
     assert_eq!(nodes[0].opened(), 1, "over the same link");
 }
 
+/// It hears a majority, and goes. What it has asked of the others is sent all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_has_no_runtime_leaves_nothing_behind() {
+    let voters = voters(5);
+    let (nodes, store) = Shy::each(&voters, Hasty::world());
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    let token = granted_to(&link).await;
+    wait_until("all have voted", SOON, || granted(&voters, "a") == 5);
+    nodes[3..].iter().for_each(|node| node.hesitate(true));
+    let here = Arc::clone(&link);
+    let release = move || pollster::block_on(apply(&here, &Op::Release { id: ID, token, used: token }));
+    let released = std::thread::spawn(release).join().unwrap();
+    assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
+    nodes[3..].iter().for_each(|node| node.hesitate(false));
+    wait_until("it is given back", SOON, || granted(&voters, "a") == 0);
+}
+
 /// It can arrive behind the release of its lease, by another connection, and would fill the node for nobody.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_renewal_is_worth_nothing_when_nobody_waits_for_it_any_more() {

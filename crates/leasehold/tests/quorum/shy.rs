@@ -13,6 +13,7 @@ use leasehold::seam::{Address, Fault, Pending, QuorumStore, Real, Socket, Store,
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
 use leasehold_testkit::voters::Voters;
+use tokio::sync::watch;
 
 use crate::played::MAX_LEASE_MS;
 
@@ -32,6 +33,7 @@ pub(crate) struct Shy {
     node: Arc<dyn Node>,
     silent: Mutex<Silent>,
     says: Mutex<Arc<Says>>,
+    hesitates: watch::Sender<bool>,
     tried: AtomicUsize,
     opened: AtomicUsize,
     closed: AtomicUsize,
@@ -43,7 +45,8 @@ impl Shy {
         let shy = |node| {
             let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
             let says: Arc<Says> = Arc::new(|_| None);
-            Arc::new(Self { node, silent: Mutex::new(Silent::Never), says: Mutex::new(says), tried, opened, closed })
+            let (silent, says, hesitates) = (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(false));
+            Arc::new(Self { node, silent, says, hesitates, tried, opened, closed })
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
@@ -59,6 +62,12 @@ impl Shy {
     /// From now on it says this to requests that are about one name, and to renewals if it does to each of a batch.
     pub(crate) fn says(&self, says: impl Fn(&Request) -> Option<NoVote> + Send + Sync + 'static) {
         *self.says.lock().unwrap() = Arc::new(says);
+    }
+
+    /// While it hesitates, requests that are about one name wait to be sent. One that is dropped meanwhile is not, as with
+    /// a client that writes when it gets to it.
+    pub(crate) fn hesitate(&self, hesitates: bool) {
+        self.hesitates.send_replace(hesitates);
     }
 
     /// How often it was tried to open one.
@@ -112,6 +121,14 @@ impl NodeLink for ShyLink {
         let says = Arc::clone(&self.shy.says.lock().unwrap());
         match says(request) {
             Some(no_vote) => Box::pin(std::future::ready(Err(no_vote))),
+            None if *self.shy.hesitates.borrow() => {
+                let (link, name, request) = (Arc::clone(&self.link), name.clone(), request.clone());
+                let mut hesitates = self.shy.hesitates.subscribe();
+                Box::pin(async move {
+                    hesitates.wait_for(|hesitates| !hesitates).await.unwrap();
+                    link.ask(&name, &request).await
+                })
+            }
             None => self.link.ask(name, request),
         }
     }

@@ -291,7 +291,7 @@ impl Inner {
     fn take_turn(self: &Arc<Self>, id: GrantId) {
         let inner = Arc::clone(self);
         let turn = unconstrained(async move { inner.turn(id).await });
-        drop(self.shared.world.spawn(Box::pin(turn)));
+        self.shared.spawn(Box::pin(turn));
     }
 
     async fn turn(self: Arc<Self>, id: GrantId) {

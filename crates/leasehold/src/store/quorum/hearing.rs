@@ -141,8 +141,7 @@ impl Inner {
     /// Hears out what is no longer waited for: the nodes' clocks, and what is to be done about late votes.
     pub(super) fn finish<T: Send + 'static>(&self, fan: Fan<T>) {
         if !fan.is_empty() {
-            // Without a runtime nobody hears them: they were sent, and nothing depends on more.
-            drop(self.shared.world.spawn(Box::pin(unconstrained(fan.finish()))));
+            self.shared.spawn(Box::pin(unconstrained(fan.finish())));
         }
     }
 

@@ -212,6 +212,14 @@ impl Shared {
         })
     }
 
+    /// Runs what its caller does not wait for, on the caller's runtime, or else on the session's: a request that is dropped
+    /// before it is written is never sent.
+    fn spawn(&self, task: Pending<()>) {
+        if let Err(task) = self.world.spawn(task) {
+            self.timers.leave(task);
+        }
+    }
+
     fn tell_home(&self, message: Message) {
         let home = self.home.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(inbox) = home {

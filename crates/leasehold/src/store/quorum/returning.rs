@@ -47,7 +47,10 @@ impl Inner {
     pub(super) fn lose(self: &Arc<Self>, name: &Name, lost: Lost, fan: Fan<Ballot>, tally: &Tally) {
         let (heard, late): (Vec<_>, Vec<_>) = tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
         self.stand_back(name, lost, heard);
-        self.stand_back_late(fan, name, lost, late);
+        match late.is_empty() {
+            true => self.finish(fan),
+            false => self.stand_back_late(fan, name, lost),
+        }
     }
 
     /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
@@ -77,10 +80,7 @@ impl Inner {
     }
 
     /// The same at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to do.
-    fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, late: Vec<usize>) {
-        if late.is_empty() {
-            return self.finish(fan);
-        }
+    fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost) {
         let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);
         let hear = async move {
             while let Some((node, ballot)) = fan.next().await {
@@ -93,9 +93,6 @@ impl Inner {
                 }
             }
         };
-        if self.shared.world.spawn(Box::pin(unconstrained(hear))).is_err() {
-            // Nobody would hear them.
-            self.stand_back(name, lost, late);
-        }
+        self.shared.spawn(Box::pin(unconstrained(hear)));
     }
 }

@@ -1,4 +1,5 @@
-//! Deadlines of rounds, kept by the session's thread: a caller's runtime may have no timer, and may stand still.
+//! Deadlines of rounds, kept by the session's thread: a caller's runtime may have no timer, and may stand still. And what a
+//! caller without a runtime leaves behind.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use leasehold_spec::GrantId;
 use tokio::sync::{Notify, oneshot};
 
-use crate::world::World;
+use crate::world::{Pending, World};
 
 /// The longest sleep: the clock runs while the machine sleeps, and timers do not.
 const TICK_US: u64 = 250_000;
@@ -31,6 +32,10 @@ struct Set {
     /// The keeper sleeps until then, and need not be woken for what is later.
     planned_us: u64,
     serial: u64,
+    /// How many keep the time.
+    keepers: u32,
+    /// What one of them is to run.
+    left: Vec<Pending<()>>,
 }
 
 struct Alarm {
@@ -64,6 +69,16 @@ impl Timers {
         self.add(at_us, Rings::Turn(id, alarm));
     }
 
+    /// Has it run by whoever keeps the time. Nobody does behind the end of a session: then it is dropped.
+    pub(super) fn leave(&self, task: Pending<()>) {
+        let mut set = self.set();
+        if set.keepers > 0 {
+            set.left.push(task);
+            drop(set);
+            self.is_set.notify_one();
+        }
+    }
+
     fn add(&self, at_us: u64, rings: Rings) {
         let mut set = self.set();
         set.serial += 1;
@@ -83,9 +98,12 @@ impl Timers {
         is_over: impl Fn() -> bool + Send,
         turn: impl Fn(GrantId, u64) + Send,
     ) {
+        let _keeping = Keeping::begin(&self);
         while !is_over() {
             let now_us = world.now_us();
             let for_us = self.ring(now_us, &turn);
+            let left = std::mem::take(&mut self.set().left);
+            left.into_iter().for_each(|task| drop(world.spawn(task)));
             let mut slept = world.sleep(Duration::from_micros(for_us));
             let mut set = pin!(self.is_set.notified());
             poll_fn(|context| match set.as_mut().poll(context) {
@@ -94,10 +112,6 @@ impl Timers {
             })
             .await;
         }
-        // Of two links, one behind the other, each has somebody who keeps the time: the other one plans anew, with what
-        // this one was woken for.
-        self.set().planned_us = u64::MAX;
-        self.is_set.notify_one();
     }
 
     /// Wakes whoever is due, and answers how long nobody is.
@@ -129,6 +143,31 @@ impl Timers {
 
     fn set(&self) -> MutexGuard<'_, Set> {
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody keeps the time.
+struct Keeping<'a>(&'a Timers);
+
+impl<'a> Keeping<'a> {
+    fn begin(timers: &'a Timers) -> Self {
+        timers.set().keepers += 1;
+        Self(timers)
+    }
+}
+
+impl Drop for Keeping<'_> {
+    /// Of two links, one behind the other, each has somebody who keeps the time: the other one plans anew, with what this
+    /// one was woken for.
+    fn drop(&mut self) {
+        let mut set = self.0.set();
+        set.keepers -= 1;
+        set.planned_us = u64::MAX;
+        let left = if set.keepers == 0 { std::mem::take(&mut set.left) } else { Vec::new() };
+        drop(set);
+        // They have links, and with these what they were left with.
+        drop(left);
+        self.0.is_set.notify_one();
     }
 }
 
