@@ -66,7 +66,8 @@ pub(crate) struct ServerClock {
 struct Jump {
     /// When it was heard of.
     heard_us: u64,
-    /// By how much it went forward; 0: it went back.
+    /// By how much it is ahead of what an answer said that was made before, at most: one from before this jump, or from
+    /// before an earlier one as well.
     forward_us: u64,
 }
 
@@ -89,9 +90,9 @@ impl ServerClock {
             return None;
         }
         let jump = self.jump(&sample);
-        let forward_us = jump.filter(|&forward| forward > 0).map(i64::unsigned_abs);
-        if jump.is_some() {
-            self.last_jump = Jump { heard_us: sample.heard_us, forward_us: forward_us.unwrap_or(0) };
+        if let (Some(_), Some(before)) = (jump, self.known(sample.heard_us)) {
+            let forward_us = self.last_jump.forward_us.saturating_add_signed(before.highest.high() - sample.low());
+            self.last_jump = Jump { heard_us: sample.heard_us, forward_us };
             self.recent = [None, None];
         }
         let newest = &mut self.recent[0];
@@ -103,7 +104,7 @@ impl ServerClock {
             bounds.highest = sample;
         }
         *newest = Some(bounds);
-        forward_us.filter(|_| !is_on(Mutant::P12NoJump))
+        jump.filter(|&forward| forward > 0 && !is_on(Mutant::P12NoJump)).map(i64::unsigned_abs)
     }
 
     /// Whether an answer was made before the last jump, or can have been: it was asked before that was heard of, and says
@@ -314,6 +315,22 @@ mod tests {
         assert!((60_000_000..60_001_000).contains(&forward_us), "what it says is old by the jump: {forward_us}");
         assert_eq!(clock.observe(old), None);
         assert_eq!(clock.observe(sample(99_100_000, 99_100_200, S + 158_100_000)), None, "no second jump");
+    }
+
+    /// Of two jumps the second says little of what an answer from before the first one is worth.
+    #[test]
+    fn an_answer_from_before_two_jumps_is_old_by_both() {
+        for (second, whole) in [(-1_000_000, 59_000_000_i64), (5_000_000, 65_000_000), (-70_000_000, 0)] {
+            let mut clock = ServerClock::default();
+            clock.observe(sample(1_000_000, 1_000_200, S));
+            clock.observe(sample(2_000_000, 2_000_200, S + 61_000_000));
+            clock.observe(sample(3_000_000, 3_000_200, (S + 62_000_000).saturating_add_signed(second)));
+            for heard_us in [3_000_300, 99_000_000] {
+                let old = sample(1_999_900, heard_us, S + 1_000_000);
+                let forward_us = clock.set_forward_since(&old).cast_signed();
+                assert!(forward_us >= whole, "heard at {heard_us}, behind {second}: {forward_us} of {whole}");
+            }
+        }
     }
 
     #[test]
