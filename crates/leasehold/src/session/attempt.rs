@@ -159,6 +159,18 @@ pub(crate) struct Shortened {
     pub(crate) since_us: u64,
 }
 
+impl Shortened {
+    /// This word and another of the same grant. Two threads can say them in the wrong order, so that neither is the later
+    /// one: the shorter time counts, until an answer to what was asked behind both.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let Self { token, until_us, since_us } = other;
+        if self.token != token {
+            return other;
+        }
+        Self { token, until_us: until_us.min(self.until_us), since_us: since_us.max(self.since_us) }
+    }
+}
+
 /// A request in flight.
 #[derive(Clone)]
 pub(crate) struct Asked {

@@ -108,7 +108,7 @@ impl State {
     /// A part of the store keeps a grant for less time than it had said, or than an answer says that is on its way.
     pub(crate) fn shortened(&mut self, id: GrantId, word: Shortened) {
         let Some(attempt) = self.attempts.get_mut(&id.counter).filter(|attempt| attempt.id == id) else { return };
-        attempt.shortened = Some(word);
+        attempt.shortened = Some(attempt.shortened.map_or(word, |before| before.and(word)));
         let sure_us = word.until_us.saturating_sub(margin_us(attempt.terms.lease_us()));
         let Phase::Held(holding) = &mut attempt.phase else { return };
         if holding.run.grant() == word.token {

@@ -12,6 +12,7 @@ mod owners;
 mod renewals;
 mod returns;
 mod runs;
+mod shortened;
 mod statements;
 mod sticky;
 mod store;
