@@ -25,6 +25,7 @@ use super::run::Run;
 use super::terms::{Entry, Terms, Wait};
 use super::tries::Tries;
 use super::words::Words;
+use crate::clock::margin_us;
 use crate::error::Error;
 use crate::store::Link;
 
@@ -294,8 +295,10 @@ impl Attempt {
     /// How much was left of a grant at a moment of our clock, when its store said so much.
     pub(crate) fn left_us(&self, token: Token, from_us: u64, said_us: u64) -> u64 {
         let word = self.shortened.filter(|word| word.token == token && from_us <= word.since_us);
-        let most_us = word.map_or(u64::MAX, |word| word.until_us.saturating_sub(from_us));
-        said_us.min(self.terms.lease_us()).min(most_us)
+        let lease_us = self.terms.lease_us();
+        // That can rest on a vote which is nearly a whole lease old, and its clock has had as long to run ahead.
+        let most_us = word.map_or(u64::MAX, |word| word.until_us.saturating_sub(margin_us(lease_us) + from_us));
+        said_us.min(lease_us).min(most_us)
     }
 
     /// Whether so short a lease is enough to enter on, or has to be renewed to a whole one first (P29).

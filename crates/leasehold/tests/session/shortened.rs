@@ -36,6 +36,28 @@ async fn p12_of_two_words_in_the_wrong_order_the_shorter_one_counts() {
     assert!(guard.remaining() < Duration::from_secs(2), "{:?}", guard.remaining());
 }
 
+/// A majority can rest on a vote that is nearly a whole lease old: it is the lease that the margin is of.
+#[tokio::test]
+async fn p12_a_word_leaves_the_same_margin_before_an_answer_and_behind_it() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(60_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    let since_us = now_us();
+    word(&bench, acquire.id, since_us, 2_000);
+    bench.say(asked, whole(60_000), 7);
+    let guard = soon(locking).await;
+    let (before_us, now_us) = (guard.remaining().as_micros(), now_us());
+    let early = before_us + u128::from(now_us);
+    word(&bench, acquire.id, since_us, 2_000);
+    let (before_us, now_us) = (guard.remaining().as_micros(), self::now_us());
+    let late = before_us + u128::from(now_us);
+    assert!(
+        early.abs_diff(late) < 50_000,
+        "the same word twice, and the lease ends {} µs earlier",
+        early.abs_diff(late)
+    );
+}
+
 /// Nothing is left by that word: it is asked again, once, and what that says is believed.
 #[tokio::test]
 async fn p12_a_word_that_leaves_nothing_is_asked_about_once() {
