@@ -47,7 +47,7 @@ pub struct Granted {
     pub token: Token,
     /// And how many of them.
     pub range: u64,
-    /// When it was given or last renewed.
+    /// When it was given or last renewed. Of one that is marked for revocation: that much before its end.
     pub since_us: u64,
     /// For how long from there.
     pub length_ms: u64,

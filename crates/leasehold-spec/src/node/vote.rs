@@ -182,8 +182,10 @@ impl Node<'_, '_> {
         if left_us == 0 {
             self.record.grant = None;
         } else {
+            // To the microsecond: rounded up from now, it would end later with each time that it is marked.
+            let (end_us, length_ms) = (now_us + left_us, left_us.div_ceil(1000));
             (granted.since_us, granted.length_ms, granted.state) =
-                (now_us, left_us.div_ceil(1000), GrantState::Revoked);
+                (end_us - length_ms * 1000, length_ms, GrantState::Revoked);
         }
         let rings = Rings::Revoked { token, left_us };
         self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings });

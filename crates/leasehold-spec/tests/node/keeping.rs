@@ -194,6 +194,24 @@ fn a_grace_is_no_longer_than_the_lease() {
     assert_eq!(world.holder(), None);
 }
 
+/// What is stored is in whole milliseconds, and its end is not: whoever revokes again and again would never see it end.
+#[test]
+fn a_grant_that_is_marked_again_ends_no_later() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    assert_eq!(world.revoke(id(1, 1), token(5), 5_000), Said::Revoking { left_us: 5_000_000 });
+    for again in 1..=1_000 {
+        world.now_us += 300;
+        let left_us = 5_000_000 - 300 * again;
+        assert_eq!(world.revoke(id(1, 1), token(5), 5_000), Said::Revoking { left_us }, "again {again}");
+        assert_eq!(
+            world.record.grant.as_ref().unwrap().left_us(world.now_us),
+            left_us,
+            "what was said is what is kept"
+        );
+    }
+}
+
 /// A holder that did not hear of it renews on, and would have the vote back as soon as it is free.
 #[test]
 fn who_was_revoked_is_not_filled_again() {

@@ -65,14 +65,14 @@ fn request(random: &mut Random, world: &World) -> Request {
 }
 
 fn pass(random: &mut Random, world: &mut World) {
-    let ms = match random.below(12) {
-        0 => LEASE_MS,
-        1 => CALL_MS,
-        2 => CALL_MS / 2,
-        3 => 1,
-        _ => 0,
-    };
-    world.pass(ms);
+    match random.below(12) {
+        0 => world.pass(LEASE_MS),
+        1 => world.pass(CALL_MS),
+        2 => world.pass(CALL_MS / 2),
+        3 => world.pass(1),
+        4 => world.now_us += random.below(1_000),
+        _ => {}
+    }
     if random.is(1) {
         let session = SessionId(1 + u128::from(random.below(3)));
         if !world.detached.remove(&session) {
@@ -87,6 +87,7 @@ struct Seen {
     granted: u32,
     replaced: u32,
     filled: u32,
+    revoked: u32,
     below: u32,
     called: u32,
 }
@@ -112,8 +113,8 @@ fn what_holds_after_each_request_of_random_histories() {
             assert_eq!((said.highest, said.now_us), (world.record.highest, world.now_us));
         }
     }
-    let Seen { granted, replaced, filled, below, called } = seen;
-    assert!([granted, replaced, filled, below, called].iter().all(|&times| times > 500), "{seen:?}");
+    let Seen { granted, replaced, filled, revoked, below, called } = seen;
+    assert!([granted, replaced, filled, revoked, below, called].iter().all(|&times| times > 500), "{seen:?}");
 }
 
 /// The record as it stands at the request: what is forgotten is.
@@ -160,6 +161,13 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
         }
         (Request::GiveBack { id, upto, .. }, _) if has.is_some_and(|has| has.id == *id && has.token <= *upto) => {
             return Some("what was given back is there");
+        }
+        (Request::Revoke { .. }, Said::Revoking { left_us }) => {
+            let end_us = world.now_us + left_us;
+            if had.is_none_or(|had| end_us > had.end_us()) || has.is_some_and(|has| has.end_us() != end_us) {
+                return Some("what was revoked ends later than before, or than it was said");
+            }
+            seen.revoked += 1;
         }
         _ => {}
     }

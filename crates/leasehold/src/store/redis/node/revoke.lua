@@ -24,7 +24,10 @@ if state ~= 'F' and sub(id, 1, 48) .. token == ARGV[1] then
   if left_us == 0 then
     state = 'F'
   else
-    state, since, length = 'R', now, string.format('%08.0f', math.ceil(left_us / 1000))
+    -- To the microsecond: rounded up from now, it would end later with each time that it is marked.
+    local length_ms = math.ceil(left_us / 1000)
+    state, length = 'R', string.format('%08.0f', length_ms)
+    since = string.format('%016.0f', now_us + left_us - length_ms * 1000)
   end
 end
 --@settle
