@@ -100,9 +100,11 @@ impl Book {
         lock(&self.0).excuses.push(excuse);
     }
 
-    /// Whether a fault may have taken a lease of this name away at the store, at some time between these.
+    /// Whether a fault may have taken a lease of this name away at the store, at some time between these. A write that was
+    /// late took nothing.
     pub(super) fn is_excused(&self, name: &str, from_us: u64, to_us: u64) -> bool {
-        let concerns = |e: &Excuse| e.name.as_ref().is_none_or(|known| known == name);
+        let is_named = |e: &Excuse| e.name.as_ref().is_none_or(|known| known == name);
+        let concerns = |e: &Excuse| e.breaks != Promise::UnfencedWrites && is_named(e);
         let pages = lock(&self.0);
         pages.excuses.iter().any(|e| concerns(e) && e.from_us <= to_us && from_us <= e.to_us)
     }
@@ -182,8 +184,8 @@ impl Book {
         *passes
     }
 
-    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: its loss was
-    /// told, or the work was dropped.
+    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: the work was
+    /// dropped.
     pub(super) fn cut_short(&self, name: &str, token: u64, at_us: u64) {
         let mut pages = lock(&self.0);
         let cut_us = pages.cut_us.entry((name.to_owned(), token)).or_insert(at_us);
@@ -197,15 +199,12 @@ impl Book {
         *revoked_us = at_us.min(*revoked_us);
     }
 
-    /// When what its holder had sent by `sent_us` was covered no longer, if that was before the end of the lease. A holder
-    /// that knows of its end has no excuse for what it sends behind that; one who has not heard that it was revoked has.
-    pub(super) fn cut_us(&self, name: &str, token: u64, sent_us: u64) -> Option<u64> {
+    pub(super) fn cut_us(&self, name: &str, token: u64) -> Option<u64> {
         let pages = lock(&self.0);
         let of = |token| (name.to_owned(), token);
         let grant = pages.grant_of(name, token);
         let revoked_us = grant.and_then(|grant| pages.revoked_us.get(&of(grant)));
-        let known_us = pages.cut_us.get(&of(token)).filter(|known_us| sent_us <= **known_us);
-        known_us.into_iter().chain(revoked_us).min().copied()
+        pages.cut_us.get(&of(token)).into_iter().chain(revoked_us).min().copied()
     }
 
     /// Whether this token was handed on inside its client when the server's grant had been revoked, and had ended.

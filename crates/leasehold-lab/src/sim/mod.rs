@@ -30,6 +30,7 @@ mod registers;
 mod report;
 mod rng;
 mod run;
+mod sent;
 mod stage;
 #[cfg(test)]
 mod tests;

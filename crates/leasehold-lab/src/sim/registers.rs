@@ -12,6 +12,7 @@ use super::book::{Excuse, Grant, Overwritten};
 use super::exec::lock;
 use super::plan::Plan;
 use super::rng::Rng;
+use super::sent::{Late, Sent};
 use super::stage::Sim;
 
 pub(super) struct Registers {
@@ -66,22 +67,17 @@ pub(super) async fn read(sim: &Arc<Sim>, name: &str) -> Option<(u64, u64)> {
     .await
 }
 
-/// Writes to it. The writer has just looked at its lease, of which so much was left.
-pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, u64), left_us: u64) -> Option<()> {
+/// Writes to it. The writer has just looked at its lease.
+pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, u64), sent: Sent) -> Option<()> {
     let (there, grant) = (Arc::clone(sim), grant.clone());
-    let checked_us = sim.exec.now_us();
     ask(sim, move || {
         let sim = there;
         let at_us = sim.exec.now_us();
         let (name, client) = (grant.name.clone(), grant.client.clone());
-        if at_us - checked_us >= left_us {
-            let (breaks, why) = (Promise::UnfencedWrites, "a write was under way for longer than its lease");
-            sim.book.met("a write arrives behind its lease");
-            sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us: checked_us, to_us: at_us, why });
-        }
-        if let Some(from_us) = sim.book.cut_us(&name, grant.token, checked_us).filter(|cut_us| *cut_us < at_us) {
-            let (breaks, why) = (Promise::UnfencedWrites, "a write was under way when its lease was lost or revoked");
-            sim.book.met("a write arrives behind its work");
+        for Late { from_us, met, why } in sent.arrives(sim.book.cut_us(&name, grant.token), at_us) {
+            let breaks = Promise::UnfencedWrites;
+            sim.book.met(met);
+            sim.book.say(at_us, || format!("{name}, {client}: {met}: {why}, since {:.6}", from_us as f64 / 1e6));
             sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us, to_us: at_us, why });
         }
         let found = {
@@ -126,5 +122,191 @@ pub(super) fn record_final(sim: &Sim) {
     for name in &sim.plan.names {
         let last = registers.of.get(name).copied().unwrap_or_default();
         last.finals(name).into_iter().for_each(|event| sim.book.event(event));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::Lost;
+    use leasehold::seam::Pending;
+    use leasehold_testkit::checker::{Rules, check};
+    use leasehold_testkit::history::Ended;
+
+    use super::super::book::Book;
+    use super::super::exec::{NOBODY, Part, Pid};
+    use super::*;
+
+    const WRITTEN_LATE: &str = "a write was under way when its sender gave back, or was told that the lease is lost";
+
+    /// A world of two clients, in which a message takes a millisecond. The first writes without a fence, and that is under
+    /// way for ten; its lease lasts for longer than everything.
+    struct Scene {
+        sim: Arc<Sim>,
+        client: Pid,
+        lost: Option<oneshot::Sender<Lost>>,
+    }
+
+    impl Scene {
+        fn new() -> Self {
+            let plan = Plan { faults: Vec::new(), delay_us: (1000, 1000), ..Plan::of(1) };
+            let sim = Sim::new(plan, Book::default());
+            lock(&sim.registers).late_in = 0;
+            let client = sim.exec.start(0, 0);
+            sim.exec.spawn(client, Part::Session, "its session", Box::pin(std::future::pending()));
+            Self { sim, client, lost: None }
+        }
+
+        fn grant(&self, client: &str, token: u64) -> Grant {
+            Grant { name: self.sim.plan.names[0].clone(), client: client.into(), token }
+        }
+
+        fn signal(&mut self) -> Pending<Lost> {
+            let (lost, signal) = oneshot::channel();
+            self.lost = Some(lost);
+            Box::pin(async { signal.await.unwrap_or(Lost::Released) })
+        }
+
+        /// The first client sends what it read at the very beginning.
+        fn sends(&self, left_us: u64, signal: Pending<Lost>) {
+            let delay_us = std::mem::replace(&mut lock(&self.sim.registers).delay_us, (10_000, 10_000));
+            let sent = Sent::now(&self.sim.exec, self.client, left_us, signal);
+            self.write("first", 1, (0, 0), sent);
+            self.until(self.sim.exec.now_us());
+            lock(&self.sim.registers).delay_us = delay_us;
+        }
+
+        fn write(&self, client: &str, token: u64, read: (u64, u64), sent: Sent) {
+            let (sim, grant) = (Arc::clone(&self.sim), self.grant(client, token));
+            let writing = async move {
+                write(&sim, &grant, read, sent).await;
+            };
+            self.sim.exec.spawn(NOBODY, Part::Runtime, "a write", Box::pin(writing));
+        }
+
+        /// Another is granted now, reads, writes, and ends in time.
+        fn another(&self) {
+            let now_us = self.sim.exec.now_us();
+            let grant = self.grant("second", 2);
+            grant.granted(&self.sim.book, now_us, now_us);
+            grant.claimed(&self.sim.book, now_us);
+            let sent = Sent::now(&self.sim.exec, self.client, 1_000_000, Box::pin(std::future::pending()));
+            self.write("second", 2, (0, now_us), sent);
+            self.until(now_us + 1000);
+            grant.ended(&self.sim.book, now_us + 1000, Ended::Released);
+        }
+
+        fn until(&self, us: u64) {
+            self.sim.exec.run(us, || false);
+        }
+
+        fn told(&mut self) {
+            let lost = self.lost.take().expect("it has not been told");
+            // Of what has arrived nobody asks any more.
+            lost.send(Lost::Expired).ok();
+        }
+
+        /// Why updates were lost, by the book, and how many of them nothing excuses, by the book and by the checker.
+        fn judged(self) -> (Vec<&'static str>, usize, usize) {
+            self.until(100_000);
+            record_final(&self.sim);
+            let (excused, not) = self.sim.book.lost_updates();
+            let report = check(&self.sim.book.history(&self.sim.plan.names), &Rules::mutex().at_least(0));
+            (excused, not.len(), report.violations.len())
+        }
+    }
+
+    #[test]
+    fn what_was_sent_under_the_lease_may_arrive_behind_it() {
+        let mut scene = Scene::new();
+        let signal = scene.signal();
+        scene.sends(1_000_000, signal);
+        scene.until(5_000);
+        scene.told();
+        scene.another();
+        let sim = Arc::clone(&scene.sim);
+        assert_eq!(scene.judged(), (vec![WRITTEN_LATE], 0, 0));
+        assert_eq!(sim.book.counts().get("a write arrives behind its hold"), Some(&1), "it is counted");
+    }
+
+    #[test]
+    fn what_is_late_while_its_sender_holds_is_a_violation() {
+        let mut scene = Scene::new();
+        let signal = scene.signal();
+        scene.sends(1_000_000, signal);
+        scene.until(5_000);
+        scene.another();
+        assert_eq!(scene.judged(), (vec![], 1, 1));
+    }
+
+    #[test]
+    fn what_is_sent_behind_the_loss_is_a_violation() {
+        for left_us in [0, 1_000_000] {
+            let scene = Scene::new();
+            scene.until(2_000);
+            scene.sends(left_us, Box::pin(std::future::ready(Lost::Expired)));
+            scene.until(5_000);
+            scene.another();
+            assert_eq!(scene.judged(), (vec![], 1, 1), "{left_us} µs were left");
+        }
+    }
+
+    #[test]
+    fn who_is_told_behind_the_arrival_is_not_excused() {
+        let mut scene = Scene::new();
+        let signal = scene.signal();
+        scene.sends(1_000_000, signal);
+        scene.until(5_000);
+        scene.another();
+        scene.until(10_000);
+        scene.told();
+        assert_eq!(scene.judged(), (vec![], 1, 1));
+    }
+
+    /// What was lost before the sender was told is another's fault.
+    #[test]
+    fn what_was_lost_before_the_loss_was_told_is_a_violation() {
+        let mut scene = Scene::new();
+        let signal = scene.signal();
+        scene.sends(1_000_000, signal);
+        scene.until(3_000);
+        scene.another();
+        scene.until(8_000);
+        scene.told();
+        assert_eq!(scene.judged().2, 1);
+    }
+
+    #[test]
+    fn who_has_died_was_told_nothing() {
+        let mut scene = Scene::new();
+        let signal = scene.signal();
+        scene.sends(1_000_000, signal);
+        scene.until(5_000);
+        scene.sim.exec.kill(scene.client);
+        drop(scene.lost.take());
+        scene.another();
+        assert_eq!(scene.judged(), (vec![], 1, 1));
+    }
+
+    #[test]
+    fn a_late_write_excuses_nothing_but_lost_updates_without_a_fence() {
+        let mut scene = Scene::new();
+        let signal = scene.signal();
+        let (first, second) = (scene.grant("first", 1), scene.grant("second", 2));
+        scene.sends(1_000_000, signal);
+        scene.until(5_000);
+        scene.told();
+        // Both claim it for all of that time, and the fenced register takes the older token behind the newer.
+        for grant in [&first, &second] {
+            grant.granted(&scene.sim.book, 0, 0);
+            [0, 20_000].into_iter().for_each(|at_us| grant.claimed(&scene.sim.book, at_us));
+        }
+        second.fenced(&scene.sim.book, 6_000, Fenced::Accepted(1));
+        first.fenced(&scene.sim.book, 7_000, Fenced::Accepted(2));
+        scene.until(30_000);
+        let report = check(&scene.sim.book.history(&scene.sim.plan.names), &Rules::mutex().at_least(0));
+        let told: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+        assert!(told.iter().any(|told| told.contains("both held")), "{told:?}");
+        assert!(told.iter().any(|told| told.contains("the fenced register's write")), "{told:?}");
+        assert!(!scene.sim.book.is_excused(&first.name, 0, 30_000), "no lease was lost by it");
     }
 }

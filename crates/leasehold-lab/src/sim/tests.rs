@@ -32,20 +32,6 @@ fn seeds_differ_in_what_goes_wrong() {
 }
 
 #[test]
-fn only_what_was_sent_before_a_loss_was_known_is_excused_by_it() {
-    let book = Book::default();
-    book.given("a", 7, 100);
-    assert_eq!(book.cut_us("a", 7, 200), None);
-    book.cut_short("a", 7, 300);
-    assert_eq!(book.cut_us("a", 7, 200), Some(300));
-    assert_eq!(book.cut_us("a", 7, 301), None, "it knew");
-    assert_eq!((book.cut_us("a", 8, 200), book.cut_us("b", 7, 200)), (None, None), "of another hold, of another name");
-    // Revoked at the server, and not heard of: whatever is sent under that grant, or what it was handed on to.
-    book.revoked("a", 7, 400);
-    assert_eq!((book.cut_us("a", 7, 450), book.cut_us("a", 8, 450)), (Some(400), Some(400)));
-}
-
-#[test]
 fn only_what_is_handed_on_behind_a_revocation_is_excused_by_it() {
     let book = Book::default();
     book.given("a", 7, 100);

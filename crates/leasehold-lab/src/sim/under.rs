@@ -1,7 +1,6 @@
 //! Under the lock: what a lock is for, and whether its holder still believes in it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::pin::pin;
 use std::sync::Arc;
 
 use leasehold::{Guard, Lost};
@@ -12,6 +11,7 @@ use super::book::{Excuse, Grant};
 use super::exec::lock;
 use super::plan::HICCUP_US;
 use super::registers;
+use super::sent::Sent;
 use super::stage::Sim;
 use super::worker::{MS, Worker};
 
@@ -190,7 +190,7 @@ impl Worker {
             return;
         }
         let is_in_time = now_us - began_us < was_left_us;
-        let is_taken = book.cut_us(&grant.name, grant.token, 0).is_some() || !self.is_last(grant);
+        let is_taken = book.cut_us(&grant.name, grant.token).is_some() || !self.is_last(grant);
         if is_in_time && !is_taken && !book.is_excused(&grant.name, began_us, now_us) {
             self.wrong("a release in time was told that nothing was held");
         }
@@ -222,24 +222,13 @@ impl Worker {
         if !self.claims(guard, grant) {
             return false;
         }
-        let left_us = left_us(guard);
+        let sent = Sent::now(&self.sim.exec, self.pid, left_us(guard), Box::pin(guard.lost()));
         let (sim, plain, fenced) = (Arc::clone(&self.sim), grant.clone(), grant.clone());
         // Both at once; some writers do not wait for the answer.
-        let write = registers::write(&sim, &plain, read, left_us);
+        let write = registers::write(&sim, &plain, read, sent);
         let write_fenced = registers::write_fenced(&sim, &fenced);
-        let written = self.under_way(guard, grant, async { tokio::join!(biased; write_fenced, write) }).await;
+        let written = tokio::join!(biased; write_fenced, write);
         written.0.is_some()
-    }
-
-    /// Waits for what was sent under a lease, and takes down when that is lost meanwhile.
-    async fn under_way<T>(&self, guard: &Guard, grant: &Grant, sent: impl Future<Output = T>) -> T {
-        let mut sent = pin!(sent);
-        tokio::select! {
-            biased;
-            written = &mut sent => return written,
-            _ = guard.lost() => self.sim.book.cut_short(&grant.name, grant.token, self.sim.exec.now_us()),
-        }
-        sent.await
     }
 
     /// Whether what has healed was clocks: where a majority's are set forward, leases end there.
