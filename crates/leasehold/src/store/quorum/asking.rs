@@ -240,12 +240,12 @@ impl Inner {
     /// A round is won, and its attempt holds what a majority keeps until then, unless a clock was seen to be set meanwhile.
     fn hold(self: &Arc<Self>, name: &Name, acquire: &Acquire, (token, range): (Token, u64), until_us: u64) -> Asked {
         let held = Held { token, range, label: acquire.label.clone() };
-        let (is_wanted, known_us) = {
+        let (is_wanted, until_us) = {
             let mut names = self.shared.names();
-            (names.hold(&acquire.id, held), names.kept_until(&acquire.id, token, self.nodes()))
+            let is_wanted = names.hold(&acquire.id, held);
+            (is_wanted, names.bound(&acquire.id, token, self.nodes(), until_us, acquire.lease_ms))
         };
         if is_wanted {
-            let until_us = until_us.min(known_us.unwrap_or(until_us));
             return Asked::Won { token, range, until_us };
         }
         // It was given up meanwhile, and its leave has overtaken this round.

@@ -56,8 +56,8 @@ impl Inner {
     fn kept(self: &Arc<Self>, name: &Name, renew: &Renew, tally: &Tally, begun_us: u64) -> Result<Answer, Fault> {
         let outcome = match tally.kept().unwrap_or(Kept::TooFew) {
             Kept::Renewed { until_us } => {
-                let known_us = self.shared.names().kept_until(&renew.id, renew.token, self.nodes());
-                let until_us = until_us.min(known_us.unwrap_or(until_us));
+                let nodes = self.nodes();
+                let until_us = self.shared.names().bound(&renew.id, renew.token, nodes, until_us, renew.lease_ms);
                 let left_us = until_us.saturating_sub(begun_us).min(renew.lease_ms * 1000);
                 Outcome::Renewed { left_us }
             }

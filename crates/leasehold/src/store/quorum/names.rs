@@ -6,6 +6,8 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::node::Wait;
 use leasehold_spec::{Acquire, GrantId, Name, Token};
 
+use crate::clock::margin_us;
+
 #[derive(Default)]
 pub(super) struct Names {
     /// The largest token of a name that was heard of, where it is ahead of the nodes' clocks.
@@ -212,11 +214,20 @@ impl Names {
         ends_us[node] = until_us;
     }
 
-    /// Until when a majority keeps its votes for this token, as far as is known. What a round or a renewal counts may be
-    /// out of date when it is decided: a clock can have been seen to be set forward between two answers of one question.
-    pub(super) fn kept_until(&self, id: &GrantId, token: Token, nodes: usize) -> Option<u64> {
+    /// Until when a majority keeps its votes for this token, as far as is known.
+    fn kept_until(&self, id: &GrantId, token: Token, nodes: usize) -> Option<u64> {
         let kept = self.attempts.get(id).map(|attempt| &attempt.kept).filter(|kept| kept.token == token)?;
         Some(kept.until_us(nodes))
+    }
+
+    /// What is left of `until_us`, which a round or a renewal has counted for a lease of this length. That may be out of
+    /// date when it is decided: a clock can have been seen to be set forward between two answers of one question. Then the
+    /// majority rests on an older vote, which may be nearly as old as its lease, and so may be what its clock has lost.
+    pub(super) fn bound(&self, id: &GrantId, token: Token, nodes: usize, until_us: u64, lease_ms: u64) -> u64 {
+        match self.kept_until(id, token, nodes) {
+            Some(known_us) if known_us < until_us => known_us.saturating_sub(margin_us(lease_ms * 1000)),
+            _ => until_us,
+        }
     }
 
     /// A clock was set forward, at one node of so many. Answers what a majority keeps for less time by that, and until

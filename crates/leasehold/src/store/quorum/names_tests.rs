@@ -85,16 +85,22 @@ fn a_clock_that_is_set_forward_at_one_node_shortens_what_rests_on_its_vote() {
 fn what_a_clock_takes_off_is_off_what_a_majority_keeps() {
     let mut names = Names::default();
     names.begin(id(1), 1);
-    assert_eq!(names.kept_until(&id(1), held(5).token, 3), None, "nothing was heard");
-    for (node, until_us) in [(0, 100), (1, 110)] {
-        names.keeps(&id(1), held(5).token, node, until_us);
+    // A lease of 10 s, that is, and what is never relied on of one.
+    let bound = |names: &Names, token, until_us| names.bound(&id(1), token, 3, until_us, 10_000);
+    let (ours, margin_us) = (held(5).token, 102_000);
+    assert_eq!(bound(&names, ours, 9_000_000), 9_000_000, "nothing was heard");
+    for (node, until_us) in [(0, 8_000_000), (1, 8_500_000)] {
+        names.keeps(&id(1), ours, node, until_us);
     }
-    assert_eq!(names.kept_until(&id(1), held(5).token, 3), Some(100));
-    assert_eq!(names.kept_until(&id(1), held(6).token, 3), None, "that is another grant");
+    assert_eq!(bound(&names, ours, 8_000_000), 8_000_000, "as it was counted");
+    assert_eq!(bound(&names, ours, 8_000_001), 8_000_000 - margin_us, "an older vote counts");
+    assert_eq!(bound(&names, held(6).token, 8_000_001), 8_000_001, "that is another grant");
     // It is not won yet: nobody is to be told, and the round that wins it reads what is left.
-    assert_eq!(names.jump(1, 3, 40), []);
-    assert_eq!(names.kept_until(&id(1), held(5).token, 3), Some(70));
+    assert_eq!(names.jump(1, 3, 1_000_000), []);
+    assert_eq!(bound(&names, ours, 8_000_000), 7_500_000 - margin_us);
     assert!(names.hold(&id(1), held(5)));
-    assert_eq!(names.jump(0, 3, 50), [(id(1), held(5).token, 50)]);
-    assert_eq!(names.kept_until(&id(1), held(5).token, 3), Some(50));
+    assert_eq!(names.jump(0, 3, 6_000_000), [(id(1), ours, 2_000_000)]);
+    assert_eq!(bound(&names, ours, 8_000_000), 2_000_000 - margin_us);
+    assert_eq!(names.jump(1, 3, 7_500_000), [(id(1), ours, 0)]);
+    assert_eq!(bound(&names, ours, 8_000_000), 0);
 }
