@@ -3,9 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Message, Real};
-use leasehold_spec::{GrantId, Op, Outcome};
-use leasehold_testkit::wait_until;
+use leasehold_spec::{Op, Outcome};
 
 use crate::bench::{Bench, MS, pause, queued, token};
 
@@ -97,57 +95,6 @@ async fn p12_an_answer_from_before_a_jump_gives_nothing_back() {
     let again = bench.next().await;
     assert!(matches!(again.op, Op::Renew(_)), "{:?}", again.op);
     assert!(Instant::now() + guard.remaining() < ends, "{:?} left at {:?}", guard.remaining(), ends - Instant::now());
-}
-
-/// A clock of one of its nodes is seen to be set while a quorum's answer is on its way.
-#[tokio::test]
-async fn p12_a_word_of_a_shortened_lease_overtakes_the_answer_that_grants_it() {
-    let mut bench = Bench::new().await;
-    let locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    shorten(&bench, acquire.id, 2_000);
-    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
-    let guard = locking.await.unwrap().unwrap();
-    assert!(guard.remaining() < Duration::from_secs(2), "{:?}", guard.remaining());
-    let renewal = bench.next().await;
-    assert!(matches!(renewal.op, Op::Renew(_)), "asked for anew at once: {:?}", renewal.op);
-    bench.say(renewal, Outcome::Renewed { left_us: 30_000 * MS }, 7);
-    wait_until("what was asked later is believed", Duration::from_secs(5), || {
-        guard.remaining() > Duration::from_secs(25)
-    });
-}
-
-#[tokio::test]
-async fn p12_a_word_of_a_shortened_lease_overtakes_the_answer_that_renews_it() {
-    let mut bench = Bench::new().await;
-    let guard = bench.locked(3_000, 7).await;
-    let renewal = bench.next().await;
-    let Op::Renew(renew) = &renewal.op else { panic!("{:?}", renewal.op) };
-    shorten(&bench, renew.id, 1_000);
-    assert!(guard.remaining() < Duration::from_secs(1), "{:?}", guard.remaining());
-    bench.say(renewal, Outcome::Renewed { left_us: 3_000 * MS }, 7);
-    let again = bench.next().await;
-    assert!(matches!(again.op, Op::Renew(_)), "that answer is worth little: {:?}", again.op);
-    assert!(guard.remaining() < Duration::from_secs(1), "{:?}", guard.remaining());
-}
-
-#[tokio::test]
-async fn p12_a_word_of_a_shortened_lease_overtakes_the_message_that_grants_it() {
-    let mut bench = Bench::new().await;
-    let locking = bench.lock(30_000);
-    let (asked, acquire) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 30_000), 6);
-    let made_us = bench.store.server_us();
-    shorten(&bench, acquire.id, 2_000);
-    bench.push(acquire.id, 7, made_us, 30_000 * MS);
-    let guard = locking.await.unwrap().unwrap();
-    assert!(guard.remaining() < Duration::from_secs(2), "{:?}", guard.remaining());
-}
-
-/// The store keeps the grant with the token 7 for so long, from now on.
-fn shorten(bench: &Bench, id: GrantId, for_ms: u64) {
-    let since_us = Real::world().now_us();
-    bench.tell(Message::Shortened { id, token: token(7), until_us: since_us + for_ms * MS, since_us });
 }
 
 /// The answer came so late that its lease has ended.
