@@ -91,26 +91,30 @@ impl Timers {
         }
     }
 
-    /// Keeps the time until `is_over` says so, at the latest a tick later.
-    pub(super) async fn keep(
+    /// Keeps the time until `is_over` says so, at the latest a tick later. What is left from now on is run when the future
+    /// is.
+    pub(super) fn keep(
         self: Arc<Self>,
         world: Arc<dyn World>,
-        is_over: impl Fn() -> bool + Send,
-        turn: impl Fn(GrantId, u64) + Send,
-    ) {
-        let _keeping = Keeping::begin(&self);
-        while !is_over() {
-            let now_us = world.now_us();
-            let for_us = self.ring(now_us, &turn);
-            let left = std::mem::take(&mut self.set().left);
-            left.into_iter().for_each(|task| drop(world.spawn(task)));
-            let mut slept = world.sleep(Duration::from_micros(for_us));
-            let mut set = pin!(self.is_set.notified());
-            poll_fn(|context| match set.as_mut().poll(context) {
-                Poll::Ready(()) => Poll::Ready(()),
-                Poll::Pending => slept.as_mut().poll(context),
-            })
-            .await;
+        is_over: impl Fn() -> bool + Send + 'static,
+        turn: impl Fn(GrantId, u64) + Send + 'static,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let keeping = Keeping::begin(self);
+        async move {
+            let timers = &keeping.0;
+            while !is_over() {
+                let now_us = world.now_us();
+                let for_us = timers.ring(now_us, &turn);
+                let left = std::mem::take(&mut timers.set().left);
+                left.into_iter().for_each(|task| drop(world.spawn(task)));
+                let mut slept = world.sleep(Duration::from_micros(for_us));
+                let mut set = pin!(timers.is_set.notified());
+                poll_fn(|context| match set.as_mut().poll(context) {
+                    Poll::Ready(()) => Poll::Ready(()),
+                    Poll::Pending => slept.as_mut().poll(context),
+                })
+                .await;
+            }
         }
     }
 
@@ -147,16 +151,16 @@ impl Timers {
 }
 
 /// Somebody keeps the time.
-struct Keeping<'a>(&'a Timers);
+struct Keeping(Arc<Timers>);
 
-impl<'a> Keeping<'a> {
-    fn begin(timers: &'a Timers) -> Self {
+impl Keeping {
+    fn begin(timers: Arc<Timers>) -> Self {
         timers.set().keepers += 1;
         Self(timers)
     }
 }
 
-impl Drop for Keeping<'_> {
+impl Drop for Keeping {
     /// Of two links, one behind the other, each has somebody who keeps the time: the other one plans anew, with what this
     /// one was woken for.
     fn drop(&mut self) {

@@ -52,11 +52,13 @@ impl World for Still {
 
 #[test]
 fn whoever_ends_leaves_the_time_to_the_other() {
-    let (world, timers, is_over) = (Arc::new(Still::default()), Arc::new(Timers::default()), AtomicBool::new(false));
+    let (world, timers) = (Arc::new(Still::default()), Arc::new(Timers::default()));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let ends = Arc::clone(&is_over);
     let keep = || (Arc::clone(&timers), Arc::clone(&world) as Arc<dyn World>);
     let context = &mut Context::from_waker(Waker::noop());
     let ((old, old_world), (new, new_world)) = (keep(), keep());
-    let mut old = pin!(old.keep(old_world, || is_over.load(Ordering::Relaxed), |_, _| {}));
+    let mut old = pin!(old.keep(old_world, move || ends.load(Ordering::Relaxed), |_, _| {}));
     let mut new = pin!(new.keep(new_world, || false, |_, _| {}));
     assert!(old.as_mut().poll(context).is_pending() && new.as_mut().poll(context).is_pending());
     // This wakes the old one, which is over.
@@ -69,4 +71,22 @@ fn whoever_ends_leaves_the_time_to_the_other() {
     assert!(new.as_mut().poll(context).is_pending());
     assert!(first.as_mut().poll(context).is_ready(), "the new one was told of it");
     assert!(second.as_mut().poll(context).is_ready(), "and of what came behind the old one's end");
+}
+
+/// Whoever was asked to keep the time has not run yet.
+#[test]
+fn what_is_left_as_soon_as_somebody_is_to_keep_the_time_is_kept() {
+    let (world, timers) = (Arc::new(Still::default()), Arc::new(Timers::default()));
+    let (held, here) = (Arc::new(()), Arc::new(()));
+    let leave = |what: &Arc<()>| {
+        let what = Arc::clone(what);
+        timers.leave(Box::pin(async move { drop(what) }));
+    };
+    leave(&here);
+    assert_eq!(Arc::strong_count(&here), 1, "nobody is to run it");
+    let keep = Arc::clone(&timers).keep(world, || false, |_, _| {});
+    leave(&held);
+    assert_eq!(Arc::strong_count(&held), 2, "dropped");
+    drop(keep);
+    assert_eq!(Arc::strong_count(&held), 1, "nobody will run it");
 }
