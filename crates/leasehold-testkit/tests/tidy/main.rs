@@ -124,7 +124,9 @@ fn every_rule_that_code_names_has_its_text() {
 fn every_bug_has_a_test_that_plays_it_again() {
     let sources: Vec<File> = files().into_iter().filter(|file| file.kind == Kind::Rust).collect();
     let exists = |folder: &str, test: &str| {
-        let is_in = |path: &str| path == format!("{folder}.rs") || path.starts_with(&format!("{folder}/"));
+        // Of a module, or of the file of its tests beside it.
+        let files = [format!("{folder}.rs"), format!("{folder}_tests.rs")];
+        let is_in = |path: &str| files.iter().any(|file| file == path) || path.starts_with(&format!("{folder}/"));
         // A function, or the name that a macro makes one of for each store.
         let names = [format!("fn {test}("), format!("({test},")];
         sources.iter().any(|file| is_in(&file.path) && names.iter().any(|name| file.text.contains(name)))
