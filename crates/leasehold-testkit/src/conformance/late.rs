@@ -72,6 +72,10 @@ impl Link for Path {
         self.link.ping()
     }
 
+    fn idle(&self) -> Pending<()> {
+        self.link.idle()
+    }
+
     fn is_closed(&self) -> bool {
         self.link.is_closed()
     }

@@ -62,6 +62,9 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
                     drop(ready.send(Ok(())));
                 }
                 serve(&session, &link).await;
+                if is_over(&session) {
+                    link.idle().await;
+                }
                 session.with(|state| state.home = None);
                 link.close();
             }

@@ -78,6 +78,12 @@ pub trait Link: Send + Sync + 'static {
     /// One exchange with the store, for its clock and for a sign of life.
     fn ping(&self) -> Pending<Result<u64, Fault>>;
 
+    /// Ends when what was asked, and is waited for by nobody, is sent and heard, or after a bound of the store's own. What
+    /// closes waits for it.
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Whether the link is known to be gone.
     fn is_closed(&self) -> bool;
 

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::ErrorKind;
 use leasehold::seam::node::NoVote;
 use leasehold::seam::{Fault, Link, Message, Real, error};
+use leasehold::{ErrorKind, Leasehold, Released};
 use leasehold_spec::node::{Ask, Request, Said};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Event, From, GrantId, Hears, LostHow, Name, Op, Order, Outcome, Patience,
@@ -15,7 +15,7 @@ use leasehold_spec::{
 use leasehold_testkit::voters::{Mood, Voter, Voters};
 use leasehold_testkit::wait_until;
 
-use crate::played::{granted, voters};
+use crate::played::{client, granted, voters};
 use crate::shy::{Hasty, Shy};
 
 const SOON: Duration = Duration::from_secs(5);
@@ -128,6 +128,37 @@ async fn who_has_no_runtime_leaves_nothing_behind() {
     assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
     nodes[3..].iter().for_each(|node| node.hesitate(false));
     wait_until("it is given back", SOON, || granted(&voters, "a") == 0);
+}
+
+/// The release is done when a majority has heard it, and the client closes behind it: the others hear of it all the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_closes_is_heard_by_all_nodes() {
+    let voters = voters(5);
+    let (nodes, store) = Shy::each(&voters, Hasty::late());
+    let client = Leasehold::builder("").lease(Duration::from_secs(5)).connect_to(store, Real::world()).await.unwrap();
+    let guard = client.mutex("a").lock().await.unwrap();
+    wait_until("all have voted", SOON, || granted(&voters, "a") == 5);
+    nodes[3..].iter().for_each(|node| node.hesitate(true));
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let closing = tokio::spawn(client.close());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    nodes[3..].iter().for_each(|node| node.hesitate(false));
+    assert!(closing.await.unwrap().unconfirmed().is_empty());
+    assert_eq!(granted(&voters, "a"), 0, "it is over when the client is");
+}
+
+/// Not for ever: what such a node does not hear ends by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_closes_does_not_wait_for_a_node_that_stands_still() {
+    let voters = voters(3);
+    let client = client(&voters).await;
+    let guard = client.mutex("a").lock().await.unwrap();
+    voters.nodes[2].be(Mood::Stopped);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let begun = Instant::now();
+    assert!(client.close().await.unconfirmed().is_empty());
+    // What an answer may take, 50 ms and a round trip, and a second for a busy machine.
+    assert!(begun.elapsed() < Duration::from_millis(1_050), "{:?}", begun.elapsed());
 }
 
 /// It can arrive behind the release of its lease, by another connection, and would fill the node for nobody.

@@ -183,8 +183,9 @@ impl NodeLink for ShyLink {
 /// How much earlier.
 const EARLIER: u32 = 50;
 
-/// The real world, in which whoever sleeps is woken early: what is bounded by seconds takes as many parts of one.
-pub(crate) struct Hasty(Arc<dyn World>, Tasks);
+/// The real world, in which whoever sleeps is woken early: what is bounded by seconds takes as many parts of one. Or late:
+/// then no bound is met.
+pub(crate) struct Hasty(Arc<dyn World>, Tasks, fn(Duration) -> Duration);
 
 /// How many tasks are there that were spawned in a world.
 pub(crate) type Tasks = Arc<AtomicUsize>;
@@ -196,7 +197,12 @@ impl Hasty {
 
     pub(crate) fn counting() -> (Arc<dyn World>, Tasks) {
         let tasks = Tasks::default();
-        (Arc::new(Self(Real::world(), Arc::clone(&tasks))), tasks)
+        (Arc::new(Self(Real::world(), Arc::clone(&tasks), |duration| duration / EARLIER)), tasks)
+    }
+
+    /// In no haste at all.
+    pub(crate) fn late() -> Arc<dyn World> {
+        Arc::new(Self(Real::world(), Tasks::default(), |duration| duration * EARLIER))
     }
 }
 
@@ -230,7 +236,7 @@ impl World for Hasty {
     }
 
     fn sleep(&self, duration: Duration) -> Pending<()> {
-        self.0.sleep(duration / EARLIER)
+        self.0.sleep(self.2(duration))
     }
 
     fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {

@@ -215,6 +215,10 @@ impl Link for QuorumLink {
         Box::pin(unconstrained(Arc::clone(&self.0).ping()))
     }
 
+    fn idle(&self) -> Pending<()> {
+        Box::pin(Arc::clone(&self.0.shared).idle())
+    }
+
     fn is_closed(&self) -> bool {
         self.0.is_closed()
     }

@@ -20,6 +20,7 @@
 //! | `member.rs` | what is known of a node |
 //! | `names.rs` | what is known of names: tokens, holders, waiters |
 //! | `timers.rs`, `fan.rs` | deadlines; many requests at once |
+//! | `under_way.rs` | what nobody waits for |
 //! | `node.rs` | what a node is: of its server only `store/redis/node/` knows |
 //! | `url.rs` | what a `quorum:` URL says |
 //!
@@ -40,6 +41,7 @@ mod places;
 mod returning;
 mod round;
 mod timers;
+mod under_way;
 #[cfg(feature = "redis")]
 pub(crate) mod url;
 
@@ -61,6 +63,7 @@ use self::names::{Names, Nodes};
 use self::node::Node;
 use self::places::Inner;
 use self::timers::Timers;
+use self::under_way::UnderWay;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Inbox, Link, Message, Store};
 use crate::world::{Pending, World};
@@ -82,6 +85,7 @@ struct Shared {
     names: Mutex<Names>,
     /// The inbox of the session, if one is attached: what any link hears of a node's clock is said there.
     home: Mutex<Option<Inbox>>,
+    under_way: Arc<UnderWay>,
 }
 
 impl QuorumStore {
@@ -99,6 +103,7 @@ impl QuorumStore {
                 timers: Arc::default(),
                 names: Mutex::default(),
                 home: Mutex::default(),
+                under_way: Arc::default(),
             }),
         }
     }
@@ -215,8 +220,23 @@ impl Shared {
     /// Runs what its caller does not wait for, on the caller's runtime, or else on the session's: a request that is dropped
     /// before it is written is never sent.
     fn spawn(&self, task: Pending<()>) {
+        let under_way = self.under_way.begin();
+        let task = Box::pin(async move {
+            let _under_way = under_way;
+            task.await;
+        });
         if let Err(task) = self.world.spawn(task) {
             self.timers.leave(task);
+        }
+    }
+
+    /// Ends when nothing of that is under way, and no later than a node has to answer: one that stands still would keep
+    /// whoever closes for ever.
+    async fn idle(self: Arc<Self>) {
+        tokio::select! {
+            biased;
+            () = self.under_way.idle() => {}
+            () = self.world.sleep(Duration::from_micros(self.patience_us(u64::MAX))) => {}
         }
     }
 
