@@ -210,9 +210,10 @@ async fn what_an_operator_has_not_reached_goes_back_with_the_guard() {
     wait_until("three votes", Duration::from_secs(5), || granted(&voters, "a") == 3);
     let grant = voters.nodes[0].record("a").grant.expect("it voted");
     let revoke = Request::Revoke { holder: grant.id.public(), token: grant.token, grace_ms: 0 };
-    for node in &voters.nodes[..2] {
-        assert_eq!(node.ask("a", &revoke).said, Said::Revoking { left_us: 0 });
-    }
+    assert_eq!(voters.nodes[0].ask("a", &revoke).said, Said::Revoking { left_us: 0 });
+    // The word of the first can be there before the second is asked: then the guard has given that vote back.
+    let second = voters.nodes[1].ask("a", &revoke).said;
+    assert!(matches!(second, Said::Revoking { left_us: 0 } | Said::NotHeld), "{second:?}");
     assert_eq!(tokio::time::timeout(Duration::from_secs(5), guard.lost()).await, Ok(Lost::Revoked));
     drop(guard);
     wait_until("none", Duration::from_secs(5), || granted(&voters, "a") == 0);
