@@ -3,7 +3,7 @@
 use std::mem::take;
 use std::sync::Arc;
 
-use leasehold_spec::limits::RANGE_MAX;
+use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Op};
@@ -119,7 +119,7 @@ impl State {
         }
         // One who only tries is in no line, and may be the first of one all the same.
         let may_hand_on = line.is_some() || (wait == Wait::No && terms.may_stand());
-        let range = if may_hand_on && self.hand_over == HandOver::Local { RANGE_MAX } else { 1 };
+        let range = if may_hand_on && self.hand_over == HandOver::Local { self.range_for(line) } else { 1 };
         // Sent by the caller, right now; the thread looks when that found no answer.
         let phase = Phase::Asking { next_us: if link.is_some() { u64::MAX } else { now_us } };
         let attempt = Attempt::new(id, name.clone(), Arc::clone(terms), wait, phase);
@@ -131,6 +131,12 @@ impl State {
         });
         self.arm(counter);
         (id, first)
+    }
+
+    /// How many tokens to ask for (P19). Who comes into a line while its first one holds has those that that one took.
+    fn range_for(&self, line: Option<u64>) -> u64 {
+        let in_line = line.and_then(|line| self.lines.get(&line)).map_or(0, |line| line.waiters.len());
+        if in_line > 1 || !self.burns_ranges() { RANGE_MAX } else { RUN_PASSES.into() }
     }
 
     /// Nobody waits for the attempt any more: it is given up, whatever became of it (P16).

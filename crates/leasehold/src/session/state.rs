@@ -203,6 +203,11 @@ impl State {
         self.store.has_parts()
     }
 
+    /// Whether tokens that are reserved in vain are in the way of whoever comes next.
+    pub(crate) fn burns_ranges(&self) -> bool {
+        self.store.burns_ranges()
+    }
+
     /// What to tell who hears nothing: why, if the store knows.
     pub(crate) fn silence(&self) -> Error {
         self.store.silence().unwrap_or_else(silent)

@@ -45,6 +45,12 @@ pub trait Store: Send + Sync + 'static {
     fn has_parts(&self) -> bool {
         false
     }
+
+    /// Whether the tokens that a grant has reserved and not used stay taken behind its release. Whoever is alone reserves
+    /// few there: the next one's token is above all of them.
+    fn burns_ranges(&self) -> bool {
+        false
+    }
 }
 
 /// One ordered path to a store. Requests are carried out in the order in which their futures were first polled, so that a

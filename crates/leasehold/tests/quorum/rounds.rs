@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use leasehold::seam::Fault;
 use leasehold::{ErrorKind, Lost, Owner, Released};
+use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::node::{Ask, Request, Said};
 use leasehold_spec::{
     Acquire, Contention, GrantId, Hears, Name, Op, Order, Outcome, Patience, Place, SessionId, Token,
 };
-use leasehold_testkit::voters::Mood;
+use leasehold_testkit::voters::{Mood, Voters};
 use leasehold_testkit::wait_until;
 
 use crate::common::assert_busy;
@@ -135,6 +136,40 @@ async fn what_one_node_knows_of_a_lost_round_keeps_nobody_out() {
     assert_eq!(held.release().await.unwrap(), Released::Released);
     let guard = tokio::time::timeout(Duration::from_secs(2), waiting).await.expect("it is called").unwrap().unwrap();
     assert!(guard.is_valid());
+}
+
+/// What a grant reserves is above the next one's token, used or not: who is alone reserves little, and who has others in
+/// its process behind it enough for all of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_is_alone_reserves_few_tokens() {
+    let voters = Arc::new(voters(3));
+    let client = client(&voters).await;
+    let reserved = |voters: &Voters| voters.nodes[0].record("a").grant.map_or(0, |grant| grant.range);
+    let guard = client.mutex("a").lock().await.unwrap();
+    wait_until("all have voted", Duration::from_secs(5), || granted(&voters, "a") == 3);
+    assert_eq!(reserved(&voters), u64::from(RUN_PASSES));
+    assert_eq!(voters.nodes[0].record("a").highest.get(), guard.token().get() + u64::from(RUN_PASSES) - 1);
+    let in_line: Vec<_> = (0..4)
+        .map(|_| {
+            let (mutex, voters) = (client.mutex("a"), Arc::clone(&voters));
+            tokio::spawn(async move {
+                let mut most = 0;
+                for _ in 0..RUN_PASSES {
+                    let guard = mutex.lock().await.unwrap();
+                    most = most.max(reserved(&voters));
+                    tokio::task::yield_now().await;
+                    assert_eq!(guard.release().await.unwrap(), Released::Released);
+                }
+                most
+            })
+        })
+        .collect();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let mut most = 0;
+    for task in in_line {
+        most = most.max(task.await.unwrap());
+    }
+    assert_eq!(most, RANGE_MAX);
 }
 
 /// A look behind the grant that it did not know of yet, at a moment at which most nodes are slow.

@@ -148,6 +148,12 @@ impl Store for QuorumStore {
     fn has_parts(&self) -> bool {
         true
     }
+
+    /// A node never votes below a token for which it has voted. Whoever asks within the time that a range is ahead of the
+    /// clock proposes too low a token, and needs a second round.
+    fn burns_ranges(&self) -> bool {
+        true
+    }
 }
 
 /// Connects all nodes at once. It is open a moment after a majority is there, or at once with all; the others go on.

@@ -95,7 +95,7 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-votes-below-at-once", "node/ask", "and sub(found, 7, 22) < ARGV[3] then", "then"),
     ("lua-q-votes-far", "node/ask", "elseif not is_near then", "elseif false then"),
     ("lua-q-votes-late", "node/ask", "now > ARGV[6] then", "false then"),
-    ("lua-q-forgets-the-end-of-a-range", "node/ask", "range, last = '00000001', format", "range = '00000001', format"),
+    ("lua-q-forgets-the-end-of-a-range", "node/ask", "1, 8), ARGV[7], nil", "1, 8), ARGV[3], nil"),
     ("lua-q-passes-the-called", "node/ask", "sub(wait, 1, 16) > called_ticket", "false"),
     ("lua-q-votes-unmarked", "node/ask", "redis.pcall('GET', marker) ~= seen", "false"),
     ("lua-q-votes-while-it-rests", "node/renew", "string.sub(seen, 5, 20) > now", "false"),

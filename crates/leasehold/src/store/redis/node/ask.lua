@@ -9,7 +9,8 @@
 --          4 lease in ms (8)
 --          5 how many tokens (8), bytes of the label (3), and the label
 --          6 not_after in µs (16): later than this nothing is done (P4)
---          7 to wait: ticket (16), s strict or r relaxed; absent: not
+--          7 the last of the tokens (16)
+--          8 to wait: ticket (16), s strict or r relaxed; absent: not
 -- RETURNS  G and 16 digits: granted just now as asked for, this is the server's time, nobody waits
 --          GRANTED … token range since length | REFUSED … public-id since length | REFUSED … - until 0 (somebody is called)
 --          BELOW … | FAR … | LATE … | FULL …
@@ -26,11 +27,8 @@ local is_near = ahead_us <= 10000000 and ahead_us >= -10000000
 if is_near and now <= ARGV[6] then
   -- The usual way, nobody waits. As everywhere it is a short cut, to the same end.
   local sub, format = string.sub, string.format
-  local range, last, keep = sub(ARGV[5], 1, 8), ARGV[3], nil
-  if range ~= '00000001' and ahead_us + range <= 1000000 then
-    range, last = '00000001', format('%016.0f', ARGV[3] + range - 1)
-  end
-  if range == '00000001' then
+  local range, last, keep = sub(ARGV[5], 1, 8), ARGV[7], nil
+  if range == '00000001' or ahead_us + range <= 1000000 then
     local rear = ARGV[2] .. ARGV[3] .. now .. ARGV[4] .. ARGV[5]
     if not found then
       keep = format('%016.0f', now + ARGV[4] * 1000 + 60000000)
@@ -53,7 +51,7 @@ if is_near and now <= ARGV[6] then
     end
   end
 end
-local name, asked, wanted, lease, tail, wait = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[7]
+local name, asked, wanted, lease, tail, wait = KEYS[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[8]
 --@open
 local word, is_known = 'VOTE', false
 if now > ARGV[6] then

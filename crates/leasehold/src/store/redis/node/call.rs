@@ -92,12 +92,15 @@ fn fields_of(charter: Charter) -> Result<Fields, Error> {
 }
 
 fn ask(call: Call, ask: &Ask) -> Result<Call, Error> {
+    let range = ask.range.clamp(1, RANGE_END);
     let call = call
         .and(Fields::new().id(&ask.id))
         .and(Fields::new().decimal(ask.token.get(), 16))
         .and(Fields::new().decimal(below(ask.lease_ms, LENGTH_END, "lease")?, 8))
-        .and(tail(ask.range.clamp(1, RANGE_END), &ask.label)?)
-        .and(Fields::new().decimal(ask.not_after_us.min(TIME_END - 1), 16));
+        .and(tail(range, &ask.label)?)
+        .and(Fields::new().decimal(ask.not_after_us.min(TIME_END - 1), 16))
+        // To format a number is among the dearest things that a script does.
+        .and(Fields::new().decimal(ask.token.get() + range - 1, 16));
     match &ask.wait {
         Some(wait) => Ok(call.and(place(wait)?)),
         None => Ok(call),
