@@ -107,9 +107,13 @@ impl Voter {
         self.downs > 0 || self.freezes > 0 || self.rest_us(now_us) > 0
     }
 
-    /// For how long it rests, if it does, by its clock; for all that is known before it is greeted.
+    /// For how long it rests, if it does, by its clock; for all that is known before a run that may have forgotten
+    /// something is greeted.
     pub(super) fn rest_us(&self, now_us: u64) -> u64 {
-        self.marker.as_ref().map_or(u64::MAX, |marker| marker.rests_until_us.saturating_sub(self.clock.at_us(now_us)))
+        let run = self.run();
+        let is_known = |marker: &&Marker| marker.run == run || !marker.forgets && !self.forgets;
+        let known = self.marker.as_ref().filter(is_known);
+        known.map_or(u64::MAX, |marker| marker.rests_until_us.saturating_sub(self.clock.at_us(now_us)))
     }
 
     /// Carries a request out.
