@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::attempt::{Asked, Attempt, GivenBack, Phase, Verdict};
 use super::hold::Hold;
 use super::lane::Upkeep;
+use super::lines::Line;
 use super::state::{HandOver, Stage, State, Wake};
 use super::terms::{Renewal, Terms, Wait};
 use crate::error::{Error, Lost};
@@ -119,7 +120,7 @@ impl State {
         }
         // One who only tries is in no line, and may be the first of one all the same.
         let may_hand_on = line.is_some() || (wait == Wait::No && terms.may_stand());
-        let range = if may_hand_on && self.hand_over == HandOver::Local { self.range_for(line) } else { 1 };
+        let range = if may_hand_on && self.hand_over == HandOver::Local { self.range_for(line, terms) } else { 1 };
         // Sent by the caller, right now; the thread looks when that found no answer.
         let phase = Phase::Asking { next_us: if link.is_some() { u64::MAX } else { now_us } };
         let attempt = Attempt::new(id, name.clone(), Arc::clone(terms), wait, phase);
@@ -134,9 +135,11 @@ impl State {
     }
 
     /// How many tokens to ask for (P19). Who comes into a line while its first one holds has those that that one took.
-    fn range_for(&self, line: Option<u64>) -> u64 {
-        let in_line = line.and_then(|line| self.lines.get(&line)).map_or(0, |line| line.waiters.len());
-        if in_line > 1 || !self.burns_ranges() { RANGE_MAX } else { RUN_PASSES.into() }
+    fn range_for(&self, line: Option<u64>, terms: &Terms) -> u64 {
+        // What is kept is for those who come later.
+        let will_pass = |line: &Line| line.waiters.len() > 1 || line.waiters.iter().any(|waiter| waiter.sticky_us > 0);
+        let is_alone = terms.sticky_us == 0 && !line.and_then(|line| self.lines.get(&line)).is_some_and(will_pass);
+        if is_alone && self.burns_ranges() { RUN_PASSES.into() } else { RANGE_MAX }
     }
 
     /// Nobody waits for the attempt any more: it is given up, whatever became of it (P16).

@@ -170,6 +170,13 @@ async fn who_is_alone_reserves_few_tokens() {
         most = most.max(task.await.unwrap());
     }
     assert_eq!(most, RANGE_MAX);
+    // One who keeps it is behind itself.
+    let kept = |name| client.mutex(name).sticky(Duration::from_secs(1));
+    for guard in [kept("b").lock().await.unwrap(), kept("c").try_lock().await.unwrap().unwrap()] {
+        wait_until("all have voted", Duration::from_secs(5), || granted(&voters, guard.name()) == 3);
+        let reserved = voters.nodes[0].record(guard.name()).grant.map(|grant| grant.range);
+        assert_eq!(reserved, Some(RANGE_MAX), "{}", guard.name());
+    }
 }
 
 /// A look behind the grant that it did not know of yet, at a moment at which most nodes are slow.
