@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::Fault;
-use leasehold::{ErrorKind, Lost, Owner, Released};
+use leasehold::{ErrorKind, Lost, Owner, Released, Revoked};
 use leasehold_spec::limits::{RANGE_MAX, RUN_PASSES};
 use leasehold_spec::node::{Ask, Request, Said};
 use leasehold_spec::{
@@ -259,4 +259,23 @@ async fn what_an_operator_has_not_reached_goes_back_with_the_guard() {
     assert_eq!(tokio::time::timeout(Duration::from_secs(5), guard.lost()).await, Ok(Lost::Revoked));
     drop(guard);
     wait_until("none", Duration::from_secs(5), || granted(&voters, "a") == 0);
+}
+
+/// The holder is told by the first node, and gives back at the others before they hear of the revocation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revocation_that_its_holder_overtakes_was_one() {
+    let voters = voters(3);
+    let (holding, revoking) = (client(&voters).await, client(&voters).await);
+    let guard = holding.mutex("a").lock().await.unwrap();
+    wait_until("three votes", Duration::from_secs(5), || granted(&voters, "a") == 3);
+    let seen = revoking.mutex("a").inspect().await.unwrap().holder.expect("held");
+    let id = voters.nodes[0].record("a").grant.expect("it voted").id;
+    for node in &voters.nodes[1..] {
+        node.ask("a", &Request::GiveBack { id, upto: Token::HIGHEST, wait: None });
+    }
+    let revoked = revoking.mutex("a").revoke(&seen, Duration::ZERO).await.unwrap();
+    assert_eq!(revoked, Revoked::Within(Duration::ZERO));
+    assert_eq!(tokio::time::timeout(Duration::from_secs(5), guard.lost()).await, Ok(Lost::Revoked));
+    let again = revoking.mutex("a").revoke(&seen, Duration::ZERO).await.unwrap();
+    assert_eq!(again, Revoked::NotHeld);
 }

@@ -175,18 +175,8 @@ impl Inner {
         let begun_us = self.now_us();
         let request = Request::Revoke { holder, token, grace_ms };
         let tally = self.hear_all(&name, &request).await;
-        let left = |said: &Said| if let Said::Revoking { left_us } = said { Some(*left_us) } else { None };
-        let marked: Vec<u64> = tally.votes().flatten().filter_map(|(_, vote)| left(&vote.said)).collect();
-        // So many that the others are no majority: none can keep it any more.
-        if marked.len() > self.nodes() - tally.majority() {
-            let left_us = marked.into_iter().max().unwrap_or(0);
-            return Ok(self.answer(begun_us, &tally, Outcome::Revoking { left_us }));
-        }
-        let not_held = tally.votes().flatten().filter(|(_, vote)| vote.said == Said::NotHeld).count();
-        if not_held >= tally.majority() {
-            return Ok(self.answer(begun_us, &tally, Outcome::NotHeld));
-        }
-        Err(self.undecided(&tally))
+        let outcome = tally.revoked().ok_or_else(|| self.undecided(&tally))?;
+        Ok(self.answer(begun_us, &tally, outcome))
     }
 
     pub(super) async fn settle(self: Arc<Self>, name: Name) -> Result<Answer, Fault> {

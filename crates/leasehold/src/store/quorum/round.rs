@@ -5,7 +5,7 @@
 
 use leasehold_spec::mark::Mark;
 use leasehold_spec::node::{Said, Vote};
-use leasehold_spec::{Contention, Holder, LostHow, PublicId, Token, Was};
+use leasehold_spec::{Contention, Holder, LostHow, Outcome, PublicId, Token, Was};
 
 use crate::error::ErrorKind;
 
@@ -288,6 +288,20 @@ impl Tally {
             return Some(Ended::Done(most));
         }
         (self.pending() == 0).then_some(Ended::TooFew)
+    }
+
+    /// What became of a revocation, behind the last answer. `None`: nobody knows.
+    pub(super) fn revoked(&self) -> Option<Outcome> {
+        let left = |said: &Said| if let Said::Revoking { left_us } = said { Some(*left_us) } else { None };
+        let marked = || self.cast().filter_map(|(_, vote)| left(&vote.said));
+        let not_held = self.count(|said| *said == Said::NotHeld);
+        // So many are marked that the others are no majority: none can keep it any more. Or it is gone at a majority
+        // already, and with a mark its holder was told by one node, and gave back at the others before they were.
+        if marked().count() > self.ballots.len() - self.majority() || not_held >= self.majority() {
+            let left_us = marked().max();
+            return Some(left_us.map_or(Outcome::NotHeld, |left_us| Outcome::Revoking { left_us }));
+        }
+        None
     }
 
     /// Who has a majority, if anybody.

@@ -117,6 +117,20 @@ fn what_is_given_back_is_heard_of_by_a_majority() {
     assert_eq!(ended(vec![given(Was::Granted), Silent, Silent]), Some(Ended::TooFew));
 }
 
+#[test]
+fn what_is_marked_at_all_but_a_minority_is_revoked_and_so_is_what_its_holder_gave_back_upon_a_mark() {
+    use Ballot::Silent;
+    let (marked, not_held) = (|left_us| cast(Said::Revoking { left_us }), || cast(Said::NotHeld));
+    let revoked = |ballots| tally(ballots).revoked();
+    let within = |left_us| Some(Outcome::Revoking { left_us });
+    assert_eq!(revoked(vec![marked(50), marked(70), Silent]), within(70), "the last of them to end");
+    assert_eq!(revoked(vec![marked(50), Silent, Silent]), None, "two may keep it");
+    assert_eq!(revoked(vec![marked(50), not_held(), Silent]), None, "two may: who has it not can be filled");
+    assert_eq!(revoked(vec![marked(50), not_held(), not_held()]), within(50));
+    assert_eq!(revoked(vec![not_held(), not_held(), Silent]), Some(Outcome::NotHeld));
+    assert_eq!(revoked(vec![not_held(), Silent, Silent]), None);
+}
+
 /// Whether it is held, and whether somebody was called.
 fn refused(holders: [Option<u128>; 5]) -> (bool, bool) {
     let said = |holder: Option<u128>| match holder {
