@@ -161,7 +161,7 @@ pub enum Rest {
 /// An answer: when the store said it, whether it is done, whom it gave the lease, and what it decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Answer {
-    /// The store's clock: what leases are counted on.
+    /// The store's clock: what leases are counted on. 0: the client said it itself, and the store was not asked.
     pub now_us: u64,
     /// The highest token granted so far: of two statements about one id the one with the larger is the later (P3).
     pub highest: Token,

@@ -179,6 +179,18 @@ async fn who_is_alone_reserves_few_tokens() {
     }
 }
 
+fn queued(id: GrantId, range: u64) -> Op {
+    let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
+    Op::Acquire(Acquire {
+        id,
+        lease_ms: 5_000,
+        range,
+        not_after_us: u64::MAX,
+        patience: Patience::Queue(place),
+        label: String::new(),
+    })
+}
+
 /// A look behind the grant that it did not know of yet, at a moment at which most nodes are slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_look_that_is_not_confirmed_takes_nothing_from_a_holder() {
@@ -187,15 +199,7 @@ async fn a_look_that_is_not_confirmed_takes_nothing_from_a_holder() {
     let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
     link.attach(id.session, Arc::new(|_| {})).await.unwrap();
     let name = Name::new("a").unwrap();
-    let place = Place { claim_ms: 1_000, limit_ms: None, ticket: None, hears: Hears::Listens, order: Order::Relaxed };
-    let acquire = Op::Acquire(Acquire {
-        id,
-        lease_ms: 5_000,
-        range: 1,
-        not_after_us: u64::MAX,
-        patience: Patience::Queue(place),
-        label: String::new(),
-    });
+    let acquire = queued(id, 1);
     let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
     wait_until("all have voted", Duration::from_secs(5), || granted(&voters, "a") == 5);
@@ -278,4 +282,20 @@ async fn a_revocation_that_its_holder_overtakes_was_one() {
     assert_eq!(tokio::time::timeout(Duration::from_secs(5), guard.lost()).await, Ok(Lost::Revoked));
     let again = revoking.mutex("a").revoke(&seen, Duration::ZERO).await.unwrap();
     assert_eq!(again, Revoked::NotHeld);
+}
+
+/// What the client answers itself says nothing of those who wait: else a run of passes that was to be short goes on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn tokens_are_reserved_without_a_word_of_the_nodes() {
+    let voters = voters(3);
+    let link = voters.store().open().await.unwrap();
+    let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
+    link.attach(id.session, Arc::new(|_| {})).await.unwrap();
+    let name = Name::new("a").unwrap();
+    let granted = link.apply(&name, &queued(id, 8), Contention::None).await.unwrap();
+    let Outcome::Granted { token, range, .. } = granted.outcome else { panic!("{granted:?}") };
+    assert!(granted.now_us > 0, "the nodes said it");
+    let reserve = Op::Reserve { id, token, range: 16 };
+    let reserved = link.apply(&name, &reserve, Contention::None).await.unwrap();
+    assert_eq!((reserved.outcome, reserved.now_us), (Outcome::Reserved { range }, 0), "no more, and nobody said it");
 }

@@ -158,11 +158,12 @@ impl Inner {
         }
     }
 
-    /// No more tokens than were granted: to reserve more is a round, and so is a grant, which comes with as many.
+    /// No more tokens than were granted: to reserve more is a round, and so is a grant, which comes with as many. No node
+    /// was asked, so this is from no moment: what was heard of those who wait stays, and no way was measured.
     pub(super) fn reserve(&self, id: &GrantId, token: Token) -> Answer {
         let held = self.shared.names().held(id).filter(|held| held.token == token).map(|held| held.range);
         let outcome = Outcome::Reserved { range: held.unwrap_or(1) };
-        self.answer(self.now_us(), &Tally::new(self.nodes()), outcome)
+        Answer { now_us: 0, ..self.answer(self.now_us(), &Tally::new(self.nodes()), outcome) }
     }
 
     pub(super) async fn revoke(
