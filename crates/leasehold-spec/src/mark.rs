@@ -173,6 +173,10 @@ marks! {
     WatchSettled,
     /// P11: a request was left unanswered for too long.
     LinkDoubted,
+    /// P17: the callers' lane moved to another runtime, because its own did not use it.
+    LaneMoved,
+    /// P17: the runtime of the callers' lane stood still, and the lane was given up.
+    LaneStalled,
     /// P11: a doubted link did not answer a ping, and was replaced.
     LinkReplaced,
     /// The link says that this is no store to ask, or it broke.
@@ -271,6 +275,8 @@ marks! {
     OwedPaid,
     /// Quorum: a node that was doubted did not answer a ping, and is connected anew.
     DoubtedGone,
+    /// Quorum: the runtime of a link ended, and the link was closed.
+    RuntimeEnded,
     /// Quorum: a node's clock was found to have been set forward.
     NodeJumped,
 }

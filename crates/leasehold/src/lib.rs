@@ -37,15 +37,18 @@
 //! # Runtime
 //!
 //! Locks run on any executor. A client has a thread of its own, with a small tokio runtime, for renewals and whatever else
-//! must happen while the program is busy; on a caller's tokio runtime an acquire and a release go out without it, which is
-//! faster. [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
+//! must happen while the program is busy. On the tokio runtime that connected the client, an acquire and a release go out
+//! without that thread, which is faster. Calls from other runtimes, or from none, use the thread. No call depends on another
+//! runtime than its caller's: the one that connected may be blocked, or gone. A call that is polled by something else
+//! within a tokio runtime that it blocks (`futures::executor::block_on`) may take half a second longer.
+//! [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
 //!
 //! # Time
 //!
 //! | With a store that does not answer | ends after |
 //! |---|---|
 //! | `connect` | 5 s |
-//! | `try_lock` | 2 s; twice that where the first word of the store is that the request came too late |
+//! | `try_lock` | 2 s; twice that where the first reply of the store is that the request came too late; half a second more where the caller blocks its own runtime |
 //! | `inspect`, `revoke` | 2 s at most |
 //! | `try_lock_for` | what it was told, and half a second, or four round trips where that is longer: 2 s at most |
 //! | `lock` | never: it goes on when the store is back |
@@ -141,10 +144,10 @@ pub mod seam {
     pub use crate::store::redis::{
         FENCE_RIGHTS, NODE_RIGHTS, NodeScripts, RIGHTS, RedisNode, RedisStore, Script, Scripts, Secrets,
     };
-    pub use crate::store::{Fault, Inbox, Link, Message, Store, choose};
+    pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, choose};
     #[cfg(feature = "shuttle")]
     pub use crate::sync::in_a_panic;
-    pub use crate::world::{Address, Pending, Socket, World};
+    pub use crate::world::{Address, Pending, RuntimeId, Socket, World};
 }
 
 /// The README's Rust blocks, as tests.

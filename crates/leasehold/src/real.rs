@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-use crate::world::{Address, Pending, Socket, World};
+use crate::world::{Address, Pending, RuntimeId, Socket, World};
 
 /// The world as it is.
 pub struct Real;
@@ -65,6 +65,10 @@ impl World for Real {
             keep_alive(&stream)?;
             Ok(Box::new(stream) as Box<dyn Socket>)
         })
+    }
+
+    fn runtime(&self) -> Option<RuntimeId> {
+        Handle::try_current().ok().map(|runtime| RuntimeId::Tokio(runtime.id()))
     }
 
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {

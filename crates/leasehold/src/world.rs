@@ -34,6 +34,17 @@ impl fmt::Display for Address {
     }
 }
 
+/// An async runtime: what polls a caller's futures, and drives the connections that were opened on it.
+///
+/// Unique among the runtimes that exist. One that has ended may leave its ID to a later one; its connections have ended too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RuntimeId {
+    /// A tokio runtime.
+    Tokio(tokio::runtime::Id),
+    /// A runtime of a simulation.
+    Simulated(u64),
+}
+
 /// Clock, randomness, spawning and connecting.
 pub trait World: Send + Sync + 'static {
     /// A clock that nobody sets and that runs while the machine sleeps (CLOCK_BOOTTIME), in microseconds.
@@ -64,6 +75,11 @@ pub trait World: Send + Sync + 'static {
 
     /// Opens a byte stream.
     fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>>;
+
+    /// Returns the runtime of the caller: the one on which [`World::spawn`] runs futures. `None` if there is none.
+    fn runtime(&self) -> Option<RuntimeId> {
+        Some(RuntimeId::Simulated(0))
+    }
 
     /// Runs a future on the caller's runtime; gives it back where there is none.
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>>;

@@ -234,7 +234,7 @@ impl State {
         let tries = &self.attempts.get(&counter)?.tries;
         // Before an acquire of it that is about to be sent it would find nothing: then the thread sends it, in turn.
         let link = match tries.may_be_followed() {
-            true => tries.follow().cloned().or(lane).or_else(|| self.home().cloned()),
+            true => tries.follow().filter(|link| self.may_use(link)).cloned().or(lane).or_else(|| self.home().cloned()),
             false => None,
         };
         let first = link.and_then(|link| self.ask_return(counter, link, now_us));

@@ -215,26 +215,24 @@ impl Session {
                 self.with(|state| state.heard_return(counter, &first.asked, heard));
             }
         };
-        match next {
-            None => release.await,
-            Some(mut next) => {
-                let (mut release, mut is_asked) = (pin!(release), false);
-                poll_fn(|context| {
-                    let released = release.as_mut().poll(context);
-                    // Also where the release is answered at once: what was never polled is not sent, and dropped like that
-                    // it is nobody's to repeat.
-                    is_asked = is_asked || next.as_mut().poll(context).is_ready();
-                    released
-                })
-                .await;
-                // Its answer is not for this caller. The runtime waits for it, or, where there is none, the session's
-                // thread asks anew.
-                if !is_asked {
-                    drop(self.world.spawn(next));
-                }
-            }
+        let (mut release, mut answer) = (pin!(release), pin!(answer));
+        let (mut is_released, mut next_asked) = (false, next);
+        let given_back = poll_fn(|context| {
+            is_released = is_released || release.as_mut().poll(context).is_ready();
+            // Also where the release is answered at once: what was never polled is not sent, and dropped like that it is
+            // nobody's to repeat.
+            next_asked.take_if(|next| next.as_mut().poll(context).is_ready());
+            // The session's thread may have the answer first: it repeats a release that is not answered, and what drives
+            // the link of the first one may stand still.
+            answer.as_mut().poll(context)
+        })
+        .await;
+        // The answer to the next acquire is not for this caller. The runtime waits for it, or, where there is none, the
+        // session's thread asks anew.
+        if let Some(next) = next_asked {
+            drop(self.world.spawn(next));
         }
-        let given_back = answer.await.map_err(|_| Error::closed())?;
+        let given_back = given_back.map_err(|_| Error::closed())?;
         releasing.disarm();
         // The work outlived the lease, even if nobody came between.
         given_back.map(|word| if was_valid { word } else { GivenBack::NotHeld })

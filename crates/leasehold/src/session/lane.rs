@@ -1,24 +1,45 @@
-//! The callers' own link: the short way for acquire and release.
+//! The callers' own link, the *lane*: the short way for acquire and release.
 //!
-//! What drives it runs on a caller's runtime, so it may stand still or end at any moment. Nothing depends on it: without
-//! it callers use the session's link, and the next call in a runtime opens it again.
+//! The lane is driven by the runtime that opened it, and that runtime may block or end at any moment. So no call depends on
+//! it:
+//!
+//! - Only callers on that runtime use the lane: while their futures are polled, so is what drives the lane. Callers on
+//!   another runtime, or on none, use the session's link, which the session's thread drives. The lane moves to another
+//!   runtime when its own has not used it for a while.
+//! - A caller may still be polled by something else than its runtime (`futures::executor::block_on` within a tokio
+//!   runtime). Then requests are handed to the lane and nobody writes them. The thread finds that out, gives the lane up,
+//!   and asks by the session's link.
+//! - When the runtime ends, the lane is closed, and the next call in a runtime opens another one.
 
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use leasehold_spec::mark::{Mark, hit};
+
 use super::Session;
+use super::attempt::Attempt;
 use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
+use super::links::same;
 use super::state::{Stage, State};
-use super::thread::for_now;
+use super::thread::{TICK_US, for_now};
 use crate::error::Error;
-use crate::store::Link;
+use crate::store::{Link, Progress};
+use crate::world::RuntimeId;
+
+/// A lane that its runtime has not used for this long moves to the next runtime that calls.
+const UNUSED_US: u64 = 10_000_000;
+/// How often the thread looks whether the lane is driven: with every tick.
+pub(crate) const LOOK_US: u64 = TICK_US;
+/// How soon it looks again when requests wait to be sent. Both together are less than a caller without patience waits for
+/// its answer.
+const SECOND_LOOK_US: u64 = 100_000;
 
 /// What whoever wanted the lane has to do about it.
 pub(crate) enum Upkeep {
     Fine,
-    /// To be opened, unless the other end says that somebody else does.
-    Reopen(oneshot::Receiver<()>),
+    /// To be opened on this runtime, unless the other end says that somebody else does.
+    Reopen(RuntimeId, oneshot::Receiver<()>),
 }
 
 /// How many connections a client has.
@@ -40,11 +61,13 @@ pub(crate) enum Lane {
     Absent,
     /// Nobody else tries before this moment. Whoever does then ends this try: where a server takes connections and says
     /// nothing, each call would leave one more behind.
-    Opening {
-        until_us: u64,
-        _alive: Option<oneshot::Sender<()>>,
+    Opening { until_us: u64, _alive: Option<oneshot::Sender<()>> },
+    Open {
+        link: Arc<dyn Link>,
+        /// The runtime that drives it.
+        runtime: RuntimeId,
+        used_us: u64,
     },
-    Open(Arc<dyn Link>),
 }
 
 impl Lane {
@@ -57,28 +80,68 @@ impl Lane {
 }
 
 impl State {
-    /// The link that a caller should use, if there is one that leads to the same run of the store as the inbox.
+    /// Returns the lane, if the caller may use it: its runtime drives the lane, and the lane leads to the same run of the
+    /// store as the inbox.
     pub(crate) fn lane_link(&mut self, now_us: u64) -> (Option<Arc<dyn Link>>, Upkeep) {
-        match &self.lane {
-            Lane::Open(link) if !link.is_closed() && link.run() == self.run => {
-                return (Some(Arc::clone(link)), Upkeep::Fine);
+        if matches!(self.lane, Lane::Never) {
+            return (None, Upkeep::Fine);
+        }
+        let Some(caller) = self.world.runtime() else { return (None, Upkeep::Fine) };
+        match &mut self.lane {
+            Lane::Open { link, runtime, used_us } if !link.is_closed() && link.run() == self.run => {
+                if *runtime == caller {
+                    *used_us = now_us;
+                    return (Some(Arc::clone(link)), Upkeep::Fine);
+                }
+                if now_us < used_us.saturating_add(UNUSED_US) {
+                    return (None, Upkeep::Fine);
+                }
+                hit(Mark::LaneMoved);
+                self.words.hang_up(Arc::clone(link));
             }
             // Another run: two servers behind one address, or one that restarted. Only one of them has our inbox.
-            Lane::Open(link) => self.words.hang_up(Arc::clone(link)),
-            Lane::Never => return (None, Upkeep::Fine),
+            Lane::Open { link, .. } => self.words.hang_up(Arc::clone(link)),
             Lane::Opening { until_us, .. } if now_us < *until_us => return (None, Upkeep::Fine),
-            Lane::Absent | Lane::Opening { .. } => {}
+            Lane::Never | Lane::Absent | Lane::Opening { .. } => {}
         }
         let (alive, superseded) = oneshot::channel();
         self.lane = Lane::Opening { until_us: now_us + OPEN_WITHIN_US, _alive: Some(alive) };
-        (None, Upkeep::Reopen(superseded))
+        (None, Upkeep::Reopen(caller, superseded))
     }
 
-    fn lane_opened(&mut self, link: Result<Arc<dyn Link>, Error>) {
+    /// Whether a caller may wait for what is sent on this link: the link is sound, leads to the same run of the store as
+    /// the inbox, and is not the lane of a runtime that may stand still while the caller is polled.
+    pub(crate) fn may_use(&self, link: &Arc<dyn Link>) -> bool {
+        let is_driven = match &self.lane {
+            Lane::Open { link: lane, runtime, .. } if same(lane, link) => self.world.runtime() == Some(*runtime),
+            _ => true,
+        };
+        is_driven && !link.is_closed() && link.run() == self.run
+    }
+
+    /// Gives the lane up if its runtime does not send what was handed to it. What was asked by the lane is asked by the
+    /// session's link instead. Returns when to look again.
+    pub(crate) fn look_at_lane(&mut self) -> u64 {
+        let Lane::Open { link, .. } = &self.lane else { return LOOK_US };
+        match link.progress() {
+            Progress::Moving => return LOOK_US,
+            Progress::Waiting => return SECOND_LOOK_US,
+            Progress::Stalled => hit(Mark::LaneStalled),
+        }
+        let link = Arc::clone(link);
+        self.close_lane();
+        let asked_by_it = |attempt: &Attempt| attempt.asked.as_ref().is_some_and(|asked| same(&asked.link, &link));
+        let unsent: Vec<u64> =
+            self.attempts.iter().filter(|(_, attempt)| asked_by_it(attempt)).map(|(counter, _)| *counter).collect();
+        unsent.into_iter().for_each(|counter| self.left_alone(counter));
+        LOOK_US
+    }
+
+    fn lane_opened(&mut self, runtime: RuntimeId, link: Result<Arc<dyn Link>, Error>) {
         match link {
             // The session ended while it was opened: nobody would ever close it.
             Ok(link) if self.stage == Stage::Closed => link.close(),
-            Ok(link) => self.lane = Lane::Open(link),
+            Ok(link) => self.lane = Lane::Open { link, runtime, used_us: self.world.now_us() },
             Err(error) => {
                 self.trouble = Some(for_now(error));
                 self.lane = Lane::Opening { until_us: self.world.now_us() + REOPEN_MAX_US, _alive: None };
@@ -88,7 +151,7 @@ impl State {
 
     pub(crate) fn close_lane(&mut self) {
         match std::mem::take(&mut self.lane) {
-            Lane::Open(link) => self.words.hang_up(link),
+            Lane::Open { link, .. } => self.words.hang_up(link),
             Lane::Never => self.lane = Lane::Never,
             Lane::Absent | Lane::Opening { .. } => {}
         }
@@ -112,7 +175,7 @@ impl Session {
     }
 
     pub(crate) fn keep_up(self: &Arc<Self>, upkeep: Upkeep, tell: Option<oneshot::Sender<()>>) {
-        let Upkeep::Reopen(superseded) = upkeep else { return };
+        let Upkeep::Reopen(runtime, superseded) = upkeep else { return };
         let session = Arc::downgrade(self);
         let open = self.store.open();
         let task = async move {
@@ -122,7 +185,7 @@ impl Session {
                 _ = superseded => return,
             };
             if let Some(session) = session.upgrade() {
-                session.with(|state| state.lane_opened(link));
+                session.with(|state| state.lane_opened(runtime, link));
             }
             drop(tell);
         };

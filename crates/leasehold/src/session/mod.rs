@@ -142,15 +142,11 @@ impl Session {
         ask: impl FnOnce(&dyn Link) -> Pending<Result<T, Fault>>,
     ) -> Result<(T, Arc<dyn Link>, u64)> {
         self.check_surely_usable()?;
-        let (link, upkeep) = self.with(|state| {
-            if state.stage != Stage::Open {
-                return Err(Error::closed());
-            }
-            let (link, upkeep) = state.lane_link(state.world.now_us());
-            Ok((link.or_else(|| state.home().cloned()).ok_or_else(|| state.away()), upkeep))
+        // The session's link: nobody is in a hurry here, and nothing that blocks a runtime is in its way.
+        let link = self.with(|state| match state.stage {
+            Stage::Open => state.home().cloned().ok_or_else(|| state.away()),
+            Stage::Closing | Stage::Closed => Err(Error::closed()),
         })?;
-        self.keep_up(upkeep, None);
-        let link = link?;
         let sent_us = self.world.now_us();
         match self.within(ANSWER_MAX_US, ask(&*link)).await {
             Some(Ok(answer)) => Ok((answer, link, sent_us)),

@@ -114,12 +114,14 @@ impl State {
     /// The link on which a release of this name leaves, or has left, and what is still to be done for that.
     fn hurry_back(&mut self, name: &Name, link: &Arc<dyn Link>, now_us: u64) -> Option<(Arc<dyn Link>, Before)> {
         let counter = self.slots.get(name)?.going_back;
+        let attempt = self.attempts.get(&counter)?;
+        // What is sent on another runtime's lane is no use to this caller: it is sent again, by a link that is driven.
+        let asked = attempt.asked.clone().filter(|asked| self.may_use(&asked.link));
+        let follow = attempt.tries.follow().filter(|link| self.may_use(link)).cloned();
         let attempt = self.attempts.get_mut(&counter)?;
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
-        let is_usable = |asked: &&Asked| !asked.link.is_closed() && asked.link.run() == self.run;
-        if let Some(Asked { link, serial, .. }) = attempt.asked.as_ref().filter(is_usable) {
-            let link = Arc::clone(link);
-            if *serial <= returning.left {
+        if let Some(Asked { link, serial, .. }) = asked {
+            if serial <= returning.left {
                 return Some((link, Before::Nothing));
             }
             let (tell, leaves) = oneshot::channel();
@@ -129,17 +131,16 @@ impl State {
         if returning.next_us > now_us {
             return None; // It was refused a moment ago, and would be again.
         }
-        // What it ends may be unanswered yet, on this link: on another one it would overtake that.
-        let follow = attempt.tries.follow().filter(|link| link.run() == self.run);
+        // What it ends may be unanswered yet, on that link: on another one it would overtake that.
         if !attempt.tries.may_be_followed() || !returning.behind.is_empty() {
             // The thread sends it, and where it does (`due_return`).
-            let link = follow.or(self.home.as_ref().filter(|link| !link.is_closed())).cloned()?;
+            let link = follow.or_else(|| self.home.clone().filter(|link| !link.is_closed()))?;
             let (tell, leaves) = oneshot::channel();
             returning.behind.push(tell);
             self.arm(counter);
             return Some((link, Before::Leaves(leaves)));
         }
-        let link = Arc::clone(follow.unwrap_or(link));
+        let link = follow.unwrap_or_else(|| Arc::clone(link));
         let (op, asked) = self.ask_return(counter, Arc::clone(&link), now_us)?;
         if let Phase::Returning(returning) = &mut self.attempts.get_mut(&counter)?.phase {
             returning.left = asked.serial;

@@ -18,6 +18,7 @@ use super::attempt::{Asked, Shortened};
 use super::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::errand::Errand;
 use super::heard::Heard;
+use super::lane::LOOK_US;
 use super::state::{Stage, State, Wake};
 use super::window::Kind;
 use super::{Session, silent, unanswered};
@@ -29,7 +30,7 @@ use crate::world::{Pending, World};
 type Ready = oneshot::Sender<Result<(), Error>>;
 
 /// The longest sleep: deadlines are on a clock that runs while the machine sleeps, and timers are not.
-const TICK_US: u64 = 250_000;
+pub(crate) const TICK_US: u64 = 250_000;
 /// The shortest: timers know no shorter one.
 const PAUSE_US: u64 = 1_000;
 /// An idle link is asked for the time this often, so that a push can be placed, and a dead link is found out.
@@ -122,16 +123,20 @@ fn inbox(session: &Arc<Session>) -> Inbox {
 /// Sends what is due until the link is gone or the session is over.
 async fn serve(session: &Arc<Session>, link: &Arc<dyn Link>) {
     let mut asked_time_us = session.world.now_us();
+    let mut look_at_lane_us = asked_time_us + LOOK_US;
     while !link.is_closed() && !is_over(session) {
         let now_us = session.world.now_us();
         let (errands, doubted) = session.with(|state| (state.errands(now_us), std::mem::take(&mut state.doubted)));
         errands.into_iter().for_each(|errand| send(session, link, errand));
         doubted.into_iter().for_each(|doubted| prove(session, doubted));
+        if look_at_lane_us <= now_us {
+            look_at_lane_us = now_us + session.with(State::look_at_lane);
+        }
         if now_us.saturating_sub(asked_time_us) > IDLE_US {
             asked_time_us = now_us;
             prove(session, Arc::clone(link));
         }
-        rest(session, TICK_US).await;
+        rest(session, look_at_lane_us.saturating_sub(now_us).clamp(PAUSE_US, TICK_US)).await;
     }
 }
 

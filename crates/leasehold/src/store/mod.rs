@@ -90,11 +90,28 @@ pub trait Link: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Returns whether the requests that were handed to the link are being sent. [`Progress::Moving`] for a link that no
+    /// runtime drives.
+    fn progress(&self) -> Progress {
+        Progress::Moving
+    }
+
     /// Whether the link is known to be gone.
     fn is_closed(&self) -> bool;
 
     /// Gives the link up: what is in flight on it fails, and the store sees it closed.
     fn close(&self);
+}
+
+/// Whether the runtime that a link was opened on drives it, as two looks show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Progress {
+    /// Nothing waits to be sent, or the link was driven since the last look.
+    Moving,
+    /// Requests wait to be sent. The next look tells more.
+    Waiting,
+    /// Requests waited at the last look, and the link was not driven since then.
+    Stalled,
 }
 
 /// Where messages go. Called in the order of their arrival; must not block.

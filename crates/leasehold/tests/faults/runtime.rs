@@ -1,9 +1,10 @@
 //! The caller's runtime stands still, or is gone.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use leasehold::Released;
+use leasehold::{Leasehold, Released};
+use pollster::block_on;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::common::{Bench, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, lock, renew, within};
@@ -33,17 +34,11 @@ fn blocked_for_two_leases() {
 
 /// Joins the queue on this runtime, from within another one.
 trait Elsewhere {
-    fn block_on_elsewhere(
-        &self,
-        client: &leasehold::Leasehold,
-    ) -> tokio::task::JoinHandle<leasehold::Result<leasehold::Guard>>;
+    fn block_on_elsewhere(&self, client: &Leasehold) -> tokio::task::JoinHandle<leasehold::Result<leasehold::Guard>>;
 }
 
 impl Elsewhere for Runtime {
-    fn block_on_elsewhere(
-        &self,
-        client: &leasehold::Leasehold,
-    ) -> tokio::task::JoinHandle<leasehold::Result<leasehold::Guard>> {
+    fn block_on_elsewhere(&self, client: &Leasehold) -> tokio::task::JoinHandle<leasehold::Result<leasehold::Guard>> {
         thread::scope(|scope| scope.spawn(|| self.block_on(join(client, NAME, 1))).join().unwrap())
     }
 }
@@ -109,4 +104,87 @@ fn client_that_outlives_its_runtime() {
         drop(guard);
         assert!(within(LONG, "the end", client.close()).await.unconfirmed().is_empty());
     });
+}
+
+/// Connects, and locks `NAME`, in this runtime.
+fn locked(runtime: &Runtime, bench: &Bench, lease: Duration) -> (Leasehold, leasehold::Guard) {
+    runtime.block_on(async {
+        let client = bench.beside(lease).await;
+        let guard = client.mutex(NAME).lock().await.unwrap();
+        (client, guard)
+    })
+}
+
+fn one_threaded() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Every call that a client has, once each; each of them is asked of a store that answers.
+async fn call_everything(client: &Leasehold, guard: leasehold::Guard) {
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    drop(guard);
+    let guard = client.mutex(NAME).try_lock().await.unwrap().expect("what was dropped goes back first");
+    assert!(client.mutex(NAME).inspect().await.unwrap().holder.is_some());
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let guard = client.mutex(NAME).try_lock_for(Duration::from_millis(10)).await.unwrap().expect("it is free");
+    let holder = client.mutex(NAME).inspect().await.unwrap().holder.expect("this client");
+    client.mutex(NAME).revoke(&holder, Duration::ZERO).await.unwrap();
+    guard.lost().await;
+    drop(guard);
+    assert_eq!(client.mutex(NAME).run(async |_| 1).await.unwrap(), 1);
+    assert!(!client.names().await.unwrap().is_empty());
+}
+
+/// The runtime that connected is neither gone nor polled: what its connection was handed would lie there for ever.
+#[test]
+fn calls_elsewhere_need_nobody_to_poll_the_runtime_that_connected() {
+    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let (first, second) = (one_threaded(), one_threaded());
+    let (client, guard) = locked(&first, &bench, lease);
+    second.block_on(async {
+        within(PROMPT, "all calls", call_everything(&client, guard)).await;
+        assert!(within(PROMPT, "the end", client.close()).await.unconfirmed().is_empty());
+    });
+    let (client, guard) = locked(&first, &bench, lease);
+    let begun = Instant::now();
+    block_on(call_everything(&client, guard));
+    assert!(begun.elapsed() < PROMPT, "without a runtime: {:?}", begun.elapsed());
+}
+
+/// The caller itself keeps its runtime from being polled: it waits within it by other means. What was handed to the lane is
+/// asked again by the session's link, half a second later.
+#[test]
+fn calls_within_a_blocked_runtime_are_answered() {
+    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let runtime = one_threaded();
+    let (client, guard) = locked(&runtime, &bench, lease);
+    let in_the_way = Duration::from_millis(500);
+    let _entered = runtime.enter();
+    let begun = Instant::now();
+    assert_eq!(block_on(guard.release()).unwrap(), Released::Released);
+    assert!(begun.elapsed() < in_the_way + PROMPT, "a release: {:?}", begun.elapsed());
+    // The next lane is opened on this runtime, too, and never is: the calls go by the session's link.
+    let guard = block_on(client.mutex(NAME).try_lock()).unwrap().expect("it is free");
+    block_on(call_everything(&client, guard));
+    assert!(begun.elapsed() < in_the_way + 2 * PROMPT, "all calls: {:?}", begun.elapsed());
+}
+
+/// A lock that is asked for by a lane that stands still is granted all the same.
+#[test]
+fn a_lock_within_a_blocked_runtime_is_granted() {
+    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    for call in ["lock", "try_lock", "try_lock_for"] {
+        let runtime = one_threaded();
+        let client = runtime.block_on(bench.beside(lease));
+        let _entered = runtime.enter();
+        let (mutex, begun) = (client.mutex(NAME), Instant::now());
+        let guard = match call {
+            "lock" => Some(block_on(mutex.lock()).unwrap()),
+            "try_lock" => block_on(mutex.try_lock()).unwrap(),
+            _ => block_on(mutex.try_lock_for(Duration::ZERO)).unwrap(),
+        };
+        assert!(begun.elapsed() < Duration::from_millis(500) + PROMPT, "{call}: {:?}", begun.elapsed());
+        assert_eq!(block_on(guard.expect("it is free").release()).unwrap(), Released::Released);
+    }
 }

@@ -16,6 +16,7 @@ mod owed;
 mod played;
 mod replies;
 mod rounds;
+mod runtimes;
 mod servers;
 mod shortened;
 mod shy;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Address, Message, Pending, Real, Socket, World};
+use leasehold::seam::{Address, Message, Pending, Real, RuntimeId, Socket, World};
 use leasehold::{Guard, Leasehold, Released};
 use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, GrantId, Joined, Name, Op, Outcome, Rest, Token};
 use tokio::sync::mpsc;
@@ -252,6 +252,8 @@ pub(crate) struct Altered {
     pub(crate) naps: AtomicUsize,
     /// For callers; the session's thread has its own.
     pub(crate) is_without_runtime: AtomicBool,
+    /// Which runtime the callers are on.
+    pub(crate) runtime: AtomicU64,
 }
 
 impl Altered {
@@ -263,6 +265,7 @@ impl Altered {
             sleeps: AtomicUsize::new(0),
             naps: AtomicUsize::new(0),
             is_without_runtime: AtomicBool::new(false),
+            runtime: AtomicU64::new(0),
         })
     }
 }
@@ -316,6 +319,11 @@ impl World for Altered {
 
     fn connect(&self, to: &Address) -> Pending<std::io::Result<Box<dyn Socket>>> {
         Real.connect(to)
+    }
+
+    fn runtime(&self) -> Option<RuntimeId> {
+        let id = self.runtime.load(Ordering::SeqCst);
+        (!self.is_without_runtime.load(Ordering::SeqCst)).then_some(RuntimeId::Simulated(id))
     }
 
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {

@@ -12,6 +12,7 @@ mod owners;
 mod renewals;
 mod returns;
 mod runs;
+mod runtimes;
 mod shortened;
 mod statements;
 mod sticky;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Real, Store, World};
+use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Progress, Real, Store, World};
 use leasehold::{Error, Lost};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
@@ -56,6 +56,8 @@ pub(crate) struct Line {
     pub(crate) store: Arc<Scripted>,
     pub(crate) run: String,
     pub(crate) closed: AtomicBool,
+    /// Nothing drives it.
+    pub(crate) is_stalled: AtomicBool,
     pub(crate) inbox: Mutex<Option<Inbox>>,
 }
 
@@ -75,6 +77,7 @@ impl Store for Shop {
                 number,
                 run: store.run.lock().unwrap().clone(),
                 closed: AtomicBool::new(false),
+                is_stalled: AtomicBool::new(false),
                 inbox: Mutex::default(),
                 store: Arc::clone(&store),
             });
@@ -175,6 +178,10 @@ impl Link for Handle {
             }
             if line.closed.load(Ordering::SeqCst) { Err(gone()) } else { Ok(line.store.server_us()) }
         })
+    }
+
+    fn progress(&self) -> Progress {
+        if self.0.is_stalled.load(Ordering::SeqCst) { Progress::Stalled } else { Progress::Moving }
     }
 
     fn is_closed(&self) -> bool {

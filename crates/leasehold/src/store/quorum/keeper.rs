@@ -23,20 +23,41 @@ const PAY_US: u64 = 1_000_000;
 const PROOF_US: u64 = 500_000;
 
 /// Keeps one node connected until its link is closed. It begins with a try that somebody else has begun.
-pub(super) async fn keep(inner: Arc<Inner>, node: usize, mut opening: Option<Pending<Result<(), Error>>>) {
-    let mut backoff_us = BACKOFF_MIN_US;
-    while !inner.is_closed() {
-        let opening = opening.take().unwrap_or_else(|| Box::pin(open(Arc::clone(&inner), node)));
-        match opening.await {
-            Ok(()) => {
-                backoff_us = BACKOFF_MIN_US;
-                watch(&inner, node).await;
+pub(super) fn keep(
+    inner: Arc<Inner>,
+    node: usize,
+    mut opening: Option<Pending<Result<(), Error>>>,
+) -> impl Future<Output = ()> + Send + 'static {
+    let keeping = Keeping(inner);
+    async move {
+        let inner = &keeping.0;
+        let mut backoff_us = BACKOFF_MIN_US;
+        while !inner.is_closed() {
+            let opening = opening.take().unwrap_or_else(|| Box::pin(open(Arc::clone(inner), node)));
+            match opening.await {
+                Ok(()) => {
+                    backoff_us = BACKOFF_MIN_US;
+                    watch(inner, node).await;
+                }
+                Err(error) => {
+                    inner.shared.members[node].stand(Standing::Away(error.to_string()));
+                    pause(inner, backoff_us).await;
+                    backoff_us = (backoff_us * 2).min(BACKOFF_MAX_US);
+                }
             }
-            Err(error) => {
-                inner.shared.members[node].stand(Standing::Away(error.to_string()));
-                pause(&inner, backoff_us).await;
-                backoff_us = (backoff_us * 2).min(BACKOFF_MAX_US);
-            }
+        }
+    }
+}
+
+/// A node that is kept connected. When the runtime ends, this is dropped: the connections end with the runtime, and nobody
+/// connects the nodes again. So the whole link is closed, and its session opens another one.
+struct Keeping(Arc<Inner>);
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if !self.0.is_closed() {
+            hit(Mark::RuntimeEnded);
+            self.0.close();
         }
     }
 }

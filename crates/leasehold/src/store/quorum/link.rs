@@ -17,7 +17,7 @@ use super::places::Inner;
 use super::round::Tally;
 use crate::error::Error;
 use crate::inspection::NodeView;
-use crate::store::{Fault, Inbox, Link, Message};
+use crate::store::{Fault, Inbox, Link, Message, Progress};
 use crate::world::Pending;
 
 /// How long whoever connects, or attaches, waits for nodes beyond a majority: a lock that is taken at once is then taken at
@@ -217,6 +217,10 @@ impl Link for QuorumLink {
 
     fn idle(&self) -> Pending<()> {
         Box::pin(Arc::clone(&self.0.shared).idle())
+    }
+
+    fn progress(&self) -> Progress {
+        self.0.progress()
     }
 
     fn is_closed(&self) -> bool {

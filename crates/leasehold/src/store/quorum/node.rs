@@ -6,7 +6,7 @@ use leasehold_spec::node::{Abstention, Bell, Charter, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
 
 use crate::error::Error;
-use crate::store::Fault;
+use crate::store::{Fault, Progress};
 use crate::world::Pending;
 
 /// An independent server.
@@ -49,6 +49,11 @@ pub trait NodeLink: Send + Sync + 'static {
 
     /// One exchange, for the node's clock and for a sign of life.
     fn ping(&self) -> Pending<Result<u64, Fault>>;
+
+    /// As [`Link::progress`](crate::store::Link::progress) has it.
+    fn progress(&self) -> Progress {
+        Progress::Moving
+    }
 
     /// Whether the link is known to be gone.
     fn is_closed(&self) -> bool;

@@ -13,7 +13,7 @@ use super::keeper;
 use super::member::Standing;
 use super::node::NodeLink;
 use crate::error::Error;
-use crate::store::{Fault, Inbox, Message};
+use crate::store::{Fault, Inbox, Message, Progress};
 
 /// What a link consists of.
 pub(super) struct Inner {
@@ -77,6 +77,12 @@ impl Inner {
             return None;
         }
         Some(link)
+    }
+
+    /// The progress of the node that makes the least: one runtime drives all of them.
+    pub(super) fn progress(&self) -> Progress {
+        let links = (0..self.nodes()).filter_map(|node| self.place(node).link.clone());
+        links.map(|link| link.progress()).max().unwrap_or(Progress::Moving)
     }
 
     pub(super) fn is_closed(&self) -> bool {

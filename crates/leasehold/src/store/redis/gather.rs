@@ -13,10 +13,12 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::Poll;
 
 use tokio::task::yield_now;
+
+use crate::store::Progress;
 
 /// With fewer under way there is no crowd: the driver is polled whenever it is woken.
 const CROWD: usize = 4;
@@ -32,6 +34,8 @@ pub(super) struct Gather {
     under_way: AtomicUsize,
     /// How many of them were handed over since the driver was last polled.
     gathered: AtomicUsize,
+    /// Whether there were some of these when [`Gather::progress`] was last asked, and the driver was not polled since.
+    is_suspect: AtomicBool,
 }
 
 /// A request, until its answer has come or nobody wants it any more.
@@ -49,6 +53,15 @@ impl Gather {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         self.gathered.fetch_add(1, Ordering::Relaxed);
         UnderWay(self)
+    }
+
+    /// Whether requests wait for the driver as they did when this was last asked, and it was not polled in between.
+    pub(super) fn progress(&self) -> Progress {
+        match self.gathered.load(Ordering::Relaxed) {
+            0 => Progress::Moving,
+            _ if self.is_suspect.swap(true, Ordering::Relaxed) => Progress::Stalled,
+            _ => Progress::Waiting,
+        }
     }
 
     /// Runs the driver to its end.
@@ -69,6 +82,7 @@ impl Gather {
             seen = None;
             // Before the poll: what is handed over from now on may not be in this write.
             self.gathered.store(0, Ordering::Relaxed);
+            self.is_suspect.store(false, Ordering::Relaxed);
             driver.as_mut().poll(context)
         })
         .await;
@@ -170,6 +184,22 @@ mod tests {
         let _under_way = stage.asks(100);
         assert!(stage.turn());
         assert!(!stage.turn() && stage.turn());
+    }
+
+    #[test]
+    fn a_driver_that_nobody_polls_is_found_by_the_second_look() {
+        let (gather, polled) = <(Gather, Cell<usize>)>::default();
+        let mut stage = Stage::new(&gather, &polled);
+        assert_eq!(gather.progress(), Progress::Moving, "nothing waits");
+        let _one = stage.asks(1);
+        assert_eq!(gather.progress(), Progress::Waiting);
+        assert!(stage.turn());
+        assert_eq!(gather.progress(), Progress::Moving, "it was written");
+        let _another = stage.asks(1);
+        assert_eq!(gather.progress(), Progress::Waiting, "another one waits");
+        assert_eq!(gather.progress(), Progress::Stalled);
+        assert!(stage.turn());
+        assert_eq!(gather.progress(), Progress::Moving);
     }
 
     #[test]

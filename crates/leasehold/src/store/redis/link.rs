@@ -13,7 +13,7 @@ use super::fault;
 use super::reply::{self, Said, To};
 use super::wire::{Heard, Wire};
 use crate::error::Error;
-use crate::store::{Fault, Inbox, Link, Message};
+use crate::store::{Fault, Inbox, Link, Message, Progress};
 use crate::world::{Pending, World};
 
 /// A connection whose first exchange went well.
@@ -63,6 +63,10 @@ impl Link for RedisLink {
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
         Box::pin(self.wire.clone().ping())
+    }
+
+    fn progress(&self) -> Progress {
+        self.wire.line.progress()
     }
 
     fn is_closed(&self) -> bool {

@@ -23,7 +23,7 @@ use super::fault::{self, Asker, Trouble};
 use super::gather::Gather;
 use super::keys::Keys;
 use crate::error::{Error, ErrorKind};
-use crate::store::Fault;
+use crate::store::{Fault, Progress};
 use crate::world::Address;
 
 /// Keys that the server looks at in one step of a scan: half a millisecond of its time.
@@ -73,6 +73,11 @@ impl Line {
 
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// See [`Link::progress`](crate::store::Link::progress).
+    pub(super) fn progress(&self) -> Progress {
+        self.requests.progress()
     }
 
     /// Runs the driver until it ends or the link is given up. Dropping it (with its runtime) ends the link as well.

@@ -14,7 +14,6 @@ use super::call;
 use super::reply::{self, Answer, Greeting, To};
 use super::scripts::NodeScripts;
 use crate::error::{Error, ErrorKind};
-use crate::store::Fault;
 use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung, Telling};
 use crate::store::redis::call::Call;
 use crate::store::redis::fault::{self, Asker};
@@ -23,6 +22,7 @@ use crate::store::redis::keys::Keys;
 use crate::store::redis::link::all;
 use crate::store::redis::url::Target;
 use crate::store::redis::wire::{Heard, Wire};
+use crate::store::{Fault, Progress};
 use crate::world::{Pending, World};
 
 /// A node that was greeted.
@@ -222,6 +222,10 @@ impl NodeLink for RedisNodeLink {
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
         Box::pin(self.wire.clone().ping())
+    }
+
+    fn progress(&self) -> Progress {
+        self.wire.line.progress()
     }
 
     fn is_closed(&self) -> bool {

@@ -1,0 +1,142 @@
+//! Callers on several runtimes, of which some stand still (P17).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use leasehold::Released;
+use leasehold::seam::World;
+use leasehold_spec::{Op, Outcome};
+use tokio::time::timeout;
+
+use crate::bench::{Altered, Bench, MS, token};
+
+/// The session's link, and the callers' lane.
+const HOME: usize = 0;
+const LANE: usize = 1;
+/// What the thread may take to notice that nothing drives the lane: two looks, and a busy machine.
+const NOTICED: Duration = Duration::from_secs(2);
+
+async fn bench() -> (Bench, Arc<Altered>) {
+    let world = Altered::world();
+    let bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    (bench, world)
+}
+
+/// Locks and releases, and returns by which links the two requests came.
+async fn round(bench: &mut Bench, number: u64) -> (usize, usize) {
+    round_of(bench, "name", number).await
+}
+
+async fn round_of(bench: &mut Bench, name: &str, number: u64) -> (usize, usize) {
+    let locking = bench.lock_as(name, 30_000);
+    let (asked, _) = bench.next_acquire().await;
+    let acquired_by = asked.link;
+    bench.say(asked, Outcome::Granted { token: token(number), left_us: 30_000 * MS, range: 1 }, number);
+    let guard = locking.await.unwrap().unwrap();
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    let released_by = release.link;
+    bench.say(release, Outcome::Released, number);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    (acquired_by, released_by)
+}
+
+/// Waits until callers use this link as their lane.
+async fn await_lane(bench: &mut Bench, link: usize) {
+    for number in 1..100 {
+        if round_of(bench, "another", number).await == (link, link) {
+            return;
+        }
+    }
+    panic!("link {link} is never used as the lane");
+}
+
+#[tokio::test]
+async fn p17_only_the_runtime_that_drives_the_lane_uses_it() {
+    let (mut bench, world) = bench().await;
+    assert_eq!(round(&mut bench, 1).await, (LANE, LANE));
+    world.runtime.store(1, Ordering::SeqCst);
+    assert_eq!(round(&mut bench, 2).await, (HOME, HOME), "another runtime");
+    world.is_without_runtime.store(true, Ordering::SeqCst);
+    assert_eq!(round(&mut bench, 3).await, (HOME, HOME), "no runtime");
+    world.is_without_runtime.store(false, Ordering::SeqCst);
+    world.runtime.store(0, Ordering::SeqCst);
+    assert_eq!(round(&mut bench, 4).await, (LANE, LANE), "the lane is still there");
+}
+
+#[tokio::test]
+async fn p17_a_guard_from_the_lane_is_released_elsewhere_by_the_sessions_link() {
+    let (mut bench, world) = bench().await;
+    let guard = bench.locked(30_000, 7).await;
+    world.runtime.store(1, Ordering::SeqCst);
+    let releasing = tokio::spawn(guard.release());
+    let release = bench.next().await;
+    assert_eq!(release.link, HOME);
+    bench.say(release, Outcome::Released, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+}
+
+/// A release that was handed to the lane of a runtime that stands still is in the way of the next acquire elsewhere. It is
+/// sent again, right before that acquire, by a link that is driven.
+#[tokio::test]
+async fn p17_a_release_on_anothers_lane_is_sent_again_before_the_next_acquire() {
+    let (mut bench, world) = bench().await;
+    let guard = bench.locked(30_000, 7).await;
+    let releasing = tokio::spawn(guard.release());
+    let first = bench.next().await;
+    assert_eq!(first.link, LANE);
+    world.runtime.store(1, Ordering::SeqCst);
+    let locking = bench.lock(30_000);
+    let again = bench.next().await;
+    assert_eq!((again.link, &again.op), (HOME, &first.op));
+    let (asked, _) = bench.next_acquire().await;
+    assert_eq!(asked.link, HOME);
+    bench.say(again, Outcome::Released, 7);
+    assert_eq!(releasing.await.unwrap().unwrap(), Released::Released);
+    bench.say(asked, Outcome::Granted { token: token(8), left_us: 30_000 * MS, range: 1 }, 8);
+    assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
+}
+
+#[tokio::test]
+async fn p17_a_lane_that_is_not_used_moves_to_the_runtime_that_calls() {
+    let (mut bench, world) = bench().await;
+    assert_eq!(round(&mut bench, 1).await, (LANE, LANE));
+    world.stand_still();
+    world.set_on(9_000 * MS);
+    world.runtime.store(1, Ordering::SeqCst);
+    assert_eq!(round(&mut bench, 2).await, (HOME, HOME));
+    world.set_on(2_000 * MS);
+    assert_eq!(round(&mut bench, 3).await.0, HOME, "while it is opened");
+    assert!(bench.store.links()[LANE].closed.load(Ordering::SeqCst), "the old one is closed");
+    await_lane(&mut bench, 2).await;
+    assert_eq!(bench.store.links().len(), 3);
+}
+
+/// The runtime is blocked by its own caller, which polls its future by something else. Nothing writes its requests.
+#[tokio::test]
+async fn p17_what_was_handed_to_a_lane_that_stands_still_is_asked_by_the_sessions_link() {
+    let (mut bench, _world) = bench().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    let trying = tokio::spawn(async move { mutex.try_lock().await });
+    let (unsent, first) = bench.next_acquire().await;
+    assert_eq!(unsent.link, LANE);
+    bench.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);
+    let (asked, again) = timeout(NOTICED, bench.next_acquire()).await.expect("asked again");
+    assert_eq!((asked.link, again.id), (HOME, first.id));
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let guard = timeout(NOTICED, trying).await.expect("the first one is never answered").unwrap().unwrap().unwrap();
+
+    // Meanwhile there is another lane, and that stands still, too.
+    await_lane(&mut bench, 2).await;
+    let releasing = tokio::spawn(guard.release());
+    let unsent = bench.next().await;
+    assert_eq!(unsent.link, 2);
+    bench.store.links()[2].is_stalled.store(true, Ordering::SeqCst);
+    let release = timeout(NOTICED, bench.next()).await.expect("repeated");
+    assert_eq!((release.link, &release.op), (HOME, &unsent.op));
+    assert!(matches!(release.op, Op::Release { .. } | Op::Leave { .. }), "{:?}", release.op);
+    bench.say(release, Outcome::Released, 7);
+    let released = timeout(NOTICED, releasing).await.expect("the first one is never answered");
+    assert_eq!(released.unwrap().unwrap(), Released::Released);
+}
