@@ -179,8 +179,9 @@ impl Mutex {
     }
 
     /// Waits for the lock, at most `wait`. However short that is, the store is asked once, and its answer awaited for up to
-    /// half a second, or four round trips where that is longer: no time at all is [`Mutex::try_lock`], and not an error.
-    /// One round trip when the lock is free.
+    /// half a second, or four round trips where that is longer: no time at all is [`Mutex::try_lock`], and not an error. So
+    /// is the answer to the claim of a [`full_lease`](Mutex::full_lease) that was handed over before the wait ended. One
+    /// round trip when the lock is free.
     ///
     /// # Cancel safety
     /// As [`Mutex::lock`].

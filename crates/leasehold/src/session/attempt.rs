@@ -72,12 +72,14 @@ pub(crate) struct Attempt {
 }
 
 pub(crate) enum Phase {
-    /// Nothing was heard yet.
-    Asking { next_us: u64 },
+    /// No answer has come yet. A deadline of the caller that ends before `usual_us` waits until then, also while the request
+    /// is about to be repeated: a store that answers is given the time to do so.
+    Asking { next_us: u64, usual_us: u64 },
     /// In the store's queue.
     Queued { next_us: u64 },
     /// Pushed a grant that cannot be placed in time: claim first, then enter (P12).
-    Claiming { token: Token, range: u64, until_us: u64, next_us: u64 },
+    /// `usual_us` is that of `Asking`, for the answer to the claim.
+    Claiming { token: Token, range: u64, until_us: u64, next_us: u64, usual_us: u64 },
     /// Ours.
     Held(Holding),
     /// Lost, and its guard is still out: what is left is given back when that ends, until the store has ended it itself.
@@ -244,8 +246,8 @@ impl Attempt {
         };
         let phase_us = match &self.phase {
             // Who does not wait hears that there is no store.
-            Phase::Asking { next_us } if self.wait == Wait::No && self.asked.is_none() => *next_us,
-            Phase::Asking { next_us } | Phase::Queued { next_us } => next(*next_us),
+            Phase::Asking { next_us, .. } if self.wait == Wait::No && self.asked.is_none() => *next_us,
+            Phase::Asking { next_us, .. } | Phase::Queued { next_us } => next(*next_us),
             Phase::Claiming { until_us, next_us, .. } => next(*next_us).min(*until_us),
             Phase::Held(holding) => next(holding.renew_us).min(holding.due_us(reach)),
             Phase::Ended { until_us, .. } => *until_us,
@@ -256,13 +258,15 @@ impl Attempt {
         phase_us.min(self.patience_us())
     }
 
-    /// When the caller stops waiting. Who has no time at all still waits for one answer: "nobody knows" is no use to it.
+    /// Returns when the caller stops waiting. With a deadline in the next moment the caller still waits for one answer, to
+    /// the first request or to a claim: that nobody knows is no use to it.
     pub(crate) fn patience_us(&self) -> u64 {
         match (&self.phase, self.wait, &self.asked) {
-            (Phase::Asking { .. }, Wait::Until { until_us }, Some(asked)) => until_us.max(asked.usual_us),
-            (Phase::Asking { .. } | Phase::Queued { .. } | Phase::Claiming { .. }, Wait::Until { until_us }, _) => {
-                until_us
+            (Phase::Asking { usual_us, .. }, Wait::Until { until_us }, asked) => {
+                until_us.max(asked.as_ref().map_or(*usual_us, |asked| asked.usual_us))
             }
+            (Phase::Claiming { usual_us, .. }, Wait::Until { until_us }, _) => until_us.max(*usual_us),
+            (Phase::Queued { .. }, Wait::Until { until_us }, _) => until_us,
             _ => u64::MAX,
         }
     }
@@ -312,10 +316,11 @@ impl Attempt {
         is_quiet && matches!(&self.phase, Phase::Held(holding) if holding.run.others() == answer.contention)
     }
 
-    /// Until when nobody is told "nobody knows": the first answer is on its way, and not late yet.
+    /// Returns until when no waiter is told that nobody knows: the first answer, or that to a claim, is not late yet.
     pub(crate) fn first_answer_us(&self) -> u64 {
         match (&self.phase, &self.asked) {
             (Phase::Asking { .. }, Some(asked)) => asked.usual_us,
+            (Phase::Asking { usual_us, .. } | Phase::Claiming { usual_us, .. }, _) => *usual_us,
             _ => 0,
         }
     }

@@ -122,7 +122,7 @@ impl State {
         let may_hand_on = line.is_some() || (wait == Wait::No && terms.may_stand());
         let range = if may_hand_on && self.hand_over == HandOver::Local { self.range_for(line, terms) } else { 1 };
         // Sent by the caller, right now; the thread looks when that found no answer.
-        let phase = Phase::Asking { next_us: if link.is_some() { u64::MAX } else { now_us } };
+        let phase = Phase::Asking { next_us: if link.is_some() { u64::MAX } else { now_us }, usual_us: 0 };
         let attempt = Attempt::new(id, name.clone(), Arc::clone(terms), wait, phase);
         self.insert(Attempt { caller, line, range, ..attempt });
         let first = link.and_then(|link| {
@@ -171,12 +171,13 @@ impl State {
     /// The answer to a caller's own request will not be heard. (Whether its acquire has been sent, a release does not say.)
     pub(crate) fn go_unheard(&mut self, counter: u64) {
         let now_us = self.world.now_us();
+        self.await_repetition(counter, now_us);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.asked = None;
         // Of what it asked for nothing is known, and the next request is the thread's.
         match &mut attempt.phase {
             Phase::Returning(returning) => returning.next_us = now_us,
-            Phase::Asking { next_us } => *next_us = now_us,
+            Phase::Asking { next_us, .. } => *next_us = now_us,
             _ => {}
         }
         self.arm(counter);

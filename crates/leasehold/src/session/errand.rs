@@ -218,7 +218,7 @@ impl State {
     fn due_look(&mut self, counter: u64, now_us: u64) -> Option<Errand> {
         let link = self.home().cloned()?;
         let attempt = self.attempts.get(&counter)?;
-        let (Phase::Asking { next_us } | Phase::Queued { next_us }) = attempt.phase else { return None };
+        let (Phase::Asking { next_us, .. } | Phase::Queued { next_us }) = attempt.phase else { return None };
         let is_first = attempt.ticket.is_none();
         if attempt.asked.is_some() || next_us > now_us || (!is_first && is_on(Mutant::P15NoLook)) {
             return None;

@@ -144,11 +144,12 @@ impl State {
 
     /// Claims a grant before anybody enters on it.
     pub(crate) fn claim_first(&mut self, counter: u64, now_us: u64, (token, range): (Token, u64), until_us: u64) {
+        let usual_us = now_us + self.usual_us();
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         // Said again while its claim is under way.
         if attempt.token() != Some(token) {
             attempt.latest = token;
-            self.set_phase(counter, Phase::Claiming { token, range, until_us, next_us: now_us });
+            self.set_phase(counter, Phase::Claiming { token, range, until_us, next_us: now_us, usual_us });
         }
     }
 
@@ -177,7 +178,8 @@ impl State {
             Some(Some(waiter)) => (waiter.number, Some(waiter.caller), waiter.sticky_us),
             Some(None) => {
                 // They have gone, all of them, and their futures are about to say so.
-                attempt.phase = Phase::Claiming { token, range, until_us: term.until_us, next_us: u64::MAX };
+                let (until_us, next_us) = (term.until_us, u64::MAX);
+                attempt.phase = Phase::Claiming { token, range, until_us, next_us, usual_us: 0 };
                 self.give_back(counter, now_us);
                 return;
             }

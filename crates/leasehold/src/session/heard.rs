@@ -124,6 +124,7 @@ impl State {
             Outcome::Queued { .. } => self.queued(counter, heard_us, name, answer),
             Outcome::Late => {
                 hit(Mark::ToldLate);
+                self.await_repetition(counter, heard_us);
                 self.set_next(counter, heard_us); // Definite, and the clock is anchored anew: ask again.
             }
             // A look behind a grant that was pushed meanwhile. We have not given it back: somebody revoked it, without

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 
-use super::attempt::{Phase, Verdict};
+use super::attempt::{Attempt, Phase, Verdict};
 use super::lines::{Line, Waiter};
 use super::state::{State, Wake};
 
@@ -129,6 +129,15 @@ impl State {
                 self.desert(counter);
             }
             self.arm_line(id);
+        }
+    }
+
+    /// The first request of an attempt is about to be repeated. A caller whose deadline has passed waits for that answer as
+    /// for the first one: the store is there, and would not be asked otherwise.
+    pub(crate) fn await_repetition(&mut self, counter: u64, now_us: u64) {
+        let answered_us = now_us + self.usual_us();
+        if let Some(Attempt { phase: Phase::Asking { usual_us, .. }, .. }) = self.attempts.get_mut(&counter) {
+            *usual_us = answered_us;
         }
     }
 

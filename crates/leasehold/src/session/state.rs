@@ -351,7 +351,9 @@ impl State {
     pub(crate) fn set_next(&mut self, counter: u64, at_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         match &mut attempt.phase {
-            Phase::Asking { next_us } | Phase::Queued { next_us } | Phase::Claiming { next_us, .. } => *next_us = at_us,
+            Phase::Asking { next_us, .. } | Phase::Queued { next_us } | Phase::Claiming { next_us, .. } => {
+                *next_us = at_us;
+            }
             Phase::Held(holding) if holding.renew_us != u64::MAX => holding.renew_us = at_us,
             Phase::Held(_) | Phase::Ended { .. } => {}
             Phase::Returning(returning) => returning.next_us = at_us,

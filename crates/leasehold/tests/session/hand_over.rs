@@ -226,6 +226,33 @@ async fn p29_a_guard_that_asks_for_a_whole_lease_claims_before_it_enters() {
     assert!(locking.await.unwrap().unwrap().remaining() > Duration::from_secs(29));
 }
 
+/// The deadline passes while the answer to the claim is on its way: it is awaited like a first answer, and decides.
+#[tokio::test]
+async fn p30_a_wait_that_ends_while_a_claim_is_under_way_hears_its_answer() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30)).full_lease();
+    for is_renewed in [true, false] {
+        let waiting = mutex.clone();
+        let locking = tokio::spawn(async move { waiting.try_lock_for(Duration::from_millis(50)).await });
+        let (asked, acquire) = bench.next_acquire().await;
+        bench.say(asked, queued(1, 60_000), 7);
+        bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+        let claim = bench.next().await;
+        pause(100).await;
+        assert!(!locking.is_finished(), "the answer is not late yet");
+        if is_renewed {
+            bench.say(claim, Outcome::Renewed { left_us: 30_000 * MS }, 8);
+            drop(locking.await.unwrap().unwrap().expect("it was granted in time"));
+            let release = bench.next().await;
+            bench.say(release, Outcome::Released, 8);
+        } else {
+            // Somebody else had it meanwhile: nothing is unknown.
+            bench.say(claim, Outcome::Lost { how: LostHow::NotHeld }, 9);
+            assert!(locking.await.unwrap().expect("somebody else had it").is_none());
+        }
+    }
+}
+
 /// The store's last word was that we hold; it never answered the claim. That is not "somebody else has it".
 #[tokio::test]
 async fn p30_a_wait_that_ends_in_an_unanswered_claim_is_not_busy() {

@@ -240,6 +240,43 @@ async fn p21_each_waiter_has_its_own_patience() {
 }
 
 /// "Somebody else has it" is what a store said, and not what nobody knows (P30).
+/// The first of a line sends its request, and goes before the answer: the thread repeats the request for those who are
+/// left. A deadline that has passed meanwhile waits for that answer.
+#[tokio::test]
+async fn p30_a_deadline_in_a_line_waits_for_the_repeated_request() {
+    let mut bench = Bench::new().await;
+    let first = bench.lock(30_000);
+    let (_unanswered, acquire) = bench.next_acquire().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    let second = tokio::spawn(async move { mutex.try_lock_for(Duration::ZERO).await });
+    pause(20).await;
+    first.abort();
+    let (asked, again) = bench.next_acquire().await;
+    assert_eq!(again.id, acquire.id);
+    assert!(!second.is_finished());
+    bench.say(asked, queued(1, 60_000), 7);
+    assert!(second.await.unwrap().expect("the store has answered").is_none());
+}
+
+/// The request came too late: it is asked again, and that answer awaited.
+#[tokio::test]
+async fn p30_a_deadline_waits_for_the_request_behind_a_late_one() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    for mutex in [mutex.clone(), mutex.fair()] {
+        let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::ZERO).await });
+        let (late, acquire) = bench.next_acquire().await;
+        pause(20).await;
+        bench.say(late, Outcome::Late, 7);
+        let (asked, again) = bench.next_acquire().await;
+        assert_eq!(again.id, acquire.id);
+        bench.say(asked, queued(1, 60_000), 7);
+        assert!(trying.await.unwrap().expect("the store has answered").is_none());
+        let (leave, _) = bench.next_leave().await;
+        bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    }
+}
+
 #[tokio::test]
 async fn p30_a_line_of_which_nothing_was_heard_is_not_busy() {
     let mut bench = Bench::new().await;
