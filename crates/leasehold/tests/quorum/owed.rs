@@ -14,6 +14,7 @@ use leasehold_spec::{
 };
 use leasehold_testkit::voters::{Mood, Voter, Voters};
 use leasehold_testkit::wait_until;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::played::{client, granted, voters};
 use crate::shy::{Hasty, Shy};
@@ -128,6 +129,57 @@ async fn who_has_no_runtime_leaves_nothing_behind() {
     assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
     nodes[3..].iter().for_each(|node| node.hesitate(false));
     wait_until("it is given back", SOON, || granted(&voters, "a") == 0);
+}
+
+/// The caller's runtime ends as soon as a majority has answered. The requests to the other nodes are sent all the same.
+#[test]
+fn a_runtime_that_ends_leaves_nothing_behind() {
+    let (voters, runtime) = (voters(5), Runtime::new().unwrap());
+    let (nodes, store) = Shy::each(&voters, Hasty::world());
+    let (link, token) = runtime.block_on(async {
+        let link = store.open().await.unwrap();
+        link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+        let token = granted_to(&link).await;
+        (link, token)
+    });
+    wait_until("all have voted", SOON, || granted(&voters, "a") == 5);
+    nodes[3..].iter().for_each(|node| node.hesitate(true));
+    let ends = Builder::new_current_thread().enable_all().build().unwrap();
+    let released = ends.block_on(apply(&link, &Op::Release { id: ID, token, used: token }));
+    assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
+    drop(ends);
+    assert_eq!(granted(&voters, "a"), 2);
+    nodes[3..].iter().for_each(|node| node.hesitate(false));
+    wait_until("the votes have gone back", SOON, || granted(&voters, "a") == 0);
+}
+
+/// A link ends with the runtime that opened it, and owes a node a vote. The session's link pays.
+#[test]
+fn what_the_lane_of_a_runtime_that_ended_owes_is_paid_by_the_sessions_link() {
+    let (voters, runtime) = (voters(3), Runtime::new().unwrap());
+    let (nodes, store) = Shy::each(&voters, Hasty::world());
+    let link = runtime.block_on(async {
+        let link = store.open().await.unwrap();
+        link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+        link
+    });
+    let ends = Builder::new_current_thread().enable_all().build().unwrap();
+    let (refuses, asked) = refuses(&nodes[0], ErrorKind::Unreachable);
+    let lane = ends.block_on(async {
+        let lane = store.open().await.unwrap();
+        let token = granted_to(&lane).await;
+        let released = apply(&lane, &Op::Release { id: ID, token, used: token }).await;
+        assert!(matches!(released.outcome, Outcome::Released), "{released:?}");
+        while asked.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        lane
+    });
+    drop(ends);
+    assert!(lane.is_closed() && !link.is_closed());
+    assert!(votes_for(&voters.nodes[0]).is_some());
+    refuses.store(false, Ordering::SeqCst);
+    wait_until("the vote has gone back", SOON, || votes_for(&voters.nodes[0]).is_none());
 }
 
 /// The release is done when a majority has heard it, and the client closes behind it: the others hear of it all the same.

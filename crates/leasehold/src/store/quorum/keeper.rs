@@ -123,6 +123,8 @@ async fn watch(inner: &Arc<Inner>, node: usize) {
         tokio::select! {
             biased;
             () = inner.looked_at(node) => {}
+            // Also by another link: the session's one outlives every runtime.
+            () = inner.shared.members[node].owes_more(), if inner.attached.get().is_some() => {}
             () = pause(inner, left_us), if pay_us.is_some() => {
                 pay_us = None;
                 inner.pay(node);

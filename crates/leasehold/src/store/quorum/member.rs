@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_WINDOW_MS};
 use leasehold_spec::node::Abstention;
 use leasehold_spec::{GrantId, Name, Token};
+use tokio::sync::Notify;
 
 use super::node::Node;
 use crate::clock::{Sample, ServerClock};
@@ -18,6 +19,8 @@ const OWED: usize = 1024;
 pub(super) struct Member {
     pub(super) node: Arc<dyn Node>,
     known: Mutex<Known>,
+    /// Rings when something was added to what the node is to be told.
+    owes: Notify,
 }
 
 #[derive(Default)]
@@ -60,7 +63,7 @@ pub(super) struct Owed {
 
 impl Member {
     pub(super) fn new(node: Arc<dyn Node>) -> Self {
-        Self { node, known: Mutex::default() }
+        Self { node, known: Mutex::default(), owes: Notify::new() }
     }
 
     /// A link leads to this run of the node. Times of two runs are never compared.
@@ -128,6 +131,13 @@ impl Member {
             known.owed.pop_front();
         }
         known.owed.push_back(owed);
+        drop(known);
+        self.owes.notify_one();
+    }
+
+    /// Waits until the node is owed something more.
+    pub(super) async fn owes_more(&self) {
+        self.owes.notified().await;
     }
 
     /// Whether there is anything that it is to be told.

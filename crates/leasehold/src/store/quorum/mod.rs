@@ -63,7 +63,7 @@ use self::names::{Names, Nodes};
 use self::node::Node;
 use self::places::Inner;
 use self::timers::Timers;
-use self::under_way::UnderWay;
+use self::under_way::{LeftBehind, UnderWay};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Inbox, Link, Message, Store};
 use crate::world::{Pending, World};
@@ -223,17 +223,11 @@ impl Shared {
         })
     }
 
-    /// Runs what its caller does not wait for, on the caller's runtime, or else on the session's: a request that is dropped
-    /// before it is written is never sent.
+    /// Runs what its caller does not wait for, on the caller's runtime. If there is none, or it ends before the task has, the
+    /// session's thread runs the task: a request that is dropped before it is written is never sent.
     fn spawn(&self, task: Pending<()>) {
-        let under_way = self.under_way.begin();
-        let task = Box::pin(async move {
-            let _under_way = under_way;
-            task.await;
-        });
-        if let Err(task) = self.world.spawn(task) {
-            self.timers.leave(task);
-        }
+        // Where there is no runtime the task comes back, and is left behind by being dropped.
+        drop(self.world.spawn(Box::pin(LeftBehind::new(task, self.under_way.begin(), &self.timers))));
     }
 
     /// Ends when nothing of that is under way, and no later than a node has to answer: one that stands still would keep

@@ -1,10 +1,14 @@
 //! What is under way and waited for by nobody: answers beyond a majority, and votes that go back.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
+
+use super::timers::Timers;
+use crate::world::Pending;
 
 /// How many tasks of that kind there are.
 #[derive(Default)]
@@ -15,6 +19,44 @@ pub(super) struct UnderWay {
 
 /// One of them.
 pub(super) struct Task(Arc<UnderWay>);
+
+/// Work that its caller does not wait for. If it is dropped unfinished, because its runtime has ended, the session's thread
+/// finishes it.
+pub(super) struct LeftBehind {
+    /// `None` once it has finished, and while it is polled: work that panics is not polled again.
+    work: Option<(Pending<()>, Task)>,
+    timers: Arc<Timers>,
+}
+
+impl LeftBehind {
+    pub(super) fn new(work: Pending<()>, task: Task, timers: &Arc<Timers>) -> Self {
+        Self { work: Some((work, task)), timers: Arc::clone(timers) }
+    }
+}
+
+impl Future for LeftBehind {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Some((mut work, task)) = self.work.take() else { return Poll::Ready(()) };
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() {
+            self.work = Some((work, task));
+        }
+        polled
+    }
+}
+
+impl Drop for LeftBehind {
+    fn drop(&mut self) {
+        if let Some((work, task)) = self.work.take() {
+            self.timers.leave(Box::pin(async move {
+                let _task = task;
+                work.await;
+            }));
+        }
+    }
+}
 
 impl UnderWay {
     /// One more, until this is dropped.
