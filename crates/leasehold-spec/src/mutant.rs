@@ -99,6 +99,12 @@ pub enum Mutant {
     P16TriesBefore,
     /// P17: the thread says when it will look only after it has let the lock go.
     P17LostWake,
+    /// P17: callers on every runtime use the lane of one.
+    P17LaneForAll,
+    /// P17: a lane whose runtime stands still is not given up.
+    P17LaneStandsStill,
+    /// P17: a release waits for the answer to its own request, although the thread has heard another one.
+    P17AwaitsOwnRequest,
     /// P18: who begins to wait for a loss does not look once more behind the lock.
     P18LostSignal,
     /// P19: what ends by itself burns nothing of its range.
@@ -199,6 +205,8 @@ pub enum Mutant {
     P29IgnoresGrace,
     /// P30: a store that is not there is busy.
     P30BusyUnheard,
+    /// P30: a deadline that passes while a request is repeated ends the wait at once.
+    P30EndsUnheard,
     /// P30: the command inherits the store's URL.
     P30TellsSecrets,
     /// Quorum: a node votes for a token that is not above those for which it has voted.

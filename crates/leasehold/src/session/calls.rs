@@ -224,7 +224,10 @@ impl Session {
             next_asked.take_if(|next| next.as_mut().poll(context).is_ready());
             // The session's thread may have the answer first: it repeats a release that is not answered, and what drives
             // the link of the first one may stand still.
-            answer.as_mut().poll(context)
+            match is_released || !is_on(Mutant::P17AwaitsOwnRequest) {
+                true => answer.as_mut().poll(context),
+                false => Poll::Pending,
+            }
         })
         .await;
         // The answer to the next acquire is not for this caller. The runtime waits for it, or, where there is none, the

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::Session;
 use super::attempt::Attempt;
@@ -89,7 +90,7 @@ impl State {
         let Some(caller) = self.world.runtime() else { return (None, Upkeep::Fine) };
         match &mut self.lane {
             Lane::Open { link, runtime, used_us } if !link.is_closed() && link.run() == self.run => {
-                if *runtime == caller {
+                if *runtime == caller || is_on(Mutant::P17LaneForAll) {
                     *used_us = now_us;
                     return (Some(Arc::clone(link)), Upkeep::Fine);
                 }
@@ -126,6 +127,7 @@ impl State {
         match link.progress() {
             Progress::Moving => return LOOK_US,
             Progress::Waiting => return SECOND_LOOK_US,
+            Progress::Stalled if is_on(Mutant::P17LaneStandsStill) => return LOOK_US,
             Progress::Stalled => hit(Mark::LaneStalled),
         }
         let link = Arc::clone(link);
@@ -139,8 +141,8 @@ impl State {
 
     fn lane_opened(&mut self, runtime: RuntimeId, link: Result<Arc<dyn Link>, Error>) {
         match link {
-            // The session ended while it was opened: nobody would ever close it.
-            Ok(link) if self.stage == Stage::Closed => link.close(),
+            // The session ended while it was opened, or another runtime was faster: nobody would ever close it.
+            Ok(link) if self.stage == Stage::Closed || matches!(self.lane, Lane::Open { .. }) => link.close(),
             Ok(link) => self.lane = Lane::Open { link, runtime, used_us: self.world.now_us() },
             Err(error) => {
                 self.trouble = Some(for_now(error));

@@ -136,7 +136,9 @@ impl State {
     /// for the first one: the store is there, and would not be asked otherwise.
     pub(crate) fn await_repetition(&mut self, counter: u64, now_us: u64) {
         let answered_us = now_us + self.usual_us();
-        if let Some(Attempt { phase: Phase::Asking { usual_us, .. }, .. }) = self.attempts.get_mut(&counter) {
+        if let Some(Attempt { phase: Phase::Asking { usual_us, .. }, .. }) = self.attempts.get_mut(&counter)
+            && !is_on(Mutant::P30EndsUnheard)
+        {
             *usual_us = answered_us;
         }
     }
