@@ -1,10 +1,12 @@
 //! Grants for nobody: what is carried out after its caller has gone must not cost anybody a lease.
 
+use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Released};
 use leasehold_testkit::Value;
 use leasehold_testkit::proxy::{Fault, Way};
+use pollster::block_on;
 use tokio::runtime::Runtime;
 
 use crate::bad_store::Forged;
@@ -70,13 +72,18 @@ fn acquire_that_arrives_after_its_leave() {
     let client = first.block_on(bench.through(LEASE));
     let held = bench.proxy.inject(Fault::hold(script(acquire)).once());
     let mutex = client.mutex(NAME);
-    let trying = second.spawn(async move { mutex.try_lock().await.unwrap_err() });
+    // On the callers' connection, which the first runtime drives, and polled by nothing that ends with that runtime.
+    let handle = first.handle().clone();
+    let trying = thread::spawn(move || {
+        let _entered = handle.enter();
+        block_on(mutex.try_lock()).unwrap_err()
+    });
     held.wait(1, LONG);
     let begun = Instant::now();
     // With its runtime, the callers' connection ends. The session and its own go on.
     drop(first);
     second.block_on(async {
-        let error = trying.await.unwrap();
+        let error = trying.join().unwrap();
         assert!(error.kind() == ErrorKind::Unreachable && error.may_have_acted(), "{error}");
         let other = bench.beside(LEASE).await;
         while bench.calls(leave).is_empty() {
