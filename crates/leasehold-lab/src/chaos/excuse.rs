@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | restart, flush or failover that loses writes | exclusion | until the leases that were granted before would have ended |
 //! | the server's clock is set forward | exclusion | the same, and for as long as the word of it can be held up on its way: a grant that is pushed meanwhile is placed in time by the old clock |
+//! | the same two | the order of tokens | for as long as a client hands on inside itself without an answer |
 //! | lost records, and a clock that is behind what it showed when they were lost | the order of tokens | until it has caught up |
 //! | revocation (one name alone) | exclusion | until the lease would have ended: the client says so itself |
 //! | a client that is stopped, slow or killed between its look and the end of a write | writes without a fence | that write alone: the client says so itself |
@@ -18,6 +19,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use leasehold_spec::limits::RUN_SILENT_US;
 use leasehold_testkit::boottime_us;
 use leasehold_testkit::history::{Event, Promise};
 
@@ -44,6 +46,10 @@ enum Tail {
 /// The longest stall, and some latency.
 const HELD_UP_US: u64 = 4_000_000;
 
+/// For so long at most a client hands on inside itself without an answer from its store (P20), and half a second for the
+/// machine.
+const UNHEARD_US: u64 = RUN_SILENT_US + 500_000;
+
 /// What was declared. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Excuses(Arc<Mutex<Vec<Excuse>>>);
@@ -59,6 +65,15 @@ impl Excuses {
         let to_us = boottime_us() + HELD_UP_US;
         let why = "the server's clock was set forward";
         self.add(Excuse { breaks: Promise::Exclusion, from_us, to_us, tail: Tail::Lease, why });
+        self.handed_on(from_us);
+    }
+
+    /// Grants have ended at the server since `from_us`, and their clients do not know: what they hand on inside themselves
+    /// has older tokens than the next holder.
+    fn handed_on(&self, from_us: u64) {
+        let to_us = boottime_us() + UNHEARD_US;
+        let why = "a lease that the server has ended is handed on inside its client";
+        self.add(Excuse { breaks: Promise::Tokens, from_us, to_us, tail: Tail::None, why });
     }
 
     /// Records were lost, or the clock was set back after that: what it shows until it has caught up gives no order.
@@ -75,6 +90,7 @@ impl Excuses {
     /// Grants were lost at some time since `from_us`, and the tokens with them.
     pub(crate) fn lost(&self, from_us: u64, clock: &ClockLog, why: &'static str) {
         self.leases(from_us, boottime_us(), why);
+        self.handed_on(from_us);
         clock.lose();
         self.tokens(from_us, clock);
     }

@@ -36,6 +36,8 @@ struct Pages {
     passes: BTreeMap<(String, u64), u64>,
     /// When a grant of the server ended before its lease, with whatever it was handed on to.
     revoked_us: BTreeMap<(String, u64), u64>,
+    /// When the store has ended a grant although it had said that more is left: its clock was set forward.
+    early_us: BTreeMap<(String, u64), Vec<(u64, u64)>>,
     /// When a hold ended before its lease.
     cut_us: BTreeMap<(String, u64), u64>,
     /// Since when a client knows that somebody waits for its grant in strict order, where nothing else was heard since.
@@ -207,12 +209,28 @@ impl Book {
         pages.cut_us.get(&of(token)).into_iter().chain(revoked_us).min().copied()
     }
 
-    /// Whether this token was handed on inside its client when the server's grant had been revoked, and had ended.
-    pub(super) fn is_behind_a_revocation(&self, name: &str, token: u64, at_us: u64) -> bool {
+    /// From then on the store has ended the grant of this token, and had said before that it lasts until `to_us`.
+    pub(super) fn ended_early(&self, name: &str, token: u64, (from_us, to_us): (u64, u64)) {
+        lock(&self.0).early_us.entry((name.to_owned(), token)).or_default().push((from_us, to_us));
+    }
+
+    /// The store has renewed this grant: what was to end early has not.
+    pub(super) fn renewed(&self, name: &str, token: u64, at_us: u64) {
+        if let Some(early_us) = lock(&self.0).early_us.get_mut(&(name.to_owned(), token)) {
+            early_us.retain(|(from_us, _)| *from_us <= at_us);
+        }
+    }
+
+    /// Why the client did not know that the store had ended the grant, where it handed this token on inside itself then.
+    pub(super) fn handed_on_unheard(&self, name: &str, token: u64, at_us: u64) -> Option<&'static str> {
         let pages = lock(&self.0);
-        let grant = pages.grant_of(name, token).filter(|grant| *grant < token);
-        let revoked_us = grant.and_then(|grant| pages.revoked_us.get(&(name.to_owned(), grant)));
-        revoked_us.is_some_and(|revoked_us| *revoked_us <= at_us)
+        let grant = (name.to_owned(), pages.grant_of(name, token).filter(|grant| *grant < token)?);
+        if pages.revoked_us.get(&grant).is_some_and(|revoked_us| *revoked_us <= at_us) {
+            return Some("a lease of which the revocation was not heard is handed on inside its client");
+        }
+        let is_early = |(from_us, to_us): &(u64, u64)| (*from_us..=*to_us).contains(&at_us);
+        let is_ended = pages.early_us.get(&grant).is_some_and(|early_us| early_us.iter().any(is_early));
+        is_ended.then_some("a lease that a clock has ended is handed on inside its client, which has not heard of it")
     }
 
     fn queued_us(&self, name: &str, token: u64) -> Option<u64> {

@@ -65,6 +65,7 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
     let since_us = if tail_us == 0 { u64::MAX } else { now_us.saturating_sub(tail_us) };
     let mut node = net.nodes[old].promoted(format!("run {}", new + 1), clock, since_us);
     node.role = Role::Down;
+    end_early(sim, &node, old_clock, split_us);
     let highest = net.nodes[old].highest();
     net.nodes.push(node);
     net.primary = new;
@@ -96,6 +97,19 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
         sim.book.met("an old primary goes on");
         let there = Arc::clone(sim);
         sim.exec.after(split_us, move || lock(&there.net).nodes[old].role = Role::Replica);
+    }
+}
+
+/// The server's clock is ahead of what it was, and the server ends what it has granted that much earlier. A client that
+/// does not know hands on inside itself: for as long as P20 lets it do so without an answer, from `unheard_us` on.
+pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, unheard_us: u64) {
+    let now_us = sim.exec.now_us();
+    let (was_us, is_us) = (before.at_us(now_us), node.clock.at_us(now_us));
+    for (name, record) in node.records.iter().filter(|_| is_us > was_us) {
+        let Some(grant) = &record.grant else { continue };
+        let [left_us, said_us] = [is_us, was_us].map(|clock_us| grant.left_us(clock_us));
+        let to_us = now_us + said_us.min(unheard_us + run_us(sim));
+        sim.book.ended_early(name.as_str(), grant.token.get(), (now_us + left_us, to_us));
     }
 }
 

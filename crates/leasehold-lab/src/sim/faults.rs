@@ -322,7 +322,9 @@ fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
         Kind::JumpForward | Kind::JumpBack => {
             let by_us = rng.scaled(5 * MS, 40_000 * MS).cast_signed();
             let is_forward = kind == Kind::JumpForward;
+            let before = net.nodes[at].clock;
             net.nodes[at].clock.offset_us += if is_forward { by_us } else { -by_us };
+            super::failover::end_early(sim, &net.nodes[at], before, 0);
             sim.note(by_us.unsigned_abs(), || format!("  by {} ms", by_us / 1000));
             super::failover::tokens_may_fall(sim, &net);
             if is_forward {

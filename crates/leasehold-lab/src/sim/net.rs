@@ -330,6 +330,9 @@ fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name
             sim.book.waited(name.as_str(), grant.token.get(), *since_us);
         }
     }
+    if let (Op::Renew(renew), Outcome::Renewed { .. }) = (op, &answer.outcome) {
+        sim.book.renewed(name.as_str(), renew.token.get(), now_us);
+    }
     if let (Op::Revoke { token, .. }, Outcome::Revoking { left_us }) = (op, &answer.outcome) {
         super::faults::revoked(sim, name, *token, *left_us);
     }

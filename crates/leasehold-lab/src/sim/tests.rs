@@ -37,11 +37,29 @@ fn only_what_is_handed_on_behind_a_revocation_is_excused_by_it() {
     book.given("a", 7, 100);
     book.revoked("a", 7, 400);
     book.given("a", 20, 500);
-    assert!(book.is_behind_a_revocation("a", 8, 400));
-    assert!(!book.is_behind_a_revocation("a", 8, 399), "it has not ended");
-    assert!(!book.is_behind_a_revocation("a", 7, 400), "the store's own grant");
-    assert!(!book.is_behind_a_revocation("a", 21, 600), "of the next grant");
-    assert!(!book.is_behind_a_revocation("b", 8, 600), "of another name");
+    let is_excused = |name, token, at_us| book.handed_on_unheard(name, token, at_us).is_some();
+    assert!(is_excused("a", 8, 400));
+    assert!(!is_excused("a", 8, 399), "it has not ended");
+    assert!(!is_excused("a", 7, 400), "the store's own grant");
+    assert!(!is_excused("a", 21, 600), "of the next grant");
+    assert!(!is_excused("b", 8, 600), "of another name");
+}
+
+#[test]
+fn only_what_is_handed_on_behind_an_early_end_is_excused_by_a_clock() {
+    let book = Book::default();
+    book.given("a", 7, 100);
+    book.ended_early("a", 7, (400, 900));
+    book.given("a", 20, 500);
+    let is_excused = |token, at_us| book.handed_on_unheard("a", token, at_us).is_some();
+    assert!(is_excused(8, 400) && is_excused(9, 900));
+    assert!(!is_excused(8, 399), "it has not ended");
+    assert!(!is_excused(8, 901), "it would have ended");
+    assert!(!is_excused(7, 500), "the store's own grant");
+    assert!(!is_excused(21, 600), "of the next grant");
+    book.ended_early("a", 20, (700, 900));
+    book.renewed("a", 20, 600);
+    assert!(!is_excused(21, 800), "it was renewed in time");
 }
 
 #[test]

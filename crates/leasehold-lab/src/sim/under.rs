@@ -42,9 +42,8 @@ impl Worker {
         let now_us = self.sim.exec.now_us();
         grant.granted(&self.sim.book, asked_us, now_us);
         // Only a holder that has not heard of it hands on, and what the next one of the store was granted is larger.
-        if self.sim.book.is_behind_a_revocation(name, token, now_us) {
+        if let Some(why) = self.sim.book.handed_on_unheard(name, token, now_us) {
             let (name, breaks) = (Some(name.to_owned()), Promise::Tokens);
-            let why = "a lease of which the revocation was not heard is handed on inside its client";
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us: now_us, why });
         }
         if self.sim.plan.keeps_leases() {

@@ -1,11 +1,14 @@
 //! For how long a lease is ours: clocks that are apart, buffers that hold a message back, a clock that is set.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use leasehold::Lost;
 use leasehold_spec::{Op, Outcome};
+use tokio::time::timeout;
 
-use crate::bench::{Bench, MS, pause, queued, token};
+use crate::bench::{Bench, MS, pass, pause, queued, token};
 
 #[tokio::test]
 async fn p12_validity_counts_from_before_the_sending() {
@@ -73,6 +76,29 @@ async fn p12_a_forward_jump_of_the_servers_clock_is_taken_off_every_lease() {
     assert!(guard.remaining() > Duration::from_secs(5), "no more than that: {:?}", guard.remaining());
     let renewal = bench.next().await;
     assert!(matches!(renewal.op, Op::Renew(_)), "asked for at once: {:?}", renewal.op);
+}
+
+/// The server's clock jumps past the end of the lease, and the next holder has a larger token already. No answer has told
+/// this client, so it hands the lease on inside itself, with the tokens that it has reserved: the README says so of
+/// tokens. The first answer ends that. (Without an answer: `p20_a_run_ends_without_a_word_from_the_store`.)
+#[tokio::test]
+async fn p19_a_lease_that_a_clock_has_ended_is_handed_on_until_an_answer_tells() {
+    let mut bench = Bench::new().await;
+    let (guard, id) = bench.reserved(30_000, 7, 1_024).await;
+    let mut waiting: VecDeque<_> = bench.in_line(30_000, 2).await.into();
+    bench.store.ahead_us.fetch_add(40_000 * MS, Ordering::SeqCst);
+    let guard = pass(guard, &mut waiting).await;
+    assert_eq!(guard.token(), token(8), "nobody has told it");
+    let looking = bench.try_lock("other");
+    let asked = bench.next_but_renewals().await;
+    bench.say(asked, Outcome::Busy { left_us: 0 }, 7);
+    looking.await.unwrap().unwrap();
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Expired);
+    // The third in line asks the store anew, and no token of that range is used any more.
+    drop(guard);
+    let asks_anew = |op: &Op| matches!(op, Op::Acquire(acquire) if acquire.id != id);
+    bench.next_but(|op| !asks_anew(op)).await;
+    assert!(!waiting[0].is_finished());
 }
 
 /// The session's link is slow: the answer to a renewal was given before the server's clock jumped, and is heard after the

@@ -204,7 +204,8 @@ pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, at: usize, offset_us: i64
 
 /// Two may hold for a while.
 pub(super) fn promise_ends(sim: &Sim, broken: Option<Broken>, why: &'static str) {
-    let Some(Broken { name, from_us, to_us }) = broken else { return };
+    let Some(Broken { name, token, from_us, to_us }) = broken else { return };
+    sim.book.ended_early(name.as_str(), token.get(), (from_us, to_us));
     let name = Some(name.as_str().to_owned());
     sim.book.excuse(Excuse { name, breaks: Promise::Exclusion, from_us, to_us, why });
 }

@@ -287,6 +287,9 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
             net.pledges.keeps(node, grant.clone(), until_us);
         } else {
             let broken = net.pledges.said(node, grant.clone(), until_us, now_us);
+            if broken.is_none() {
+                sim.book.renewed(name.as_str(), token.get(), now_us);
+            }
             promise_ends(sim, broken, "clocks that were set forward have left no majority");
         }
         let majority = net.nodes.len() / 2 + 1;

@@ -22,6 +22,8 @@ struct Word {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) name: Name,
+    /// Of the grant.
+    pub(super) token: Token,
     pub(super) from_us: u64,
     pub(super) to_us: u64,
 }
@@ -44,11 +46,11 @@ impl Pledges {
         until_us: u64,
         now_us: u64,
     ) -> Option<Broken> {
-        let (name, majority) = (grant.0.clone(), self.nodes / 2 + 1);
+        let (of, majority) = ((grant.0.clone(), grant.2), self.nodes / 2 + 1);
         let words = self.words(grant);
         let word = &mut words[node];
         (word.said_us, word.keeps_us) = (word.said_us.max(until_us), until_us);
-        gap(&name, words, majority, now_us)
+        gap(of, words, majority, now_us)
     }
 
     /// A node keeps it until then, and has not said so to anybody who counts on it.
@@ -61,11 +63,11 @@ impl Pledges {
         self.forget(now_us);
         let majority = self.nodes / 2 + 1;
         let mut broken = Vec::new();
-        for ((name, ..), words) in &mut self.of {
+        for ((name, _, token), words) in &mut self.of {
             let word = &mut words[node];
             if word.keeps_us > now_us {
                 word.keeps_us = word.keeps_us.saturating_sub(by_us).max(now_us);
-                broken.extend(gap(name, words, majority, now_us));
+                broken.extend(gap((name.clone(), *token), words, majority, now_us));
             }
         }
         broken
@@ -79,10 +81,10 @@ impl Pledges {
         at_us: u64,
         now_us: u64,
     ) -> Option<Broken> {
-        let (name, majority) = (grant.0.clone(), self.nodes / 2 + 1);
+        let (of, majority) = ((grant.0.clone(), grant.2), self.nodes / 2 + 1);
         let words = self.words(grant);
         words[node].keeps_us = words[node].keeps_us.min(at_us);
-        gap(&name, words, majority, now_us)
+        gap(of, words, majority, now_us)
     }
 
     fn words(&mut self, grant: (Name, GrantId, Token)) -> &mut Vec<Word> {
@@ -95,12 +97,12 @@ impl Pledges {
     }
 }
 
-fn gap(name: &Name, words: &[Word], majority: usize, now_us: u64) -> Option<Broken> {
+fn gap((name, token): (Name, Token), words: &[Word], majority: usize, now_us: u64) -> Option<Broken> {
     let nth = |of: fn(&Word) -> u64| {
         let mut ends: Vec<u64> = words.iter().map(of).collect();
         ends.sort_unstable_by(|a, b| b.cmp(a));
         ends[majority - 1]
     };
     let (from_us, to_us) = (nth(|word| word.keeps_us).max(now_us), nth(|word| word.said_us));
-    (from_us < to_us).then(|| Broken { name: name.clone(), from_us, to_us })
+    (from_us < to_us).then_some(Broken { name, token, from_us, to_us })
 }
