@@ -328,6 +328,7 @@ fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
             sim.note(by_us.unsigned_abs(), || format!("  by {} ms", by_us / 1000));
             super::failover::tokens_may_fall(sim, &net);
             if is_forward {
+                sim.book.jumps(sim.exec.now_us());
                 exclusion(sim, sim.plan.lease_max_us(), "the server's clock was set forward");
             }
         }

@@ -26,6 +26,7 @@ pub(super) struct Shop {
 /// A connection's end at the client, shared by its link, by the task that drives it, and by the network.
 pub(super) struct Wire {
     pub(super) id: u64,
+    pid: Pid,
     pub(super) run: String,
     pub(super) is_closed: AtomicBool,
     ears: Mutex<Ears>,
@@ -43,7 +44,8 @@ struct Ears {
 
 /// What arrives.
 pub(super) enum Word {
-    Reply(u64, Said),
+    /// With the moment at which it was made.
+    Reply(u64, Said, u64),
     Push(Name, Delivery),
     /// The connection is gone.
     Broken,
@@ -69,8 +71,8 @@ impl Store for Shop {
 }
 
 impl Wire {
-    pub(super) fn new(id: u64, run: String) -> Self {
-        Self { id, run, is_closed: AtomicBool::new(false), ears: Mutex::default() }
+    pub(super) fn new(id: u64, pid: Pid, run: String) -> Self {
+        Self { id, pid, run, is_closed: AtomicBool::new(false), ears: Mutex::default() }
     }
 
     /// Something arrives, whether anybody reads it or not.
@@ -113,7 +115,7 @@ fn drive_once(sim: &Sim, wire: &Wire, context: &mut Context<'_>) -> Poll<()> {
         ears.driver = Some(context.waker().clone());
         return Poll::Pending;
     };
-    let waiting = if let Word::Reply(number, _) = &word { ears.waiting.remove(number) } else { None };
+    let waiting = if let Word::Reply(number, ..) = &word { ears.waiting.remove(number) } else { None };
     let inbox = ears.inbox.clone();
     drop(ears);
     if let Word::Push(_, delivery) = &word {
@@ -121,9 +123,9 @@ fn drive_once(sim: &Sim, wire: &Wire, context: &mut Context<'_>) -> Poll<()> {
         pid.inspect(|pid| sim.book.heard_level(*pid, delivery, sim.exec.now_us()));
     }
     match word {
-        Word::Reply(_, said) => {
+        Word::Reply(_, said, made_us) => {
             // Of which name, nobody knows here. It may have been the word that who asked for strict order has gone.
-            sim.book.heard_answer();
+            sim.book.heard_answer(wire.pid, made_us);
             if let Some(waiting) = waiting {
                 drop(waiting.send(said));
             }

@@ -175,7 +175,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<Arc<Wire>> {
     }
     let id = net.next_conn;
     net.next_conn += 1;
-    let wire = Arc::new(Wire::new(id, net.nodes[node].run.clone()));
+    let wire = Arc::new(Wire::new(id, pid, net.nodes[node].run.clone()));
     let conn = Conn {
         pid,
         node,
@@ -305,7 +305,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sever(sim, net, id, Fate::Gone, us, 0);
         return;
     }
-    push(sim, net, id, us, Way::Down(Word::Reply(reply, said)));
+    push(sim, net, id, us, Way::Down(Word::Reply(reply, said, now_us)));
 }
 
 /// What the laboratory learns from what the server does.

@@ -63,6 +63,20 @@ fn only_what_is_handed_on_behind_an_early_end_is_excused_by_a_clock() {
 }
 
 #[test]
+fn only_a_grant_behind_a_jump_that_its_client_has_not_heard_of_is_placed_by_an_old_clock() {
+    let book = Book::default();
+    book.heard_answer(1, 100);
+    book.jumps(200);
+    [("a", 7, 150), ("a", 8, 250)].into_iter().for_each(|(name, token, at_us)| book.given(name, token, at_us));
+    assert!(book.is_placed_by_an_old_clock(1, "a", 8));
+    assert!(!book.is_placed_by_an_old_clock(1, "a", 7), "made before it");
+    book.heard_answer(2, 210);
+    assert!(!book.is_placed_by_an_old_clock(2, "a", 8), "another client, which has heard");
+    book.heard_answer(1, 260);
+    assert!(!book.is_placed_by_an_old_clock(1, "a", 8), "it has heard since");
+}
+
+#[test]
 fn flaws_have_names_of_their_own() {
     let mut names: Vec<String> = ALL.iter().map(|mutant| format!("{mutant:?}")).collect();
     names.sort();

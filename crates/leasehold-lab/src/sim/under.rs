@@ -46,6 +46,11 @@ impl Worker {
             let (name, breaks) = (Some(name.to_owned()), Promise::Tokens);
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us: now_us, why });
         }
+        if self.sim.book.is_placed_by_an_old_clock(self.pid, name, token) {
+            let (name, breaks, to_us) = (Some(name.to_owned()), Promise::Exclusion, now_us + left_us(guard));
+            let why = "a message that was held up is placed in time by a clock that was set forward since";
+            self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us, why });
+        }
         if self.sim.plan.keeps_leases() {
             self.is_bounded(&grant, now_us);
         }
