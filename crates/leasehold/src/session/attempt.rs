@@ -115,6 +115,10 @@ pub(crate) struct Returning {
     /// After this the store has ended it by itself.
     pub(crate) until_us: u64,
     pub(crate) next_us: u64,
+    /// When the store has said last, in its time, that the attempt is there: it waits, or holds.
+    there_us: u64,
+    /// The store's time in the latest answer to one of its requests.
+    answered_us: u64,
     /// How many of its requests have found no answer.
     pub(crate) unheard: u32,
     /// The serial of its latest request that has surely left, or is its caller's to send.
@@ -126,7 +130,22 @@ pub(crate) struct Returning {
 
 impl Returning {
     pub(crate) fn new(what: What, until_us: u64, next_us: u64) -> Self {
-        Self { what, until_us, next_us, unheard: 0, left: 0, behind: Vec::new(), caller: None }
+        let (there_us, answered_us, unheard, left) = (0, 0, 0, 0);
+        Self { what, until_us, next_us, there_us, answered_us, unheard, left, behind: Vec::new(), caller: None }
+    }
+
+    /// The store says at `said_us`, in its time, that the attempt is there. Whether that is behind the request that was
+    /// answered last: then another one is due, and not only when the acquire that it comes of is too late (P14).
+    pub(crate) fn is_there(&mut self, said_us: u64) -> bool {
+        self.there_us = self.there_us.max(said_us);
+        self.there_us > self.answered_us
+    }
+
+    /// One of its requests was answered at `answered_us`, in the store's time. Whether the store has said already that the
+    /// attempt was there behind that. Each such word counts once: a store may say anything, and again and again.
+    pub(crate) fn is_still_there(&mut self, answered_us: u64) -> bool {
+        self.answered_us = answered_us;
+        std::mem::take(&mut self.there_us) > answered_us
     }
 }
 

@@ -61,6 +61,7 @@ impl State {
                 self.pushed_grant(counter, now_us, push);
             }
             (Event::Granted, _) if attempt.holds_before(push.token) => self.superseded(counter, push.token, now_us),
+            (Event::Granted, Phase::Returning(_)) => self.there_behind_a_leave(counter, push.now_us, now_us),
             (Event::Granted, _) => hit(Mark::OlderPush),
             (Event::Revoked, Phase::Held(holding))
                 if holding.run.grant() == push.token && !is_on(Mutant::P10Unheard) =>

@@ -115,7 +115,11 @@ impl State {
         let Some(attempt) = self.attempts.get(&counter) else { return };
         if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
             hit(Mark::AnswerToReturning);
-            return; // Given up meanwhile: whatever this grants, the leave behind it takes back.
+            // Given up meanwhile: whatever this grants, the leave behind it takes back.
+            if matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Queued { .. }) {
+                self.there_behind_a_leave(counter, answer.now_us, heard_us);
+            }
+            return;
         }
         match answer.outcome {
             Outcome::Granted { token, .. } if token < attempt.latest => self.not_at_once(counter, heard_us),

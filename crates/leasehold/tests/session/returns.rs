@@ -271,6 +271,38 @@ async fn p14_a_look_that_is_granted_behind_its_leave_is_given_back() {
     assert_eq!(again, acquire.id);
 }
 
+/// The first of a line drops its future while its acquire is on its way, the thread looks on the other link, the second one
+/// goes as well, and the leave is answered. The first acquire is carried out only then: it queues, and is granted. Nobody
+/// enters, so everybody waits for the end of the claim, unless the message of the grant is answered with a leave at once.
+#[tokio::test]
+async fn p14_a_push_behind_a_leave_that_was_answered_is_given_back_at_once() {
+    let mut bench = Bench::new().await;
+    let first = bench.lock(30_000);
+    let (asked, acquire) = bench.next_acquire().await;
+    let second = bench.in_line(30_000, 1).await.remove(0);
+    first.abort();
+    let (look, _) = bench.next_acquire().await;
+    assert_ne!(look.link, asked.link);
+    bench.say(look, queued(1, 60_000), 7);
+    pause(20).await;
+    second.abort();
+    let (leave, _) = bench.next_leave().await;
+    bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    pause(20).await;
+    bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
+    let begun = Instant::now();
+    let (leave, left) = bench.next_leave().await;
+    assert_eq!(left, acquire.id);
+    assert!(begun.elapsed() < Duration::from_millis(700), "before the claim has ended: {:?}", begun.elapsed());
+    // A message from before that says nothing new.
+    let before_us = bench.store.server_us();
+    bench.say(leave, Outcome::Left { was: Was::Granted }, 8);
+    pause(20).await;
+    bench.push(acquire.id, 8, before_us - 1, 1_000 * MS);
+    pause(100).await;
+    bench.nothing();
+}
+
 #[tokio::test]
 async fn p14_a_push_for_a_closed_attempt_is_given_back() {
     let mut bench = Bench::new().await;
