@@ -323,6 +323,10 @@ fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
             let by_us = rng.scaled(5 * MS, 40_000 * MS).cast_signed();
             let is_forward = kind == Kind::JumpForward;
             let before = net.nodes[at].clock;
+            if !is_forward {
+                let shown_us = before.at_us(sim.exec.now_us());
+                net.nodes[at].relives_until_us = shown_us.max(net.nodes[at].relives_until_us);
+            }
             net.nodes[at].clock.offset_us += if is_forward { by_us } else { -by_us };
             super::failover::end_early(sim, &net.nodes[at], before, 0);
             sim.note(by_us.unsigned_abs(), || format!("  by {} ms", by_us / 1000));

@@ -53,6 +53,9 @@ pub(super) struct Node {
     /// Through which connections an inbox is attached.
     pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
     pub(super) clock: Clock,
+    /// Until when its clock shows what it has shown before, because it was set back: a request that comes too late by then
+    /// is in time once more, also behind what took it back.
+    pub(super) relives_until_us: u64,
     /// How many reasons there are to do nothing.
     pub(super) freezes: u32,
     /// What came meanwhile.
@@ -93,6 +96,7 @@ impl Node {
             records: BTreeMap::new(),
             inboxes: BTreeMap::new(),
             clock,
+            relives_until_us: 0,
             freezes: 0,
             pending: VecDeque::new(),
             full: 0,
@@ -159,6 +163,7 @@ impl Node {
     /// Another one with the same records, but for the writes since then.
     pub(super) fn promoted(&self, run: String, clock: Clock, since_us: u64) -> Self {
         let mut node = Self::new(run, clock);
+        node.relives_until_us = self.relives_until_us;
         node.records = self.records.clone();
         for (_, name, before) in self.tail.iter().rev().take_while(|(at_us, ..)| *at_us >= since_us) {
             match before {
