@@ -56,15 +56,19 @@ pub(super) fn play(plan: Plan, book: Book) -> Verdict {
     let sim = Sim::new(plan, book);
     // What this thread has counted before is another seed's.
     drop(mark::take_here());
-    let played = catch_unwind(AssertUnwindSafe(|| go(&sim)));
-    if let Err(panic) = played {
+    let left = catch_unwind(AssertUnwindSafe(|| go(&sim))).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().cloned();
         let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default();
         sim.book.wrong(sim.exec.now_us(), &format!("a panic: {what}"));
-    }
+        Vec::new()
+    });
     let mut verdict = judge(&sim);
     sim.exec.clear();
     verdict.marks = mark::take_here().into_iter().filter(|(_, times)| *times > 0).collect();
+    // Whoever gave nothing up by time has told the store.
+    if !verdict.marks.iter().any(|(mark, _)| *mark == Mark::ReturnExpired) {
+        verdict.wrong.extend(left);
+    }
     if sim.plan.keeps_leases() {
         let unheard = verdict.marks.iter().filter(|(mark, _)| UNHEARD.contains(mark));
         verdict
@@ -77,7 +81,8 @@ pub(super) fn play(plan: Plan, book: Book) -> Verdict {
     verdict
 }
 
-fn go(sim: &Arc<Sim>) {
+/// Answers what is left of those who have closed, in queues.
+fn go(sim: &Arc<Sim>) -> Vec<String> {
     let mut rng = Rng::new(sim.plan.seed ^ 0x63_7265_7773);
     sim.note(sim.plan.seed, || format!("{:?}", sim.plan));
     let crew = Crew::new(sim, rng.fork());
@@ -85,7 +90,7 @@ fn go(sim: &Arc<Sim>) {
     let wrong = go_wrong(Arc::clone(sim), Arc::clone(&crew), rng.fork());
     sim.exec.spawn(NOBODY, Part::Runtime, "what goes wrong", Box::pin(wrong));
     if !ran(sim, sim.exec.run(sim.plan.chaos_us, || false)) {
-        return;
+        return Vec::new();
     }
     lock(&sim.net).is_calm = true;
     quorum::heal(sim);
@@ -101,8 +106,10 @@ fn go(sim: &Arc<Sim>) {
                 until_us = sim.exec.now_us() + SERVED_WITHIN_US;
             }
             Stop::Time => match kept_by_the_dead(sim, &crew) {
-                0 => return unserved(sim, &crew),
-                _ if extended == EXTENDED_MOST => return unserved(sim, &crew),
+                left_us if left_us == 0 || extended == EXTENDED_MOST => {
+                    unserved(sim, &crew);
+                    return Vec::new();
+                }
                 left_us => {
                     extended += 1;
                     until_us = sim.exec.now_us() + left_us + SERVED_WITHIN_US;
@@ -110,14 +117,16 @@ fn go(sim: &Arc<Sim>) {
             },
             stop => {
                 ran(sim, stop);
-                return unserved(sim, &crew);
+                unserved(sim, &crew);
+                return Vec::new();
             }
         }
     }
     let quiet_us = sim.exec.now_us() + QUIET_AFTER_US;
     ran(sim, sim.exec.run(quiet_us, || false));
-    residue(sim, &crew);
+    let left = residue(sim, &crew);
     registers::record_final(sim);
+    left
 }
 
 /// Whether the executor came to the end of its time.
@@ -163,9 +172,10 @@ fn unserved(sim: &Sim, crew: &Crew) {
     }
 }
 
-/// Nothing is left of those who have closed.
-fn residue(sim: &Sim, crew: &Crew) {
-    let now_us = sim.exec.now_us();
+/// Nothing is left of those who have closed. Answers the entries in a queue that are: right only where a client could not
+/// reach the store for so long that it gave them up by time (P14).
+fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
+    let (now_us, mut left) = (sim.exec.now_us(), Vec::new());
     let wrong = |what: String| sim.book.wrong(now_us, &what);
     let fates = crew.fates();
     // A request that may yet be carried out is in the way of a last word, and by a clock that was set back it may for long.
@@ -182,7 +192,8 @@ fn residue(sim: &Sim, crew: &Crew) {
         }
     }
     if sim.plan.quorum.is_some() {
-        return quorum::residue(sim, &fates);
+        quorum::residue(sim, &fates);
+        return left;
     }
     let net = lock(&sim.net);
     let node = &net.nodes[net.primary];
@@ -209,10 +220,11 @@ fn residue(sim: &Sim, crew: &Crew) {
         let is_relived = |seen_us: u64| seen_us < node.relives_until_us;
         for entry in record.queue.iter().filter(|entry| !has_failed_over && !is_relived(entry.seen_us)) {
             if let Some(pid) = net.who.get(&entry.id.session).filter(|pid| is_clean(pid)) {
-                wrong(format!("{} has closed, and still waits for {name}", client(*pid)));
+                left.push(format!("{} has closed, and still waits for {name}", client(*pid)));
             }
         }
     }
+    left
 }
 
 fn judge(sim: &Arc<Sim>) -> Verdict {

@@ -303,6 +303,26 @@ async fn p14_a_push_behind_a_leave_that_was_answered_is_given_back_at_once() {
     bench.nothing();
 }
 
+/// The store is away for longer than the lease and 2 s: nothing can be left at it, and the attempt is given up by time. Its
+/// entry stands in the queue all the while.
+#[tokio::test]
+async fn p14_an_entry_that_was_given_up_by_time_is_left_when_it_is_granted() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(300);
+    let (asked, acquire) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 60_000), 7);
+    pause(20).await;
+    bench.store.go_away();
+    locking.abort();
+    pause(2_600).await;
+    bench.store.is_away.store(false, Ordering::SeqCst);
+    bench.home_again(3).await;
+    pause(100).await;
+    bench.nothing();
+    bench.push(acquire.id, 8, bench.store.server_us(), 300 * MS);
+    assert_eq!(bench.next_leave().await.1, acquire.id);
+}
+
 #[tokio::test]
 async fn p14_a_push_for_a_closed_attempt_is_given_back() {
     let mut bench = Bench::new().await;
