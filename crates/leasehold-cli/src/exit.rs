@@ -1,6 +1,7 @@
 //! With which status the command ends, and what it says before.
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 
 use leasehold::{Error, ErrorKind};
@@ -59,6 +60,13 @@ impl Failure {
 
     pub(crate) fn own(message: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, message: Some(message.into()) }
+    }
+
+    /// The system refuses something, and what to do about that, where it is known.
+    pub(crate) fn system(what: &str, error: &io::Error) -> Self {
+        let advice = leasehold::seam::descriptors_advice(error);
+        let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
+        Self::own(format!("{what}: {error}{advice}"))
     }
 
     /// Nothing is said of it: `leasehold ls | head -1` is no error, and nobody is left to read what there is.

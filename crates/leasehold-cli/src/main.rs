@@ -51,6 +51,5 @@ fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Fail
 
 /// One thread is enough: the client has one of its own.
 fn runtime() -> Result<Runtime, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Failure::own(format!("no runtime could be started: {error}")))
+    leasehold::seam::runtime().map_err(|error| Failure::system("no runtime could be started", &error))
 }

@@ -72,8 +72,8 @@ impl Leasehold {
     /// # Errors
     /// `Invalid`, also for a file or a variable that is missing or makes no sense; `Unreachable` at once when nothing
     /// listens there, and after 5 s when what listens does not answer; `Denied`, also where one side does not believe the
-    /// other's certificate; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread; of a
-    /// quorum `Quorum` when most of its nodes cannot be reached.
+    /// other's certificate; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread, or
+    /// the process has too many files open; of a quorum `Quorum` when most of its nodes cannot be reached.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }

@@ -2,8 +2,11 @@
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::io;
 
 use leasehold_spec::BadName;
+
+use crate::descriptors;
 
 /// `Result` with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -65,6 +68,15 @@ impl Error {
 
     pub(crate) fn closed() -> Self {
         Self::new(ErrorKind::Closed, "this client was closed: connect a new one")
+    }
+
+    /// A thread of ours cannot be started.
+    pub(crate) fn no_thread(which: &str, error: io::Error) -> Self {
+        let why = match descriptors::advice(&error) {
+            Some(advice) => format!(" ({error}): {advice}"),
+            None => ": are threads or memory used up?".to_owned(),
+        };
+        Self::new(ErrorKind::Store, format!("{which} cannot be started{why}")).because(error)
     }
 
     pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {

@@ -100,6 +100,7 @@
 pub mod blocking;
 mod client;
 mod clock;
+mod descriptors;
 mod error;
 pub mod fence;
 mod guard;
@@ -138,6 +139,7 @@ pub mod seam {
         crate::Error::new(kind, message)
     }
 
+    pub use crate::descriptors::{advice as descriptors_advice, runtime};
     pub use crate::real::Real;
     pub use crate::store::quorum::{QuorumStore, attempts, node};
     #[cfg(feature = "redis")]

@@ -9,6 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
+use crate::descriptors;
 use crate::world::{Address, Pending, RuntimeId, Socket, World};
 
 /// The world as it is.
@@ -59,7 +60,7 @@ impl World for Real {
     fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
         let (host, port) = (to.host.clone(), to.port);
         Box::pin(async move {
-            let stream = TcpStream::connect((host.as_str(), port)).await?;
+            let stream = TcpStream::connect((host.as_str(), port)).await.map_err(descriptors::uncovered)?;
             // A hand-over is one small message: Nagle would hold it back for an acknowledgement.
             stream.set_nodelay(true)?;
             keep_alive(&stream)?;
@@ -89,7 +90,7 @@ impl World for Real {
     }
 
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = descriptors::runtime()?;
         let run = move || runtime.block_on(session);
         std::thread::Builder::new().name("leasehold".into()).spawn(run).map(drop)
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 
+use leasehold::seam::descriptors_advice;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, setpgid, test_kill_process_group};
 use rustix::time::{ClockId, clock_gettime};
@@ -83,9 +84,23 @@ pub(crate) fn other_members(group: Pid, aside: Pid) -> Option<Members> {
 /// elsewhere it takes its time. What forks behind this reader is missed: whoever goes by this sends a KILL first.
 pub(crate) fn is_only_dead(group: Pid) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
-    let stats = processes.filter_map(|entry| fs::read_to_string(entry.ok()?.path().join("stat")).ok());
     let us = std::process::id().to_string();
-    !stats.filter(|stat| stat.split(' ').next() != Some(&us)).any(|stat| lives_in(&stat, group).unwrap_or(false))
+    for process in processes {
+        let Ok(process) = process else { return false };
+        let stat = match fs::read(process.path().join("stat")) {
+            // The name of a process need not be text.
+            Ok(stat) => String::from_utf8_lossy(&stat).into_owned(),
+            // It may live: no descriptor is left to look with.
+            Err(error) if descriptors_advice(&error).is_some() => return false,
+            // This is no process, or it has gone meanwhile.
+            Err(_) => continue,
+        };
+        let is_another = stat.split(' ').next() != Some(&us);
+        if is_another && lives_in(&stat, group).unwrap_or(false) {
+            return false;
+        }
+    }
+    true
 }
 
 /// By its line in /proc: its number, its name in brackets (which can have any in it), its state, its parent, its group.

@@ -48,7 +48,7 @@ use std::time::Duration;
 use leasehold::Released;
 use tokio::time::timeout;
 
-use self::end::{End, FAILED, LOST, Why};
+use self::end::{End, LOST, Why};
 pub(crate) use self::interrupt::{InterruptArgs, run as interrupt};
 use self::life::Life;
 pub(crate) use self::minder::{MinderArgs, hold_place, run as mind};
@@ -58,6 +58,7 @@ use self::signals::Signals;
 use self::take::{Taken, take};
 use self::teller::Teller;
 use self::timing::rounded;
+use crate::exit::Failure;
 
 /// How long the store's word on the release is waited for. The command has ended, and its caller waits for us.
 const RELEASE: Duration = Duration::from_secs(5);
@@ -96,7 +97,7 @@ pub(crate) fn run(said: RunArgs) -> ExitCode {
 async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
-        Err(error) => return End::error(FAILED, &format!("signals cannot be heard: {error}")),
+        Err(error) => return Failure::system("signals cannot be heard", &error).into(),
     };
     let Taken { client, guard } = match take(plan, &mut signals, teller).await {
         Ok(taken) => taken,

@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::io;
 use std::task::Poll;
 
+use leasehold::seam::descriptors_advice;
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
@@ -17,7 +18,7 @@ pub(crate) struct Signals(Vec<(Signal, Stream)>);
 impl Signals {
     /// Listens. What was ignored when we were started stays ignored, here and for the command: `nohup` means it.
     pub(crate) fn listen() -> io::Result<Self> {
-        let ignored = ignored();
+        let ignored = ignored()?;
         let is_heard = |one: &Signal| ignored & (1 << (one.as_raw() - 1)) == 0;
         let mut signals = Self(Vec::new());
         for one in FORWARDED.into_iter().filter(is_heard) {
@@ -65,8 +66,14 @@ impl Signals {
 }
 
 /// The signals that we were told to ignore, as bits. None where the system does not say.
-fn ignored() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+///
+/// # Errors
+/// Where it does not say because no descriptor is left: `nohup` would mean nothing.
+fn ignored() -> io::Result<u64> {
+    let status = match fs::read_to_string("/proc/self/status") {
+        Err(error) if descriptors_advice(&error).is_some() => return Err(error),
+        status => status.unwrap_or_default(),
+    };
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+    Ok(mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0))
 }

@@ -6,6 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use leasehold::seam::descriptors_advice;
 use leasehold::{Guard, Lost};
 use leasehold_spec::mutant::{Mutant, is_on};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -17,6 +18,7 @@ use super::life::Life;
 use super::minder_handle::MinderHandle;
 use super::plan::Plan;
 use super::timing::{Deadline, micros};
+use crate::exit::Failure;
 use crate::store::VARIABLE;
 
 /// A minder says that it is ready within milliseconds. One that cannot is as good as none.
@@ -86,6 +88,9 @@ pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid)
         spawned => spawned,
     };
     spawned.map(|child| Pid::from_child(&child)).map_err(|error| {
+        if descriptors_advice(&error).is_some() {
+            return Failure::system(&format!("{} cannot be started", program.display()), &error).into();
+        }
         let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
         End::error(code, &format!("{}: {error}", program.display()))
     })

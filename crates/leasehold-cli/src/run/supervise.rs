@@ -29,6 +29,7 @@ use super::start::{dismiss, full, start_command, start_minder};
 use super::teller::Teller;
 use super::terminal::{Lends, Terminal};
 use super::timing::{Act, Deadline, Timing, micros, rounded};
+use crate::exit::Failure;
 
 /// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
 const LOOK_US: u64 = 500_000;
@@ -104,7 +105,7 @@ pub(crate) async fn supervise(
     let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
     let minder = match start_minder(plan, life, &deadline).await {
         Ok(minder) => minder,
-        Err(error) => return End::error(FAILED, &format!("no minder could be started, and so no command: {error}")),
+        Err(error) => return Failure::system("no minder could be started, and so no command", &error).into(),
     };
     let group = minder.pid;
     // Again: a minder takes its time on a busy machine, and we may have been stopped meanwhile. It has to know of the
@@ -115,7 +116,13 @@ pub(crate) async fn supervise(
     }
     let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
     let _it_ends_the_command_the_earlier = minder.tell(Order::Until { kill_us: deadline.kill_at_us() });
-    let mut terminal = Terminal::open();
+    let mut terminal = match Terminal::open() {
+        Ok(terminal) => terminal,
+        Err(error) => {
+            dismiss(group);
+            return Failure::system("the terminal cannot be opened, and so no command started", &error).into();
+        }
+    };
     if let Some(terminal) = &mut terminal {
         terminal.begin(group);
         // Ctrl-Z reaches us and not the command while the terminal is not lent.

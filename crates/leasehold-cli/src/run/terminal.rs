@@ -7,10 +7,11 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 
+use leasehold::seam::descriptors_advice;
 use nix::sys::signal::{SigSet, Signal as NixSignal};
-use rustix::fs::OFlags;
+use rustix::fs::{FileType, OFlags};
 use rustix::process::{Pid, getppid};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
@@ -44,12 +45,21 @@ enum Loan {
 
 impl Terminal {
     /// The one that we were started on, if any.
-    pub(crate) fn open() -> Option<Self> {
+    ///
+    /// # Errors
+    /// Where it is not known whether there is one: a command that has not been lent its terminal would be stopped at its
+    /// first look at it, and nobody would continue it.
+    pub(crate) fn open() -> io::Result<Option<Self>> {
         let flags = OFlags::NOCTTY.bits().cast_signed();
-        let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty").ok()?;
+        let file = match OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty") {
+            Ok(file) => file,
+            Err(error) if descriptors_advice(&error).is_some() => return Err(error),
+            Err(_) => return Ok(None),
+        };
         let is_pipeline = is_pipe(io::stdin().as_fd()) || is_pipe(io::stdout().as_fd());
         let lends = if is_pipeline { Lends::OnDemand } else { Lends::AtOnce };
-        Some(Self { file, ours: our_group().ok()?, before: None, loan: Loan::Unasked, lends })
+        let Ok(ours) = our_group() else { return Ok(None) };
+        Ok(Some(Self { file, ours, before: None, loan: Loan::Unasked, lends }))
     }
 
     /// Whether our group is in the foreground.
@@ -134,6 +144,6 @@ pub(crate) fn is_orphaned() -> bool {
 }
 
 fn is_pipe(stream: std::os::fd::BorrowedFd<'_>) -> bool {
-    let Ok(copy) = stream.try_clone_to_owned() else { return false };
-    File::from(copy).metadata().is_ok_and(|data| data.file_type().is_fifo() || data.file_type().is_socket())
+    let kind = rustix::fs::fstat(stream).map(|stat| FileType::from_raw_mode(stat.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::Socket))
 }

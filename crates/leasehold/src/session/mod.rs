@@ -292,5 +292,5 @@ fn forked() -> Error {
 }
 
 pub(crate) fn no_thread(error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Store, "the client's thread cannot be started: are threads or memory used up?").because(error)
+    Error::no_thread("the client's thread", error)
 }

@@ -14,6 +14,7 @@ use super::directory::{Directory, FileKey};
 use super::fault::Trouble;
 use super::live::Live;
 use super::rows::to_tell;
+use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
@@ -216,6 +217,9 @@ pub(super) fn moved(path: &Path) -> Error {
     Error::new(ErrorKind::Unreachable, message)
 }
 
+/// Where the kernel says which boot this is.
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// What the clock of leases counts from.
 struct Boot {
     id: String,
@@ -224,9 +228,14 @@ struct Boot {
 
 impl Boot {
     fn now() -> Result<Self, Error> {
-        let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map_err(|error| {
-            let message = "file: needs /proc, to know when this host was started";
-            Error::new(ErrorKind::Unsupported, message).because(error)
+        let id = std::fs::read_to_string(BOOT_ID).map_err(|error| match descriptors::advice(&error) {
+            Some(advice) => {
+                Error::new(ErrorKind::Store, format!("{BOOT_ID} cannot be read ({error}): {advice}")).because(error)
+            }
+            None => {
+                let message = "file: needs /proc, to know when this host was started";
+                Error::new(ErrorKind::Unsupported, message).because(error)
+            }
         })?;
         // A kernel without them has one clock.
         let time = rustix::fs::readlink("/proc/self/ns/time", Vec::new()).ok();

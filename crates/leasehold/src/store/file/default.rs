@@ -14,8 +14,11 @@ use rustix::fs::{CWD, Mode};
 use rustix::io::Errno;
 
 use super::{directory, filesystems};
+use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 
+/// What this host calls itself, whatever its name is.
+const MACHINE_ID: &str = "/etc/machine-id";
 /// Below the home.
 const BELOW: [&str; 3] = [".local", "state", "leasehold"];
 
@@ -33,16 +36,16 @@ pub fn default_url() -> Result<String, Error> {
 fn default_path() -> Result<PathBuf, Error> {
     let uid = rustix::process::geteuid().as_raw();
     let user = User::from_uid(Uid::from_raw(uid)).map_err(|errno| {
-        let message = format!("who user {uid} is cannot be looked up: name a store, as in --store file:/PATH");
-        Error::new(ErrorKind::Store, message).because(io::Error::from(errno))
+        let error = io::Error::from(errno);
+        let advice = descriptors::advice(&error).unwrap_or("name a store, as in --store file:/PATH");
+        Error::new(ErrorKind::Store, format!("cannot look up user {uid} ({error}): {advice}")).because(error)
     })?;
     let mut home = user.map(|user| user.dir);
     if is_on(Mutant::P28AsksTheEnvironment) {
         home = std::env::var_os("HOME").map(PathBuf::from).or(home);
     }
-    let machine = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
     match home {
-        Some(home) if is_home(&home)? => Ok(below(&home, machine_id(&machine))),
+        Some(home) if is_home(&home)? => Ok(below(&home, &machine_id(std::fs::read_to_string(MACHINE_ID))?)),
         _ => Ok(PathBuf::from(format!("/dev/shm/leasehold-{uid}"))),
     }
 }
@@ -68,10 +71,22 @@ fn below(home: &Path, machine: &str) -> PathBuf {
 }
 
 /// A home that is carried from host to host, or shared by containers, is one store on each.
-fn machine_id(text: &str) -> &str {
+///
+/// A host without such a file has a store as well, with a name of its own. A read that fails just now is an error: A has no
+/// descriptor left to read the file with. B reads it. A would take another store than B.
+fn machine_id(read: io::Result<String>) -> Result<String, Error> {
+    const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::INTR];
+    let text = match read {
+        Err(error) if Errno::from_io_error(&error).is_some_and(|errno| PASSING.contains(&errno)) => {
+            let advice = descriptors::advice(&error).unwrap_or("try again, or name a store, as in --store file:/PATH");
+            let message = format!("{MACHINE_ID} cannot be read ({error}): {advice}");
+            return Err(Error::new(ErrorKind::Store, message).because(error));
+        }
+        read => read.unwrap_or_default(),
+    };
     let id = text.trim();
     let is_id = id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit());
-    if is_id { id } else { "this-host" }
+    Ok(if is_id { id } else { "this-host" }.to_owned())
 }
 
 /// Makes the parents of the default store, and of no other.
@@ -110,9 +125,22 @@ mod tests {
     fn the_place_below_a_home() {
         let id = "0123456789abcdef0123456789abcdef";
         assert_eq!(below(Path::new("/home/a"), id), Path::new("/home/a/.local/state/leasehold").join(id));
-        assert_eq!(machine_id(&format!("{id}\n")), id);
+        assert_eq!(machine_id(Ok(format!("{id}\n"))).unwrap(), id);
         for none in ["", "uninitialized\n", "../../../etc", "0123"] {
-            assert_eq!(machine_id(none), "this-host");
+            assert_eq!(machine_id(Ok(none.to_owned())).unwrap(), "this-host");
+        }
+        for none in [Errno::NOENT, Errno::NOTDIR, Errno::ACCESS, Errno::ISDIR] {
+            assert_eq!(machine_id(Err(none.into())).unwrap(), "this-host", "{none}: so it is at every look");
+        }
+    }
+
+    /// A look that failed for want of a descriptor chose another store than every other program of this user has.
+    #[test]
+    fn p28_a_host_that_cannot_be_asked_just_now_has_no_other_store() {
+        for (passing, says) in [(Errno::MFILE, "ulimit -n"), (Errno::NFILE, "fs.file-max"), (Errno::IO, "try again")] {
+            let error = machine_id(Err(passing.into())).expect_err("nobody knows which store");
+            assert_eq!(error.kind(), ErrorKind::Store, "{error}");
+            assert!(error.to_string().contains(says) && error.to_string().contains(MACHINE_ID), "{error}");
         }
     }
 }

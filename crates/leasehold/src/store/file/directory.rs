@@ -8,6 +8,7 @@ use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::{default, filesystems};
+use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 
 /// Nobody else may come in: who can write here can lock, and who can read knows what releases a lock.
@@ -120,15 +121,15 @@ pub(super) fn check_owner(path: &Path, stat: &Stat) -> Result<(), Error> {
 }
 
 pub(super) fn refused(path: &Path, what: &str, errno: Errno) -> Error {
+    let error = io::Error::from(errno);
     let (kind, advice) = match errno {
         Errno::ACCESS | Errno::PERM => (ErrorKind::Denied, "give this user the right, or name another directory"),
         Errno::ROFS => (ErrorKind::Denied, "name a directory that can be written"),
         Errno::NOENT => (ErrorKind::Denied, "make the directory that it is to be in, first"),
         Errno::NOTDIR | Errno::EXIST | Errno::LOOP => (ErrorKind::Denied, "name a directory"),
         Errno::NOSPC | Errno::DQUOT => (ErrorKind::Store, "the disk is full: make room"),
-        Errno::MFILE | Errno::NFILE => (ErrorKind::Store, "too many files are open: raise the limit (ulimit -n)"),
-        _ => (ErrorKind::Store, "look after the disk"),
+        _ => (ErrorKind::Store, descriptors::advice(&error).unwrap_or("look after the disk")),
     };
-    let message = format!("{} cannot be {what} ({}): {advice}", path.display(), io::Error::from(errno));
-    Error::new(kind, message).because(io::Error::from(errno))
+    let message = format!("{} cannot be {what} ({error}): {advice}", path.display());
+    Error::new(kind, message).because(error)
 }

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Error as Sql, ErrorCode};
 
+use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 use crate::store::Fault;
 
@@ -44,11 +45,15 @@ impl Trouble {
                 Self::Gone,
                 format!("another program has a transaction open on the database in {place}: end it"),
             ),
-            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => (
-                ErrorKind::Denied,
-                Self::Gone,
-                format!("the database in {place} cannot be opened for writing ({error}): look after rights and disk"),
-            ),
+            Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
+                // SQLite does not say why a file cannot be opened.
+                let (kind, advice) = match descriptors::advice_if_few() {
+                    Some(advice) => (ErrorKind::Store, advice),
+                    None => (ErrorKind::Denied, "look after rights and disk"),
+                };
+                let message = format!("the database in {place} cannot be opened for writing ({error}): {advice}");
+                (kind, Self::Gone, message)
+            }
             _ => {
                 (ErrorKind::Store, Self::Gone, format!("the database in {place} failed ({error}): look after the disk"))
             }

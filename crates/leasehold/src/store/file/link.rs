@@ -58,10 +58,7 @@ pub(super) struct FileLink {
 impl FileLink {
     pub(super) async fn open(desk: Arc<Desk>) -> Result<Arc<dyn Link>, Error> {
         let (tell, opened) = oneshot::channel();
-        desk.open(tell).map_err(|error| {
-            let message = "the store's thread cannot be started: are threads or memory used up?";
-            Error::new(ErrorKind::Store, message).because(error)
-        })?;
+        desk.open(tell).map_err(|error| Error::no_thread("the store's thread", error))?;
         let Opened { run, tie } = opened.await.map_err(|_| panicked(desk.path()))??;
         Ok(Arc::new(Self { desk, tie, run }))
     }

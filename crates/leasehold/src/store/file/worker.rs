@@ -18,6 +18,7 @@ use super::link::Tie;
 use super::live::{Live, Pulse};
 use super::sentry::{Bell, Life, Watches};
 use super::site::{Ask, Done, Site, lease_us};
+use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Message};
 use crate::world::World;
@@ -291,6 +292,6 @@ impl Worker {
 }
 
 fn no_socket(error: io::Error) -> Error {
-    Error::new(ErrorKind::Store, format!("the store's sockets cannot be used ({error}): look after its limits"))
-        .because(error)
+    let advice = descriptors::advice(&error).unwrap_or("look after the limits of this process");
+    Error::new(ErrorKind::Store, format!("the store's sockets cannot be used ({error}): {advice}")).because(error)
 }

@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 
 use super::Target;
 use super::tls;
-use crate::error::{Error, Result};
+use crate::descriptors;
+use crate::error::{Error, ErrorKind, Result};
 use crate::world::World;
 
 /// Bytes of a password's file. Tokens that cloud services sign have some kilobytes.
@@ -121,6 +122,10 @@ fn variable(name: &str) -> Result<String> {
 pub(super) fn content(kind: FileKind, path: &Path, at_most: usize) -> Result<Vec<u8>> {
     let wrong = |why: &str| wrong(kind, path, why);
     let unreadable = |error: std::io::Error| {
+        if let Some(advice) = descriptors::advice(&error) {
+            let message = format!("the {} {path:?} cannot be read ({error}): {advice}", kind.name);
+            return Error::new(ErrorKind::Store, message);
+        }
         let FileKind { parameter, .. } = kind;
         wrong(&format!(
             "cannot be read: {error}; give its path by ?{parameter}=/PATH in the store's URL, and this user the right \

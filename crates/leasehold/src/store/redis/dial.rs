@@ -8,6 +8,7 @@ use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
 use super::Target;
 use super::credentials::Credentials;
 use super::fault::{self, Asker};
+use crate::descriptors;
 use crate::error::Error;
 use crate::world::{Pending, World};
 
@@ -27,8 +28,8 @@ pub(crate) async fn dial(
     // First: what is wrong with a file is told without a server, and not counted by one as a wrong password.
     let credentials = Credentials::of(target, world).await?;
     let mut socket = world.connect(&target.address).await.map_err(|error| {
-        let why = error.to_string();
-        fault::unreachable(&at, &why).because(error)
+        let no_descriptor = descriptors::advice(&error).map(|advice| fault::no_descriptor(&at, &error, advice));
+        no_descriptor.unwrap_or_else(|| fault::unreachable(&at, &error.to_string())).because(error)
     })?;
     if let Some(tls) = &credentials.tls {
         socket = tokio::select! {

@@ -199,6 +199,11 @@ pub(crate) fn unreachable(at: &str, why: &str) -> Error {
     )
 }
 
+/// Nobody was asked: there is no descriptor left for a connection.
+pub(super) fn no_descriptor(at: &str, error: &std::io::Error, advice: &str) -> Error {
+    Error::new(ErrorKind::Unreachable, format!("cannot connect to Redis at {at} ({error}): {advice}"))
+}
+
 /// Somebody was there, and hung up at our first words: so does a server that waits for a TLS handshake.
 fn hung_up(at: &str, why: &str) -> Error {
     Error::new(
