@@ -4,14 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold_spec::limits::{LABEL_MAX, LEASE_DEFAULT_MS};
+use leasehold_spec::limits::LABEL_MAX;
 
 use crate::error::{Error, Result};
 use crate::mutex::{Mutex, check_lease};
 use crate::real::Real;
 use crate::reentry::Gates;
 use crate::session::{HandOver, Lanes, Session};
-use crate::store::{Store, choose};
+use crate::store::{Store, choose, default_lease};
 use crate::world::World;
 
 /// A client of one store: one session, one inbox, one thread. Clones share it.
@@ -51,8 +51,8 @@ impl Leasehold {
     /// | `cert=/PATH&key=/PATH` | `rediss:` shows this certificate, to a server that asks for one |
     ///
     /// A quorum has parameters of its own: `node`, one of the URLs above, with `%26` for each `&` in it (or all of it
-    /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`); and
-    /// `prefix`, for all nodes. All programs give the same nodes and the same `max_lease`. A quorum that is new rests
+    /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`), which
+    /// a lease that nobody named does not exceed; and `prefix`, for all nodes. All programs give the same nodes and the same `max_lease`. A quorum that is new rests
     /// first, for as long and for 22 s at least, unless somebody who knows that it is new begins it
     /// (`leasehold::quorum::begin`).
     ///
@@ -83,7 +83,7 @@ impl Leasehold {
         Builder {
             url: url.to_owned(),
             prefix: None,
-            lease: Duration::from_millis(LEASE_DEFAULT_MS),
+            lease: None,
             holder: None,
             lanes: Lanes::Two,
             hand_over: HandOver::Local,
@@ -169,7 +169,7 @@ impl Closed {
 pub struct Builder {
     url: String,
     prefix: Option<String>,
-    lease: Duration,
+    lease: Option<Duration>,
     holder: Option<String>,
     lanes: Lanes,
     hand_over: HandOver,
@@ -183,10 +183,10 @@ impl Builder {
         self
     }
 
-    /// The lease of every mutex that names none: 30 s unless said. [`Mutex::lease`] has the range; one outside of it is
-    /// an error of [`Builder::connect`].
+    /// The lease of every mutex that names none: 30 s unless said, or the longest lease of a quorum (`max_lease`) where
+    /// that is shorter. [`Mutex::lease`] has the range; one outside of it is an error of [`Builder::connect`].
     pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
+        self.lease = Some(lease);
         self
     }
 
@@ -232,7 +232,8 @@ impl Builder {
     /// Connects to a store and in a world of the caller's own.
     #[doc(hidden)]
     pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
-        check_lease(self.lease)?;
+        let lease = self.lease.unwrap_or_else(|| default_lease(&*store));
+        check_lease(lease)?;
         let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
         if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {
             return Err(Error::invalid(format!(
@@ -240,9 +241,7 @@ impl Builder {
             )));
         }
         let session = Session::connect(store, world, self.lanes, self.hand_over).await?;
-        Ok(Leasehold {
-            handle: Arc::new(Handle { session, lease: self.lease, label: holder.into(), gates: Gates::default() }),
-        })
+        Ok(Leasehold { handle: Arc::new(Handle { session, lease, label: holder.into(), gates: Gates::default() }) })
     }
 }
 

@@ -140,6 +140,11 @@ pub mod seam {
     }
 
     pub use crate::descriptors::{advice as descriptors_advice, runtime};
+    /// The lease of whoever names none, at the store of this URL. No I/O.
+    pub fn default_lease(url: &str) -> crate::Result<std::time::Duration> {
+        Ok(crate::store::default_lease(&*choose(url, None, &Real::world())?))
+    }
+
     pub use crate::real::Real;
     pub use crate::store::quorum::{QuorumStore, attempts, node};
     #[cfg(feature = "redis")]

@@ -43,7 +43,8 @@ pub(crate) struct RunArgs {
     /// How long a dead holder keeps it [default: 30s]
     ///
     /// So long the lock outlives this machine. It is renewed each third for
-    /// as long as the command runs. 1s to 24h.
+    /// as long as the command runs. 1s to 24h. On a quorum no longer than
+    /// max_lease in its URL, which is the default where it is below 30s.
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     lease: Option<Duration>,
 
@@ -101,14 +102,16 @@ fn wait(said: &str) -> Result<Waiting, String> {
     }
 }
 
-/// Unless said: as in the library.
-const LEASE: Duration = Duration::from_millis(leasehold_spec::limits::LEASE_DEFAULT_MS);
-
 impl RunArgs {
     /// # Errors
     /// What makes no sense, in words.
     pub(crate) fn plan(self) -> Result<Plan, Failure> {
-        let lease = self.lease.unwrap_or(LEASE);
+        let location = Location::of(&self.store)?;
+        // The minder is told how long it is before there is a client to ask.
+        let lease = match self.lease {
+            Some(lease) => lease,
+            None => leasehold::seam::default_lease(&location.url)?,
+        };
         let patience = match self.wait {
             _ if self.no_wait => Patience::No,
             None => Patience::Lock,
@@ -117,7 +120,7 @@ impl RunArgs {
         };
         Ok(Plan {
             timing: Timing::new(lease, self.kill_after).map_err(Failure::usage)?,
-            location: Location::of(&self.store)?,
+            location,
             holder: self.holder.unwrap_or_else(|| label(&self.command)),
             name: self.name,
             command: self.command,

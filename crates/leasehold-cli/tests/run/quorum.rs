@@ -35,6 +35,21 @@ async fn a_command_runs_alone_while_any_three_servers_are_there() {
     }
 }
 
+/// The longest lease of a quorum is the default where it is shorter than 30 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_without_a_lease_fits_into_the_longest() {
+    for longest in [1, 5] {
+        let quorum = Quorum::builder(3).max_lease(Duration::from_secs(longest)).start();
+        let url = quorum.url();
+        leasehold::quorum::begin(&url).await.unwrap();
+        let ended = Run::start(&url, &[], &["echo", "ran"]).ends();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "max_lease={longest}s: {ended:?}");
+        let ended = Run::start(&url, &["--lease", "30s"], &["echo", "ran"]).ends();
+        assert_eq!((ended.code, ended.out.as_str()), (Some(2), ""), "it was asked for: {ended:?}");
+        assert!(ended.err.contains("max_lease"), "{ended:?}");
+    }
+}
+
 /// Real ones, that nobody has begun: they are there, and rest.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_rest_are_a_store_that_is_not_there() {

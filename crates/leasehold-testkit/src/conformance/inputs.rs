@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, ErrorKind, Leasehold};
+use leasehold::{Error, ErrorKind, Leasehold, blocking};
+use tokio::task::spawn_blocking;
 
 use super::Verdict;
 use super::stage::{Stage, release};
@@ -30,6 +31,8 @@ dimension! {
         LeaseShortest,
         /// A whole day.
         LeaseLongest,
+        /// No lease at all, also where the store has none as long as the default.
+        LeaseUnsaid,
         /// A longest hold that is shorter than the lease.
         HoldTooShort,
         /// The client's own lease.
@@ -65,6 +68,7 @@ pub(super) async fn run(input: Input, stage: &Stage) -> Verdict {
         Input::LeaseEndless => bad_lease(&client, Duration::MAX).await,
         Input::LeaseShortest => good_lease(&client, stage, Duration::from_millis(100)).await,
         Input::LeaseLongest => good_lease(&client, stage, Duration::from_secs(86_400)).await,
+        Input::LeaseUnsaid => lease_unsaid(stage).await,
         Input::HoldTooShort => {
             let mutex = client.mutex(stage.name()).max_hold(Duration::from_secs(29));
             invalid(mutex.lock().await.err(), "max_hold is shorter than the lease of 30s");
@@ -141,6 +145,26 @@ async fn good_lease(client: &Leasehold, stage: &Stage, lease: Duration) {
     let kept = stage.inspect(client).await.holder.map(|holder| holder.remaining);
     assert!(kept.is_none_or(|kept| kept <= lease), "{kept:?}");
     drop(guard);
+}
+
+/// Every call that locks takes the default, as long as the store has it.
+async fn lease_unsaid(stage: &Stage) {
+    let (url, longest) = stage.of_short_leases().await;
+    let client = Leasehold::connect(&url).await.expect("connected");
+    let mutex = client.mutex(stage.name());
+    let fits = |left: Duration| assert!(left <= longest && left > longest / 2, "{left:?} of {longest:?}");
+    for mutex in [mutex.clone(), mutex.clone().fair(), mutex.clone().full_lease()] {
+        let guard = mutex.lock().await.expect("granted");
+        fits(guard.remaining());
+        release(guard).await;
+        let guard = mutex.try_lock_for(Duration::from_secs(60)).await.expect("an answer").expect("free");
+        fits(guard.remaining());
+        release(guard).await;
+        mutex.run(async |guard| fits(guard.remaining())).await.expect("granted");
+    }
+    assert!(client.close().await.unconfirmed().is_empty());
+    let guard = spawn_blocking(move || blocking::Leasehold::connect(&url)?.mutex("blocking").lock());
+    fits(guard.await.expect("no panic").expect("granted").remaining());
 }
 
 async fn bad_label(stage: &Stage, label: &str) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold::seam::{Real, choose};
 use leasehold::{Builder, Guard, Holder, Inspection, Leasehold, Released, Token, blocking};
+use leasehold_spec::limits;
 use tokio::sync::watch;
 
 use super::late::Late;
@@ -44,6 +45,19 @@ impl Stage {
                 leasehold::quorum::begin(&url).await.expect("all nodes are there");
             }
         }
+    }
+
+    /// The store, with a limit of leases below the default where it can have one, and the lease of whoever names none. A
+    /// quorum of the same nodes with another limit has records of its own.
+    pub(super) async fn of_short_leases(&self) -> (String, Duration) {
+        const SHORT: Duration = Duration::from_secs(5);
+        if self.running.backend() != Backend::Quorum {
+            return (self.url().to_owned(), Duration::from_millis(limits::LEASE_DEFAULT_MS));
+        }
+        let (nodes, _limit) = self.url().split_once("&max_lease=").expect("the limit comes last");
+        let url = format!("{nodes}&max_lease=5s&prefix=short:");
+        leasehold::quorum::begin(&url).await.expect("all nodes are there");
+        (url, SHORT)
     }
 
     /// Who holds behind this one: in the same step, but on a quorum, which calls the next one.

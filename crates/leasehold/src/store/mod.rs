@@ -3,7 +3,9 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
+use leasehold_spec::limits::LEASE_DEFAULT_MS;
 use leasehold_spec::{Answer, Contention, Delivery, GrantId, Name, Op, Renew, SessionId, Token};
 
 use crate::error::Error;
@@ -38,6 +40,11 @@ pub trait Store: Send + Sync + 'static {
     /// lengthened by a re-entry is checked before.
     fn check_lease(&self, _lease_ms: u64) -> Result<(), Error> {
         Ok(())
+    }
+
+    /// The longest lease that the store has, where it has a limit of its own. A lease that nobody named is no longer.
+    fn longest_lease_ms(&self) -> Option<u64> {
+        None
     }
 
     /// Whether a grant of which the store says that it has ended can last in a part of it that was not told. It is given
@@ -180,6 +187,13 @@ impl Fault {
             Self::Undecided(error) => Self::Undecided(error.share()),
         }
     }
+}
+
+/// The lease of whoever names none: 30 s, or the longest lease of the store where that is shorter.
+pub(crate) fn default_lease(store: &dyn Store) -> Duration {
+    Duration::from_millis(
+        store.longest_lease_ms().map_or(LEASE_DEFAULT_MS, |longest_ms| longest_ms.min(LEASE_DEFAULT_MS)),
+    )
 }
 
 /// Chooses the store that a URL names. No I/O.

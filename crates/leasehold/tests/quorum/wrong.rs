@@ -100,6 +100,26 @@ async fn a_lease_beyond_the_longest() {
     drop(client.mutex(NAME).lease(MAX_LEASE).lock().await.unwrap());
 }
 
+/// Whoever names no lease has the longest that there is, where that is shorter than 30 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lease_that_nobody_named_is_no_longer_than_the_longest() {
+    let quorum = five().await;
+    let client = Leasehold::connect(&quorum.url()).await.unwrap();
+    let mutex = client.mutex(NAME);
+    for guard in [mutex.lock().await.unwrap(), mutex.fair().lock().await.unwrap()] {
+        assert!(guard.remaining() <= MAX_LEASE && guard.remaining() > MAX_LEASE / 2, "{:?}", guard.remaining());
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+    let mutex = client.mutex(NAME);
+    assert_eq!(mutex.run(async |guard| guard.remaining() <= MAX_LEASE).await.ok(), Some(true));
+    let holds = mutex.max_hold(Duration::from_secs(20)).lock().await.unwrap();
+    assert_eq!(holds.release().await.unwrap(), Released::Released);
+    // One that was named is refused, also where it was named once for all.
+    let error =
+        self::client(&quorum.url(), Duration::from_secs(30)).await.mutex(NAME).lock().await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+}
+
 /// What a begin that failed had told some of would grant leases, which the next one, with a better URL, would forget.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quorum_is_begun_by_all_of_its_nodes_or_by_none() {

@@ -144,6 +144,10 @@ impl Store for QuorumStore {
         self.shared.check_lease(lease_ms)
     }
 
+    fn longest_lease_ms(&self) -> Option<u64> {
+        Some(self.shared.charter.max_lease_ms)
+    }
+
     /// A majority has ended it, and the others may keep it, or a place in their queue, until it lapses.
     fn has_parts(&self) -> bool {
         true
