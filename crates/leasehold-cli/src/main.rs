@@ -22,18 +22,19 @@ use crate::exit::Failure;
 use crate::said::{Said, Verb};
 
 fn main() -> ExitCode {
-    let done = match Said::read().verb {
+    let done = match Said::read().map(|said| said.verb) {
+        Err(done) => done,
         // What it ends with is the command's business.
-        Verb::Run(said) => return run::run(*said),
-        Verb::Minder(said) => return run::mind(&said),
-        Verb::Interrupt(said) => return run::interrupt(&said),
-        Verb::Place => return run::hold_place(),
-        Verb::Inspect(said) => inspect::run(&said),
-        Verb::Ls(said) => ls::run(&said),
-        Verb::Revoke(said) => revoke::run(&said),
-        Verb::Quorum(said) => quorum::run(&said),
-        Verb::Completions(said) => pages::completions(said.shell),
-        Verb::Man(said) => pages::man(said.verb.as_deref()),
+        Ok(Verb::Run(said)) => return run::run(*said),
+        Ok(Verb::Minder(said)) => return run::mind(&said),
+        Ok(Verb::Interrupt(said)) => return run::interrupt(&said),
+        Ok(Verb::Place) => return run::hold_place(),
+        Ok(Verb::Inspect(said)) => inspect::run(&said),
+        Ok(Verb::Ls(said)) => ls::run(&said),
+        Ok(Verb::Revoke(said)) => revoke::run(&said),
+        Ok(Verb::Quorum(said)) => quorum::run(&said),
+        Ok(Verb::Completions(said)) => pages::completions(said.shell),
+        Ok(Verb::Man(said)) => pages::man(said.verb.as_deref()),
     };
     done.unwrap_or_else(|failure| {
         if let Some(message) = failure.message() {

@@ -1,15 +1,17 @@
 //! What the user said. The help pages, the shells' completions and the manual pages are all made from here.
 
+use std::env;
+use std::io::{self, Write as _};
 use std::time::Duration;
-use std::{env, process};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::run::{InterruptArgs, MinderArgs, RunArgs};
+use crate::show;
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
@@ -20,21 +22,25 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What was said to this process. Ends it where that makes no sense, or where help was asked for.
-    pub(crate) fn read() -> Self {
-        Self::try_parse().unwrap_or_else(|error| {
-            let word = match error.get(ContextKind::InvalidArg) {
-                Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => word,
-                _ => error.exit(),
-            };
-            // As flock has it.
-            let is_command = env::args().nth(1).is_some_and(|verb| verb == "run") && !word.starts_with('-');
-            if !is_command {
-                error.exit();
+    /// What was said to this process.
+    ///
+    /// # Errors
+    /// How the process ends where that makes no sense, or where a page was asked for: by then it is printed.
+    pub(crate) fn read() -> Result<Self, Result<Exit, Failure>> {
+        Self::try_parse().map_err(|error| {
+            if !error.use_stderr() {
+                return show::written(error.print().and_then(|()| io::stdout().flush()));
             }
             let _nobody_reads_it = error.print();
-            eprintln!("\nleasehold: put -- before the command: leasehold run NAME -- {word}");
-            process::exit(Exit::Usage.status().into())
+            if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
+                && error.kind() == ErrorKind::UnknownArgument
+                // As flock has it.
+                && env::args().nth(1).is_some_and(|verb| verb == "run")
+                && !word.starts_with('-')
+            {
+                eprintln!("\nleasehold: put -- before the command: leasehold run NAME -- {word}");
+            }
+            Ok(Exit::Usage)
         })
     }
 }

@@ -159,7 +159,12 @@ pub(crate) fn print(lines: &[String]) -> Result<Exit, Failure> {
 /// everything was told.
 pub(crate) fn write(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
-    match out.write_all(bytes).and_then(|()| out.flush()) {
+    written(out.write_all(bytes).and_then(|()| out.flush()))
+}
+
+/// What it comes to that this was written to standard output, or was not.
+pub(crate) fn written(result: io::Result<()>) -> Result<Exit, Failure> {
+    match result {
         Ok(()) => Ok(Exit::Done),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::unread()),
         Err(error) => Err(Failure::own(format!("what there is to tell could not be written: {error}"))),

@@ -93,6 +93,45 @@ fn who_reads_no_more_is_no_error() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()));
 }
 
+/// Everything that is printed on standard output: pages of help and of the manual, the version, and what locks there are.
+fn all_that_prints(store: &str) -> Vec<Vec<&str>> {
+    let of_verbs = VERBS.into_iter().flat_map(|verb| [vec![verb, "--help"], vec![verb, "-h"], vec!["help", verb]]);
+    let whole = [vec!["--help"], vec!["-h"], vec!["help"], vec!["--version"], vec!["-V"], vec!["man"]];
+    let manuals = VERBS.into_iter().map(|verb| vec!["man", verb]);
+    let asked = [
+        vec!["inspect", "a", "--store", store],
+        vec!["inspect", "a", "--json", "--store", store],
+        vec!["ls", "--all", "--store", store],
+        vec!["ls", "--all", "--json", "--store", store],
+        vec!["revoke", "a", "--store", store],
+        vec!["completions", "bash"],
+    ];
+    whole.into_iter().chain(of_verbs).chain(manuals).chain(asked).collect()
+}
+
+/// `leasehold --help >/dev/full`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_written_is_an_error_of_every_verb() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("file:{}", dir.path().join("locks").display());
+    let client = Leasehold::connect(&store).await.unwrap();
+    let _held = client.mutex("b").lock().await.unwrap();
+    for arguments in all_that_prints(&store) {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let output = command.args(&arguments).env_remove("LEASEHOLD_STORE").stdout(full).output().unwrap();
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{arguments:?}: {said}");
+        assert!(said.starts_with("leasehold: ") && said.contains("could not be written"), "{arguments:?}: {said}");
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let output = command.args(&arguments).env_remove("LEASEHOLD_STORE").stdout(writer).output().unwrap();
+        let unread = (output.status.code(), text(&output.stderr));
+        assert_eq!(unread, (Some(141), String::new()), "{arguments:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revoke_tells_the_holder_that_was_meant() {
     let server = RedisServer::start();
