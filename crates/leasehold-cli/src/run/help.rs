@@ -9,7 +9,8 @@ The lock is a lease, which is renewed for as long as CMD runs. Where it cannot
 be renewed (the store or the network is away for too long, this machine sleeps),
 where it is revoked, or where `leasehold run` itself is killed, the command's
 process group gets a TERM, and then a KILL, before the store gives the lock to
-anybody else. (Killed together with its minder nobody is left to end CMD.)
+anybody else. If `leasehold run` and its minder are both killed, or both stopped
+(SIGSTOP), nothing ends CMD.
 
 CMD finds LEASEHOLD_NAME and LEASEHOLD_TOKEN in its environment. The token is a
 number that is larger at each grant of this lock: by it a database can refuse

@@ -20,6 +20,8 @@
 //! | the minder is killed | nobody: the supervisor starts another | |
 //! | the minder is stopped | nobody: the supervisor lets it go on | |
 //! | the machine sleeps | both, at its waking | at once |
+//! | supervisor and minder are both killed | nobody | |
+//! | supervisor and minder are both stopped | the first of them to go on | at once |
 //!
 //! `plan.rs` says what the user said means, `take.rs` takes the lock, `supervise.rs` is the main loop, `timing.rs` the
 //! arithmetic that supervisor and minder share.

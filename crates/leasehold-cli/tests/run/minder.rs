@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use leasehold_testkit::wait_until;
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::bench::{Bench, LONG, field, is_alive};
 
@@ -31,7 +31,7 @@ async fn p29_a_minder_that_is_killed_is_replaced() {
 }
 
 /// Waits until it holds its signals back: from then on nothing of the group's ends it.
-fn ready(minder: rustix::process::Pid) {
+fn ready(minder: Pid) {
     let path = format!("/proc/{}/status", minder.as_raw_nonzero());
     wait_until("the minder is ready", LONG, || {
         let status = fs::read_to_string(&path).unwrap_or_default();
@@ -93,6 +93,25 @@ fn a_minder_that_is_stopped_goes_on() {
     wait_until("it goes on", LONG, || field(minder.as_raw_nonzero().get(), 0).as_deref() == Some("S"));
     run.say("\n");
     assert_eq!(run.ends().code, Some(4));
+}
+
+/// What P29 does not close: nobody is left to act while both of them are stopped. The first to go on ends the command.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_whose_supervisor_and_minder_are_stopped_outlives_its_lease() {
+    let bench = Bench::new();
+    let life = bench.life();
+    let run = bench.run(&OPTIONS, &life.stubborn());
+    let worker = Pid::from_raw(life.has_begun().pid).unwrap();
+    let minder = run.minder(None);
+    ready(minder);
+    // The supervisor first: it would have the minder go on.
+    for stopped in [run.pid(), minder] {
+        kill_process(stopped, Signal::STOP).unwrap();
+    }
+    let (_guard, granted_us) = bench.next().await;
+    wait_until("the command works beside the next holder", LONG, || life.last().unwrap().boot_us > granted_us);
+    kill_process(minder, Signal::CONT).unwrap();
+    wait_until("the command is ended", LONG, || !is_alive(worker));
 }
 
 /// What reaches the whole group reaches the minder.
