@@ -5,6 +5,7 @@ mod bytes;
 mod chaos;
 mod models;
 mod sim;
+mod times;
 mod usage;
 
 use std::process::ExitCode;
@@ -30,7 +31,8 @@ fn main() -> ExitCode {
         "sim" => (sim::Options::of(args).map(|options| sim::run(&options)), vec![sim::USAGE]),
         "bytes" => (bytes::Options::of(args).map(|options| bytes::run(&options)), vec![bytes::USAGE]),
         "chaos" => (chaos::Options::of(args).map(|options| chaos::run(&options)), vec![chaos::USAGE]),
-        _ => (None, vec![models::USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE]),
+        "times" => (times::Options::of(args).map(|options| times::run(&options)), vec![times::USAGE]),
+        _ => (None, vec![models::USAGE, sim::USAGE, bytes::USAGE, chaos::USAGE, times::USAGE]),
     };
     done.unwrap_or_else(|| usage::refuse(&said, &usages))
 }

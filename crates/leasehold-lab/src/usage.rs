@@ -35,6 +35,10 @@ leasehold-lab models: every schedule of small worlds, over the shipped `step`
   --deep              larger ones; 5 minutes of processor time, 1.7 GB
   -v | --markdown     each schedule step by step, in words | tables for a document
 
+leasehold-lab times: how long each public call takes, in each place where it can be made, against its bound
+  --stores A,B        of memory, file, redis, rediss, quorum [all]; the last three need redis-server
+  --quick             one kind of runtime that connects, and fewer calls of threads
+
 LEASEHOLD_MUTANT=NAME in the environment breaks one rule of the product on purpose; docs/MUTANTS.md and
 scripts/mutants.txt have the names.
 

@@ -1,6 +1,6 @@
 //! Real servers, faults and checks for Leasehold's tests.
 //!
-//! Nothing here knows the crate under test, but for the conformance suite and the front. A tour:
+//! Nothing here knows the crate under test, but for the conformance suite, the times and the front. A tour:
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
@@ -16,6 +16,7 @@
 //! - [`Coverage`] adds up over many runs what happened in them, and names what never did.
 //! - [`Registers`] are what a lock protects: one that refuses old tokens, and one that shows what it costs to have none.
 //! - [`conformance`] is the suite that every store passes: its cells come from enums, and are counted.
+//! - [`times`] measures each public call in every place where it can be made, against its documented bound.
 //! - [`free_port`], [`boottime_us`] and [`wait_until`] are what such tests otherwise write anew, and wrongly.
 //!
 //! ```
@@ -26,6 +27,20 @@
 //! server.restart(); // a crash: it comes back empty
 //! assert_eq!(server.command(&["GET", "k"]), Value::Nil);
 //! ```
+
+/// An enum, and the list of its variants: there is no other way to be a dimension of a suite.
+macro_rules! dimension {
+    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum $name { $($(#[$doc])* $variant),+ }
+
+        impl $name {
+            /// Every one of them.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+        }
+    };
+}
 
 pub mod certificates;
 pub mod checker;
@@ -42,6 +57,7 @@ pub mod registers;
 pub mod resp;
 pub mod server;
 mod shim;
+pub mod times;
 pub mod voters;
 
 pub use checker::{Report, Rules, Violation, check};

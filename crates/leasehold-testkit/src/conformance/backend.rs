@@ -1,10 +1,12 @@
 //! The stores that the suite runs over.
 
+use std::fs::File;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::Leasehold;
 use leasehold_spec::SessionId;
+use rustix::fs::{FlockOperation, flock};
 use tempfile::TempDir;
 
 use crate::quorum::Quorum;
@@ -52,7 +54,7 @@ pub struct Running {
     servers: Servers,
     /// The embedded store lives as long as a client of it.
     _anchor: Leasehold,
-    _directory: Option<TempDir>,
+    directory: Option<TempDir>,
 }
 
 impl Running {
@@ -88,7 +90,7 @@ impl Running {
             }
         };
         let anchor = Leasehold::connect(&url).await.expect("the store is there");
-        Self { backend, url, hand_over, servers, _anchor: anchor, _directory: directory }
+        Self { backend, url, hand_over, servers, _anchor: anchor, directory }
     }
 
     /// Which of them it is.
@@ -109,6 +111,25 @@ impl Running {
         self.hand_over
     }
 
+    /// Makes it answer nothing, until what is answered here is dropped. Connections stay open. `None` for a store in this
+    /// process, which cannot be silent.
+    ///
+    /// # Panics
+    /// When the directory has no lock file.
+    #[must_use]
+    pub fn silence(&self) -> Option<Silence<'_>> {
+        match (&self.servers, &self.directory) {
+            (Servers::One(server), _) => Some(Silence::stop(vec![server])),
+            (Servers::Several(quorum), _) => Some(Silence::stop(quorum.servers().iter().collect())),
+            (Servers::None, Some(directory)) => {
+                let turn = File::open(directory.path().join("lock")).expect("a store has a lock file");
+                flock(&turn, FlockOperation::LockExclusive).expect("a turn, sooner or later");
+                Some(Silence { stopped: Vec::new(), _turn: Some(turn) })
+            }
+            (Servers::None, None) => None,
+        }
+    }
+
     /// Whether somebody listens to the inbox of this session. Closing a link and its being seen as closed are two things.
     pub(super) fn is_attached(&self, session: SessionId) -> bool {
         let listens = |server: &RedisServer, inbox: &str| match server.command(&["PUBSUB", "NUMSUB", inbox]).items() {
@@ -123,5 +144,25 @@ impl Running {
                 quorum.servers().iter().any(|server| listens(server, &inbox))
             }
         }
+    }
+}
+
+/// A store that answers nothing. Its end is when this is dropped.
+pub struct Silence<'a> {
+    stopped: Vec<&'a RedisServer>,
+    /// The directory's turn: it goes with the file.
+    _turn: Option<File>,
+}
+
+impl<'a> Silence<'a> {
+    fn stop(servers: Vec<&'a RedisServer>) -> Self {
+        servers.iter().for_each(|server| server.stop());
+        Self { stopped: servers, _turn: None }
+    }
+}
+
+impl Drop for Silence<'_> {
+    fn drop(&mut self) {
+        self.stopped.iter().for_each(|server| server.cont());
     }
 }

@@ -19,24 +19,11 @@
 //! | `leases` | [`Kind`] × [`Aspect`] | how long a lease lasts, and how it ends |
 //! | `inputs` | [`Input`] | what is refused and what is just acceptable |
 //! | `laws` | [`Law`] | what holds over many calls: order, exclusion, tokens, loss |
+//! | `times` | [`timed::Call`] × [`timed::Place`] | how long each call takes, wherever it is made |
 //! | `rules` | [`Rule`] | the protocol's rules at the store's own seam, under the session |
 //!
 //! Every cell has names and clients of its own, so that all run at once on one server. A cell ends by closing its clients,
 //! which have nothing left to give back, and its name is free.
-
-/// An enum, and the list of its variants: there is no other way to be a dimension of the suite.
-macro_rules! dimension {
-    ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident),+ $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[$doc])* $variant),+ }
-
-        impl $name {
-            /// Every one of them.
-            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
-        }
-    };
-}
 
 mod backend;
 mod faces;
@@ -47,6 +34,7 @@ mod leases;
 mod quorum;
 mod rules;
 mod stage;
+mod times;
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -58,7 +46,7 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 
-pub use backend::{Backend, HandOver, Running};
+pub use backend::{Backend, HandOver, Running, Silence};
 pub use faces::{Call, Face, Situation};
 pub use inputs::Input;
 pub use laws::Law;
@@ -66,6 +54,8 @@ pub use leases::{Aspect, Kind};
 pub use rules::Rule;
 
 use stage::Stage;
+
+use crate::times as timed;
 
 /// One cell of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -78,6 +68,8 @@ pub enum Cell {
     Input(Input),
     /// What holds over many calls.
     Law(Law),
+    /// How long a call takes, made somewhere.
+    Time(timed::Call, timed::Place),
     /// A rule of the protocol.
     Rule(Rule),
 }
@@ -120,7 +112,9 @@ impl Cell {
         let inputs = Input::ALL.iter().copied().map(Self::Input);
         let laws = Law::ALL.iter().copied().map(Self::Law);
         let rules = Rule::ALL.iter().copied().map(Self::Rule);
-        leases.chain(laws).chain(faces).chain(inputs).chain(rules).collect()
+        let places = |call| timed::Place::ALL.iter().map(move |place| Self::Time(call, *place));
+        let times = timed::Call::ALL.iter().flat_map(|call| places(*call));
+        leases.chain(laws).chain(faces).chain(inputs).chain(times).chain(rules).collect()
     }
 
     /// How many cells there are: what the enums imply, whatever was run.
@@ -130,6 +124,7 @@ impl Cell {
             + Kind::ALL.len() * Aspect::ALL.len()
             + Input::ALL.len()
             + Law::ALL.len()
+            + timed::Call::ALL.len() * timed::Place::ALL.len()
             + Rule::ALL.len()
     }
 
@@ -143,6 +138,7 @@ impl Cell {
             Self::Lease(kind, aspect) => leases::run(kind, aspect, &stage).await,
             Self::Input(input) => inputs::run(input, &stage).await,
             Self::Law(law) => laws::run(law, &stage).await,
+            Self::Time(call, place) => times::run(call, place, &stage).await,
             Self::Rule(rule) => rules::run(rule, &stage).await,
         };
         stage.end().await;
@@ -157,6 +153,7 @@ impl fmt::Display for Cell {
             Self::Lease(kind, aspect) => write!(f, "{kind:?}/{aspect:?}"),
             Self::Input(input) => write!(f, "{input:?}"),
             Self::Law(law) => write!(f, "{law:?}"),
+            Self::Time(call, place) => write!(f, "Time/{call:?}/{place:?}"),
             Self::Rule(rule) => write!(f, "{rule:?}"),
         }
     }

@@ -15,7 +15,7 @@ pub(super) fn not_of_a_quorum(cell: Cell) -> Option<&'static str> {
             Some("who waits is called: between holders there is nobody for a moment")
         }
         Cell::Rule(rule) => of_one_store(rule),
-        Cell::Face(..) | Cell::Lease(..) | Cell::Input(_) | Cell::Law(_) => None,
+        Cell::Face(..) | Cell::Lease(..) | Cell::Input(_) | Cell::Law(_) | Cell::Time(..) => None,
     }
 }
 

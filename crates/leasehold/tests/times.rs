@@ -1,0 +1,34 @@
+//! A store that falls silent right before a call: the call ends within its bound, wherever it is made.
+//!
+//! (What each call takes on a store that answers is held to its bound by `conformance.rs`. The whole table, in numbers:
+//! `cargo run -p leasehold-lab -- times`.)
+
+use leasehold_testkit::conformance::Backend;
+use leasehold_testkit::times::{Share, Weather, measure};
+
+fn ends_every_call(backend: Backend) {
+    let table = measure(backend, Share::Quick, &[Weather::Silent]);
+    println!("{table}");
+    assert!(!table.cells.is_empty(), "nothing was measured");
+    assert_eq!(table.failures(), Vec::<String>::new());
+}
+
+#[test]
+fn a_silent_directory_ends_every_call() {
+    ends_every_call(Backend::File);
+}
+
+#[test]
+fn one_silent_redis_ends_every_call() {
+    ends_every_call(Backend::Redis);
+}
+
+#[test]
+fn one_silent_redis_by_tls_ends_every_call() {
+    ends_every_call(Backend::RedisTls);
+}
+
+#[test]
+fn three_silent_nodes_end_every_call() {
+    ends_every_call(Backend::Quorum);
+}
