@@ -5,6 +5,7 @@ mod holding;
 mod lines;
 mod order;
 mod owners;
+mod waits;
 
 use super::Verdict;
 use super::stage::Stage;
@@ -36,6 +37,8 @@ dimension! {
         ImpatientWaiterIsPassedOver,
         /// However short a patience is, it is enough for an answer.
         NoPatienceIsAnswered,
+        /// So is every wait of up to 50 ms while others lock and release: with a guard, or without.
+        ShortWaitsAreAnswered,
         /// A holder hears that others wait.
         OthersWaitIsHeard,
         /// A signal says why, to everybody, also after its guard has gone.
@@ -94,6 +97,7 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::TokensRiseOverClients => order::tokens_rise_over_clients(stage).await,
         Law::ImpatientWaiterIsPassedOver => order::impatient_waiter_is_passed_over(stage).await,
         Law::NoPatienceIsAnswered => order::no_patience_is_answered(stage).await,
+        Law::ShortWaitsAreAnswered => waits::short_waits_are_answered(stage).await,
         Law::OthersWaitIsHeard => holding::others_wait_is_heard(stage).await,
         Law::SignalsSayWhy => holding::signals_say_why(stage).await,
         Law::GuardsGoAnywhere => holding::guards_go_anywhere(stage).await,
