@@ -5,10 +5,13 @@ use std::time::{Duration, Instant};
 use leasehold::{Leasehold, Released};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::{MAX_LEASE, NAME, PROMPT, await_no_residue, client, five, within};
+use crate::common::{MAX_LEASE, NAME, PROMPT, await_no_residue, client, five, granted, within};
 
 /// Far below the 250 ms after which a request that too few nodes answered is asked again.
 const USUAL: Duration = Duration::from_millis(100);
+/// A request that is not answered counts as lost after a sixth of the lease, and is asked again.
+const SERVED: Duration = Duration::from_millis(2_500);
+const CLOSED: Duration = Duration::from_secs(5);
 /// How many locks the slowest of them is the median of.
 const LOCKS: usize = 9;
 
@@ -56,5 +59,36 @@ fn locks_are_as_fast_as_before_when_nobody_polls_the_runtime_that_connected() {
     });
     assert!(after < USUAL, "{after:?}");
     second.block_on(client.close());
+    await_no_residue(quorum.servers(), Duration::from_secs(5));
+}
+
+/// The first in a line sends its request by its own runtime, which is polled no more from then on. Who waits behind it on
+/// another runtime does not depend on that: once the first one's time is over the next one is served.
+#[test]
+fn who_waits_behind_one_whose_runtime_is_polled_no_more_is_served() {
+    let (first, second) = (runtime(), Runtime::new().unwrap());
+    let quorum = second.block_on(five());
+    let ours = first.block_on(client(&quorum.url(), MAX_LEASE));
+    let theirs = second.block_on(client(&quorum.url(), MAX_LEASE));
+    let held = second.block_on(theirs.mutex(NAME).lock()).unwrap();
+    let mutex = ours.mutex(NAME);
+    let impatient = first.block_on(async {
+        let impatient = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(10)).await });
+        tokio::task::yield_now().await;
+        impatient
+    });
+    let mutex = ours.mutex(NAME);
+    let waiting = second.spawn(async move { mutex.lock().await });
+    second.block_on(async {
+        // By then the first one has waited for long enough.
+        tokio::time::sleep(SERVED).await;
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+        let guard = granted(SERVED, waiting).await;
+        assert_eq!(within(PROMPT, "the release", guard.release()).await.unwrap(), Released::Released);
+        // Its documented bound: the first request is unanswered still, and can be carried out for a while.
+        assert!(within(CLOSED, "the end", ours.close()).await.unconfirmed().is_empty());
+    });
+    let told = first.block_on(impatient).unwrap();
+    assert!(!matches!(told, Ok(Some(_))), "its time was over");
     await_no_residue(quorum.servers(), Duration::from_secs(5));
 }

@@ -19,7 +19,7 @@ use leasehold_spec::{Acquire, Answer, Delivery, Event, GrantId, Joined, Name, Ou
 use tokio::task::unconstrained;
 
 use super::attempts;
-use super::names::{Call, Held, Waiting};
+use super::names::{Call, Held, Turn, Waiting, Winning};
 use super::places::Inner;
 use super::returning::Lost;
 use super::round::{Asked, Refusal, Tally};
@@ -42,12 +42,13 @@ const WHILE_MAX_US: u64 = 500_000;
 struct Asking<'a> {
     inner: &'a Inner,
     id: GrantId,
+    turn: Turn,
 }
 
 impl Drop for Asking<'_> {
     fn drop(&mut self) {
         if let Some(waiting) = self.inner.shared.names().waiting(&self.id) {
-            waiting.is_asking = false;
+            waiting.end(self.turn);
         }
     }
 }
@@ -65,12 +66,15 @@ impl Inner {
             Patience::Queue(place) => {
                 let ticket = place.ticket.unwrap_or_else(|| self.shared.time_us(begun_us)).min(TOKEN_END - 1);
                 let wait = Wait { ticket, order: place.order };
-                let Some(joined) = self.begin_to_wait(&name, &acquire, wait) else {
+                let Some((joined, turn)) = self.begin_to_wait(&name, &acquire, wait) else {
                     // A call was first: what comes of its round is pushed.
                     let (left_us, joined) = (UNKNOWN_US, Joined::Before);
                     return Ok(self.answer(begun_us, &nothing, Outcome::Queued { ticket, left_us, joined }));
                 };
-                self.acquire_or_wait(name, acquire, wait, joined, begun_us).await
+                let asking = Asking { inner: &self, id: acquire.id, turn };
+                let (asked, tally) = self.rounds(&name, &acquire, Some(wait)).await;
+                drop(asking);
+                self.won_or_waits(&acquire, wait, joined, begun_us, (asked, tally))
             }
         }
     }
@@ -112,31 +116,33 @@ impl Inner {
         self.shared.names().is_live(id)
     }
 
-    /// Notes that an attempt waits. `None` if a round of it is under way.
-    fn begin_to_wait(&self, name: &Name, acquire: &Acquire, wait: Wait) -> Option<Joined> {
+    /// Notes that an attempt waits. `None` if rounds of it are under way.
+    fn begin_to_wait(&self, name: &Name, acquire: &Acquire, wait: Wait) -> Option<(Joined, Turn)> {
         let now_us = self.now_us();
+        let until_us = now_us + self.turn_us(acquire.lease_ms);
         let mut names = self.shared.names_at(now_us);
-        if names.waiting(&acquire.id).is_some_and(|waiting| waiting.is_asking) {
+        if names.waiting(&acquire.id).is_some_and(|waiting| waiting.is_asking(now_us)) {
             return None;
         }
         // Also one that is held: it is confirmed, and waits if it has ended.
         let is_held = names.held(&acquire.id).is_some();
-        let is_known = names.wait(name, acquire, wait, now_us) || is_held;
-        Some(if is_known { Joined::Before } else { Joined::Now })
+        let (is_known, turn) = names.wait(name, acquire, wait, (now_us, until_us));
+        Some((if is_known || is_held { Joined::Before } else { Joined::Now }, turn))
     }
 
-    async fn acquire_or_wait(
-        self: Arc<Self>,
-        name: Name,
-        acquire: Acquire,
+    /// How long rounds take, one behind the other, where whoever counts the votes is polled.
+    fn turn_us(&self, lease_ms: u64) -> u64 {
+        u64::from(AT_ONCE + 1) * self.shared.patience_us(lease_ms)
+    }
+
+    fn won_or_waits(
+        self: &Arc<Self>,
+        acquire: &Acquire,
         wait: Wait,
         joined: Joined,
         begun_us: u64,
+        (asked, tally): (Asked, Tally),
     ) -> Result<Answer, Fault> {
-        let (asked, tally) = {
-            let _asking = Asking { inner: &self, id: acquire.id };
-            self.rounds(&name, &acquire, Some(wait)).await
-        };
         let outcome = match asked {
             Asked::Won { token, range, until_us } => {
                 let left_us = until_us.saturating_sub(begun_us).min(acquire.lease_ms * 1000);
@@ -206,13 +212,25 @@ impl Inner {
                     self.finish(fan);
                 }
                 Asked::Won { token, range, until_us } => {
-                    let won = self.hold(name, acquire, (token, range), until_us);
+                    let (winning, until_us) = self.hold(acquire, round, (token, range), until_us);
                     // Behind that, so that late votes are taken note of.
-                    self.finish(fan);
-                    if won != Asked::TooFew {
-                        attempts::note(round);
+                    match winning {
+                        Winning::Held => {
+                            self.finish(fan);
+                            attempts::note(round);
+                            return (Asked::Won { token, range, until_us }, tally);
+                        }
+                        // It was given up meanwhile, and its leave has overtaken this round.
+                        Winning::Over => {
+                            hit(Mark::RoundWonLate);
+                            self.give_back_everywhere(name, acquire.id, token);
+                            self.finish(fan);
+                        }
+                        // By this time the later round may hold: then nothing of it goes back.
+                        Winning::Overtaken if self.shared.names().held(&acquire.id).is_some() => self.finish(fan),
+                        Winning::Overtaken => self.lose(name, Lost { id: acquire.id, token, wait }, fan, &tally),
                     }
-                    return (won, tally);
+                    return (Asked::TooFew, tally);
                 }
                 // What was not confirmed is held all the same, until its validity ends: nothing of it goes back.
                 _ if is_held => {
@@ -238,36 +256,27 @@ impl Inner {
     }
 
     /// A round is won, and its attempt holds what a majority keeps until then, unless a clock was seen to be set meanwhile.
-    fn hold(self: &Arc<Self>, name: &Name, acquire: &Acquire, (token, range): (Token, u64), until_us: u64) -> Asked {
+    fn hold(&self, acquire: &Acquire, round: u32, (token, range): (Token, u64), until_us: u64) -> (Winning, u64) {
         let held = Held { token, range, label: acquire.label.clone() };
-        let (is_wanted, until_us) = {
-            let mut names = self.shared.names();
-            let is_wanted = names.hold(&acquire.id, held);
-            (is_wanted, names.bound(&acquire.id, token, self.nodes(), until_us, acquire.lease_ms))
-        };
-        if is_wanted {
-            return Asked::Won { token, range, until_us };
-        }
-        // It was given up meanwhile, and its leave has overtaken this round.
-        hit(Mark::RoundWonLate);
-        self.give_back_everywhere(name, acquire.id, token);
-        Asked::TooFew
+        let mut names = self.shared.names();
+        let winning = names.hold(&acquire.id, round, held);
+        (winning, names.bound(&acquire.id, token, self.nodes(), until_us, acquire.lease_ms))
     }
 
     /// A node calls an attempt of ours.
     pub(super) fn called(self: &Arc<Self>, node: usize, name: &Name, id: &GrantId) {
-        let majority = self.nodes() / 2 + 1;
+        let (majority, now_us) = (self.nodes() / 2 + 1, self.now_us());
         let call = {
             let mut names = self.shared.names();
             let is_live = names.is_live(id);
-            names.waiting(id).map(|waiting| (waiting.call(node, majority), waiting.is_asking)).ok_or(is_live)
+            names.waiting(id).map(|waiting| (waiting.call(node, majority), waiting.is_asking(now_us))).ok_or(is_live)
         };
         match call {
             Ok((Call::Majority, false)) => {
                 hit(Mark::TurnCalled);
                 self.take_turn(*id);
             }
-            Ok((Call::First, false)) => self.set_alarm(id, self.now_us() + self.shared.patience_us(u64::MAX)),
+            Ok((Call::First, false)) => self.set_alarm(id, now_us + self.shared.patience_us(u64::MAX)),
             // It is over: whoever is next shall not wait for it.
             Err(false) => {
                 hit(Mark::CalledGone);
@@ -279,8 +288,9 @@ impl Inner {
 
     /// An alarm rings: the calls of the others were lost, or a random while is over.
     pub(super) fn alarm(self: &Arc<Self>, id: &GrantId, alarm: u64) {
+        let now_us = self.now_us();
         let is_due =
-            self.shared.names().waiting(id).is_some_and(|waiting| waiting.alarm == alarm && !waiting.is_asking);
+            self.shared.names().waiting(id).is_some_and(|waiting| waiting.alarm == alarm && !waiting.is_asking(now_us));
         if is_due {
             hit(Mark::TurnByAlarm);
             self.take_turn(*id);
@@ -295,10 +305,11 @@ impl Inner {
     }
 
     async fn turn(self: Arc<Self>, id: GrantId) {
-        let Some((name, acquire, wait)) = self.shared.names().waiting(&id).and_then(Waiting::begin) else { return };
         let begun_us = self.now_us();
+        let begin = |waiting: &mut Waiting| waiting.begin(begun_us, |lease_ms| self.turn_us(lease_ms));
+        let Some((name, acquire, wait, turn)) = self.shared.names().waiting(&id).and_then(begin) else { return };
         let (asked, tally) = {
-            let _asking = Asking { inner: &self, id };
+            let _asking = Asking { inner: &self, id, turn };
             self.rounds(&name, &acquire, Some(wait)).await
         };
         match asked {

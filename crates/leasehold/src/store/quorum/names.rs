@@ -83,14 +83,33 @@ pub(super) struct Waiting {
     name: Name,
     acquire: Acquire,
     wait: Wait,
-    /// A round of it is under way.
-    pub(super) is_asking: bool,
+    /// Its rounds that are under way.
+    asking: Option<Turn>,
     /// The nodes that have called it since its last round.
     called: Vec<usize>,
     /// How many of its rounds were lost since it was last refused by somebody who holds.
     pub(super) splits: u32,
     /// The number of its latest alarm: earlier ones do not ring any more.
     pub(super) alarm: u64,
+}
+
+/// Rounds of an attempt, one behind the other, by one link.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    number: u64,
+    /// By then they are over, unless the runtime that polls them stands still. Others need not wait for that.
+    until_us: u64,
+}
+
+/// What becomes of a round that a majority has voted for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Winning {
+    /// Its attempt holds.
+    Held,
+    /// Its attempt is over.
+    Over,
+    /// Another round of its attempt has begun since, and its votes may have been replaced or given back by that.
+    Overtaken,
 }
 
 /// What a call means.
@@ -176,16 +195,17 @@ impl Names {
         self.attempts.get(id).map_or(Nodes::ALL, |attempt| attempt.asked)
     }
 
-    /// An attempt is granted. Answers whether it is not over.
+    /// An attempt is granted by this round of it, unless it is over, or a later round has begun: the runtime that polls the
+    /// earlier one stood still meanwhile, and what that one has counted is out of date.
     #[must_use]
-    pub(super) fn hold(&mut self, id: &GrantId, held: Held) -> bool {
-        match self.attempts.get_mut(id) {
-            Some(attempt) => {
-                (attempt.held, attempt.waiting) = (Some(held), None);
-                true
-            }
-            None => false,
+    pub(super) fn hold(&mut self, id: &GrantId, round: u32, held: Held) -> Winning {
+        let Some(attempt) = self.attempts.get_mut(id) else { return Winning::Over };
+        let is_confirmed = attempt.held.as_ref().is_some_and(|known| known.token == held.token);
+        if attempt.rounds != round && !is_confirmed {
+            return Winning::Overtaken;
         }
+        (attempt.held, attempt.waiting) = (Some(held), None);
+        Winning::Held
     }
 
     pub(super) fn held(&self, id: &GrantId) -> Option<&Held> {
@@ -262,14 +282,21 @@ impl Names {
         self.attempts.remove(id);
     }
 
-    /// A round of an attempt begins that waits if it is lost. Answers whether it did before.
-    pub(super) fn wait(&mut self, name: &Name, acquire: &Acquire, wait: Wait, now_us: u64) -> bool {
+    /// Rounds of an attempt begin that waits if they are lost, and are over by `until_us`. Answers whether it waited before.
+    pub(super) fn wait(
+        &mut self,
+        name: &Name,
+        acquire: &Acquire,
+        wait: Wait,
+        (now_us, until_us): (u64, u64),
+    ) -> (bool, Turn) {
         let attempt = self.attempt(acquire.id, now_us);
         let before = attempt.waiting.as_ref().map(|waiting| (waiting.splits, waiting.alarm));
         let (splits, alarm) = before.unwrap_or_default();
         let (name, acquire, called) = (name.clone(), acquire.clone(), Vec::new());
-        attempt.waiting = Some(Waiting { name, acquire, wait, is_asking: true, called, splits, alarm: alarm + 1 });
-        before.is_some()
+        let (alarm, turn) = (alarm + 1, Turn { number: alarm + 1, until_us });
+        attempt.waiting = Some(Waiting { name, acquire, wait, asking: Some(turn), called, splits, alarm });
+        (before.is_some(), turn)
     }
 
     pub(super) fn waiting(&mut self, id: &GrantId) -> Option<&mut Waiting> {
@@ -278,14 +305,30 @@ impl Names {
 }
 
 impl Waiting {
-    /// A round of it begins: what to ask. `None` if one is under way.
-    pub(super) fn begin(&mut self) -> Option<(Name, Acquire, Wait)> {
-        if std::mem::replace(&mut self.is_asking, true) {
+    /// Whether rounds of it are under way.
+    pub(super) fn is_asking(&self, now_us: u64) -> bool {
+        self.asking.is_some_and(|turn| now_us < turn.until_us)
+    }
+
+    /// These rounds of it are over.
+    pub(super) fn end(&mut self, turn: Turn) {
+        self.asking.take_if(|asking| asking.number == turn.number);
+    }
+
+    /// Rounds of it begin: what to ask, of which lease the time follows that they take. `None` if some are under way.
+    pub(super) fn begin(
+        &mut self,
+        now_us: u64,
+        within_us: impl FnOnce(u64) -> u64,
+    ) -> Option<(Name, Acquire, Wait, Turn)> {
+        if self.is_asking(now_us) {
             return None;
         }
         self.called.clear();
         self.alarm += 1;
-        Some((self.name.clone(), self.acquire.clone(), self.wait))
+        let turn = Turn { number: self.alarm, until_us: now_us + within_us(self.acquire.lease_ms) };
+        self.asking = Some(turn);
+        Some((self.name.clone(), self.acquire.clone(), self.wait, turn))
     }
 
     /// A node calls it.

@@ -20,14 +20,14 @@ fn what_a_session_gave_up_in_an_outage_is_not_remembered_for_ever() {
     let (mut now_us, mut counter) = (1_000_000, 0);
     let kept = id(0);
     names.begin(kept, now_us);
-    assert!(names.hold(&kept, held(1)));
+    assert_eq!(names.hold(&kept, 0, held(1)), Winning::Held);
     for _ in 0..50 {
         // A thousand are asked for and held, and then nobody is there: no word of them comes any more.
         for _ in 0..1_000 {
             counter += 1;
             names.forget(LONGEST_US, now_us);
             names.begin(id(counter), now_us);
-            assert!(names.hold(&id(counter), held(counter)));
+            assert_eq!(names.hold(&id(counter), 0, held(counter)), Winning::Held);
         }
         assert!(names.attempts.len() <= 4 * LOOK_AT, "{}", names.attempts.len());
         let in_use = counter - 999..=counter;
@@ -46,11 +46,54 @@ fn what_a_session_gave_up_in_an_outage_is_not_remembered_for_ever() {
 fn what_an_earlier_round_hears_ends_nothing_of_a_later_one() {
     let mut names = Names::default();
     names.begin(id(1), 1);
-    assert!(names.hold(&id(1), held(2)));
+    assert_eq!(names.hold(&id(1), 0, held(2)), Winning::Held);
     names.lapse(&id(1), held(1).token);
     assert!(names.held(&id(1)).is_some_and(|held| held.token.get() == 2));
     names.lapse(&id(1), held(2).token);
     assert!(names.held(&id(1)).is_none() && names.is_live(&id(1)));
+}
+
+/// Whoever polls the earlier one stood still, and counts its votes when the later one has replaced them.
+#[test]
+fn an_earlier_round_wins_nothing_once_a_later_one_has_begun() {
+    let mut names = Names::default();
+    names.begin(id(1), 1);
+    let [earlier, later] = [1, 2].map(|now_us| names.begin_round(&id(1), now_us).unwrap());
+    assert_eq!(names.hold(&id(1), earlier, held(1)), Winning::Overtaken);
+    assert!(names.held(&id(1)).is_none());
+    assert_eq!(names.hold(&id(1), later, held(2)), Winning::Held);
+    assert_eq!(names.hold(&id(1), earlier, held(1)), Winning::Overtaken);
+    assert_eq!(names.held(&id(1)).map(|held| held.token.get()), Some(2));
+    // A later one confirms what is held, and so may an earlier one.
+    names.begin_round(&id(1), 3);
+    assert_eq!(names.hold(&id(1), later, held(2)), Winning::Held);
+    names.end(&id(1));
+    assert_eq!(names.hold(&id(1), later, held(2)), Winning::Over);
+}
+
+/// Rounds of an attempt that waits are polled by somebody's runtime, and that can stand still.
+#[test]
+fn rounds_that_nobody_polls_are_in_the_way_for_a_while() {
+    let mut names = Names::default();
+    let name = Name::new("a").unwrap();
+    let acquire = Acquire {
+        id: id(1),
+        lease_ms: 1_000,
+        range: 1,
+        not_after_us: u64::MAX,
+        patience: leasehold_spec::Patience::Try,
+        label: String::new(),
+    };
+    let wait = Wait { ticket: 1, order: leasehold_spec::Order::Relaxed };
+    let (was_known, stuck) = names.wait(&name, &acquire, wait, (100, 200));
+    assert!(!was_known);
+    let waiting = names.waiting(&id(1)).unwrap();
+    assert!(waiting.is_asking(199) && waiting.begin(199, |_| 100).is_none());
+    let (.., next) = waiting.begin(200, |_| 100).expect("the first ones are over by now");
+    waiting.end(stuck);
+    assert!(waiting.is_asking(299), "that was of others");
+    waiting.end(next);
+    assert!(!waiting.is_asking(299));
 }
 
 #[test]
@@ -70,7 +113,7 @@ fn a_clock_that_is_set_forward_at_one_node_shortens_what_rests_on_its_vote() {
     let token = held(5).token;
     names.begin(id(1), 1);
     names.keeps(&id(1), token, 0, 900);
-    assert!(names.hold(&id(1), held(5)));
+    assert_eq!(names.hold(&id(1), 0, held(5)), Winning::Held);
     names.keeps(&id(1), token, 2, 800);
     assert_eq!(names.jump(1, 3, 500), vec![], "it has no vote there");
     assert_eq!(names.jump(0, 3, 50), vec![], "the other one ends first");
@@ -98,7 +141,7 @@ fn what_a_clock_takes_off_is_off_what_a_majority_keeps() {
     // It is not won yet: nobody is to be told, and the round that wins it reads what is left.
     assert_eq!(names.jump(1, 3, 1_000_000), []);
     assert_eq!(bound(&names, ours, 8_000_000), 7_500_000 - margin_us);
-    assert!(names.hold(&id(1), held(5)));
+    assert_eq!(names.hold(&id(1), 0, held(5)), Winning::Held);
     assert_eq!(names.jump(0, 3, 6_000_000), [(id(1), ours, 2_000_000)]);
     assert_eq!(bound(&names, ours, 8_000_000), 2_000_000 - margin_us);
     assert_eq!(names.jump(1, 3, 7_500_000), [(id(1), ours, 0)]);
