@@ -340,3 +340,21 @@ async fn a_refusal_after_a_lost_answer_admits_that_it_may_have_acted() {
     assert_eq!((error.kind(), error.may_have_acted()), (ErrorKind::Lost, true), "{error:?}");
     assert_eq!(lost.hits(), 1);
 }
+
+/// The connection has gone, and whoever makes the next one is polled no more, on a runtime of its own.
+#[test]
+fn a_runtime_that_is_polled_no_more_holds_up_no_call_of_another() {
+    let [gone, stands, ours] =
+        [(); 3].map(|()| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
+    let server = RedisServer::start();
+    let fence = gone.block_on(RedisFence::connect(&server.url())).unwrap();
+    drop(gone);
+    let other = fence.clone();
+    let connecting = stands.spawn(async move { other.enter("a", token(1), Access::Read).await });
+    stands.block_on(tokio::task::yield_now());
+    for _ in 0..2 {
+        ours.block_on(fence.enter("a", token(2), Access::Write)).unwrap();
+    }
+    // It may have run out of time by now; what it must not is enter.
+    assert!(stands.block_on(connecting).unwrap().is_err());
+}

@@ -91,6 +91,7 @@ impl RedisFence {
     /// [`Leasehold::connect`](crate::Leasehold::connect); a prefix in it goes before every key.
     ///
     /// The connection runs on the tokio runtime that this is called on, a later one on that of the call that needed it.
+    /// Where that runtime is blocked, a call on another one waits for it for 2 s, and makes a connection of its own.
     /// (Locks need no runtime; this, and each call of a fence, has to be made on one.)
     ///
     /// # Errors
@@ -198,7 +199,7 @@ impl RedisFence {
                     trouble = Some(error);
                 }
             }
-            server.hang_up(number).await;
+            server.hang_up(number);
         }
         Err(sent.mark(trouble.expect("a loop of two attempts was left after a failed one")))
     }

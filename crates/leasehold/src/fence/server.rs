@@ -1,12 +1,12 @@
 //! The way to the fence's Redis: one connection, made anew when it has gone. How it is made, and what an error means, is
 //! what it is for locks: `store/redis/dial.rs` and `fault.rs`.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerErrorKind};
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as Turns;
 
 use super::script::Script;
 use crate::error::{Error, Result};
@@ -22,6 +22,8 @@ pub(super) struct Server {
     pub(super) world: Arc<dyn World>,
     target: Target,
     line: Mutex<Line>,
+    /// Whoever has it makes the next connection.
+    turn: Turns<()>,
 }
 
 /// The present connection, and which one it is, counted from the first.
@@ -41,7 +43,7 @@ pub(super) struct Arguments<'a> {
 impl Server {
     /// Reads a URL, that of a lock's store. Its errors do not repeat it.
     pub(super) fn at(url: &str, world: Arc<dyn World>) -> Result<Self> {
-        Ok(Self { world, target: Target::parse(url)?, line: Mutex::default() })
+        Ok(Self { world, target: Target::parse(url)?, line: Mutex::default(), turn: Turns::new(()) })
     }
 
     /// The key below the prefix.
@@ -59,23 +61,37 @@ impl Server {
 
     /// The connection, and its number for [`hang_up`](Self::hang_up). The server has said a word on it.
     pub(super) async fn line(&self) -> Result<(u64, MultiplexedConnection)> {
-        // Locked while connecting: of many callers that find the connection gone one makes the next.
-        let mut line = self.line.lock().await;
-        if let Some(connection) = &line.connection {
-            return Ok((line.number, connection.clone()));
+        if let Some(line) = self.present() {
+            return Ok(line);
+        }
+        // Of many callers that find the connection gone one makes the next. It may be on a runtime that stands still: by
+        // this time it would be done, and nobody waits for it any longer.
+        let _turn = within(&*self.world, PATIENCE, self.turn.lock()).await;
+        if let Some(line) = self.present() {
+            return Ok(line);
         }
         let dialling = dial(&self.target, &*self.world, AsyncConnectionConfig::new(), Asker::FENCE, TLS_WITHIN);
         let dialled = within(&*self.world, PATIENCE, dialling).await;
         let (connection, driver) = dialled.unwrap_or_else(|| Err(self.silent()))?;
         drive(&*self.world, driver)?;
+        let mut line = self.known();
         line.number += 1;
         line.connection = Some(connection.clone());
         Ok((line.number, connection))
     }
 
+    fn present(&self) -> Option<(u64, MultiplexedConnection)> {
+        let line = self.known();
+        line.connection.clone().map(|connection| (line.number, connection))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Gives a connection up, unless another caller did so before.
-    pub(super) async fn hang_up(&self, number: u64) {
-        let mut line = self.line.lock().await;
+    pub(super) fn hang_up(&self, number: u64) {
+        let mut line = self.known();
         if line.number == number {
             line.connection = None;
         }
