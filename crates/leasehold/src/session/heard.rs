@@ -93,6 +93,8 @@ impl State {
             }
             return;
         };
+        // One that was given up with its lane is asked for anew, and what became of it says nothing of that.
+        let is_latest = attempt.asked.as_ref().is_some_and(|latest| latest.serial == asked.serial);
         attempt.unask(asked);
         if heard.is_ok() {
             attempt.damaged = 0;
@@ -106,7 +108,8 @@ impl State {
                 let since_us = self.note(name, &answer, asked.sent_us, heard_us);
                 self.acquire_says(counter, since_us, heard_us, name, &answer);
             }
-            Err(fault) => self.acquire_failed(counter, heard_us, fault),
+            Err(fault) if is_latest => self.acquire_failed(counter, heard_us, fault),
+            Err(_) => {}
         }
         self.arm(counter);
     }

@@ -143,6 +143,7 @@ impl State {
         match link {
             // The session ended while it was opened, or another runtime was faster: nobody would ever close it.
             Ok(link) if self.stage == Stage::Closed || matches!(self.lane, Lane::Open { .. }) => link.close(),
+            Err(_) if matches!(self.lane, Lane::Open { .. }) => {}
             Ok(link) => self.lane = Lane::Open { link, runtime, used_us: self.world.now_us() },
             Err(error) => {
                 self.trouble = Some(for_now(error));

@@ -52,6 +52,7 @@ impl Bench {
         let store = Arc::new(Scripted {
             requests: send,
             on_open: Mutex::default(),
+            refused_after: Mutex::default(),
             on_close: Mutex::default(),
             on_ask: Mutex::default(),
             at_once: Mutex::default(),

@@ -7,9 +7,12 @@ use std::time::Duration;
 use leasehold::Released;
 use leasehold::seam::World;
 use leasehold_spec::{Op, Outcome};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::timeout;
 
-use crate::bench::{Altered, Bench, MS, token};
+use crate::bench::{Altered, Bench, MS, pause, token};
 
 /// The session's link, and the callers' lane.
 const HOME: usize = 0;
@@ -139,4 +142,60 @@ async fn p17_what_was_handed_to_a_lane_that_stands_still_is_asked_by_the_session
     bench.say(release, Outcome::Released, 7);
     let released = timeout(NOTICED, releasing).await.expect("the first one is never answered");
     assert_eq!(released.unwrap().unwrap(), Released::Released);
+}
+
+/// The runtime of the lane goes on, and ends the lane, while the same request is under way by the session's link. What the
+/// lane says then is no word about that one.
+#[tokio::test]
+async fn p17_the_end_of_a_lane_fails_nobody_who_is_asked_for_elsewhere() {
+    let (mut bench, _world) = bench().await;
+    let trying = bench.try_lock("name");
+    let (unsent, _) = bench.next_acquire().await;
+    bench.store.links()[LANE].is_stalled.store(true, Ordering::SeqCst);
+    let (asked, _) = timeout(NOTICED, bench.next_acquire()).await.expect("asked again");
+    assert_eq!((unsent.link, asked.link), (LANE, HOME));
+    drop(unsent.reply);
+    pause(50).await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let guard = timeout(NOTICED, trying).await.expect("an answer").unwrap();
+    assert_eq!(guard.expect("the store has answered").expect("nobody else has it").token(), token(7));
+}
+
+fn one_threaded() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Lets what is ready on this runtime run, and no more.
+fn turns(runtime: &Runtime) {
+    runtime.block_on(async {
+        for _ in 0..8 {
+            yield_now().await;
+        }
+    });
+}
+
+/// A runtime stands still while it opens a lane, and another one opens its own meanwhile. That stays, whatever the first
+/// one comes to.
+#[test]
+fn p17_a_lane_that_fails_late_takes_the_place_of_no_other() {
+    let (ours, stands) = (one_threaded(), one_threaded());
+    let (mut bench, world) = ours.block_on(bench());
+    world.stand_still();
+    bench.store.links()[LANE].closed.store(true, Ordering::SeqCst);
+    let (refuse, refused_after) = oneshot::channel();
+    *bench.store.refused_after.lock().unwrap() = Some(refused_after);
+    world.runtime.store(1, Ordering::SeqCst);
+    let mutex = bench.leasehold.mutex("name");
+    drop(stands.spawn(async move { mutex.try_lock().await }));
+    turns(&stands);
+    let (asked, _) = ours.block_on(bench.next_acquire());
+    bench.say(asked, Outcome::Busy { left_us: 1_000 * MS }, 1);
+    turns(&stands);
+    world.set_on(6_000 * MS);
+    world.runtime.store(0, Ordering::SeqCst);
+    ours.block_on(await_lane(&mut bench, 2));
+    refuse.send(()).unwrap();
+    turns(&stands);
+    assert_eq!(ours.block_on(round(&mut bench, 100)), (2, 2));
+    assert_eq!(bench.store.links().len(), 3);
 }

@@ -36,6 +36,8 @@ pub(crate) type AtOnce = Box<dyn FnMut(&Op) -> Option<Answer> + Send>;
 pub(crate) struct Scripted {
     pub(crate) requests: mpsc::UnboundedSender<Asked>,
     pub(crate) on_open: Mutex<Option<OnOpen>>,
+    /// The next link that is opened is refused, once this has come.
+    pub(crate) refused_after: Mutex<Option<oneshot::Receiver<()>>>,
     /// By the number of the link.
     pub(crate) on_close: Mutex<Option<(usize, OnClose)>>,
     pub(crate) on_ask: Mutex<Option<OnAsk>>,
@@ -68,7 +70,12 @@ impl Store for Shop {
         let store = Arc::clone(&self.0);
         let on_open = store.on_open.lock().unwrap().take();
         on_open.into_iter().for_each(|on_open| on_open());
+        let refused_after = store.refused_after.lock().unwrap().take();
         Box::pin(async move {
+            if let Some(refused_after) = refused_after {
+                refused_after.await.unwrap();
+                return Err(any_error());
+            }
             if store.is_away.load(Ordering::SeqCst) {
                 return Err(any_error());
             }
