@@ -19,7 +19,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Contention, GrantId, Name, Op, Rest, Token};
 use tokio::sync::oneshot;
 
-use super::bounds::RETRY_US;
+use super::bounds::{ANSWER_MAX_US, RETRY_US};
 use super::hold::Hold;
 use super::run::Run;
 use super::terms::{Entry, Terms, Wait};
@@ -28,6 +28,12 @@ use super::words::Words;
 use crate::clock::margin_us;
 use crate::error::Error;
 use crate::store::Link;
+
+/// Until when a caller whose time is over waits for an answer all the same: for no longer than one that is only asked for
+/// an answer does, however often the store has to be asked.
+pub(super) fn unknown_until_us(until_us: u64) -> u64 {
+    until_us.saturating_add(ANSWER_MAX_US)
+}
 
 /// How many answers in a row make no sense before it is surely the record that is damaged: one may be a proxy's hiccup.
 const DAMAGED_TRIES: u32 = 3;
@@ -280,12 +286,10 @@ impl Attempt {
     /// Returns when the caller stops waiting. With a deadline in the next moment the caller still waits for one answer, to
     /// the first request or to a claim: that nobody knows is no use to it.
     pub(crate) fn patience_us(&self) -> u64 {
-        match (&self.phase, self.wait, &self.asked) {
-            (Phase::Asking { usual_us, .. }, Wait::Until { until_us }, asked) => {
-                until_us.max(asked.as_ref().map_or(*usual_us, |asked| asked.usual_us))
+        match (&self.phase, self.wait) {
+            (Phase::Asking { .. } | Phase::Claiming { .. } | Phase::Queued { .. }, Wait::Until { until_us }) => {
+                until_us.max(self.first_answer_us().min(unknown_until_us(until_us)))
             }
-            (Phase::Claiming { usual_us, .. }, Wait::Until { until_us }, _) => until_us.max(*usual_us),
-            (Phase::Queued { .. }, Wait::Until { until_us }, _) => until_us,
             _ => u64::MAX,
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::seam::World;
 use leasehold::{ErrorKind, Lost, Owner, Released};
-use leasehold_spec::{Acquire, Contention, Delivery, Event, Op, Order, Outcome, Patience, Rest, Was};
+use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, Op, Order, Outcome, Patience, Rest, Was};
 use tokio::time::timeout;
 
 use crate::bench::{Altered, Bench, MS, give_back, pass, pause, queued, soon, token};
@@ -274,6 +274,42 @@ async fn p30_a_deadline_waits_for_the_request_behind_a_late_one() {
         assert!(trying.await.unwrap().expect("the store has answered").is_none());
         let (leave, _) = bench.next_leave().await;
         bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    }
+}
+
+/// A store that says so each time is asked again each time, and its caller is told in the documented time all the same.
+#[tokio::test]
+async fn p30_a_deadline_waits_for_no_more_than_two_seconds_of_late_answers() {
+    let bench = Bench::new().await;
+    let store = Arc::clone(&bench.store);
+    let late = bench.answer(Outcome::Late, 7);
+    *bench.store.at_once.lock().unwrap() = Some(Box::new(move |op| {
+        matches!(op, Op::Acquire(_)).then(|| Answer { now_us: store.server_us(), ..late.clone() })
+    }));
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    for mutex in [mutex.clone(), mutex.fair()] {
+        let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::ZERO).await });
+        let told = timeout(Duration::from_secs(3), trying).await.expect("its time is over").unwrap();
+        assert_eq!(told.expect_err("nobody knows").kind(), ErrorKind::Unreachable);
+    }
+}
+
+/// The way to the store takes a second, and four of them are more than the documented time.
+#[tokio::test]
+async fn p30_a_deadline_waits_for_no_more_than_two_seconds_for_a_claim() {
+    for is_fair in [false, true] {
+        let mut bench = Bench::far(1_000).await;
+        let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+        let mutex = if is_fair { mutex.fair() } else { mutex };
+        let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(300)).await });
+        let (asked, acquire) = bench.next_acquire().await;
+        bench.say(asked, queued(1, 60_000), 7);
+        // It cannot be placed in time, so it is claimed; and no answer comes.
+        bench.push(acquire.id, 8, bench.store.server_us() - 40_000 * MS, 60_000 * MS);
+        let begun = Instant::now();
+        let told = timeout(Duration::from_secs(20), trying).await.expect("an end").unwrap();
+        assert_eq!(told.expect_err("nobody knows").kind(), ErrorKind::Unreachable);
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
     }
 }
 
