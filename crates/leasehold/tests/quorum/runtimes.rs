@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 use leasehold::{Leasehold, Released};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::{MAX_LEASE, NAME, PROMPT, await_no_residue, client, five, granted, within};
+use crate::common::{
+    MAX_LEASE, NAME, PROMPT, await_no_residue, client, client_at_all, five, granted, is_busy, vote, votes, within,
+};
+use leasehold_testkit::wait_until;
 
 /// Far below the 250 ms after which a request that too few nodes answered is asked again.
 const USUAL: Duration = Duration::from_millis(100);
@@ -91,4 +94,25 @@ fn who_waits_behind_one_whose_runtime_is_polled_no_more_is_served() {
     let told = first.block_on(impatient).unwrap();
     assert!(!matches!(told, Ok(Some(_))), "its time was over");
     await_no_residue(quorum.servers(), Duration::from_secs(5));
+}
+
+/// The votes that a lost round had go back by its runtime, which is polled until the answer is there, and no longer. In
+/// others' way they would be for the rest of the lease.
+#[test]
+fn who_is_refused_on_a_runtime_that_is_polled_no_more_leaves_no_vote_behind() {
+    let (first, second) = (runtime(), Runtime::new().unwrap());
+    let quorum = second.block_on(five());
+    let ours = first.block_on(client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()));
+    let theirs = second.block_on(client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()));
+    let held = second.block_on(theirs.mutex(NAME).lock()).unwrap();
+    wait_until("the votes of all", PROMPT, || votes(quorum.servers(), held.token()) == 5);
+    // Two of them do not know of it: as if they had been away then.
+    let unaware = &quorum.servers()[..2];
+    for server in unaware {
+        server.command(&["DEL", "lq1:{stock}"]);
+    }
+    assert!(is_busy(first.block_on(ours.mutex(NAME).try_lock())));
+    let is_given_back = || unaware.iter().all(|server| vote(server).is_none());
+    wait_until("the votes of two", Duration::from_secs(2), is_given_back);
+    assert_eq!(second.block_on(held.release()).unwrap(), Released::Released);
 }

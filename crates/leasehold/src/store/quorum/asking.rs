@@ -248,7 +248,7 @@ impl Inner {
         if is_held {
             return (Asked::TooFew, tally);
         }
-        self.stand_back(name, Lost { id: acquire.id, token, wait }, tally.not_refused());
+        self.stand_back_after(name, Lost { id: acquire.id, token, wait }, &tally);
         if tally.is_far() {
             return (Asked::TooFew, tally);
         }

@@ -76,7 +76,10 @@ impl Inner {
         let asked = self.shared.names().asked(&id);
         let mut fan = Fan::of(self.giving_back(node, name, (id, upto), asked).map(|giving_back| (node, giving_back)));
         fan.send();
-        self.finish(fan);
+        match self.attached.get() {
+            Some(_) => self.finish_at_home(fan),
+            None => self.finish(fan),
+        }
     }
 
     fn giving_back_everywhere(

@@ -145,6 +145,13 @@ impl Inner {
         }
     }
 
+    /// The same of what was sent by the session's link: its thread hears it, also where the caller's runtime stands still.
+    pub(super) fn finish_at_home<T: Send + 'static>(&self, fan: Fan<T>) {
+        if !fan.is_empty() {
+            self.shared.leave(Box::pin(unconstrained(fan.finish())));
+        }
+    }
+
     /// A round, to its end: heard until it is decided, or for so long.
     pub(super) async fn count<T>(
         &self,

@@ -80,6 +80,7 @@ impl Inner {
 
     async fn attach(self: Arc<Self>, session: SessionId, inbox: Inbox) -> Result<(), Fault> {
         *self.shared.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&inbox));
+        *self.shared.home_link.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&self);
         self.attached.get_or_init(|| (session, inbox));
         self.keep_time();
         let attaching = (0..self.nodes()).map(|node| {

@@ -46,7 +46,7 @@ mod under_way;
 pub(crate) mod url;
 
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use humantime::format_duration;
@@ -85,6 +85,8 @@ struct Shared {
     names: Mutex<Names>,
     /// The inbox of the session, if one is attached: what any link hears of a node's clock is said there.
     home: Mutex<Option<Inbox>>,
+    /// The session's own link, which its thread drives.
+    home_link: Mutex<Weak<Inner>>,
     under_way: Arc<UnderWay>,
 }
 
@@ -103,6 +105,7 @@ impl QuorumStore {
                 timers: Arc::default(),
                 names: Mutex::default(),
                 home: Mutex::default(),
+                home_link: Mutex::default(),
                 under_way: Arc::default(),
             }),
         }
@@ -232,6 +235,11 @@ impl Shared {
     fn spawn(&self, task: Pending<()>) {
         // Where there is no runtime the task comes back, and is left behind by being dropped.
         drop(self.world.spawn(Box::pin(LeftBehind::new(task, self.under_way.begin(), &self.timers))));
+    }
+
+    /// Has the session's thread run it.
+    fn leave(&self, task: Pending<()>) {
+        drop(LeftBehind::new(task, self.under_way.begin(), &self.timers));
     }
 
     /// Ends when nothing of that is under way, and no later than a node has to answer: one that stands still would keep

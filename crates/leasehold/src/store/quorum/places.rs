@@ -102,6 +102,15 @@ impl Inner {
         self.given_back.lock().unwrap_or_else(PoisonError::into_inner).contains(id)
     }
 
+    /// The link by which goes what nobody waits for: the session's own, which is driven whoever stands still.
+    pub(super) fn by_home(self: &Arc<Self>) -> Arc<Self> {
+        if self.attached.get().is_some() {
+            return Arc::clone(self);
+        }
+        let home = self.shared.home_link.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        home.filter(|home| !home.is_closed()).unwrap_or_else(|| Arc::clone(self))
+    }
+
     /// Gives all of it up.
     pub(super) fn close(&self) {
         if !self.is_closed.swap(true, Ordering::AcqRel) {

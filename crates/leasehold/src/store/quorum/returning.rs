@@ -53,8 +53,23 @@ impl Inner {
         }
     }
 
-    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others.
-    pub(super) fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
+    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others. What
+    /// they have answered comes before that by any link. So it goes by the session's: a caller whose round is lost is told
+    /// so at once, and its runtime may be polled no longer than that.
+    fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
+        let (home, own): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| self.by_home().link(*node).is_some());
+        self.by_home().stand_back_by(name, lost, home);
+        self.stand_back_by(name, lost, own);
+    }
+
+    /// The same after the last of several rounds. What a node has not answered yet is followed on its own link.
+    pub(super) fn stand_back_after(self: &Arc<Self>, name: &Name, lost: Lost, tally: &Tally) {
+        let (heard, late): (Vec<_>, Vec<_>) = tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
+        self.stand_back(name, lost, heard);
+        self.stand_back_by(name, lost, late);
+    }
+
+    fn stand_back_by(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
         let Lost { id, token: upto, wait } = lost;
         let Some(wait) = wait.filter(|_| self.shared.names().is_live(&id)) else {
             return nodes.into_iter().for_each(|node| self.give_back_at(node, name, id, upto));
@@ -76,7 +91,10 @@ impl Inner {
         };
         let mut fan = Fan::of(nodes.into_iter().filter_map(stand_back).collect::<Vec<_>>());
         fan.send();
-        self.finish(fan);
+        match self.attached.get() {
+            Some(_) => self.finish_at_home(fan),
+            None => self.finish(fan),
+        }
     }
 
     /// The same at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to do.
