@@ -38,8 +38,8 @@
 //!
 //! Locks run on any executor. A client has a thread of its own, with a small tokio runtime, for renewals and whatever else
 //! must happen while the program is busy. On the tokio runtime that connected the client, an acquire and a release go out
-//! without that thread, which is faster. Calls from other runtimes, or from none, use the thread. No call depends on another
-//! runtime than its caller's: the one that connected may be blocked, or gone. A call that is polled by something else
+//! without that thread, which is faster. Calls from other runtimes, or from none, use the thread. No call depends on a
+//! runtime other than its caller's: the one that connected may be blocked, or gone. A call that is polled by something else
 //! within a tokio runtime that it blocks (`futures::executor::block_on`) may take half a second longer.
 //! [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
 //!

@@ -48,10 +48,10 @@ impl Mutex {
         Self { client, name, lease, renewal, order, entry, sticky: Duration::ZERO, owner: None, terms: OnceLock::new() }
     }
 
-    /// How long a lease lasts without a word from its holder: 100 ms to 24 h; unless said that of [`crate::Builder::lease`], which
-    /// is 30 s or the longest lease of a quorum. A longer one than a quorum has is refused. It is renewed each third
-    /// for as long as the guard lives, so this is how long the others wait for a holder that died. One out of range is the
-    /// first call's error. Replaces `fixed_lease`.
+    /// How long a lease lasts without a renewal by its holder: 100 ms to 24 h. The default is that of
+    /// [`crate::Builder::lease`]: 30 s, or the longest lease of a quorum where that is shorter; a quorum refuses a longer
+    /// one. The lease is renewed each third for as long as the guard lives, so this is how long the others wait for a holder
+    /// that died. The first call reports a lease out of range. Replaces `fixed_lease`.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         let renewal = if self.renewal == Renewal::Never { Renewal::Always } else { self.renewal };

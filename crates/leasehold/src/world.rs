@@ -36,7 +36,8 @@ impl fmt::Display for Address {
 
 /// An async runtime: what polls a caller's futures, and drives the connections that were opened on it.
 ///
-/// Unique among the runtimes that exist. One that has ended may leave its ID to a later one; its connections have ended too.
+/// Unique among the runtimes that exist. A runtime that has ended may leave its ID to a later one; its connections have
+/// ended, too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RuntimeId {
     /// A tokio runtime.

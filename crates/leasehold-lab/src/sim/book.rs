@@ -185,8 +185,8 @@ impl Book {
         lock(&self.0).jumps_us.push(at_us);
     }
 
-    /// Whether the server made the grant of this token behind a jump of its clock of which no answer has told this client: a
-    /// message of the grant that is held up on its way is then taken for younger than it is.
+    /// Whether the server made the grant of this token behind a jump of its clock of which no answer has told this client.
+    /// A message of the grant that is held up on its way is then taken for younger than it is.
     pub(super) fn is_placed_by_an_old_clock(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);
         let grant = pages.grant_of(name, token).map(|grant| (name.to_owned(), grant));

@@ -215,8 +215,8 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
         if let Some(pid) = held.and_then(|(session, ..)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
             wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
         }
-        // A failover can bring an entry back, and a clock that was set back an acquire that was to come too late: it is passed
-        // over when its turn comes, and costs nobody anything.
+        // A failover can bring an entry back, and a clock that was set back an acquire that was to come too late. The entry
+        // is passed over when its turn comes, and costs nobody anything.
         let is_relived = |seen_us: u64| seen_us < node.relives_until_us;
         for entry in record.queue.iter().filter(|entry| !has_failed_over && !is_relived(entry.seen_us)) {
             if let Some(pid) = net.who.get(&entry.id.session).filter(|pid| is_clean(pid)) {

@@ -78,8 +78,8 @@ pub(crate) struct Attempt {
 }
 
 pub(crate) enum Phase {
-    /// No answer has come yet. A deadline of the caller that ends before `usual_us` waits until then, also while the request
-    /// is about to be repeated: a store that answers is given the time to do so.
+    /// No answer has come yet. A deadline of the caller that ends before `usual_us` waits until then, also while the
+    /// request is about to be repeated: a store that answers is given the time to do so.
     Asking { next_us: u64, usual_us: u64 },
     /// In the store's queue.
     Queued { next_us: u64 },

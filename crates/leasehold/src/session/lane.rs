@@ -19,7 +19,7 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::Session;
-use super::attempt::Attempt;
+use super::attempt::{Asked, Attempt};
 use super::bounds::{OPEN_WITHIN_US, REOPEN_MAX_US};
 use super::links::same;
 use super::state::{Stage, State};
@@ -118,6 +118,12 @@ impl State {
             _ => true,
         };
         is_driven && !link.is_closed() && link.run() == self.run
+    }
+
+    /// Whether a request was asked by the lane, and some that were asked by it are not sent yet.
+    pub(crate) fn lies_in_the_lane(&self, asked: &Asked) -> bool {
+        let Lane::Open { link, .. } = &self.lane else { return false };
+        same(link, &asked.link) && link.progress() != Progress::Moving && self.home().is_some()
     }
 
     /// Gives the lane up if its runtime does not send what was handed to it. What was asked by the lane is asked by the

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::{Leasehold, Released};
+use pollster::block_on;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::common::{
@@ -115,4 +116,21 @@ fn who_is_refused_on_a_runtime_that_is_polled_no_more_leaves_no_vote_behind() {
     let is_given_back = || unaware.iter().all(|server| vote(server).is_none());
     wait_until("the votes of two", Duration::from_secs(2), is_given_back);
     assert_eq!(second.block_on(held.release()).unwrap(), Released::Released);
+}
+
+/// The caller blocks the runtime that would send its requests. That no node answers says nothing about the nodes.
+#[test]
+fn a_short_wait_within_a_blocked_runtime_finds_the_lock_free() {
+    let (servers, blocked) = (runtime(), runtime());
+    let quorum = servers.block_on(five());
+    for wait in [Duration::ZERO, Duration::from_millis(50)] {
+        let client = blocked.block_on(client(&quorum.url(), Duration::from_secs(2)));
+        let guard = blocked.block_on(client.mutex("before").lock()).unwrap();
+        assert_eq!(blocked.block_on(guard.release()).unwrap(), Released::Released);
+        let _entered = blocked.enter();
+        let begun = Instant::now();
+        let guard = block_on(client.mutex(NAME).try_lock_for(wait)).unwrap().expect("it is free");
+        assert!(begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
+        assert_eq!(block_on(guard.release()).unwrap(), Released::Released);
+    }
 }

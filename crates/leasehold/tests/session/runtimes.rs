@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold::Released;
-use leasehold::seam::World;
+use leasehold::seam::{Fault, World};
 use leasehold_spec::{Op, Outcome};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -13,6 +13,7 @@ use tokio::task::yield_now;
 use tokio::time::timeout;
 
 use crate::bench::{Altered, Bench, MS, pause, token};
+use crate::store::any_error;
 
 /// The session's link, and the callers' lane.
 const HOME: usize = 0;
@@ -116,9 +117,39 @@ async fn p17_a_lane_that_is_not_used_moves_to_the_runtime_that_calls() {
     assert_eq!(bench.store.links().len(), 3);
 }
 
+/// A quorum counts its votes where its caller is polled. Where nothing sends the requests, no node has answered: that says
+/// nothing about the nodes.
+#[tokio::test]
+async fn p17_too_few_answers_to_what_was_not_sent_are_no_answer() {
+    let (mut bench, _world) = bench().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    for wait in [None, Some(Duration::ZERO)] {
+        let mutex = mutex.clone();
+        let trying = tokio::spawn(async move {
+            match wait {
+                None => mutex.try_lock().await,
+                Some(wait) => mutex.try_lock_for(wait).await,
+            }
+        });
+        let (unsent, first) = bench.next_acquire().await;
+        assert_eq!(unsent.link, LANE);
+        bench.store.links()[LANE].is_waiting.store(true, Ordering::SeqCst);
+        drop(unsent.reply.send(Err(Fault::Undecided(any_error()))));
+        let (asked, again) = bench.next_acquire().await;
+        assert_eq!((asked.link, again.id), (HOME, first.id));
+        bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+        drop(trying.await.unwrap().unwrap().expect("it is free"));
+        let release = bench.next().await;
+        bench.say(release, Outcome::Released, 7);
+        // Heard by then: the next request would follow the release on its link.
+        pause(50).await;
+        bench.store.links()[LANE].is_waiting.store(false, Ordering::SeqCst);
+    }
+}
+
 /// The runtime is blocked by its own caller, which polls its future by something else. Nothing writes its requests.
 #[tokio::test]
-async fn p17_what_was_handed_to_a_lane_that_stands_still_is_asked_by_the_sessions_link() {
+async fn p17_a_lane_that_stands_still_is_given_up() {
     let (mut bench, _world) = bench().await;
     let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
     let trying = tokio::spawn(async move { mutex.try_lock().await });

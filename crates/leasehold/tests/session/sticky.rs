@@ -61,13 +61,19 @@ async fn a_lease_that_is_kept_is_entered_without_a_request() {
 
 #[tokio::test]
 async fn it_goes_back_when_its_time_is_over() {
-    let mut bench = Bench::new().await;
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    world.stand_still();
     let (mutex, id) = kept(&mut bench, 200).await;
-    pause(100).await;
+    // Longer than the thread sleeps, so that it looks at the clock.
+    world.set_on(100 * MS);
+    pause(300).await;
     bench.nothing();
     drop(at_once(&mutex).await);
-    pause(150).await;
+    world.set_on(150 * MS);
+    pause(300).await;
     bench.nothing();
+    world.set_on(100 * MS);
     goes_back(&mut bench, id, 9).await;
 }
 

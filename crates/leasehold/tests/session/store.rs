@@ -60,6 +60,8 @@ pub(crate) struct Line {
     pub(crate) closed: AtomicBool,
     /// Nothing drives it.
     pub(crate) is_stalled: AtomicBool,
+    /// What it was handed is not sent yet.
+    pub(crate) is_waiting: AtomicBool,
     pub(crate) inbox: Mutex<Option<Inbox>>,
 }
 
@@ -85,6 +87,7 @@ impl Store for Shop {
                 run: store.run.lock().unwrap().clone(),
                 closed: AtomicBool::new(false),
                 is_stalled: AtomicBool::new(false),
+                is_waiting: AtomicBool::new(false),
                 inbox: Mutex::default(),
                 store: Arc::clone(&store),
             });
@@ -188,7 +191,11 @@ impl Link for Handle {
     }
 
     fn progress(&self) -> Progress {
-        if self.0.is_stalled.load(Ordering::SeqCst) { Progress::Stalled } else { Progress::Moving }
+        match () {
+            () if self.0.is_stalled.load(Ordering::SeqCst) => Progress::Stalled,
+            () if self.0.is_waiting.load(Ordering::SeqCst) => Progress::Waiting,
+            () => Progress::Moving,
+        }
     }
 
     fn is_closed(&self) -> bool {

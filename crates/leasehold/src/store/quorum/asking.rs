@@ -126,7 +126,7 @@ impl Inner {
         }
         // Also one that is held: it is confirmed, and waits if it has ended.
         let is_held = names.held(&acquire.id).is_some();
-        let (is_known, turn) = names.wait(name, acquire, wait, (now_us, until_us));
+        let (is_known, turn) = names.wait(name, acquire, wait, (now_us, until_us), self.number);
         Some((if is_known || is_held { Joined::Before } else { Joined::Now }, turn))
     }
 
@@ -306,7 +306,7 @@ impl Inner {
 
     async fn turn(self: Arc<Self>, id: GrantId) {
         let begun_us = self.now_us();
-        let begin = |waiting: &mut Waiting| waiting.begin(begun_us, |lease_ms| self.turn_us(lease_ms));
+        let begin = |waiting: &mut Waiting| waiting.begin(begun_us, |lease_ms| self.turn_us(lease_ms), self.number);
         let Some((name, acquire, wait, turn)) = self.shared.names().waiting(&id).and_then(begin) else { return };
         let (asked, tally) = {
             let _asking = Asking { inner: &self, id, turn };

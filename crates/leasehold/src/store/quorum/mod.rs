@@ -46,6 +46,7 @@ mod under_way;
 pub(crate) mod url;
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -88,6 +89,8 @@ struct Shared {
     /// The session's own link, which its thread drives.
     home_link: Mutex<Weak<Inner>>,
     under_way: Arc<UnderWay>,
+    /// How many links there were.
+    links: AtomicU64,
 }
 
 impl QuorumStore {
@@ -107,6 +110,7 @@ impl QuorumStore {
                 home: Mutex::default(),
                 home_link: Mutex::default(),
                 under_way: Arc::default(),
+                links: AtomicU64::default(),
             }),
         }
     }
@@ -230,8 +234,8 @@ impl Shared {
         })
     }
 
-    /// Runs what its caller does not wait for, on the caller's runtime. If there is none, or it ends before the task has, the
-    /// session's thread runs the task: a request that is dropped before it is written is never sent.
+    /// Runs what its caller does not wait for, on the caller's runtime. If there is none, or it ends before the task has,
+    /// the session's thread runs the task: a request that is dropped before it is written is never sent.
     fn spawn(&self, task: Pending<()>) {
         // Where there is no runtime the task comes back, and is left behind by being dropped.
         drop(self.world.spawn(Box::pin(LeftBehind::new(task, self.under_way.begin(), &self.timers))));

@@ -97,6 +97,8 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     number: u64,
+    /// The number of that link.
+    link: u64,
     /// By then they are over, unless the runtime that polls them stands still. Others need not wait for that.
     until_us: u64,
 }
@@ -282,6 +284,13 @@ impl Names {
         self.attempts.remove(id);
     }
 
+    /// A link is given up, and with it its rounds: whoever asks by another link does not wait for them.
+    pub(super) fn give_up(&mut self, link: u64) {
+        for waiting in self.attempts.values_mut().filter_map(|attempt| attempt.waiting.as_mut()) {
+            waiting.asking.take_if(|turn| turn.link == link);
+        }
+    }
+
     /// Rounds of an attempt begin that waits if they are lost, and are over by `until_us`. Answers whether it waited before.
     pub(super) fn wait(
         &mut self,
@@ -289,12 +298,13 @@ impl Names {
         acquire: &Acquire,
         wait: Wait,
         (now_us, until_us): (u64, u64),
+        link: u64,
     ) -> (bool, Turn) {
         let attempt = self.attempt(acquire.id, now_us);
         let before = attempt.waiting.as_ref().map(|waiting| (waiting.splits, waiting.alarm));
         let (splits, alarm) = before.unwrap_or_default();
         let (name, acquire, called) = (name.clone(), acquire.clone(), Vec::new());
-        let (alarm, turn) = (alarm + 1, Turn { number: alarm + 1, until_us });
+        let (alarm, turn) = (alarm + 1, Turn { number: alarm + 1, link, until_us });
         attempt.waiting = Some(Waiting { name, acquire, wait, asking: Some(turn), called, splits, alarm });
         (before.is_some(), turn)
     }
@@ -320,13 +330,14 @@ impl Waiting {
         &mut self,
         now_us: u64,
         within_us: impl FnOnce(u64) -> u64,
+        link: u64,
     ) -> Option<(Name, Acquire, Wait, Turn)> {
         if self.is_asking(now_us) {
             return None;
         }
         self.called.clear();
         self.alarm += 1;
-        let turn = Turn { number: self.alarm, until_us: now_us + within_us(self.acquire.lease_ms) };
+        let turn = Turn { number: self.alarm, link, until_us: now_us + within_us(self.acquire.lease_ms) };
         self.asking = Some(turn);
         Some((self.name.clone(), self.acquire.clone(), self.wait, turn))
     }

@@ -85,15 +85,21 @@ fn rounds_that_nobody_polls_are_in_the_way_for_a_while() {
         label: String::new(),
     };
     let wait = Wait { ticket: 1, order: leasehold_spec::Order::Relaxed };
-    let (was_known, stuck) = names.wait(&name, &acquire, wait, (100, 200));
+    let (was_known, stuck) = names.wait(&name, &acquire, wait, (100, 200), 1);
     assert!(!was_known);
     let waiting = names.waiting(&id(1)).unwrap();
-    assert!(waiting.is_asking(199) && waiting.begin(199, |_| 100).is_none());
-    let (.., next) = waiting.begin(200, |_| 100).expect("the first ones are over by now");
+    assert!(waiting.is_asking(199) && waiting.begin(199, |_| 100, 1).is_none());
+    let (.., next) = waiting.begin(200, |_| 100, 2).expect("the first ones are over by now");
     waiting.end(stuck);
     assert!(waiting.is_asking(299), "that was of others");
     waiting.end(next);
     assert!(!waiting.is_asking(299));
+    // A link that is given up takes its own rounds along.
+    waiting.begin(300, |_| 100, 3).expect("none are under way");
+    names.give_up(2);
+    assert!(names.waiting(&id(1)).unwrap().is_asking(301));
+    names.give_up(3);
+    assert!(!names.waiting(&id(1)).unwrap().is_asking(301));
 }
 
 #[test]

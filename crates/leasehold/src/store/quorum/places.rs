@@ -18,6 +18,8 @@ use crate::store::{Fault, Inbox, Message, Progress};
 /// What a link consists of.
 pub(super) struct Inner {
     pub(super) shared: Arc<Shared>,
+    /// Tells it apart from the other links of its client.
+    pub(super) number: u64,
     slots: Vec<Slot>,
     pub(super) attached: OnceLock<(SessionId, Inbox)>,
     is_closed: AtomicBool,
@@ -49,8 +51,10 @@ struct Place {
 impl Inner {
     pub(super) fn new(shared: Arc<Shared>) -> Arc<Self> {
         let slots = shared.members.iter().map(|_| Slot::default()).collect();
+        let number = shared.links.fetch_add(1, Ordering::Relaxed);
         Arc::new(Self {
             shared,
+            number,
             slots,
             attached: OnceLock::new(),
             is_closed: AtomicBool::new(false),
@@ -114,6 +118,7 @@ impl Inner {
     /// Gives all of it up.
     pub(super) fn close(&self) {
         if !self.is_closed.swap(true, Ordering::AcqRel) {
+            self.shared.names().give_up(self.number);
             (0..self.nodes()).for_each(|node| self.hang_up(node));
             self.tell(Message::Detached);
         }
