@@ -122,7 +122,9 @@ impl State {
         let may_hand_on = line.is_some() || (wait == Wait::No && terms.may_stand());
         let range = if may_hand_on && self.hand_over == HandOver::Local { self.range_for(line, terms) } else { 1 };
         // Sent by the caller, right now; the thread looks when that found no answer.
-        let phase = Phase::Asking { next_us: if link.is_some() { u64::MAX } else { now_us }, usual_us: 0 };
+        let next_us = if link.is_some() { u64::MAX } else { now_us };
+        // Until then a caller whose deadline has passed waits for the answer, also to what the thread has still to send.
+        let phase = Phase::Asking { next_us, usual_us: now_us + self.usual_us() };
         let attempt = Attempt::new(id, name.clone(), Arc::clone(terms), wait, phase);
         self.insert(Attempt { caller, line, range, ..attempt });
         let first = link.and_then(|link| {

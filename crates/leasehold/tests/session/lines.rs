@@ -239,7 +239,6 @@ async fn p21_each_waiter_has_its_own_patience() {
     assert_eq!(long.await.unwrap().unwrap().expect("handed on").token(), token(8));
 }
 
-/// "Somebody else has it" is what a store said, and not what nobody knows (P30).
 /// The first of a line sends its request, and goes before the answer: the thread repeats the request for those who are
 /// left. A deadline that has passed meanwhile waits for that answer.
 #[tokio::test]
@@ -256,6 +255,28 @@ async fn p30_a_deadline_in_a_line_waits_for_the_repeated_request() {
     assert!(!second.is_finished());
     bench.say(asked, queued(1, 60_000), 7);
     assert!(second.await.unwrap().expect("the store has answered").is_none());
+}
+
+/// A guard is dropped and its run ends, with somebody left in line whose deadline passes in that moment: the next request is
+/// the thread's to send, and its answer is awaited like any first one.
+#[tokio::test]
+async fn p30_a_deadline_waits_for_the_request_that_the_thread_is_about_to_send() {
+    let world = Altered::world();
+    let mut bench = Bench::within(Arc::clone(&world) as Arc<dyn World>).await;
+    let (guard, id) = bench.reserved(30_000, 7, 1_024).await;
+    world.stand_still();
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+    let mut waiting = tokio::spawn(async move { mutex.try_lock_for(Duration::from_secs(5)).await });
+    tokio::task::yield_now().await;
+    bench.want(id, 7, Contention::Strict);
+    world.set_on(5_000 * MS + 1);
+    drop(guard);
+    let asked = tokio::select! {
+        asked = bench.next_but(|op| !matches!(op, Op::Acquire(_))) => asked,
+        early = &mut waiting => panic!("nothing was asked: {early:?}"),
+    };
+    bench.say(asked, queued(1, 60_000), 8);
+    assert!(waiting.await.unwrap().expect("the store is there").is_none());
 }
 
 /// The request came too late: it is asked again, and that answer awaited.
@@ -313,6 +334,7 @@ async fn p30_a_deadline_waits_for_no_more_than_two_seconds_for_a_claim() {
     }
 }
 
+/// "Somebody else has it" is what a store said, and not what nobody knows (P30).
 #[tokio::test]
 async fn p30_a_line_of_which_nothing_was_heard_is_not_busy() {
     let mut bench = Bench::new().await;
