@@ -173,6 +173,8 @@ pub enum Mutant {
     P26DiesWithPath,
     /// P27: nobody waits for a turn: SQLite's own way of waiting does.
     P27NoTurn,
+    /// P27: whatever a client asks for waits behind all that it has asked for before.
+    P27AllWait,
     /// P27: who has a removed directory open goes on with it.
     P27StaysBehind,
     /// P27: what was held before the host was started anew is held still.

@@ -60,8 +60,10 @@ pub trait Store: Send + Sync + 'static {
     }
 }
 
-/// One ordered path to a store. Requests are carried out in the order in which their futures were first polled, so that a
-/// leave never overtakes the acquire that it ends.
+/// One ordered path to a store. Requests about one grant are carried out in the order in which their futures were first
+/// polled, so that a leave never overtakes the acquire that it ends. So are acquires of one name, and no acquire overtakes
+/// a release or a leave. A store may carry out everything else earlier: a client that asks for thousands of locks still
+/// renews, gives back and looks.
 pub trait Link: Send + Sync + 'static {
     /// One request about one name. `guess` says what was last heard of the name's queue: it chooses the faster way and
     /// never the outcome.

@@ -143,6 +143,10 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             say(&format!("locked {}", guard.token()));
             guards.insert(name.to_owned(), guard);
         }
+        ["inspect", name] => match client.mutex(name).inspect().await {
+            Ok(seen) => say(if seen.holder.is_some() { "inspected held" } else { "inspected free" }),
+            Err(error) => say(&format!("failed {error}")),
+        },
         ["try", name] => match client.mutex(name).try_lock().await {
             Ok(Some(guard)) => {
                 say(&format!("locked {}", guard.token()));

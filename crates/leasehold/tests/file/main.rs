@@ -5,6 +5,7 @@
 #![cfg(all(feature = "file", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+mod arrivals;
 mod child;
 mod crowd;
 mod database;

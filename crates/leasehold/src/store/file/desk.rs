@@ -7,6 +7,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -87,6 +88,8 @@ pub(super) struct Desk {
 /// What others than the thread may look at, also while that waits for its turn.
 #[derive(Default)]
 pub(super) struct Shown {
+    /// How many requests of the client are not done.
+    pub(super) asked: AtomicUsize,
     pub(super) waiting: Waiting,
     pub(super) lives: Mutex<Vec<Arc<Life>>>,
     pub(super) presence: Presence,
@@ -113,12 +116,14 @@ impl Desk {
             }
         };
         // It is there: nobody else can have ended it meanwhile.
+        self.shown.asked.fetch_add(1, Ordering::Relaxed);
         drop(sender.send(Job::Open { tell }));
         Ok(())
     }
 
     pub(super) fn send(&self, job: Job) {
         if let Some(jobs) = &*self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
+            self.shown.asked.fetch_add(1, Ordering::Relaxed);
             // The thread has ended: who waits for an answer sees the other end go.
             drop(jobs.send(job));
         }
@@ -135,7 +140,26 @@ impl Desk {
 
     /// Why there is no answer, as far as that is known here.
     pub(super) fn silence(&self) -> Option<Error> {
-        self.shown.waiting.reason(self.world.now_us())
+        let turn = self.shown.waiting.turn();
+        if let Some(stopped) = turn.as_ref().and_then(|turn| turn.stopped(self.world.now_us())) {
+            return Some(Error::new(ErrorKind::Unreachable, stopped));
+        }
+        let place = self.path.display();
+        let message = match (self.shown.asked.load(Ordering::Relaxed), turn) {
+            (0, _) => return None,
+            (1, None) => {
+                format!("the store in {place} has not answered yet: is its disk slow, or the machine overloaded?")
+            }
+            (1, Some(_)) => format!("the store in {place} is busy with other clients: try again, or wait longer"),
+            (asked, None) => format!(
+                "the store in {place} is busy with {asked} requests of this client: send fewer at once, or wait longer"
+            ),
+            (asked, Some(_)) => format!(
+                "the store in {place} is busy with {asked} requests of this client, and with other clients: send fewer \
+                 at once, or wait longer"
+            ),
+        };
+        Some(Error::new(ErrorKind::Unreachable, message))
     }
 
     /// The life of the session that attached last.
@@ -161,4 +185,19 @@ pub(super) type Bound = (OwnedFd, FileKey);
 
 pub(super) fn gone() -> Fault {
     Fault::Gone(Error::new(ErrorKind::Unreachable, "the link was closed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::real::Real;
+
+    #[test]
+    fn a_busy_store_says_for_whom() {
+        let desk = Desk::new("/nowhere".into(), Real::world());
+        assert!(desk.silence().is_none(), "nobody waits for it");
+        desk.shown.asked.store(812, Ordering::Relaxed);
+        let said = desk.silence().expect("it is busy").to_string();
+        assert!(said.starts_with("the store in /nowhere is busy with 812 requests of this client: "), "{said}");
+    }
 }

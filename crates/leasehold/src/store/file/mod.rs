@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A file that many processes change has three problems that a server does not. Who changes it next: SQLite has those who
-//! find it busy try again after a while, and some of them for ever, so they queue in the kernel (`turn.rs`). How does a
+//! find it busy try again after a while, and some of them for ever, so they queue in the kernel (`turn.rs`); and inside a
+//! client, thousands of acquires hold up nothing else (`backlog.rs`). How does a
 //! waiter hear of its grant: a socket beside the file is rung, and who hears it reads the file (`live.rs`, `site.rs`). And
 //! what if a holder dies: here, and nowhere else, the kernel knows at once, so nobody waits for the end of a lease
 //! (`sentry.rs`).
@@ -17,6 +18,7 @@
 //! whoever held is dead. So nothing here waits for a disk to have written, and a database of an earlier boot keeps its
 //! tokens only.
 
+mod backlog;
 mod ballast;
 mod database;
 mod default;

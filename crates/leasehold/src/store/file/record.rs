@@ -155,12 +155,6 @@ impl Record {
         grant.is_some_and(|grant| grant.state == GrantState::Pushed)
     }
 
-    /// For somebody who only looks: nothing of this is to be stored.
-    pub(super) fn forget_grant(&mut self) {
-        self.resource.grant = None;
-        self.before = None;
-    }
-
     fn is_queue_changed(&self, before: &Before, subject: Option<GrantId>) -> bool {
         let queue = &self.resource.queue;
         let same = |((id, ticket), entry): (&(GrantId, u64), &Entry)| *id == entry.id && *ticket == entry.ticket;

@@ -111,7 +111,7 @@ impl Site {
         batch: &[(&Name, &Op)],
     ) -> Result<Vec<Result<Done, Trouble>>, Trouble> {
         let turn = self.take_turn(ask.world, ask.waiting)?;
-        let may_wait = batch.iter().all(|(_, op)| matches!(op, Op::Acquire(_) | Op::Inspect));
+        let may_wait = batch.iter().all(|(_, op)| matches!(op, Op::Acquire(_)));
         let mut room = Room::AsItIs;
         let done = loop {
             let tried = self.attempt(ask, batch);
@@ -166,6 +166,39 @@ impl Site {
             let _there_is_no_more_to_do = execute(&database.db, "ROLLBACK");
         }
         stepped
+    }
+
+    /// Who holds, and how many wait, as the last transaction left it that was finished. A reader needs no turn.
+    pub(super) fn inspect(
+        &mut self,
+        world: &dyn World,
+        name: &Name,
+        is_dead: &dyn Fn(SessionId) -> bool,
+    ) -> Result<Answer, Trouble> {
+        self.check()?;
+        // Before anything is read: what is said to be so at a time is not from before it (P9).
+        let (wall_us, lease_us) = (world.wall_us(), lease_us(world));
+        let Self { database, known, live, .. } = self;
+        let mut read = || {
+            let moment = database.db.unchecked_transaction()?;
+            let mut record = Record::load(&moment, name, known)?;
+            let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
+            // A look changes nothing, and must not tell that somebody holds who is dead.
+            if grant_of_the_dead(&record, &env, is_dead).is_some() {
+                record.resource.grant = None;
+            }
+            // The step empties a record that is forgotten. That is not stored, so it must not be remembered either.
+            let is_forgotten = record.resource.is_forgotten(wall_us, lease_us);
+            let (answer, _) = step(&mut record.resource, &env, &Op::Inspect);
+            if !is_forgotten {
+                known.keep(name.clone(), record);
+            }
+            Ok(answer)
+        };
+        read().map_err(|bad| match bad {
+            Bad::Sql(error) => Trouble::of(self.directory.path(), error),
+            Bad::Nonsense(why) => Trouble::Nonsense(why),
+        })
     }
 
     /// A full disk takes no longer log. One that was copied back is written again from its beginning.
@@ -286,22 +319,19 @@ fn now(world: &dyn World) -> rows::Now {
     rows::Now { wall_us: world.wall_us(), lease_us: lease_us(world) }
 }
 
+/// The grant of a session that is dead, before its lease has ended.
+fn grant_of_the_dead(record: &Record, env: &Env<'_>, is_dead: &dyn Fn(SessionId) -> bool) -> Option<GrantId> {
+    let grant = record.resource.grant.as_ref()?;
+    (grant.end_us() > env.lease_us && is_dead(grant.id.session)).then_some(grant.id)
+}
+
 /// Gives the lease of a dead session back on its behalf, where the request would be served by that. A holder's own
 /// requests are not: they show that it lives.
 fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Delivery> {
-    if !matches!(op, Op::Acquire(_) | Op::Settle | Op::Inspect) {
+    if !matches!(op, Op::Acquire(_) | Op::Settle) {
         return Vec::new();
     }
-    let Some(grant) = &record.resource.grant else { return Vec::new() };
-    let id = grant.id;
-    if grant.end_us() <= env.lease_us || !(ask.is_dead)(id.session) {
-        return Vec::new();
-    }
-    if *op == Op::Inspect {
-        // A look changes nothing, and must not tell that somebody holds who is dead. Nothing of this is stored.
-        record.forget_grant();
-        return Vec::new();
-    }
+    let Some(id) = grant_of_the_dead(record, env, ask.is_dead) else { return Vec::new() };
     // Nobody knows what it has handed on inside its session.
     let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id, used: Token::HIGHEST });
     deliveries

@@ -19,6 +19,8 @@ use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
 pub(super) const LOCK: &str = "lock";
+/// Nobody has a turn for so long, unless it is stopped or its disk is slow.
+const STOPPED_US: u64 = 1_000_000;
 /// As long as a note can be, so that none leaves a rest of the one before.
 const NOTE: usize = 64;
 
@@ -116,14 +118,24 @@ impl Turn {
         }
     }
 
-    /// Who has it, as they wrote.
-    fn holder(&self, now_us: u64) -> Option<String> {
+    /// Who has had it for so long that they may be stopped, as they wrote.
+    pub(super) fn stopped(&self, now_us: u64) -> Option<String> {
         let mut note = [0; NOTE];
         let read = rustix::io::pread(&self.file, &mut note, 0).ok()?;
         let mut words = std::str::from_utf8(&note[..read]).ok()?.split_whitespace();
         let (pid, space, since) = (words.next()?, words.next()?, words.next()?);
-        let held_s = now_us.saturating_sub(since.parse().ok()?) as f64 / 1e6;
-        let who = match space == namespace() {
+        let held_us = now_us.saturating_sub(since.parse().ok()?);
+        if held_us < STOPPED_US {
+            return None;
+        }
+        let is_near = space == namespace();
+        let held_s = held_us as f64 / 1e6;
+        if is_near && self.us.split(' ').next() == Some(pid) {
+            return Some(format!(
+                "another client of this process has held the store's lock for {held_s:.1} s: is its disk slow?"
+            ));
+        }
+        let who = match is_near {
             true => format!("process {pid} has"),
             false => format!("a process of another pid namespace ({pid} in there) has"),
         };
@@ -155,12 +167,9 @@ impl Waiting {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
-    /// Why there is no answer, if the reason is that somebody has the turn.
-    pub(super) fn reason(&self, now_us: u64) -> Option<Error> {
-        let turn = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
-        let message =
-            turn.holder(now_us).unwrap_or_else(|| "another process has the store's lock: is it stopped?".into());
-        Some(Error::new(ErrorKind::Unreachable, message))
+    /// The turn that is waited for, if one is.
+    pub(super) fn turn(&self) -> Option<Arc<Turn>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -168,4 +177,31 @@ impl Waiting {
 fn namespace() -> String {
     let link = rustix::fs::readlink("/proc/self/ns/pid", Vec::new());
     link.ok().and_then(|link| link.into_string().ok()).unwrap_or_else(|| "pid:?".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::real::Real;
+
+    /// Who has a turn now and then is not stopped, and a process that asks is not stopped itself.
+    #[test]
+    fn only_who_has_had_the_turn_for_long_is_named() {
+        let path = tempfile::TempDir::new().unwrap();
+        let turn = Turn::open(&Directory::open(path.path()).unwrap(), &Real).unwrap();
+        let note = |who: &str| {
+            let note = format!("{:<1$}\n", format!("{who} 5000000"), NOTE - 1);
+            rustix::io::pwrite(&turn.file, note.as_bytes(), 0).unwrap();
+        };
+        note(&format!("1 {}", namespace()));
+        assert_eq!(turn.stopped(5_900_000), None);
+        let said = turn.stopped(6_500_000).unwrap();
+        assert!(said.starts_with("process 1 has held the store's lock for 1.5 s: is it stopped?"), "{said}");
+        note("7 pid:[1]");
+        let said = turn.stopped(7_000_000).unwrap();
+        assert!(said.starts_with("a process of another pid namespace (7 in there) has held"), "{said}");
+        note(&turn.us);
+        let said = turn.stopped(7_000_000).unwrap();
+        assert!(said.starts_with("another client of this process has held"), "{said}");
+    }
 }

@@ -1,4 +1,4 @@
-//! What is done at the desk, one after the other.
+//! What is done at the desk, one after the other, in the order of `backlog.rs`.
 //!
 //! Beside the requests there come: bells, when there is news for a session of ours (P27); and connections to the lives of
 //! those whom our sessions wait for, when they break (P26).
@@ -6,12 +6,14 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError, Weak};
 
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, Delivery, Name, Op, SessionId};
 use tokio::sync::mpsc;
 
+use super::backlog::Backlog;
 use super::desk::{Job, Opened, Shown, gone};
 use super::fault::Trouble;
 use super::link::Tie;
@@ -59,10 +61,28 @@ impl Worker {
     }
 
     pub(super) async fn work(mut self, mut received: mpsc::UnboundedReceiver<Job>) {
-        while let Some(job) = received.recv().await {
-            self.handle(job);
+        let mut backlog = Backlog::default();
+        loop {
+            while let Ok(job) = received.try_recv() {
+                backlog.push(job);
+            }
+            match backlog.pop() {
+                Some(job) => self.do_one(job),
+                None => match received.recv().await {
+                    Some(job) => backlog.push(job),
+                    None => return,
+                },
+            }
             // The bells, lives and watches have their turn, too.
             tokio::task::yield_now().await;
+        }
+    }
+
+    fn do_one(&mut self, job: Job) {
+        let was_asked = !matches!(job, Job::Rung { .. } | Job::Broken { .. });
+        self.handle(job);
+        if was_asked {
+            self.shown.asked.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -79,6 +99,7 @@ impl Worker {
             | Job::Attach { tie, .. }
             | Job::Ping { tie, .. }
                 if tie.is_closed() => {}
+            Job::Apply { name, op: Op::Inspect, tell, .. } => drop(tell.send(self.inspect(&name))),
             Job::Apply { name, op, tell, .. } => {
                 let mut heard = self.apply(&[(&name, &op)]);
                 drop(tell.send(heard.pop().unwrap_or_else(|| Err(gone()))));
@@ -160,6 +181,16 @@ impl Worker {
         for attached in std::mem::take(&mut self.attached).into_values() {
             (attached.inbox)(Message::Detached);
         }
+    }
+
+    /// A reader needs no turn.
+    fn inspect(&mut self, name: &Name) -> Result<Answer, Fault> {
+        let (own, world) = (self.own(), Arc::clone(&self.world));
+        self.with_site(|site| {
+            let live = Arc::clone(&site.live);
+            let is_dead = |session| !own.contains(&session) && matches!(live.pulse(session), Pulse::Dead);
+            site.inspect(&*world, name, &is_dead)
+        })
     }
 
     fn apply(&mut self, batch: &[(&Name, &Op)]) -> Vec<Result<Answer, Fault>> {

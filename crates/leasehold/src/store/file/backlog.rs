@@ -1,0 +1,170 @@
+//! The requests of a client that its thread has not carried out yet, and which of them is next.
+//!
+//! A program can ask for thousands of locks at once, and each acquire takes a turn (P27). In the order of arrival,
+//! everything else waited behind them: renewals until their leases had ended, and an operator's `inspect` until it failed.
+//! So only acquires wait for each other. Every other request goes before them: it keeps a lease, gives one back, or is a
+//! single question.
+//!
+//! A request that gives back must not overtake the acquire that it ends ([`Link`](crate::store::Link)): A sends acquire. A
+//! drops the future, and sends leave. The leave finds nothing. The acquire is granted, for nobody. So a request about one
+//! grant waits while an acquire of that grant does.
+
+use std::collections::{HashMap, VecDeque};
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{GrantId, Op};
+
+use super::desk::Job;
+
+/// How many requests go before an acquire that waits. Those that come later go behind it then, so that it is not put off
+/// for ever.
+const BEFORE: usize = 64;
+
+#[derive(Default)]
+pub(super) struct Backlog {
+    first: VecDeque<Job>,
+    /// Acquires, and what has to follow them.
+    acquires: VecDeque<Job>,
+    /// How many of these there are for each grant.
+    of: HashMap<GrantId, usize>,
+    /// How many of `first` were taken since the last acquire.
+    taken: usize,
+}
+
+impl Backlog {
+    pub(super) fn push(&mut self, job: Job) {
+        let id = grant_of(&job);
+        let is_acquire = matches!(job, Job::Apply { op: Op::Acquire(_), .. });
+        let follows = id.is_some_and(|id| self.of.contains_key(&id));
+        if !is_acquire && !follows && !is_on(Mutant::P27AllWait) {
+            self.first.push_back(job);
+            return;
+        }
+        if let Some(id) = id {
+            *self.of.entry(id).or_default() += 1;
+        }
+        self.acquires.push_back(job);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Job> {
+        // Behind all that came before it: what gives the lease back that it asks for may be among them (P16).
+        if self.taken >= BEFORE
+            && let Some(acquire) = self.pop_acquire()
+        {
+            self.first.push_back(acquire);
+        }
+        match self.first.pop_front() {
+            Some(job) => {
+                self.taken += 1;
+                Some(job)
+            }
+            None => self.pop_acquire(),
+        }
+    }
+
+    fn pop_acquire(&mut self) -> Option<Job> {
+        self.taken = 0;
+        let job = self.acquires.pop_front()?;
+        if let Some(id) = grant_of(&job) {
+            self.done(id);
+        }
+        Some(job)
+    }
+
+    fn done(&mut self, id: GrantId) {
+        if let Some(count) = self.of.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                self.of.remove(&id);
+            }
+        }
+    }
+}
+
+/// The grant that a request is about. A batch of renewals is about several, all of which were acquired.
+fn grant_of(job: &Job) -> Option<GrantId> {
+    let Job::Apply { op, .. } = job else { return None };
+    match op {
+        Op::Acquire(acquire) => Some(acquire.id),
+        Op::Renew(renew) => Some(renew.id),
+        Op::Release { id, .. } | Op::Leave { id, .. } | Op::Reserve { id, .. } => Some(*id),
+        // A revocation ends the grant of somebody whom a look has shown: that one was acquired.
+        Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use leasehold_spec::{Acquire, Name, Patience, SessionId, Token};
+    use tokio::sync::oneshot;
+
+    use super::super::link::Tie;
+    use super::*;
+
+    fn id(counter: u64) -> GrantId {
+        GrantId { session: SessionId(1), counter, nonce: 0 }
+    }
+
+    fn job(op: Op) -> Job {
+        let (tell, _) = oneshot::channel();
+        Job::Apply { tie: Arc::new(Tie::new()), name: Name::new("x").unwrap(), op, tell }
+    }
+
+    fn acquire(counter: u64) -> Job {
+        let (id, patience) = (id(counter), Patience::Try);
+        job(Op::Acquire(Acquire { id, lease_ms: 1000, range: 1, not_after_us: 0, patience, label: String::new() }))
+    }
+
+    fn leave(counter: u64) -> Job {
+        job(Op::Leave { id: id(counter), used: Token::NONE })
+    }
+
+    fn said(job: &Job) -> String {
+        match job {
+            Job::Apply { op: Op::Acquire(acquire), .. } => format!("acquire {}", acquire.id.counter),
+            Job::Apply { op: Op::Leave { id, .. }, .. } => format!("leave {}", id.counter),
+            Job::Apply { op: Op::Inspect, .. } => "inspect".into(),
+            _ => unreachable!("no test pushes it"),
+        }
+    }
+
+    fn order(jobs: impl IntoIterator<Item = Job>) -> Vec<String> {
+        let mut backlog = Backlog::default();
+        jobs.into_iter().for_each(|job| backlog.push(job));
+        let order = std::iter::from_fn(|| backlog.pop()).map(|job| said(&job)).collect();
+        assert!(backlog.of.is_empty(), "it remembers what has gone");
+        order
+    }
+
+    #[test]
+    fn only_acquires_wait_for_acquires() {
+        let jobs = [acquire(1), acquire(2), job(Op::Inspect), leave(7), job(Op::Inspect)];
+        assert_eq!(order(jobs), ["inspect", "leave 7", "inspect", "acquire 1", "acquire 2"]);
+    }
+
+    #[test]
+    fn a_leave_does_not_overtake_its_acquire() {
+        let jobs = [acquire(1), acquire(2), acquire(2), leave(2), leave(2), acquire(3), leave(4)];
+        let expected = ["leave 4", "acquire 1", "acquire 2", "acquire 2", "leave 2", "leave 2", "acquire 3"];
+        assert_eq!(order(jobs), expected);
+    }
+
+    #[test]
+    fn an_acquire_is_not_put_off_for_ever() {
+        let mut backlog = Backlog::default();
+        backlog.push(acquire(1));
+        let before = std::iter::from_fn(|| {
+            backlog.push(job(Op::Inspect));
+            backlog.pop().filter(|job| said(job) == "inspect")
+        });
+        assert_eq!(before.take(1000).count(), BEFORE + 1);
+    }
+
+    #[test]
+    fn p16_an_acquire_does_not_overtake_what_gave_back_before_it() {
+        let order = order((2..200).map(leave).chain([acquire(1)]));
+        assert_eq!(order.last().map(String::as_str), Some("acquire 1"));
+    }
+}
