@@ -1,6 +1,7 @@
 //! What holds over many calls.
 
 mod clients;
+mod crowd;
 mod holding;
 mod lines;
 mod order;
@@ -59,6 +60,8 @@ dimension! {
         NoGraceEndsAtOnce,
         /// A holder that crashed is followed when its lease ends.
         CrashedHolderIsFollowed,
+        /// Thousands who come at once hold up no renewal and no look.
+        CrowdHoldsNobodyUp,
         /// Looking changes nothing.
         InspectChangesNothing,
         /// Who says nothing is shown by its machine and process.
@@ -108,6 +111,7 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::GraceRunsOut => holding::grace_runs_out(stage).await,
         Law::NoGraceEndsAtOnce => holding::no_grace_ends_at_once(stage).await,
         Law::CrashedHolderIsFollowed => holding::crashed_holder_is_followed(stage).await,
+        Law::CrowdHoldsNobodyUp => crowd::a_crowd_holds_nobody_up(stage).await,
         Law::InspectChangesNothing => clients::inspect_changes_nothing(stage).await,
         Law::LabelsAreShown => clients::labels_are_shown(stage).await,
         Law::LastHandleGivesBack => clients::last_handle_gives_back(stage).await,
