@@ -50,8 +50,8 @@ impl Mutex {
 
     /// How long a lease lasts without a renewal by its holder: 100 ms to 24 h. The default is that of
     /// [`crate::Builder::lease`]: 30 s, or the longest lease of a quorum where that is shorter; a quorum refuses a longer
-    /// one. The lease is renewed each third for as long as the guard lives, so this is how long the others wait for a holder
-    /// that died. The first call reports a lease out of range. Replaces `fixed_lease`.
+    /// one. The lease is renewed each third for as long as the guard lives, so this is how long the others wait for a
+    /// holder that died. The first call reports a lease out of range. Replaces `fixed_lease`.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         let renewal = if self.renewal == Renewal::Never { Renewal::Always } else { self.renewal };

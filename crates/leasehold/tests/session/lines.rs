@@ -257,8 +257,8 @@ async fn p30_a_deadline_in_a_line_waits_for_the_repeated_request() {
     assert!(second.await.unwrap().expect("the store has answered").is_none());
 }
 
-/// A guard is dropped and its run ends, with somebody left in line whose deadline passes in that moment: the next request is
-/// the thread's to send, and its answer is awaited like any first one.
+/// A guard is dropped and its run ends, with somebody left in line whose deadline passes in that moment: the next request
+/// is the thread's to send, and its answer is awaited like any first one.
 #[tokio::test]
 async fn p30_a_deadline_waits_for_the_request_that_the_thread_is_about_to_send() {
     let world = Altered::world();

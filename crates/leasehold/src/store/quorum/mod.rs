@@ -11,7 +11,8 @@
 //! | `link.rs` | what a session takes for a store |
 //! | `hearing.rs` | one question to all nodes, and when enough have answered |
 //! | `round.rs` | counting votes: pure |
-//! | `asking.rs` | rounds for a lease, and whose turn it is |
+//! | `asking.rs` | rounds for a lease |
+//! | `turns.rs` | whose turn it is |
 //! | `attempts.rs` | how many rounds grants took: for benchmarks |
 //! | `returning.rs` | what is left of rounds that were lost |
 //! | `keeping.rs` | renewals, and nodes that are filled |
@@ -41,6 +42,7 @@ mod places;
 mod returning;
 mod round;
 mod timers;
+mod turns;
 mod under_way;
 #[cfg(feature = "redis")]
 pub(crate) mod url;

@@ -291,7 +291,8 @@ impl Names {
         }
     }
 
-    /// Rounds of an attempt begin that waits if they are lost, and are over by `until_us`. Answers whether it waited before.
+    /// Rounds begin of an attempt that waits if they are lost. They are over by `until_us`. Answers whether it waited
+    /// before.
     pub(super) fn wait(
         &mut self,
         name: &Name,
