@@ -53,8 +53,8 @@ impl Leasehold {
     /// A quorum has parameters of its own: `node`, one of the URLs above, with `%26` for each `&` in it (or all of it
     /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`),
     /// which a lease that nobody named does not exceed; and `prefix`, for all nodes. All programs give the same nodes and
-    /// the same `max_lease`. A quorum that is new rests first, for as long and for 22 s at least, unless somebody who knows that it
-    /// is new begins it (`leasehold::quorum::begin`).
+    /// the same `max_lease`. A quorum that is new rests first, for as long and for 22 s at least, unless somebody who knows
+    /// that it is new begins it (`leasehold::quorum::begin`).
     ///
     /// A password is given once: in the URL, percent-encoded where it has to be, or by one of the parameters, with a user
     /// before the host or without. It is shown in no error and no `Debug`.

@@ -1,8 +1,8 @@
 //! Whose turn it is: what brings an attempt that waits to its next round.
 //!
-//! A node that becomes free calls the first who waits. Called by a majority the attempt asks at once, called by fewer a
-//! little later; and where nobody calls, because the calls were lost or the nodes do not agree who was first, after a random
-//! while.
+//! A node that becomes free calls the first waiter. Called by a majority, the attempt asks at once; called by fewer, a
+//! little later. Where nobody calls, because the calls were lost or the nodes do not agree who was first, it asks after a
+//! random while.
 
 use std::sync::Arc;
 
