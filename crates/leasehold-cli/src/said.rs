@@ -66,7 +66,7 @@ pub(crate) enum Verb {
     /// Take a lock away from its holder, with notice
     #[command(after_help = REVOKE)]
     Revoke(Revoke),
-    /// Say of a quorum that none of its locks is held, so that its nodes vote at once
+    /// Initialize a new quorum so that its nodes vote at once
     #[command(after_help = QUORUM)]
     Quorum(Quorum),
     /// Print the completions of a shell
@@ -154,6 +154,9 @@ pub(crate) struct Quorum {
     /// What to do with it
     #[arg(value_name = "begin")]
     pub(crate) what: OfQuorum,
+    /// Begin it without asking its nodes whether anybody holds or waits
+    #[arg(long)]
+    pub(crate) force: bool,
     #[command(flatten)]
     pub(crate) store: Store,
 }
@@ -238,14 +241,21 @@ arguments; 125 where it could not be done.";
 
 const QUORUM: &str = "\
 A node that is new, that restarted or that was emptied may have forgotten for whom it voted. So it has no vote until
-whatever it can have forgotten is over: for max_lease of the URL (60s unless said), and for 22s at least. Whoever knows
-that nobody holds a lock of this quorum, as on the day when it is set up, need not wait for that. Where somebody does
-hold one, another can be granted the same, and with the same token: no resource would tell the two apart.
+whatever it can have forgotten is over: for max_lease of the URL (60s unless said), and for 22s at least. A quorum that
+nobody has used has nothing to forget: on the day when it is set up, 'begin' ends that.
+
+If somebody does hold a lock, another can be granted the same, and with the same token: no resource would tell the two
+apart. So 'begin' asks all nodes first, for at most 60s. It begins nothing while a node knows a holder or a waiter, and
+names them. The user of each node needs the right +scan for that. What all nodes have forgotten cannot be seen: if the
+servers of a quorum were restarted or emptied, stop its programs first, or wait.
+
+--force asks nobody. It is for operators who know that nobody holds, as behind a record that is damaged.
 
 Examples:
   leasehold quorum begin --store 'quorum:?node=redis://a&node=redis://b&node=redis://c'
 
-Exit status: 0 where the nodes were told; 2 for bad arguments; 125 where it could not be done.";
+Exit status: 0 where the nodes were told; 2 for bad arguments; 125 where it could not be done, or somebody holds or
+waits.";
 
 const COMPLETIONS: &str = "\
 Examples:

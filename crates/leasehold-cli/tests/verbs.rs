@@ -215,6 +215,35 @@ fn a_quorum_that_was_begun_locks_at_once() {
     assert!(lines[1..].iter().zip(quorum.servers()).all(is_node), "{inspected}");
 }
 
+/// A holds, two of three nodes restart empty, and an operator who wants to help is told whom that would harm.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quorum_that_somebody_holds_is_begun_by_force_only() {
+    let quorum = Quorum::start(3);
+    let url = quorum.url();
+    told(&["quorum", "begin", "--store", &url], 0);
+    let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
+    let guard = client.mutex("stock").lock().await.unwrap();
+    let begun = std::time::Instant::now();
+    let knows = |server: &RedisServer| server.command(&["EXISTS", "lq1:{stock}"]) == leasehold_testkit::Value::Int(1);
+    while !quorum.servers().iter().all(knows) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it has the votes of all in the end");
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    quorum.servers()[..2].iter().for_each(RedisServer::restart);
+    let busy = leasehold(&["run", "stock", "--no-wait", "--store", &url, "--", "true"]);
+    assert_eq!(busy.status.code(), Some(125), "{}", text(&busy.stderr));
+    assert!(!text(&busy.stderr).contains("quorum begin"), "{}", text(&busy.stderr));
+    let refused = leasehold(&["quorum", "begin", "--store", &url]);
+    let said = text(&refused.stderr);
+    assert_eq!((refused.status.code(), text(&refused.stdout)), (Some(125), String::new()), "{said}");
+    let third = format!("\"stock\" is held by host/job (127.0.0.1:{})", quorum.server(2).port());
+    assert!(said.starts_with("leasehold: ") && said.contains(&third) && said.contains("--force"), "{said}");
+    assert!(guard.is_valid());
+    told(&["quorum", "begin", "--force", "--store", &url], 0);
+    told(&["run", "other", "--no-wait", "--store", &url, "--", "true"], 0);
+    drop(guard);
+}
+
 const VERBS: [&str; 7] = ["run", "inspect", "ls", "revoke", "quorum", "completions", "man"];
 
 #[test]

@@ -221,6 +221,10 @@ pub enum Mutant {
     QFillsBehind,
     /// Quorum: a later round of an attempt proposes no more than an earlier one.
     QProposesAgain,
+    /// Quorum: `begin` asks no node for holders.
+    QBeginsUnasked,
+    /// Quorum: a node begins that was emptied after it was asked.
+    QBeginsBlindly,
     /// Quorum: what gives back a lost round takes the vote of a later one, too.
     QTakesLaterVotes,
 }

@@ -1,17 +1,21 @@
 //! Nodes of a quorum in this process, over the specification itself: they die, stand still, forget, lose answers and have
 //! clocks of their own, as a test says, and at once.
 
+mod chair;
+
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Rung, Telling};
+use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, Rung};
 use leasehold::seam::{Fault, Pending, QuorumStore, Store, World, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Bell, Charter, Marker, Record, Renewal, Request, Vote, begin, enter, vote};
 use leasehold_spec::{Env, Name, SessionId};
 use tokio::sync::{mpsc, watch};
+
+use self::chair::Chair;
 
 /// Several nodes.
 pub struct Voters {
@@ -151,6 +155,12 @@ impl Voter {
         self.carry_out(&Name::new(name).expect("a name"), request, &marker).expect("it votes")
     }
 
+    /// Its marker, if it has one.
+    #[must_use]
+    pub fn marker(&self) -> Option<Marker> {
+        self.shelf().marker.clone()
+    }
+
     /// How often it was asked for a vote.
     #[must_use]
     pub fn asked(&self) -> u64 {
@@ -230,15 +240,11 @@ impl Node for Seat {
         })
     }
 
-    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>> {
+    fn prepare(&self, charter: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>> {
         let voter = Arc::clone(&self.0);
         Box::pin(async move {
             answers(&voter).await.map_err(|()| error(ErrorKind::Unreachable, "connection refused"))?;
-            let telling = async move {
-                voter.begin_now(charter);
-                Ok(())
-            };
-            Ok(Box::pin(telling) as Telling)
+            Ok(Arc::new(Chair::of(voter, charter)) as Arc<dyn Candidate>)
         })
     }
 }
@@ -325,6 +331,10 @@ impl NodeLink for Line {
 
     fn rests_until_us(&self) -> u64 {
         self.marker.rests_until_us
+    }
+
+    fn was_used(&self) -> bool {
+        self.marker.was_used
     }
 
     fn run(&self) -> &str {

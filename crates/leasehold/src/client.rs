@@ -51,10 +51,10 @@ impl Leasehold {
     /// | `cert=/PATH&key=/PATH` | `rediss:` shows this certificate, to a server that asks for one |
     ///
     /// A quorum has parameters of its own: `node`, one of the URLs above, with `%26` for each `&` in it (or all of it
-    /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`),
-    /// which a lease that nobody named does not exceed; and `prefix`, for all nodes. All programs give the same nodes and
-    /// the same `max_lease`. A quorum that is new rests first, for as long and for 22 s at least, unless somebody who knows
-    /// that it is new begins it (`leasehold::quorum::begin`).
+    /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`); and
+    /// `prefix`, for all nodes. A lease that nobody named is no longer than `max_lease`. All programs give the same nodes
+    /// and the same `max_lease`. A new quorum grants nothing for as long, and for 22 s at least, unless it is initialized
+    /// with `leasehold::quorum::begin`.
     ///
     /// A password is given once: in the URL, percent-encoded where it has to be, or by one of the parameters, with a user
     /// before the host or without. It is shown in no error and no `Debug`.

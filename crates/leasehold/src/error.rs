@@ -42,6 +42,8 @@ pub enum ErrorKind {
     Full,
     /// Too few nodes of a quorum vote. The message names each that does not, and why.
     Quorum,
+    /// A quorum was not begun: a node knows a holder or a waiter, which the message names.
+    InUse,
     /// The lease was lost.
     Lost,
     /// The client was closed.
@@ -111,7 +113,8 @@ impl Error {
     /// Whether the same call may succeed later, without a change to the program or the store's configuration.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
-        matches!(self.0.kind, ErrorKind::Unreachable | ErrorKind::Full | ErrorKind::Quorum | ErrorKind::Store)
+        use ErrorKind::{Full, InUse, Quorum, Store, Unreachable};
+        matches!(self.0.kind, Unreachable | Full | Quorum | InUse | Store)
     }
 
     /// The same error, for another of the callers that it concerns.

@@ -2,29 +2,61 @@
 
 use crate::error::Result;
 use crate::real::Real;
+use crate::store::quorum::node::Begin;
 use crate::store::{Scheme, quorum_of};
 use crate::{Error, ErrorKind};
 
-/// Declares that nobody holds a lease of this quorum, so that its nodes vote at once.
+/// Begins a new quorum: its nodes vote at once.
 ///
-/// A node that nobody has seen before may have forgotten leases, for all that its clients know, and rests for as long as
+/// A node that nobody has seen before may have forgotten leases, for all that its clients know. It rests for as long as
 /// those can last (`max_lease`, 60 s unless said; 22 s at least). A quorum that is new has none to forget: an operator says
-/// so, once. Said of a quorum that is in use, it can make two holders; nothing looks whether it is, nor how many nodes and
-/// which longest lease it had.
+/// so, once.
 ///
-/// All nodes have to be there, and answer within 5 s: else none of them is told. Programs without a runtime:
-/// `blocking::quorum::begin`.
+/// # What is asked first
+/// This looks through the records of all nodes, also of those that rest. It refuses while any node knows a holder or a
+/// waiter of any name below the URL's prefix, and the error names them. A lock that was given back does not count, nor a
+/// lease that has ended. A waiter that died counts until its record is forgotten, for its lease and a minute at most.
+///
+/// What no node remembers cannot be found. If *all* nodes that voted for a lease have restarted empty, its holder is not
+/// seen, and the next one holds beside it, with a token that may be the same. Begin a quorum that was in use only when you
+/// know that its programs are stopped, or wait.
+///
+/// # Time
+/// Nodes are asked at once, each for a page of 1,000 keys and the records in it. All nodes have to be there: each has to
+/// connect, and then to answer each request, within 5 s. Looking takes 60 s at most; a million records take some ten
+/// seconds on a node nearby. Programs without a runtime: `blocking::quorum::begin`.
 ///
 /// # Cancel safety
 /// Dropping the future leaves each node as it was, or begun.
 ///
 /// # Errors
-/// `Invalid` for a URL that is none of a quorum; `Unreachable`, `Denied` and others of the first node that cannot be
-/// told. One that fails between its greeting and its being told leaves the others begun.
+/// `Invalid` for a URL that is none of a quorum. `InUse` if somebody holds or waits. `Unreachable`, `Denied` (the user of
+/// each node needs `+scan`), `Foreign` and others of the first node that cannot be asked; `Unreachable` also where looking
+/// takes longer than 60 s. No node is told in all these cases. A node that is told last may be away by then, or was emptied
+/// since it was asked (`InUse` as well): that error leaves the others begun.
 pub async fn begin(url: &str) -> Result<()> {
+    of(url, Begin::Asked).await
+}
+
+/// Begins a quorum without asking its nodes, whoever holds or waits: see [`begin`].
+///
+/// For an operator who knows that nobody holds, such as behind a name that is damaged, a node with more records than can be
+/// looked through, or waiters that are dead. If somebody does hold, another can be granted the same lock with the same
+/// token, and no resource could tell the two apart.
+///
+/// # Cancel safety
+/// As [`begin`].
+///
+/// # Errors
+/// As [`begin`], without `InUse`; the right `+scan` is not needed.
+pub async fn force_begin(url: &str) -> Result<()> {
+    of(url, Begin::Forced).await
+}
+
+async fn of(url: &str, begin: Begin) -> Result<()> {
     let world = Real::world();
     match Scheme::of(url)? {
-        (Scheme::Quorum, rest) => quorum_of(rest, None, &world)?.begin().await,
-        _ => Err(Error::new(ErrorKind::Invalid, "this is no quorum: its URL begins with quorum:")),
+        (Scheme::Quorum, rest) => quorum_of(rest, None, &world)?.begin(begin).await,
+        _ => Err(Error::new(ErrorKind::Invalid, "expected a URL that starts with `quorum:`")),
     }
 }

@@ -39,6 +39,9 @@ pub struct Marker {
     pub forgets: bool,
     /// Until when it abstains, on its own clock.
     pub rests_until_us: u64,
+    /// Whether this was written over the marker of another run: the node was in use before. Of one that was not, nothing is
+    /// known: it is new, or was emptied.
+    pub was_used: bool,
 }
 
 /// Why a node has no vote.
@@ -86,13 +89,25 @@ pub fn enter(
     };
     // It began to save, and what it had not saved by then may still not be: its word counts from its next run on.
     let forgets = forgets || known.is_some_and(|known| is_same_run && known.forgets);
-    Ok(Marker { charter, run: run.to_owned(), forgets, rests_until_us })
+    let was_used = known.is_some_and(|known| !is_same_run || known.was_used);
+    Ok(Marker { charter, run: run.to_owned(), forgets, rests_until_us, was_used })
 }
 
 /// The marker of a node that votes at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
 #[must_use]
 pub fn begin(charter: Charter, run: &str, forgets: bool) -> Marker {
-    Marker { charter, run: run.to_owned(), forgets, rests_until_us: 0 }
+    Marker { charter, run: run.to_owned(), forgets, rests_until_us: 0, was_used: false }
+}
+
+/// Whether a node that was asked for holders, and is to begin, may have lost what it knew then. `asked` is its marker at
+/// that time, `known` the one now.
+///
+/// The connection is the same one, so the run is. Then only a node that had a marker of this run had records of it to lose,
+/// and whatever takes them takes the marker as well. What was granted since is in the records of those that granted it, and
+/// a node keeps its records when it begins.
+#[must_use]
+pub fn has_lost(known: Option<&Marker>, asked: Option<&Marker>, run: &str) -> bool {
+    asked.is_some_and(|asked| asked.run == run && known != Some(asked)) && !is_on(Mutant::QBeginsBlindly)
 }
 
 impl Marker {
@@ -118,7 +133,7 @@ mod tests {
     const RESTED_US: u64 = NOW_US + 60_000_000;
 
     fn marker(run: &str, forgets: bool, rests_until_us: u64) -> Marker {
-        Marker { charter: CHARTER, run: run.to_owned(), forgets, rests_until_us }
+        Marker { charter: CHARTER, run: run.to_owned(), forgets, rests_until_us, was_used: false }
     }
 
     fn entered(known: Option<&Marker>, run: &str, forgets: bool) -> Marker {
@@ -138,7 +153,8 @@ mod tests {
             [(false, false, 7), (true, false, RESTED_US), (false, true, RESTED_US), (true, true, RESTED_US)]
         {
             let entered = entered(Some(&marker("a", before, 7)), "b", now);
-            assert_eq!(entered, marker("b", now, rests_until_us), "before {before}, now {now}");
+            let expected = Marker { was_used: true, ..marker("b", now, rests_until_us) };
+            assert_eq!(entered, expected, "before {before}, now {now}");
         }
     }
 
@@ -152,6 +168,28 @@ mod tests {
     #[test]
     fn a_clock_that_was_set_back_makes_no_rest_longer() {
         assert_eq!(entered(Some(&marker("a", true, u64::MAX)), "a", true), marker("a", true, RESTED_US));
+    }
+
+    #[test]
+    fn only_the_marker_of_another_run_shows_that_a_node_was_used() {
+        let new = entered(None, "a", true);
+        assert!(!new.was_used && !entered(Some(&new), "a", true).was_used);
+        let used = entered(Some(&new), "b", true);
+        assert!(used.was_used && entered(Some(&used), "b", true).was_used && entered(Some(&used), "c", true).was_used);
+        assert!(
+            !begin(CHARTER, "b", true).was_used && !entered(None, "b", true).was_used,
+            "emptied, as far as it knows"
+        );
+    }
+
+    #[test]
+    fn what_a_node_knew_is_lost_with_its_marker() {
+        let (asked, other) = (marker("a", true, 7), marker("a", true, 8));
+        assert!(!has_lost(Some(&asked), Some(&asked), "a"));
+        assert!(has_lost(None, Some(&asked), "a"), "it was emptied");
+        assert!(has_lost(Some(&other), Some(&asked), "a"), "it was emptied, and greeted since");
+        assert!(!has_lost(Some(&asked), None, "a"), "it knew nothing, and was greeted since");
+        assert!(!has_lost(Some(&marker("b", true, 7)), Some(&asked), "b"), "it rested already, and was greeted since");
     }
 
     #[test]

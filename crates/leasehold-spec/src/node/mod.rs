@@ -15,7 +15,7 @@ mod vote;
 
 use std::collections::BTreeMap;
 
-pub use marker::{Abstention, Charter, Marker, Unlike, begin, enter, rest_ms};
+pub use marker::{Abstention, Charter, Marker, Unlike, begin, enter, has_lost, rest_ms};
 pub use vote::vote;
 
 use crate::id::{GrantId, PublicId, SessionId, Token};

@@ -14,7 +14,7 @@ fn rests_until(known: Option<&Marker>, run: &str, forgets: bool, now_us: u64) ->
 
 /// One that has rested.
 fn awake(forgets: bool) -> Marker {
-    Marker { charter: CHARTER, run: "one".into(), forgets, rests_until_us: START_US }
+    Marker { charter: CHARTER, run: "one".into(), forgets, rests_until_us: START_US, was_used: false }
 }
 
 #[test]
@@ -27,7 +27,8 @@ fn a_rest_is_a_lease_and_longer_than_twice_the_window_and_the_error() {
 fn a_node_without_a_marker_rests() {
     for forgets in [true, false] {
         let marker = enter(None, CHARTER, "one", forgets, START_US).unwrap();
-        let expected = Marker { charter: CHARTER, run: "one".into(), forgets, rests_until_us: START_US + REST_US };
+        let rests_until_us = START_US + REST_US;
+        let expected = Marker { charter: CHARTER, run: "one".into(), forgets, rests_until_us, was_used: false };
         assert_eq!(marker, expected);
         let last = Some(Abstention::Resting { left_us: 1 });
         assert_eq!(marker.abstains(Some(&marker), START_US + REST_US - 1), last);
@@ -95,6 +96,7 @@ fn a_client_that_has_not_seen_this_marker_has_to_greet() {
         Marker { run: "two".into(), ..marker.clone() },
         Marker { rests_until_us: START_US + 1, ..marker.clone() },
         Marker { forgets: false, ..marker.clone() },
+        Marker { was_used: true, ..marker.clone() },
         Marker { charter: Charter { nodes: 5, ..CHARTER }, ..marker.clone() },
     ];
     assert_eq!(marker.abstains(None, START_US), Some(Abstention::Unmarked));

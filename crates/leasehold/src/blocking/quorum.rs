@@ -6,8 +6,7 @@ use crate::error::{Error, Result};
 use crate::real::Real;
 use crate::session::no_thread;
 
-/// Declares that nobody holds a lease of this quorum, as [`crate::quorum::begin`] does, and blocks until its nodes have
-/// heard it.
+/// Begins a new quorum, as [`crate::quorum::begin`] does, and blocks until its nodes vote.
 ///
 /// ```no_run
 /// use leasehold::blocking;
@@ -31,10 +30,23 @@ use crate::session::no_thread;
 /// assert_eq!(error.kind(), ErrorKind::Invalid); // that is one server
 /// ```
 pub fn begin(url: &str) -> Result<()> {
-    let (tell, is_begun) = oneshot::channel();
     let url = url.to_owned();
-    // Connections need a runtime, and this thread may have none.
-    let begin = async move { drop(tell.send(crate::quorum::begin(&url).await)) };
+    apart(async move { crate::quorum::begin(&url).await })
+}
+
+/// Begins a quorum without asking its nodes, as [`crate::quorum::force_begin`] does, and blocks until its nodes vote.
+///
+/// # Errors
+/// As there, and `Store` when the system gives no thread.
+pub fn force_begin(url: &str) -> Result<()> {
+    let url = url.to_owned();
+    apart(async move { crate::quorum::force_begin(&url).await })
+}
+
+/// Connections need a runtime, and this thread may have none.
+fn apart(begin: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
+    let (tell, is_begun) = oneshot::channel();
+    let begin = async move { drop(tell.send(begin.await)) };
     Real::world().spawn_session(Box::pin(begin)).map_err(no_thread)?;
     super::wait(is_begun).map_err(|_| Error::closed())?
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod amnesia;
+mod begin;
 #[path = "../faults/child.rs"]
 mod child;
 mod clocks;

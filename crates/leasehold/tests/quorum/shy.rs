@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::Error;
-use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Telling};
+use leasehold::seam::node::{Begin, Candidate, Inbox, NoVote, Node, NodeLink};
 use leasehold::seam::{Address, Fault, Pending, QuorumStore, Real, Socket, Store, World};
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
-use leasehold_spec::{Name, SessionId};
+use leasehold_spec::{Inspection, Name, SessionId};
 use leasehold_testkit::voters::Voters;
 use tokio::sync::watch;
 
@@ -23,6 +23,8 @@ pub(crate) enum Silent {
     Never,
     Ping,
     Attach,
+    /// It has more names than anybody can look at.
+    Names,
 }
 
 /// An answer of a node's own making: `None` leaves it to the node.
@@ -42,6 +44,12 @@ pub(crate) struct Shy {
 impl Shy {
     /// Each node of these, and a store of them all.
     pub(crate) fn each(voters: &Voters, world: Arc<dyn World>) -> (Vec<Arc<Self>>, Arc<dyn Store>) {
+        let (each, store) = Self::quorum(voters, world);
+        (each, Arc::new(store))
+    }
+
+    /// The same, for whoever asks more of it than a store gives.
+    pub(crate) fn quorum(voters: &Voters, world: Arc<dyn World>) -> (Vec<Arc<Self>>, QuorumStore) {
         let shy = |node| {
             let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
             let says: Arc<Says> = Arc::new(|_| None);
@@ -50,8 +58,7 @@ impl Shy {
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
-        let store = Arc::new(QuorumStore::new(nodes, MAX_LEASE_MS, world));
-        (each, store)
+        (each, QuorumStore::new(nodes, MAX_LEASE_MS, world))
     }
 
     /// Links that are opened from now on are this silent.
@@ -104,8 +111,39 @@ impl Node for Seat {
         })
     }
 
-    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>> {
-        self.0.node.begin(charter)
+    fn prepare(&self, charter: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>> {
+        let shy = Arc::clone(&self.0);
+        Box::pin(async move {
+            let candidate = shy.node.prepare(charter).await?;
+            let silent = *shy.silent.lock().unwrap();
+            Ok(Arc::new(ShyCandidate { candidate, silent }) as Arc<dyn Candidate>)
+        })
+    }
+}
+
+struct ShyCandidate {
+    candidate: Arc<dyn Candidate>,
+    silent: Silent,
+}
+
+impl Candidate for ShyCandidate {
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        match self.silent {
+            Silent::Names => Box::pin(async move {
+                tokio::task::yield_now().await;
+                Ok((Vec::new(), from + 1))
+            }),
+            Silent::Ping => Box::pin(pending()),
+            Silent::Never | Silent::Attach => self.candidate.names(from),
+        }
+    }
+
+    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>> {
+        self.candidate.inspect(name)
+    }
+
+    fn begin(&self, begin: Begin) -> Pending<Result<(), Error>> {
+        self.candidate.begin(begin)
     }
 }
 
@@ -155,6 +193,10 @@ impl NodeLink for ShyLink {
 
     fn rests_until_us(&self) -> u64 {
         self.link.rests_until_us()
+    }
+
+    fn was_used(&self) -> bool {
+        self.link.was_used()
     }
 
     fn run(&self) -> &str {

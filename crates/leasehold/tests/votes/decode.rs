@@ -120,7 +120,12 @@ pub(crate) fn marker(resp: &mut Resp, key: &str) -> Result<Option<(Marker, Strin
         "F" => true,
         other => return Err(format!("keeps or forgets? {other:?}")),
     };
-    Ok(Some((Marker { charter, run: fields.0.to_owned(), forgets, rests_until_us }, text.to_owned())))
+    let was_used = match fields.take(1)? {
+        "N" => false,
+        "U" => true,
+        other => return Err(format!("new or used? {other:?}")),
+    };
+    Ok(Some((Marker { charter, run: fields.0.to_owned(), forgets, rests_until_us, was_used }, text.to_owned())))
 }
 
 /// The fixed-width fields of a text, taken from its beginning.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold::ErrorKind;
-use leasehold::seam::node::{NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Begin, NoVote, Node, NodeLink, Rung};
 use leasehold::seam::{Fault, NODE_RIGHTS, Real, RedisNode};
 use leasehold_spec::node::{Abstention, Ask, Charter, Renewal, Request, Rings, Said, Vote, Wait};
 use leasehold_spec::{Contention, From, GrantId, LostHow, Name, Order, SessionId, Token, Was};
@@ -40,7 +40,7 @@ async fn opened(server: &RedisServer) -> Arc<dyn NodeLink> {
 }
 
 async fn begun(server: &RedisServer) -> Arc<dyn NodeLink> {
-    node(server).begin(CHARTER).await.unwrap().await.unwrap();
+    node(server).prepare(CHARTER).await.unwrap().begin(Begin::Asked).await.unwrap();
     opened(server).await
 }
 
@@ -230,7 +230,7 @@ async fn what_is_not_ours_is_refused_and_left_alone() {
     let Err(error) = node(&server).open(CHARTER).await else { panic!("entered") };
     assert_eq!(error.kind(), ErrorKind::Foreign);
     server.command(&["SET", "lq1:marker", "lq3mine"]);
-    let Err(error) = node(&server).begin(CHARTER).await.unwrap().await else { panic!("begun") };
+    let Err(error) = node(&server).prepare(CHARTER).await else { panic!("begun") };
     assert!(error.to_string().contains("layout 3"), "{error}");
 }
 
@@ -257,7 +257,7 @@ async fn the_rights_that_are_named_are_enough_and_each_is_needed() {
         assert!(said.contains(missing.strip_prefix('+').unwrap()), "{missing} is not named: {said}");
     }
     set(&named);
-    worker.begin(CHARTER).await.unwrap().await.unwrap();
+    worker.prepare(CHARTER).await.unwrap().begin(Begin::Asked).await.unwrap();
     let link = worker.open(CHARTER).await.unwrap();
     link.attach(SessionId(7), Arc::new(|_| {})).await.unwrap();
     server.command(&["ACL", "LOG", "RESET"]);

@@ -337,6 +337,7 @@ impl<'a> History<'a> {
 
     /// What becomes of a node: its marker goes or comes back, and clients greet it again.
     fn change_marker(&mut self) {
+        let before = self.rig.marker();
         let run = match self.random.below(3) {
             0 => self.rig.run(),
             1 => "the run before".to_owned(),
@@ -352,8 +353,8 @@ impl<'a> History<'a> {
             1 => {
                 let now_us = self.rig.now_us();
                 let rests_until_us = *self.random.pick(&[0, now_us - 1_000_000, now_us + 30_000_000, now_us * 2]);
-                let forgets = self.random.chance(50);
-                self.rig.put_marker(Some(Marker { charter, run, forgets, rests_until_us }));
+                let (forgets, was_used) = (self.random.chance(50), self.random.chance(50));
+                self.rig.put_marker(Some(Marker { charter, run, forgets, rests_until_us, was_used }));
             }
             2 => self.rig.greet(),
             _ => {
@@ -374,6 +375,10 @@ impl<'a> History<'a> {
                     self.ask(&attempt);
                 }
             }
+        }
+        if self.random.chance(50) {
+            let asked = if self.random.chance(50) { self.rig.marker() } else { before };
+            self.rig.begin_as_asked(asked.as_ref());
         }
         if self.random.chance(85) {
             self.rig.begin();

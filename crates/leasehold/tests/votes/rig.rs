@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold::ErrorKind;
-use leasehold::seam::node::{NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Begin, NoVote, Node, NodeLink, Rung};
 use leasehold::seam::{Fault, NodeScripts, Real, RedisNode};
 use leasehold_spec::node::{
     self, Abstention, Bell, Charter, Marker, Record, Renewal, Request, Rings, Said, Vote, rest_ms, vote,
@@ -101,7 +101,9 @@ impl Rig {
         let server = RedisServer::builder().skew().config("maxmemory-policy", "noeviction").start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let node = RedisNode::parse(&server.url(), Real::world()).expect("a good URL");
-        runtime.block_on(async { node.begin(CHARTER).await?.await }).expect("the server is there");
+        runtime
+            .block_on(async { node.prepare(CHARTER).await?.begin(Begin::Forced).await })
+            .expect("the server is there");
         let link = runtime.block_on(node.open(CHARTER)).expect("the server is there");
         let listener = runtime.block_on(node.open(CHARTER)).expect("the server is there");
         let mut monitor = server.resp();
@@ -376,8 +378,26 @@ impl Rig {
 
     /// An operator has it vote at once.
     pub(crate) fn begin(&mut self) {
-        self.runtime.block_on(async { self.node.begin(CHARTER).await?.await }).unwrap();
+        let begun = async { self.node.prepare(CHARTER).await?.begin(Begin::Asked).await };
+        self.runtime.block_on(begun).unwrap();
         self.marker = Some(node::begin(CHARTER, self.link.run(), true));
+        self.check_marker("begun");
+    }
+
+    /// The same on the word of a node that had this marker when it was asked.
+    pub(crate) fn begin_as_asked(&mut self, asked: Option<&Marker>) {
+        let run = self.link.run().to_owned();
+        let of_this_run = asked.filter(|asked| asked.run == run).map(written).unwrap_or_default();
+        let charter_text = format!("{:04}{:08}", CHARTER.nodes, CHARTER.max_lease_ms);
+        let begin = &NodeScripts::get().begin;
+        let said = self.resp.command(&["EVALSHA", &begin.sha, "1", MARKER, &charter_text, &run, "F", &of_this_run]);
+        let said = said.text().unwrap_or_else(|| self.fail(&format!("{said:?}"))).to_owned();
+        let has_lost = node::has_lost(self.marker.as_ref(), asked, &run);
+        match (said.split(' ').next(), has_lost) {
+            (Some("MARKED"), false) => self.marker = Some(node::begin(CHARTER, &run, true)),
+            (Some("CHANGED"), true) => self.count("changed"),
+            _ => self.fail(&format!("{said}, and it is {has_lost} that it has lost what {asked:?} had")),
+        }
         self.check_marker("begun");
     }
 
@@ -410,15 +430,18 @@ impl Rig {
         self.fill_memory(false);
         match &marker {
             None => drop(self.resp.command(&["DEL", MARKER])),
-            Some(Marker { charter, run, forgets, rests_until_us }) => {
-                let memory = if *forgets { "F" } else { "K" };
-                let text =
-                    format!("lq1m{rests_until_us:016}{:04}{:08}{memory}{run}", charter.nodes, charter.max_lease_ms);
+            Some(marker) => {
+                let text = written(marker);
                 self.resp.command(&["SET", MARKER, &text]);
             }
         }
         self.marker = marker;
         self.check_marker("put");
+    }
+
+    /// The marker that there is.
+    pub(crate) fn marker(&self) -> Option<Marker> {
+        self.marker.clone()
     }
 
     pub(crate) fn run(&self) -> String {
@@ -541,7 +564,7 @@ fn kind(said: &Said) -> &'static str {
 }
 
 /// What every run must have seen, and at least twenty times.
-pub(crate) const WANTED: [&str; 30] = [
+pub(crate) const WANTED: [&str; 31] = [
     "granted",
     "refused: held",
     "refused: called",
@@ -570,6 +593,14 @@ pub(crate) const WANTED: [&str; 30] = [
     "unlike",
     "greeted",
     "begun",
+    "changed",
     "entered",
     "put",
 ];
+
+/// A marker as it is stored.
+fn written(marker: &Marker) -> String {
+    let Marker { charter, run, forgets, rests_until_us, was_used } = marker;
+    let (memory, past) = (if *forgets { "F" } else { "K" }, if *was_used { "U" } else { "N" });
+    format!("lq1m{rests_until_us:016}{:04}{:08}{memory}{past}{run}", charter.nodes, charter.max_lease_ms)
+}

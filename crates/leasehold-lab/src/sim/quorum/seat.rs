@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use leasehold::seam::node::{Inbox, NoVote, Node, NodeLink, Rung, Telling};
+use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, Rung};
 use leasehold::seam::{Fault, Pending, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Renewal, Request, Vote};
@@ -57,8 +57,9 @@ impl Node for Seat {
     }
 
     /// Every node of a simulation has begun before the first client comes.
-    fn begin(&self, _: Charter) -> Pending<Result<Telling, Error>> {
-        Box::pin(std::future::ready(Ok(Box::pin(std::future::ready(Ok(()))) as Telling)))
+    fn prepare(&self, _: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>> {
+        let begun = error(ErrorKind::Unsupported, "every node has begun");
+        Box::pin(std::future::ready(Err(begun)))
     }
 }
 
@@ -245,6 +246,10 @@ impl NodeLink for Line {
 
     fn rests_until_us(&self) -> u64 {
         self.seen().rests_until_us
+    }
+
+    fn was_used(&self) -> bool {
+        self.seen().was_used
     }
 
     fn run(&self) -> &str {

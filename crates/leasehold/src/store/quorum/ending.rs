@@ -215,7 +215,7 @@ impl Inner {
             (None, None) if matches!(standing, Standing::Votes) => {
                 NodeSays::Nothing { why: "is connected just now".into() }
             }
-            (None, None) => NodeSays::Nothing { why: standing.told(now_us).to_string() },
+            (None, None) => NodeSays::Nothing { why: member.told(now_us) },
         };
         NodeView::new(member.node.at(), says)
     }

@@ -92,6 +92,9 @@ async fn take_in(inner: &Arc<Inner>, node: usize) -> Result<(), Error> {
     if !inner.ping_node(node, Arc::clone(&link)).await {
         return Err(Error::new(ErrorKind::Unreachable, "the connection broke as soon as it was there"));
     }
+    if link.was_used() {
+        member.note_used();
+    }
     let now_us = inner.now_us();
     member.stand(Standing::of(link.rests_until_us(), member.time_at(now_us, now_us).unwrap_or_default(), now_us));
     inner.install(node, link).await?;

@@ -29,6 +29,9 @@ struct Known {
     run: String,
     rtt_us: u64,
     standing: Standing,
+    /// Whether it was in use before this: it has voted, or was another run, or its marker says so. Of any other nothing is
+    /// known: it is new, or was emptied before we met it.
+    was_used: bool,
     owed: VecDeque<Owed>,
 }
 
@@ -70,6 +73,7 @@ impl Member {
     pub(super) fn meet(&self, run: &str) {
         let mut known = self.known();
         if known.run != run {
+            known.was_used |= !known.run.is_empty();
             (known.clock, known.run) = (ServerClock::default(), run.to_owned());
         }
     }
@@ -111,7 +115,25 @@ impl Member {
     }
 
     pub(super) fn stand(&self, standing: Standing) {
-        self.known().standing = standing;
+        let mut known = self.known();
+        known.was_used |= matches!(standing, Standing::Votes);
+        known.standing = standing;
+    }
+
+    /// Its marker says that it was in use before.
+    pub(super) fn note_used(&self) {
+        self.known().was_used = true;
+    }
+
+    /// Whether it is known to have been in use before: then it is not new.
+    pub(super) fn was_used(&self) -> bool {
+        self.known().was_used
+    }
+
+    /// What was heard of it last, in words, for errors and reports.
+    pub(super) fn told(&self, now_us: u64) -> String {
+        let known = self.known();
+        Told { standing: &known.standing, was_used: known.was_used, now_us }.to_string()
     }
 
     pub(super) fn standing(&self) -> Standing {
@@ -169,15 +191,11 @@ impl Standing {
         let Self::Abstains(Abstention::Resting { left_us }, said_us) = self else { return None };
         Some(left_us.saturating_sub(now_us.saturating_sub(*said_us))).filter(|left_us| *left_us > 0)
     }
-
-    /// In words, for errors and reports.
-    pub(super) fn told(&self, now_us: u64) -> impl fmt::Display + '_ {
-        Told { standing: self, now_us }
-    }
 }
 
 struct Told<'a> {
     standing: &'a Standing,
+    was_used: bool,
     now_us: u64,
 }
 
@@ -188,7 +206,9 @@ impl fmt::Display for Told<'_> {
             Standing::Votes => f.write_str("votes"),
             Standing::Abstains(Abstention::Resting { left_us }, said_us) => {
                 let left_us = left_us.saturating_sub(self.now_us.saturating_sub(*said_us));
-                write!(f, "rests for {} s more: it may have forgotten leases", left_us.div_ceil(1_000_000))
+                let left_s = left_us.div_ceil(1_000_000);
+                let why = if self.was_used { "was restarted or emptied" } else { "is new, or was emptied" };
+                write!(f, "rests for {left_s} s more: it {why}, and may have forgotten leases")
             }
             Standing::Abstains(Abstention::Unmarked, _) => f.write_str("has lost its marker, and is greeted anew"),
             Standing::Far => {

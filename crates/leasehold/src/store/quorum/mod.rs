@@ -17,6 +17,7 @@
 //! | `returning.rs` | what is left of rounds that were lost |
 //! | `keeping.rs` | renewals, and nodes that are filled |
 //! | `ending.rs` | giving back, and what operators ask |
+//! | `beginning.rs` | what an operator says of a quorum that is new, and what its nodes say to that |
 //! | `places.rs`, `keeper.rs` | who is connected; connections that come and go |
 //! | `member.rs` | what is known of a node |
 //! | `names.rs` | what is known of names: tokens, holders, waiters |
@@ -29,6 +30,7 @@
 
 mod asking;
 mod attempts;
+mod beginning;
 mod ending;
 mod fan;
 mod hearing;
@@ -115,24 +117,6 @@ impl QuorumStore {
                 links: AtomicU64::default(),
             }),
         }
-    }
-
-    /// Has all nodes vote at once, whatever they may have forgotten: nobody holds a lease of this quorum. None is told
-    /// before all are there: those that were would grant leases, and whoever begins it again, with a better URL, would have
-    /// them forgotten.
-    pub async fn begin(&self) -> Result<(), Error> {
-        let shared = &self.shared;
-        let greet = |(node, member): (usize, &Member)| (node, shared.in_time(node, member.node.begin(shared.charter)));
-        let mut greeted = Fan::of(shared.members.iter().enumerate().map(greet));
-        let mut here = Vec::new();
-        while let Some((node, telling)) = greeted.next().await {
-            here.push((node, shared.in_time(node, telling?)));
-        }
-        let (mut told, mut all) = (Fan::of(here), Ok(()));
-        while let Some((_, one)) = told.next().await {
-            all = all.and(one);
-        }
-        all
     }
 }
 
@@ -362,14 +346,9 @@ impl Shared {
         let nodes = self.members.len();
         let votes = |member: &&Member| matches!(member.standing(), Standing::Votes);
         let voting = self.members.iter().filter(votes).count();
-        let each = self.members.iter().map(|member| format!("{} {}", member.node.at(), member.standing().told(now_us)));
-        // Whoever has not begun it is told how; of one that was in use it would make two holders.
-        let resting = self.members.iter().filter(|member| member.standing().rests_us(now_us).is_some()).count();
-        let hint = match resting > nodes / 2 {
-            true => "; one that is new, and has nothing to forget, need not rest after `leasehold quorum begin`",
-            false => "",
-        };
+        let each = self.members.iter().map(|member| format!("{} {}", member.node.at(), member.told(now_us)));
         let needed = nodes / 2 + 1;
+        let hint = self.advice(needed.saturating_sub(voting), now_us);
         let missing = match voting < needed {
             true => format!("no majority of the quorum: {voting} of {nodes} nodes vote"),
             // They came too late for this request.
@@ -378,6 +357,28 @@ impl Shared {
         let each = each.collect::<Vec<_>>().join("; ");
         let message = format!("{missing} and {needed} are needed ({each}){hint}");
         Error::new(ErrorKind::Quorum, message)
+    }
+
+    /// What to do where so many votes are missing, and nodes rest.
+    ///
+    /// A new quorum is begun. To begin one that was in use would make two holders: what a node has forgotten may be held.
+    /// A quorum looks new if every node is there and rests, and none shows that it was in use before. All of them may have
+    /// been emptied before this client met them, so the advice is for a quorum that nobody has used.
+    fn advice(&self, missing: usize, now_us: u64) -> String {
+        let mut rests: Vec<u64> = self.members.iter().filter_map(|member| member.standing().rests_us(now_us)).collect();
+        if rests.len() == self.members.len() && !self.members.iter().any(Member::was_used) {
+            return "; if nobody has used this quorum yet, `leasehold quorum begin` ends that; if its servers were \
+                    restarted or emptied, wait: a lease that they have forgotten may be held"
+                .to_owned();
+        }
+        rests.sort_unstable();
+        match missing.checked_sub(1).and_then(|last| rests.get(last)) {
+            Some(left_us) => {
+                let left_s = left_us.div_ceil(1_000_000);
+                format!("; wait: a majority votes in {left_s} s, and until then a lease that was forgotten may be held")
+            }
+            None => String::new(),
+        }
     }
 
     /// The same when a link cannot be opened. What all of them say is what is wrong.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::node::{Abstention, Bell, Charter, Renewal, Request, Vote};
-use leasehold_spec::{Name, SessionId};
+use leasehold_spec::{Inspection, Name, SessionId};
 
 use crate::error::Error;
 use crate::store::{Fault, Progress};
@@ -18,13 +18,31 @@ pub trait Node: Send + Sync + 'static {
     /// What drives the link runs on the runtime of whoever polls this future. Bounded by the caller.
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>>;
 
-    /// Greets, and answers with what has it vote at once, whatever it may have forgotten: no lease of this quorum is held
-    /// by anybody. Until that is polled nothing has changed there. Both are bounded by the caller.
-    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>>;
+    /// Connects, and changes nothing: the node can be asked what it knows, and have its rest ended. Bounded by the caller.
+    fn prepare(&self, charter: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>>;
 }
 
-/// What tells a node that was greeted that it has a vote.
-pub type Telling = Pending<Result<(), Error>>;
+/// A connection to a node that is to begin. Dropped, it is closed.
+pub trait Candidate: Send + Sync + 'static {
+    /// A page of the names that have a record, as [`Link::names`](crate::store::Link::names) has it: also at a node that
+    /// rests, or that has no marker.
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>>;
+
+    /// Who holds a name, and how many wait for it, for all that this node knows. Whatever has ended is not shown.
+    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>>;
+
+    /// Has the node vote at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
+    fn begin(&self, begin: Begin) -> Pending<Result<(), Error>>;
+}
+
+/// On whose word a quorum begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begin {
+    /// That of its nodes: all of them were asked. One that may have lost since what it knew then refuses.
+    Asked,
+    /// That of an operator.
+    Forced,
+}
 
 /// One ordered path to a node. Requests are carried out in the order in which their futures were first polled; one that was
 /// polled once is sent, also if it is dropped then.
@@ -43,6 +61,9 @@ pub trait NodeLink: Send + Sync + 'static {
 
     /// Until when the node rests, by its own clock: as it said when it was greeted. Another marker is another link.
     fn rests_until_us(&self) -> u64;
+
+    /// Whether the node's marker shows that it was in use before: one of another run was there.
+    fn was_used(&self) -> bool;
 
     /// Which run of the server this is. No two nodes of a quorum have the same.
     fn run(&self) -> &str;

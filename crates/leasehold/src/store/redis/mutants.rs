@@ -127,6 +127,8 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ),
     ("lua-q-tells-no-holder", "node/ask", "if others > before and", "if false and"),
     ("lua-q-queue-without-an-end", "node/ask", "if others ~= 'N' then redis.call('PEXPIRE', queue, ttl_ms) end", ""),
+    ("lua-q-begins-blindly", "node/begin", "ARGV[4] ~= '' and found ~= ARGV[4]", "false"),
+    ("lua-q-forgets-its-past", "node/enter", "is_same_run and string.sub(found, 34, 34) or 'U'", "'N'"),
     ("lua-q-saves-now-is-enough", "node/enter", "memory == 'K' and before == 'K'", "memory == 'K'"),
     ("lua-q-trusts-the-run-again", "node/enter", "if is_same_run and before == 'F' then memory = 'F' end", ""),
     ("lua-q-takes-any-charter", "node/enter", "string.sub(found, 21, 32) ~= ARGV[1]", "false"),

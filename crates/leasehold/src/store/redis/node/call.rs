@@ -80,10 +80,15 @@ pub(super) fn enter(keys: &Keys, charter: Charter, run: &str, memory: &str) -> R
     Ok(call.and(run).and(memory).and(rest_us))
 }
 
-/// An end to any rest.
-pub(super) fn begin(keys: &Keys, charter: Charter, run: &str, memory: &str) -> Result<Call, Error> {
+/// An end to any rest; if a marker is named, only while that is there.
+pub(super) fn begin(
+    keys: &Keys,
+    charter: Charter,
+    (run, memory): (&str, &str),
+    asked: Option<&str>,
+) -> Result<Call, Error> {
     let call = Call::begin(&NodeScripts::get().begin, 1).and(keys.marker()).and(fields_of(charter)?);
-    Ok(call.and(run).and(memory))
+    Ok(call.and(run).and(memory).and(asked.unwrap_or_default()))
 }
 
 fn fields_of(charter: Charter) -> Result<Fields, Error> {

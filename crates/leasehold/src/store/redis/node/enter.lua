@@ -5,7 +5,8 @@
 --     5-20    until when the node rests, because it may have forgotten something (µs)
 --     21-32   the quorum's charter: how many nodes (4), the longest lease in ms (8)
 --     33      K: this run of the server was never seen not to save every change before it answers; F: it was
---     34-     the run
+--     34      U: this was written over the marker of another run, the node was in use; N: it is new, or was emptied
+--     35-     the run
 --
 -- KEYS     1 the marker
 -- ARGV     1 the charter (12)
@@ -19,7 +20,7 @@
 -- COST     TIME, GET; the first client of a run SET more
 --@clock
 local found = redis.pcall('GET', KEYS[1])
-local rests, memory = string.format('%016.0f', now + ARGV[4]), ARGV[3]
+local rests, memory, past = string.format('%016.0f', now + ARGV[4]), ARGV[3], 'N'
 if found then
   -- An error has no length.
   local version = #found > 0 and string.match(found, '^lq(%d+)m')
@@ -28,13 +29,14 @@ if found then
     return 'FOREIGN ' .. redis.call('TYPE', KEYS[1]).ok
   end
   if string.sub(found, 21, 32) ~= ARGV[1] then return 'UNLIKE ' .. now .. ' ' .. string.sub(found, 21, 32) end
-  local is_same_run, before = string.sub(found, 34) == ARGV[2], string.sub(found, 33, 33)
+  local is_same_run, before = string.sub(found, 35) == ARGV[2], string.sub(found, 33, 33)
   if is_same_run or memory == 'K' and before == 'K' then
     -- It cannot be further away than a rest that begins now: the clock was set back since.
     if string.sub(found, 5, 20) < rests then rests = string.sub(found, 5, 20) end
   end
   if is_same_run and before == 'F' then memory = 'F' end
+  past = is_same_run and string.sub(found, 34, 34) or 'U'
 end
-local marker = 'lq1m' .. rests .. ARGV[1] .. memory .. ARGV[2]
+local marker = 'lq1m' .. rests .. ARGV[1] .. memory .. past .. ARGV[2]
 if marker ~= found then redis.call('SET', KEYS[1], marker) end
 return 'MARKED ' .. now .. ' ' .. marker

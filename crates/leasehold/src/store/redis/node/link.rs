@@ -14,7 +14,7 @@ use super::call;
 use super::reply::{self, Answer, Greeting, To};
 use super::scripts::NodeScripts;
 use crate::error::{Error, ErrorKind};
-use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung, Telling};
+use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung};
 use crate::store::redis::call::Call;
 use crate::store::redis::fault::{self, Asker};
 use crate::store::redis::handshake::{self, Greeted};
@@ -40,24 +40,6 @@ pub(super) async fn open(target: Target, charter: Charter, world: Arc<dyn World>
     Ok(RedisNodeLink { wire, run, marker: marker.into(), world })
 }
 
-/// Connects, and answers with what ends the node's rest.
-pub(super) async fn begin(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<Telling, Error> {
-    let mut wire = Opened(handshake::connect(&target, &*world, Keys::of_node(&target.prefix), Asker::NODE).await?);
-    let (run, memory) = introduce(&mut wire.0).await?;
-    Ok(Box::pin(async move {
-        mark(&wire.0, call::begin(&wire.0.keys, charter, &run, memory)?, charter, &run).await.map(drop)
-    }))
-}
-
-/// A connection that nobody keeps: dropped, it is closed.
-struct Opened(Wire);
-
-impl Drop for Opened {
-    fn drop(&mut self) {
-        self.0.line.close();
-    }
-}
-
 /// A connection, the run of the server, and the node's marker from now on.
 async fn greeted(target: &Target, charter: Charter, world: &Arc<dyn World>) -> Result<(Wire, String, String), Error> {
     let mut wire = handshake::connect(target, &**world, Keys::of_node(&target.prefix), Asker::NODE).await?;
@@ -77,7 +59,7 @@ async fn greet(wire: &mut Wire, charter: Charter) -> Result<(String, String), Er
 }
 
 /// The run of the server, and whether it keeps what it was told (K) or forgets (F).
-async fn introduce(wire: &mut Wire) -> Result<(String, &'static str), Error> {
+pub(super) async fn introduce(wire: &mut Wire) -> Result<(String, &'static str), Error> {
     let scripts = NodeScripts::get();
     let each = scripts.each();
     let mut who = redis::pipe();
@@ -89,15 +71,30 @@ async fn introduce(wire: &mut Wire) -> Result<(String, &'static str), Error> {
 }
 
 /// The marker from now on.
-async fn mark(wire: &Wire, call: Call, charter: Charter, run: &str) -> Result<String, Error> {
-    let at = wire.line.at.clone();
+pub(super) async fn mark(wire: &Wire, call: Call, charter: Charter, run: &str) -> Result<String, Error> {
     let said = wire.clone().run(&call, None).await.map_err(Fault::error)?;
     match reply::greeting(&said, run) {
         Some(Greeting::Marked(marker)) => Ok(marker),
-        Some(Greeting::Unlike(other)) => Err(unlike(&at, charter, other)),
-        Some(Greeting::Foreign(kind)) => Err(fault::foreign(&wire.keys.marker(), &kind).error()),
-        Some(Greeting::Newer(version)) => Err(fault::newer(&wire.keys.marker(), &version).error()),
+        Some(other) => Err(refused(wire, charter, other)),
         None => Err(wire.garbled(None).error()),
+    }
+}
+
+/// Why a node has no marker of ours from now on.
+pub(super) fn refused(wire: &Wire, charter: Charter, said: Greeting) -> Error {
+    match said {
+        Greeting::Unlike(other) => unlike(&wire.line.at, charter, other),
+        Greeting::Changed => Error::new(
+            ErrorKind::InUse,
+            format!(
+                "the Redis at {} was emptied, or is set up anew by somebody else, while it was asked who holds: begin \
+                 the quorum again",
+                wire.line.at
+            ),
+        ),
+        Greeting::Foreign(kind) => fault::foreign(&wire.keys.marker(), &kind).error(),
+        Greeting::Newer(version) => fault::newer(&wire.keys.marker(), &version).error(),
+        Greeting::Marked(_) => wire.garbled(None).error(),
     }
 }
 
@@ -137,7 +134,7 @@ fn unlike(at: &str, ours: Charter, theirs: Charter) -> Error {
     )
 }
 
-async fn ask(mut wire: Wire, name: Name, to: To, call: Result<Call, Error>) -> Result<Vote, NoVote> {
+pub(super) async fn ask(mut wire: Wire, name: Name, to: To, call: Result<Call, Error>) -> Result<Vote, NoVote> {
     let call = call.map_err(|error| NoVote::Fault(Fault::Refused(error)))?;
     let text = wire.run(&call, Some(&name)).await.map_err(NoVote::Fault)?;
     answer(&wire, &name, to, &text)
@@ -214,6 +211,10 @@ impl NodeLink for RedisNodeLink {
 
     fn rests_until_us(&self) -> u64 {
         reply::rests_until_us(&self.marker).unwrap_or_default()
+    }
+
+    fn was_used(&self) -> bool {
+        reply::was_used(&self.marker)
     }
 
     fn run(&self) -> &str {

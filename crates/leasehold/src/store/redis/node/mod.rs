@@ -6,6 +6,7 @@
 //! see `..`.
 
 mod call;
+mod candidate;
 #[cfg(test)]
 mod fuzz;
 mod link;
@@ -20,7 +21,7 @@ pub use scripts::NodeScripts;
 
 use super::url::Target;
 use crate::error::Error;
-use crate::store::quorum::node::{Node, NodeLink, Telling};
+use crate::store::quorum::node::{Candidate, Node, NodeLink};
 use crate::world::{Pending, World};
 
 /// One Redis, as a node.
@@ -53,7 +54,8 @@ impl Node for RedisNode {
         Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn NodeLink>) })
     }
 
-    fn begin(&self, charter: Charter) -> Pending<Result<Telling, Error>> {
-        Box::pin(link::begin(self.target.clone(), charter, Arc::clone(&self.world)))
+    fn prepare(&self, charter: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>> {
+        let preparing = candidate::prepare(self.target.clone(), charter, Arc::clone(&self.world));
+        Box::pin(async { Ok(Arc::new(preparing.await?) as Arc<dyn Candidate>) })
     }
 }

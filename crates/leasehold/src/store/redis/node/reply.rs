@@ -223,6 +223,8 @@ pub(in crate::store::redis) enum Greeting {
     Marked(String),
     /// It belongs to a quorum with another charter.
     Unlike(Charter),
+    /// Another marker is there than the one that was to be.
+    Changed,
     Foreign(String),
     Newer(String),
 }
@@ -235,8 +237,12 @@ pub(in crate::store::redis) fn greeting(text: &str, run: &str) -> Option<Greetin
         "NEWER" => Some(Greeting::Newer(words.0.to_owned())),
         "MARKED" => {
             words.number()?;
-            let fits = words.0.starts_with("lq1m") && words.0.get(33..) == Some(run);
-            fits.then(|| Greeting::Marked(words.0.to_owned()))
+            is_of(words.0, run).then(|| Greeting::Marked(words.0.to_owned()))
+        }
+        "CHANGED" => {
+            words.number()?;
+            words.end()?;
+            Some(Greeting::Changed)
         }
         "UNLIKE" => {
             words.number()?;
@@ -245,6 +251,27 @@ pub(in crate::store::redis) fn greeting(text: &str, run: &str) -> Option<Greetin
             Some(Greeting::Unlike(charter))
         }
         _ => None,
+    }
+}
+
+/// Whether this is the marker of this run.
+pub(super) fn is_of(marker: &str, run: &str) -> bool {
+    marker.starts_with("lq1m") && marker.get(34..) == Some(run)
+}
+
+/// Whether a marker shows that its node was in use before it was written.
+pub(super) fn was_used(marker: &str) -> bool {
+    marker.get(33..34) == Some("U")
+}
+
+/// What stands where a marker is to be, and is none that this version knows; `None` for one that it knows.
+pub(super) fn no_marker(text: &str) -> Option<Greeting> {
+    let version: Option<&str> =
+        text.strip_prefix("lq").and_then(|rest| rest.split_once('m')).map(|(version, _)| version);
+    match version.filter(|version| !version.is_empty() && version.bytes().all(|byte| byte.is_ascii_digit())) {
+        Some("1") => None,
+        Some(newer) => Some(Greeting::Newer(newer.to_owned())),
+        None => Some(Greeting::Foreign("string".to_owned())),
     }
 }
 

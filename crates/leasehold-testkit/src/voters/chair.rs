@@ -1,0 +1,83 @@
+//! A node that is to begin: what it is asked before, and how it is told.
+
+use std::sync::Arc;
+
+use leasehold::seam::node::{Begin, Candidate};
+use leasehold::seam::{Fault, Pending, error};
+use leasehold::{Error, ErrorKind};
+use leasehold_spec::node::{Charter, Marker, Request, Said, begin, has_lost, vote};
+use leasehold_spec::{Env, Inspection, Name};
+
+use super::{Shelf, Voter, answers, gone};
+
+/// A node that is to begin.
+pub(super) struct Chair {
+    voter: Arc<Voter>,
+    charter: Charter,
+    /// As it was when it was asked.
+    marker: Option<Marker>,
+    run: String,
+}
+
+impl Chair {
+    pub(super) fn of(voter: Arc<Voter>, charter: Charter) -> Self {
+        let shelf = voter.shelf();
+        let (marker, run) = (shelf.marker.clone(), voter.run(&shelf));
+        drop(shelf);
+        Self { voter, charter, marker, run }
+    }
+
+    /// Carried out where it stands, over this connection: one of another run is gone.
+    fn asked<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Shelf, u64) -> T + Send + 'static,
+    ) -> Pending<Result<T, Error>> {
+        let (voter, run) = (Arc::clone(&self.voter), self.run.clone());
+        Box::pin(async move {
+            if answers(&voter).await.is_err() || voter.run(&voter.shelf()) != run {
+                return Err(gone());
+            }
+            let mut shelf = voter.shelf();
+            let now_us = voter.now_us(&shelf);
+            Ok(work(&mut shelf, now_us))
+        })
+    }
+}
+
+impl Candidate for Chair {
+    fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        let asked = self.asked(|shelf, _| shelf.records.keys().cloned().collect::<Vec<_>>());
+        Box::pin(async move { asked.await.map(|names| (names, 0)).map_err(Fault::Gone) })
+    }
+
+    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>> {
+        let name = name.clone();
+        let asked = self.asked(move |shelf, now_us| {
+            let env = Env { wall_us: now_us, lease_us: now_us, attached: &|_| true };
+            let mut record = shelf.records.get(&name).cloned().unwrap_or_default();
+            match vote(&mut record, &env, &Request::Inspect).0.said {
+                Said::Inspected(seen) => seen,
+                other => panic!("what was asked for is a look: {other:?}"),
+            }
+        });
+        Box::pin(async move { asked.await.map_err(Fault::Gone) })
+    }
+
+    fn begin(&self, how: Begin) -> Pending<Result<(), Error>> {
+        let (charter, run) = (self.charter, self.run.clone());
+        let marker = self.marker.clone().filter(|_| how == Begin::Asked);
+        let asked = self.asked(move |shelf, _| {
+            let has_lost = has_lost(shelf.marker.as_ref(), marker.as_ref(), &run);
+            if !has_lost {
+                shelf.marker = Some(begin(charter, &run, true));
+            }
+            has_lost
+        });
+        Box::pin(async move {
+            match asked.await? {
+                false => Ok(()),
+                true => Err(error(ErrorKind::InUse, "it was emptied while it was asked")),
+            }
+        })
+    }
+}

@@ -1,0 +1,85 @@
+//! A node that is to begin: connected, asked what it knows, and told last. Until it is told nothing has changed there.
+
+use std::sync::Arc;
+
+use leasehold_spec::node::{Charter, Request, Said, Vote};
+use leasehold_spec::{Inspection, Name};
+
+use super::call;
+use super::link::{ask, introduce, mark, refused};
+use super::reply::{self, To};
+use crate::error::Error;
+use crate::store::Fault;
+use crate::store::quorum::node::{Begin, Candidate, NoVote};
+use crate::store::redis::fault::{self, Asker};
+use crate::store::redis::handshake;
+use crate::store::redis::keys::Keys;
+use crate::store::redis::url::Target;
+use crate::store::redis::wire::Wire;
+use crate::world::{Pending, World};
+
+/// See the head of this file.
+pub(super) struct RedisCandidate {
+    wire: Opened,
+    charter: Charter,
+    /// The run of the server, and whether it keeps what it was told (K) or forgets (F).
+    run: String,
+    memory: &'static str,
+    /// Its marker of this run, if it has one: what the node knows goes with it.
+    marker: Option<String>,
+}
+
+/// Dropped, it is closed.
+struct Opened(Wire);
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.0.line.close();
+    }
+}
+
+/// Connects, and reads the marker. Nothing is written.
+pub(super) async fn prepare(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<RedisCandidate, Error> {
+    let mut wire = Opened(handshake::connect(&target, &*world, Keys::of_node(&target.prefix), Asker::NODE).await?);
+    let (run, memory) = introduce(&mut wire.0).await?;
+    let found = wire.0.ask(redis::cmd("GET").arg(wire.0.keys.marker())).await;
+    let found = found.map_err(|error| match error.code() {
+        // What it is, a script would say; the others are asked for nothing until all are looked at.
+        Some("WRONGTYPE") => fault::foreign(&wire.0.keys.marker(), "value of another type"),
+        _ => wire.0.fault(&error, None),
+    });
+    let found: Option<String> =
+        redis::from_redis_value(found.map_err(Fault::error)?).map_err(|_| wire.0.garbled(None).error())?;
+    if let Some(other) = found.as_deref().and_then(reply::no_marker) {
+        return Err(refused(&wire.0, charter, other));
+    }
+    let marker = found.filter(|marker| reply::is_of(marker, &run));
+    Ok(RedisCandidate { wire, charter, run, memory, marker })
+}
+
+impl Candidate for RedisCandidate {
+    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
+        Box::pin(self.wire.0.clone().names(from))
+    }
+
+    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>> {
+        let wire = self.wire.0.clone();
+        // No vote is asked for, so no marker is compared.
+        let call = call::request(&wire.keys, name, &Request::Inspect, "");
+        let asking = ask(wire.clone(), name.clone(), To::from(&Request::Inspect), call);
+        Box::pin(async move {
+            match asking.await {
+                Ok(Vote { said: Said::Inspected(seen), .. }) => Ok(seen),
+                Ok(_) | Err(NoVote::Abstains(_)) => Err(wire.garbled(None)),
+                Err(NoVote::Fault(fault)) => Err(fault),
+            }
+        })
+    }
+
+    fn begin(&self, begin: Begin) -> Pending<Result<(), Error>> {
+        let asked = self.marker.as_deref().filter(|_| begin == Begin::Asked);
+        let call = call::begin(&self.wire.0.keys, self.charter, (&self.run, self.memory), asked);
+        let (wire, charter, run) = (self.wire.0.clone(), self.charter, self.run.clone());
+        Box::pin(async move { mark(&wire, call?, charter, &run).await.map(drop) })
+    }
+}
