@@ -4,7 +4,7 @@
 //! All times are true time, which no process sees. So the history needs none of the care that a history of several
 //! machines needs: a claim is as long as it was.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use leasehold_spec::{Contention, Delivery};
@@ -30,8 +30,8 @@ struct Pages {
     given_us: BTreeMap<(String, u64), u64>,
     /// The last token of which a guard was seen.
     entered: BTreeMap<String, u64>,
-    /// Holds whose sections have panicked.
-    panicked: BTreeSet<(String, u64)>,
+    /// Holds whose sections have panicked, and in which process: behind a failover another one may have the same token.
+    panicked: BTreeMap<(String, u64), Pid>,
     /// So many holds of a grant were entered when somebody had waited for long.
     passes: BTreeMap<(String, u64), u64>,
     /// When a grant of the server ended before its lease, with whatever it was handed on to.
@@ -144,22 +144,30 @@ impl Book {
         lock(&self.0).given_us.range(behind).next().is_none()
     }
 
+    /// Whether this token is of the first grant that a server has made since then.
+    pub(super) fn is_first_since(&self, name: &str, token: u64, since_us: u64) -> bool {
+        let pages = lock(&self.0);
+        let given = pages.given_us.range((name.to_owned(), 0)..=(name.to_owned(), u64::MAX));
+        let first = given.filter(|(_, at_us)| **at_us >= since_us).map(|((_, token), _)| *token).min();
+        first == Some(token)
+    }
+
     /// Whether nobody was seen with a guard of this name since that of this token.
     pub(super) fn is_last_entered(&self, name: &str, token: u64) -> bool {
         lock(&self.0).entered.get(name) == Some(&token)
     }
 
     /// A section has panicked under this token.
-    pub(super) fn panicked(&self, name: &str, token: u64) {
-        lock(&self.0).panicked.insert((name.to_owned(), token));
+    pub(super) fn panicked(&self, pid: Pid, name: &str, token: u64) {
+        lock(&self.0).panicked.insert((name.to_owned(), token), pid);
     }
 
-    /// Whether that has happened under the same grant of the server as this token is of, before.
-    pub(super) fn is_behind_a_panic(&self, name: &str, token: u64) -> bool {
+    /// Whether that has happened in this process under the same grant of the server as this token is of, before.
+    pub(super) fn is_behind_a_panic(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);
         let of = |token| (name.to_owned(), token);
-        let grant = pages.given_us.range(of(0)..=of(token)).next_back();
-        grant.is_some_and(|(grant, _)| pages.panicked.range(grant.clone()..of(token)).next().is_some())
+        let Some((grant, _)) = pages.given_us.range(of(0)..=of(token)).next_back() else { return false };
+        pages.panicked.range(grant.clone()..of(token)).any(|(_, panicked)| *panicked == pid)
     }
 
     /// A message says who waits.

@@ -8,6 +8,7 @@ use leasehold::Leasehold;
 use leasehold::seam::{QuorumStore, Store, World};
 use tokio::sync::{Notify, oneshot};
 
+use super::call::Call;
 use super::exec::{Part, Pid, lock};
 use super::link::Shop;
 use super::net::drift;
@@ -15,7 +16,7 @@ use super::quorum::Seat;
 use super::rng::Rng;
 use super::stage::{Host, Sim};
 use super::words::client;
-use super::worker::Worker;
+use super::worker::{MS, Worker};
 
 /// How long some who have done their work wait before they close.
 const CONNECTED: Duration = Duration::from_secs(21);
@@ -67,7 +68,7 @@ impl Crew {
         drop(members);
         sim.note(pid as u64, || format!("{} starts", client(pid)));
         let life = live(Arc::clone(self), pid, storm, rng);
-        sim.exec.spawn(pid, Part::Runtime, "the program", Box::pin(life));
+        sim.exec.spawn(pid, Part::Thread, "the program", Box::pin(life));
     }
 
     /// A new client in place of one that has gone, while things go on.
@@ -127,30 +128,34 @@ fn shop(sim: &Arc<Sim>, pid: Pid, world: &Arc<dyn World>) -> Arc<dyn Store> {
     }
 }
 
-/// A client's life: connect, work, close.
+/// Where something of a program may run: on one of its runtimes, of which another is started where there are fewer than it
+/// should have, or on a thread that has none.
+fn some_part(sim: &Sim, pid: Pid, rng: &mut Rng) -> Part {
+    let runtimes = sim.exec.runtimes(pid);
+    if rng.percent(sim.plan.threads) {
+        return Part::Thread;
+    }
+    Part::Runtime(match runtimes.len() < sim.plan.runtimes as usize {
+        true => sim.exec.start_runtime(pid),
+        false => *rng.pick(&runtimes),
+    })
+}
+
+/// A client's life: connect, work, close. It is on a thread of the program; all that the library is asked is asked on
+/// runtimes, any of which may end.
 async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
     let sim = Arc::clone(&crew.sim);
     let host = Host::new(&sim, pid, rng.fork());
-    let is_remote = rng.percent(sim.plan.remote);
-    let leasehold = loop {
-        let world: Arc<dyn World> = Arc::clone(&host) as Arc<dyn World>;
-        let shop = shop(&sim, pid, &world);
-        let builder = Leasehold::builder("").holder(client(pid));
-        let builder = if is_remote { builder.remote_hand_over() } else { builder };
-        match builder.connect_to(shop, world).await {
-            Ok(leasehold) => break leasehold,
-            Err(error) => sim.note(0, || format!("{} cannot connect: {error}", client(pid))),
-        }
-        host.sleep(Duration::from_millis(rng.between(20, 1000))).await;
-    };
+    let leasehold = connect(&sim, &host, pid, &mut rng).await;
     let leaves_us = if rng.percent(10) { rng.between(1, sim.plan.chaos_us) } else { sim.plan.chaos_us };
-    let mut workers = Vec::new();
+    let mut posts = Vec::new();
     for number in 0..sim.plan.workers {
         let (alive, ended) = oneshot::channel::<()>();
+        let part = some_part(&sim, pid, &mut rng);
         let worker = Worker {
             sim: Arc::clone(&sim),
-            host: Arc::clone(&host),
             pid,
+            part,
             who: format!("{}.{number}", client(pid)),
             leasehold: leasehold.clone(),
             storm: Arc::clone(&storm),
@@ -158,15 +163,16 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
             until_us: leaves_us,
             is_renewed: true,
             is_kept: false,
+            lease_us: 0,
         };
-        let work = async move {
-            worker.work().await;
+        let post = async move {
+            keep_working(worker).await;
             drop(alive);
         };
-        sim.exec.spawn(pid, Part::Runtime, "a worker", Box::pin(work));
-        workers.push(ended);
+        sim.exec.spawn(pid, Part::Thread, "a post", Box::pin(post));
+        posts.push(ended);
     }
-    for ended in workers {
+    for ended in posts {
         let _ended = ended.await;
     }
     if let Some(member) = lock(&crew.members).known.get_mut(&pid) {
@@ -175,11 +181,66 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
     let has_rested = sim.plan.quorum.is_some() && rng.percent(60);
     if has_rested {
         // Until its nodes are connected again: it owes nothing to any of them then.
-        host.sleep(CONNECTED).await;
+        sim.exec.sleep(pid, CONNECTED).await;
     }
-    let closed = leasehold.close().await;
-    let unconfirmed = closed.unconfirmed().to_vec();
+    let unconfirmed = close(&sim, leasehold, pid, &mut rng).await;
     sim.note(pid as u64, || format!("{} is closed; not confirmed: {unconfirmed:?}", client(pid)));
     crew.fare(pid, Fate::Closed { unconfirmed, at_us: sim.exec.now_us(), has_rested });
     crew.replace();
+}
+
+/// Connects, again and again.
+async fn connect(sim: &Arc<Sim>, host: &Arc<Host>, pid: Pid, rng: &mut Rng) -> Leasehold {
+    let is_remote = rng.percent(sim.plan.remote);
+    loop {
+        let world: Arc<dyn World> = Arc::clone(host) as Arc<dyn World>;
+        let shop = shop(sim, pid, &world);
+        let builder = Leasehold::builder("").holder(client(pid));
+        let builder = if is_remote { builder.remote_hand_over() } else { builder };
+        let (there, part) = (Arc::clone(sim), some_part(sim, pid, rng));
+        let connecting = async move {
+            let call = Call::begins(&there, "connect", &client(pid), (pid, part));
+            let connected = builder.connect_to(shop, world).await;
+            call.returned_within(&there, 5_000 * MS);
+            connected
+        };
+        match sim.exec.on(pid, part, "connecting", connecting).await {
+            Some(Ok(leasehold)) => return leasehold,
+            Some(Err(error)) => sim.note(0, || format!("{} cannot connect: {error}", client(pid))),
+            None => sim.note(0, || format!("{} cannot connect: its runtime has ended", client(pid))),
+        }
+        sim.exec.sleep(pid, Duration::from_millis(rng.between(20, 1000))).await;
+    }
+}
+
+/// A worker, and another one on another runtime where that of the last has ended.
+async fn keep_working(mut worker: Worker) {
+    loop {
+        let (sim, pid, part) = (Arc::clone(&worker.sim), worker.pid, worker.part);
+        let mut next = Worker { rng: worker.rng.fork(), ..worker.clone() };
+        if sim.exec.on(pid, part, "a worker", worker.work()).await.is_some() {
+            return;
+        }
+        sim.book.met("a worker on another runtime");
+        sim.exec.sleep(pid, Duration::from_micros(next.rng.scaled(MS, 2_000 * MS))).await;
+        next.part = some_part(&sim, pid, &mut next.rng);
+        worker = next;
+    }
+}
+
+/// Closes a client, and answers what was not surely given back.
+async fn close(sim: &Arc<Sim>, leasehold: Leasehold, pid: Pid, rng: &mut Rng) -> Vec<String> {
+    loop {
+        let (there, leasehold, part) = (Arc::clone(sim), leasehold.clone(), some_part(sim, pid, rng));
+        let closing = async move {
+            let call = Call::begins(&there, "close", &client(pid), (pid, part));
+            let closed = leasehold.close().await;
+            call.returned_within(&there, 5_000 * MS);
+            closed.unconfirmed().to_vec()
+        };
+        // Where that runtime ends meanwhile somebody else asks again.
+        if let Some(unconfirmed) = sim.exec.on(pid, part, "closing", closing).await {
+            return unconfirmed;
+        }
+    }
 }

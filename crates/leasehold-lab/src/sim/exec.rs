@@ -5,7 +5,8 @@
 //! a per mille fast. So every task belongs to a process, and every process has
 //!
 //! - a clock of its own, of which offset and rate differ from true time;
-//! - two parts, as a real client has: its own thread (P17) and the program's runtime, which may be blocked alone;
+//! - parts, as a real program has: the client's own thread (P17), threads without a runtime, and runtimes, each of which
+//!   stands still alone, ends and starts, while calls go on elsewhere;
 //! - a fate: it goes on, stands still (nothing runs, its timers ring unheard, its sockets fill), sleeps (its timers stand
 //!   still as well, its clock does not), or is dead.
 //!
@@ -13,30 +14,23 @@
 //! may also be kept waiting for a moment, as on a busy machine. When nobody is ready time goes on to the next timer.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold::seam::Pending;
+use tokio::sync::oneshot;
 
+use super::core::{Core, Ready, Task, TaskWaker};
 use super::plan::HICCUP_US;
+pub(super) use super::process::{Part, Still};
 use super::process::{Process, scale};
 use super::rng::Rng;
 use super::timer::{Bell, Sleep, Timer, What};
 
 /// Which process.
 pub(super) type Pid = usize;
-
-/// The part of a process that a task belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
-    /// The client's own thread.
-    Session,
-    /// The program's runtime.
-    Runtime,
-}
 
 /// The world around the clients: it has no clock but the true one, and nobody stops it.
 pub(super) const NOBODY: Pid = 0;
@@ -46,37 +40,6 @@ const STEPS_AT_ONCE: u32 = 200_000;
 
 pub(super) struct Exec {
     core: Mutex<Core>,
-    ready: Arc<Ready>,
-}
-
-type Ready = Mutex<Vec<u64>>;
-
-struct Core {
-    now_us: u64,
-    rng: Rng,
-    hash: u64,
-    steps: u64,
-    steps_now: u32,
-    next_id: u64,
-    timers: BinaryHeap<Reverse<Timer>>,
-    tasks: BTreeMap<u64, Task>,
-    processes: Vec<Process>,
-    current: (Pid, Part),
-    /// One in so many polls is put off.
-    hiccup_in: u64,
-}
-
-struct Task {
-    pid: Pid,
-    part: Part,
-    what: &'static str,
-    future: Option<Pending<()>>,
-    waker: Arc<TaskWaker>,
-}
-
-struct TaskWaker {
-    id: u64,
-    is_queued: AtomicBool,
     ready: Arc<Ready>,
 }
 
@@ -95,19 +58,7 @@ pub(super) enum Stop {
 
 impl Exec {
     pub(super) fn new(rng: Rng, hiccup_in: u64) -> Self {
-        let core = Core {
-            now_us: 0,
-            rng,
-            hash: 0xcbf2_9ce4_8422_2325,
-            steps: 0,
-            steps_now: 0,
-            next_id: 1,
-            timers: BinaryHeap::new(),
-            tasks: BTreeMap::new(),
-            processes: vec![Process::default()],
-            current: (NOBODY, Part::Runtime),
-            hiccup_in,
-        };
+        let core = Core::new(rng, hiccup_in);
         Self { core: Mutex::new(core), ready: Arc::default() }
     }
 
@@ -148,29 +99,73 @@ impl Exec {
         core.processes.len() - 1
     }
 
-    /// For how long a process could not run so far.
-    pub(super) fn halted_us(&self, pid: Pid) -> u64 {
+    /// For how long a part of a process could not run so far.
+    pub(super) fn halted_us(&self, pid: Pid, part: Part) -> u64 {
         let core = self.core();
-        core.processes[pid].halted_us(core.now_us)
+        core.processes[pid].halted_us(part, core.now_us)
     }
 
-    /// A part stands still until as many [`Exec::resume`] have come.
-    pub(super) fn halt(&self, pid: Pid, parts: &[Part]) {
-        let mut core = self.core();
-        let now_us = core.now_us;
-        core.processes[pid].halt(parts, now_us);
+    /// The same of all of its parts together.
+    pub(super) fn halted_in_all_us(&self, pid: Pid) -> u64 {
+        let core = self.core();
+        core.processes[pid].halted_in_all_us(core.now_us)
     }
 
-    pub(super) fn resume(&self, pid: Pid, parts: &[Part]) {
+    /// It stands still until as many [`Exec::resume`] have come.
+    pub(super) fn halt(&self, pid: Pid, what: Still) {
         let mut core = self.core();
         let now_us = core.now_us;
-        let woken = core.processes[pid].resume(parts, now_us);
+        core.processes[pid].halt(what, now_us);
+    }
+
+    pub(super) fn resume(&self, pid: Pid, what: Still) {
+        let mut core = self.core();
+        let now_us = core.now_us;
+        let (woken, unheard) = core.processes[pid].resume(what, now_us);
+        core.timers.extend(unheard.into_iter().map(Reverse));
         lock(&self.ready).extend(woken);
+    }
+
+    /// A process starts one more runtime.
+    pub(super) fn start_runtime(&self, pid: Pid) -> usize {
+        let mut core = self.core();
+        let now_us = core.now_us;
+        core.processes[pid].start_runtime(now_us)
+    }
+
+    /// The runtimes that a process has.
+    pub(super) fn runtimes(&self, pid: Pid) -> Vec<usize> {
+        self.core().processes[pid].runtimes()
+    }
+
+    /// A runtime ends: its tasks are dropped, one after the other, and what it is asked to run from now on is dropped, too.
+    /// Not while one of its threads is blocked: whoever shuts a runtime down waits for that. Answers whether it has ended.
+    pub(super) fn end_runtime(&self, pid: Pid, number: usize) -> bool {
+        let mut core = self.core();
+        let is_of = |task: &Task, part: Part| task.pid == pid && task.part == part;
+        if core.tasks.values().any(|task| is_of(task, Part::Inside(number))) || !core.processes[pid].end_runtime(number)
+        {
+            return false;
+        }
+        let part = Part::Runtime(number);
+        let ids: Vec<u64> = core.tasks.iter().filter(|(_, task)| is_of(task, part)).map(|(id, _)| *id).collect();
+        let ended: Vec<Task> = ids.into_iter().filter_map(|id| core.tasks.remove(&id)).collect();
+        core.current = (pid, part);
+        drop(core);
+        drop(ended);
+        self.core().current = (NOBODY, Part::Thread);
+        true
+    }
+
+    /// On which part of a process the caller runs, if it is that process at all.
+    pub(super) fn part_of(&self, pid: Pid) -> Option<Part> {
+        let (current, part) = self.core().current;
+        (current == pid).then_some(part)
     }
 
     /// The machine sleeps: nothing runs, timers stand still, the clock goes on.
     pub(super) fn suspend(&self, pid: Pid) {
-        self.halt(pid, &[Part::Session, Part::Runtime]);
+        self.halt(pid, Still::All);
         let mut core = self.core();
         let now_us = core.now_us;
         core.processes[pid].fall_asleep(now_us);
@@ -182,7 +177,7 @@ impl Exec {
         let overslept = core.processes[pid].wake_up(now_us);
         core.timers.extend(overslept.into_iter().map(Reverse));
         drop(core);
-        self.resume(pid, &[Part::Session, Part::Runtime]);
+        self.resume(pid, Still::All);
     }
 
     /// The process dies: its tasks are dropped, and what that wakes or spawns is not run any more.
@@ -202,8 +197,10 @@ impl Exec {
 
     pub(super) fn spawn(&self, pid: Pid, part: Part, what: &'static str, future: Pending<()>) {
         let mut core = self.core();
-        if core.processes[pid].is_dead {
+        if core.processes[pid].is_dead || core.processes[pid].has_ended(part) {
+            // What it is may wake, spawn and close as it is dropped.
             drop(core);
+            drop(future);
             return;
         }
         let id = core.id();
@@ -213,10 +210,29 @@ impl Exec {
         lock(&self.ready).push(id);
     }
 
-    /// Spawns beside the task that runs now.
-    pub(super) fn spawn_beside(&self, pid: Pid, what: &'static str, future: Pending<()>) {
-        let (current, part) = self.core().current;
-        self.spawn(pid, if current == pid { part } else { Part::Runtime }, what, future);
+    /// Runs a future on a part of a process. `None`: that has ended, or the process has, before it was done.
+    pub(super) fn on<T: Send + 'static>(
+        &self,
+        pid: Pid,
+        part: Part,
+        what: &'static str,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> Pending<Option<T>> {
+        let (tell, told) = oneshot::channel();
+        let work = async move { drop(tell.send(work.await)) };
+        self.spawn(pid, part, what, Box::pin(work));
+        Box::pin(async move { told.await.ok() })
+    }
+
+    /// Spawns on the runtime of the task that runs now, and gives the future back where there is none.
+    pub(super) fn spawn_beside(&self, pid: Pid, what: &'static str, future: Pending<()>) -> Result<(), Pending<()>> {
+        let part = match self.part_of(pid) {
+            Some(Part::Inside(number)) => Part::Runtime(number),
+            Some(Part::Thread) | None => return Err(future),
+            Some(part) => part,
+        };
+        self.spawn(pid, part, what, future);
+        Ok(())
     }
 
     /// Does something so much later, whatever becomes of the processes.
@@ -226,8 +242,12 @@ impl Exec {
         core.set(at_us, What::Call(Box::new(call)));
     }
 
-    /// Sleeps by the timers of a process.
+    /// Sleeps by the timers of a process: of the part that asks for it, which may stand still when they are due.
     pub(super) fn sleep(self: &Arc<Self>, pid: Pid, duration: Duration) -> Pending<()> {
+        let part = match self.part_of(pid) {
+            Some(Part::Inside(number)) => Part::Runtime(number),
+            part => part.unwrap_or(Part::Thread),
+        };
         let bell = Arc::new(Mutex::new(Bell::default()));
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(1 << 50);
         let mut core = self.core();
@@ -235,7 +255,7 @@ impl Exec {
         // While it sleeps its timers stand still from the moment at which it fell asleep.
         let asleep_us = process.asleep_us(core.now_us);
         let at_us = core.now_us + scale(us, -process.rate_ppm);
-        core.set(at_us, What::Ring { bell: Arc::downgrade(&bell), pid, asleep_us });
+        core.set(at_us, What::Ring { bell: Arc::downgrade(&bell), pid, part, asleep_us });
         Box::pin(Sleep(bell))
     }
 
@@ -282,7 +302,7 @@ impl Exec {
         let mut core = self.core();
         let Some(task) = core.tasks.get(&id) else { return };
         let (pid, part) = (task.pid, task.part);
-        if core.processes[pid].halts[part as usize] > 0 {
+        if core.processes[pid].stands_still(part) {
             core.processes[pid].woken.push(id);
             return;
         }
@@ -300,7 +320,7 @@ impl Exec {
         drop(core);
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         let mut core = self.core();
-        core.current = (NOBODY, Part::Runtime);
+        core.current = (NOBODY, Part::Thread);
         let done = match (polled, core.tasks.get_mut(&id)) {
             (Poll::Pending, Some(task)) => {
                 task.future = Some(future);
@@ -341,7 +361,7 @@ impl Exec {
                 call();
             }
             What::Wake(id) => lock(&self.ready).push(id),
-            What::Ring { ref bell, pid, asleep_us } => {
+            What::Ring { ref bell, pid, part, asleep_us } => {
                 let Some(rings) = bell.upgrade() else { return };
                 let mut core = self.core();
                 let now_us = core.now_us;
@@ -353,7 +373,14 @@ impl Exec {
                 let slept_us = process.asleep_us(now_us).saturating_sub(asleep_us);
                 if slept_us > 0 {
                     let (bell, asleep_us) = (bell.clone(), process.asleep_us(now_us));
-                    core.set(timer.at_us + slept_us, What::Ring { bell, pid, asleep_us });
+                    core.set(timer.at_us + slept_us, What::Ring { bell, pid, part, asleep_us });
+                    return;
+                }
+                if process.has_ended(part) {
+                    return;
+                }
+                if process.stands_still(part) {
+                    process.unheard.push(timer);
                     return;
                 }
                 drop(core);
@@ -364,34 +391,6 @@ impl Exec {
 
     fn core(&self) -> MutexGuard<'_, Core> {
         lock(&self.core)
-    }
-}
-
-impl Core {
-    fn id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
-    }
-
-    fn set(&mut self, at_us: u64, what: What) {
-        let tie = (self.rng.next(), self.id());
-        self.timers.push(Reverse(Timer { at_us, tie, what }));
-    }
-
-    fn mix(&mut self, number: u64) {
-        self.hash = (self.hash ^ number ^ (self.now_us << 20)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23);
-    }
-}
-
-impl Wake for TaskWaker {
-    fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        if !self.is_queued.swap(true, Ordering::AcqRel) {
-            lock(&self.ready).push(self.id);
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use leasehold_testkit::history::Promise;
 
 use super::book::Excuse;
 use super::crew::Crew;
-use super::exec::{Part, Pid, lock};
+use super::exec::{Part, Pid, Still, lock};
 use super::net::{self, Fate, unblocked};
 use super::node::Role;
 use super::quorum;
@@ -19,7 +19,6 @@ use super::rng::Rng;
 use super::stage::Sim;
 use super::words::client;
 
-const BOTH: &[Part] = &[Part::Session, Part::Runtime];
 const MS: u64 = 1000;
 
 /// A kind of fault.
@@ -59,8 +58,10 @@ pub(super) enum Kind {
     Pause,
     /// A machine sleeps: its timers stand still, too.
     Suspend,
-    /// A program blocks its runtime; the client's thread goes on.
+    /// A program blocks one of its runtimes; the client's thread goes on.
     Block,
+    /// A runtime ends, with all that runs on it; the program goes on.
+    EndRuntime,
     /// A process dies, and another comes.
     Crash,
     /// All who wait in a process drop their futures.
@@ -93,6 +94,7 @@ impl Kind {
         Self::Pause,
         Self::Suspend,
         Self::Block,
+        Self::EndRuntime,
         Self::Crash,
         Self::Storm,
     ];
@@ -119,9 +121,18 @@ impl Kind {
         Self::Pause,
         Self::Suspend,
         Self::Block,
+        Self::EndRuntime,
         Self::Crash,
         Self::Storm,
     ];
+
+    /// Whether it befalls one client.
+    pub(super) const fn is_of_a_process(self) -> bool {
+        matches!(
+            self,
+            Self::Partition | Self::Pause | Self::Suspend | Self::Block | Self::EndRuntime | Self::Crash | Self::Storm
+        )
+    }
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -143,6 +154,7 @@ impl Kind {
             Self::Pause => "pause",
             Self::Suspend => "suspend",
             Self::Block => "blocked runtime",
+            Self::EndRuntime => "ended runtime",
             Self::Crash => "crash",
             Self::Storm => "cancel storm",
             Self::Flush => "flush",
@@ -179,11 +191,8 @@ fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
     let is_done = match (&sim.plan.quorum, kind) {
         (Some(settings), _) => quorum::inject(sim, crew, settings, kind, rng),
         (None, Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply) => connection(sim, kind, rng),
-        (None, Kind::Partition | Kind::Pause | Kind::Suspend | Kind::Block | Kind::Crash | Kind::Storm) => {
-            crew.anybody(rng).is_some_and(|pid| {
-                process(sim, crew, kind, pid, rng);
-                true
-            })
+        (None, kind) if kind.is_of_a_process() => {
+            crew.anybody(rng).is_some_and(|pid| process(sim, crew, kind, pid, rng))
         }
         (None, _) => server(sim, kind, rng),
     };
@@ -244,7 +253,8 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     true
 }
 
-pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rng: &mut Rng) {
+/// Answers whether there was anything for it to befall.
+pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rng: &mut Rng) -> bool {
     let for_us = lasting(sim, rng, 15_000 * MS);
     sim.note(pid as u64, || format!("FAULT {kind:?} of {} for {} ms", client(pid), for_us / MS));
     let there = Arc::clone(sim);
@@ -257,12 +267,22 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
             });
         }
         Kind::Pause => {
-            sim.exec.halt(pid, BOTH);
-            sim.exec.after(for_us, move || there.exec.resume(pid, BOTH));
+            sim.exec.halt(pid, Still::All);
+            sim.exec.after(for_us, move || there.exec.resume(pid, Still::All));
         }
-        Kind::Block => {
-            sim.exec.halt(pid, &[Part::Runtime]);
-            sim.exec.after(for_us, move || there.exec.resume(pid, &[Part::Runtime]));
+        Kind::Block | Kind::EndRuntime => {
+            let runtimes = sim.exec.runtimes(pid);
+            if runtimes.is_empty() {
+                return false;
+            }
+            let number = *rng.pick(&runtimes);
+            sim.note(number as u64, || format!("  runtime {number}"));
+            if kind == Kind::EndRuntime {
+                return sim.exec.end_runtime(pid, number);
+            }
+            let blocked = Still::Only(Part::Runtime(number));
+            sim.exec.halt(pid, blocked);
+            sim.exec.after(for_us, move || there.exec.resume(pid, blocked));
         }
         Kind::Suspend => {
             sim.exec.suspend(pid);
@@ -271,6 +291,7 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
         Kind::Storm => crew.storm(pid),
         _ => crash(sim, crew, pid, rng),
     }
+    true
 }
 
 /// The network first: nothing that a dying process still does is heard.

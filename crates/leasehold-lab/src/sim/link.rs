@@ -1,21 +1,17 @@
-//! A connection as its client has it: the store's two traits, and the task that hears what arrives.
+//! A connection as its client has it: the store's two traits, and where what is asked goes.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store, error};
+use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, error};
 use leasehold::{Error, ErrorKind, Result};
 use leasehold_spec::{Answer, Contention, Delivery, Event, Name, Op, Renew, SessionId};
-use tokio::sync::oneshot;
 
 use super::exec::{Pid, lock};
-use super::net::{self, Way};
+use super::net;
 use super::node::{Ask, Said};
 use super::stage::Sim;
+use super::wire::{Way, Wire};
 
 /// The simulated store, as one process reaches it.
 pub(super) struct Shop {
@@ -23,41 +19,26 @@ pub(super) struct Shop {
     pub(super) pid: Pid,
 }
 
-/// A connection's end at the client, shared by its link, by the task that drives it, and by the network.
-pub(super) struct Wire {
-    pub(super) id: u64,
+/// Where a connection leads: to the server, by the network.
+pub(super) struct Road {
+    sim: Arc<Sim>,
     pid: Pid,
-    pub(super) run: String,
-    pub(super) is_closed: AtomicBool,
-    ears: Mutex<Ears>,
-}
-
-#[derive(Default)]
-struct Ears {
-    /// What has arrived, and was not read yet.
-    socket: VecDeque<Word>,
-    driver: Option<Waker>,
-    waiting: BTreeMap<u64, oneshot::Sender<Said>>,
-    next: u64,
-    inbox: Option<Inbox>,
-}
-
-/// What arrives.
-pub(super) enum Word {
-    /// With the moment at which it was made.
-    Reply(u64, Said, u64),
-    Push(Name, Delivery),
-    /// The connection is gone.
-    Broken,
+    id: u64,
+    inbox: Arc<Mutex<Option<Inbox>>>,
 }
 
 impl Store for Shop {
     fn open(&self) -> Pending<Result<Arc<dyn Link>>> {
         let (sim, pid) = (Arc::clone(&self.sim), self.pid);
         Box::pin(async move {
-            let wire = net::open(&sim, pid).await?;
-            sim.exec.spawn_beside(pid, "a connection", Box::pin(drive(Arc::clone(&sim), Arc::clone(&wire))));
-            Ok(Arc::new(Line { sim, wire }) as Arc<dyn Link>)
+            let (id, run, wire) = net::open(&sim, pid).await?;
+            let inbox = Arc::new(Mutex::new(None));
+            let road = Road { sim: Arc::clone(&sim), pid, id, inbox: Arc::clone(&inbox) };
+            let driver = Box::pin(wire.drive(road));
+            // Dropped, it closes what was opened.
+            let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
+            spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
+            Ok(Arc::new(Line { sim, run, wire, inbox }) as Arc<dyn Link>)
         })
     }
 
@@ -70,109 +51,63 @@ impl Store for Shop {
     }
 }
 
-impl Wire {
-    pub(super) fn new(id: u64, pid: Pid, run: String) -> Self {
-        Self { id, pid, run, is_closed: AtomicBool::new(false), ears: Mutex::default() }
+impl Way for Road {
+    type Ask = Ask;
+    /// With the moment at which it was made.
+    type Said = (Said, u64);
+    type Push = (Name, Delivery);
+
+    fn send(&self, number: u64, ask: Ask) {
+        net::send(&self.sim, self.id, net::Way::Up { reply: Some(number), ask });
     }
 
-    /// Something arrives, whether anybody reads it or not.
-    pub(super) fn arrive(&self, word: Word) {
-        let mut ears = lock(&self.ears);
-        ears.socket.push_back(word);
-        let driver = ears.driver.take();
-        drop(ears);
-        driver.into_iter().for_each(Waker::wake);
+    fn answered(&self, (_, made_us): &(Said, u64)) {
+        // Of which name, nobody knows here. It may have been the word that who asked for strict order has gone.
+        self.sim.book.heard_answer(self.pid, *made_us);
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+    fn pushed(&self, (name, delivery): (Name, Delivery)) {
+        let pid = lock(&self.sim.net).who.get(&delivery.to).copied();
+        pid.inspect(|pid| self.sim.book.heard_level(*pid, &delivery, self.sim.exec.now_us()));
+        if delivery.event == Event::Revoked {
+            lock(&self.sim.net).told.insert(delivery.token.get());
+        }
+        self.tell(Message::Delivery(name, delivery));
     }
 
-    /// Nothing is heard any more. Answers whether this is the first to say so.
-    fn end(&self) -> (bool, Option<Inbox>) {
-        let is_first = !self.is_closed.swap(true, Ordering::AcqRel);
-        let mut ears = lock(&self.ears);
-        let (waiting, driver, inbox) = (std::mem::take(&mut ears.waiting), ears.driver.take(), ears.inbox.take());
-        ears.socket.clear();
-        drop(ears);
-        drop(waiting);
-        driver.into_iter().for_each(Waker::wake);
-        (is_first, inbox)
+    fn ended(&self) {
+        net::client_closes(&self.sim, self.id);
+        self.tell(Message::Detached);
+        lock(&self.inbox).take();
     }
 }
 
-/// Reads what arrives, one word at a turn: others may come between.
-async fn drive(sim: Arc<Sim>, wire: Arc<Wire>) {
-    poll_fn(|context| drive_once(&sim, &wire, context)).await;
-}
-
-fn drive_once(sim: &Sim, wire: &Wire, context: &mut Context<'_>) -> Poll<()> {
-    if wire.is_closed() {
-        return Poll::Ready(());
-    }
-    let mut ears = lock(&wire.ears);
-    let Some(word) = ears.socket.pop_front() else {
-        ears.driver = Some(context.waker().clone());
-        return Poll::Pending;
-    };
-    let waiting = if let Word::Reply(number, ..) = &word { ears.waiting.remove(number) } else { None };
-    let inbox = ears.inbox.clone();
-    drop(ears);
-    if let Word::Push(_, delivery) = &word {
-        let pid = lock(&sim.net).who.get(&delivery.to).copied();
-        pid.inspect(|pid| sim.book.heard_level(*pid, delivery, sim.exec.now_us()));
-    }
-    match word {
-        Word::Reply(_, said, made_us) => {
-            // Of which name, nobody knows here. It may have been the word that who asked for strict order has gone.
-            sim.book.heard_answer(wire.pid, made_us);
-            if let Some(waiting) = waiting {
-                drop(waiting.send(said));
-            }
-        }
-        Word::Push(name, delivery) => {
-            if delivery.event == Event::Revoked {
-                lock(&sim.net).told.insert(delivery.token.get());
-            }
-            inbox.into_iter().for_each(|inbox| inbox(Message::Delivery(name.clone(), delivery.clone())));
-        }
-        Word::Broken => {
-            let (_, inbox) = wire.end();
-            inbox.into_iter().for_each(|inbox| inbox(Message::Detached));
-            return Poll::Ready(());
+impl Road {
+    fn tell(&self, message: Message) {
+        let inbox = lock(&self.inbox).clone();
+        if let Some(inbox) = inbox {
+            inbox(message);
         }
     }
-    context.waker().wake_by_ref();
-    Poll::Pending
 }
 
 struct Line {
     sim: Arc<Sim>,
-    wire: Arc<Wire>,
+    run: String,
+    wire: Arc<Wire<Road>>,
+    inbox: Arc<Mutex<Option<Inbox>>>,
 }
 
 impl Line {
-    /// Sent when this is first polled; the future may be dropped then, and the request goes on.
-    fn exchange(&self, ask: Ask) -> impl Future<Output = Result<Said, Fault>> + Send + 'static {
-        let (sim, wire) = (Arc::clone(&self.sim), Arc::clone(&self.wire));
+    fn exchange(&self, ask: Ask) -> impl Future<Output = Result<Said, Fault>> + Send + use<> {
+        let said = self.wire.exchange(ask);
         async move {
-            if wire.is_closed() {
-                return Err(gone());
-            }
-            let (tell, said) = oneshot::channel();
-            let number = {
-                let mut ears = lock(&wire.ears);
-                ears.next += 1;
-                let number = ears.next;
-                ears.waiting.insert(number, tell);
-                number
-            };
-            net::send(&sim, wire.id, Way::Up { reply: Some(number), ask });
-            drop(sim);
             match said.await {
-                Ok(Said::NotPrimary) | Err(_) => Err(gone()),
-                Ok(Said::NoMemory) => Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full"))),
-                Ok(said) => Ok(said),
+                Some((Said::NotPrimary, _)) | None => Err(gone()),
+                Some((Said::NoMemory, _)) => {
+                    Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full")))
+                }
+                Some((said, _)) => Ok(said),
             }
         }
     }
@@ -214,16 +149,16 @@ impl Link for Line {
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        let (wire, said) = (Arc::clone(&self.wire), self.exchange(Ask::Attach(session)));
+        let (ours, said) = (Arc::clone(&self.inbox), self.exchange(Ask::Attach(session)));
         Box::pin(async move {
             // Before it is asked for: a push may come before the answer.
-            lock(&wire.ears).inbox = Some(inbox);
+            *lock(&ours) = Some(inbox);
             said.await.map(drop)
         })
     }
 
     fn run(&self) -> &str {
-        &self.wire.run
+        &self.run
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
@@ -241,10 +176,11 @@ impl Link for Line {
     }
 
     fn close(&self) {
-        let (is_first, _) = self.wire.end();
-        if is_first {
-            net::client_closes(&self.sim, self.wire.id);
-        }
+        self.wire.close();
+    }
+
+    fn progress(&self) -> Progress {
+        self.wire.progress()
     }
 }
 

@@ -12,6 +12,8 @@
 //! left (`run.rs`). The history goes to the checker of the test kit, which knows nothing of any of this.
 
 mod book;
+mod call;
+mod core;
 mod crew;
 mod exec;
 mod failover;
@@ -29,6 +31,7 @@ mod quorum;
 mod registers;
 mod report;
 mod rng;
+mod roam;
 mod run;
 mod sent;
 mod stage;
@@ -36,6 +39,7 @@ mod stage;
 mod tests;
 mod timer;
 mod under;
+mod wire;
 mod words;
 mod worker;
 

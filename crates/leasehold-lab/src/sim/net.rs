@@ -16,12 +16,13 @@ use leasehold_spec::{Answer, GrantId, Name, Op, Order, Outcome, SessionId};
 
 use super::book::Grant;
 use super::exec::{Pid, lock};
-use super::link::{Wire, Word};
+use super::link::Road;
 use super::node::{Ask, Clock, Done, Node, Role, Said, label};
 use super::pipe::Pipe;
 use super::plan::Plan;
 use super::rng::Rng;
 use super::stage::Sim;
+use super::wire::{Wire, Word};
 use super::words;
 
 pub(super) struct Net {
@@ -62,9 +63,9 @@ pub(super) struct Run {
 pub(super) struct Conn {
     pub(super) pid: Pid,
     pub(super) node: usize,
-    wire: Arc<Wire>,
+    wire: Arc<Wire<Road>>,
     up: Pipe<(Option<u64>, Ask)>,
-    down: Pipe<Word>,
+    down: Pipe<Word<Road>>,
     /// How many reasons there are for nothing to flow.
     pub(super) stalls: u32,
     pub(super) is_half_open: bool,
@@ -77,7 +78,7 @@ pub(super) struct Conn {
 /// Which way a message goes.
 pub(super) enum Way {
     Up { reply: Option<u64>, ask: Ask },
-    Down(Word),
+    Down(Word<Road>),
 }
 
 /// What becomes of what is under way to the server when a connection breaks.
@@ -153,8 +154,9 @@ pub(super) fn drift(rng: &mut Rng, most_ppm: i64) -> i64 {
     rng.below(2 * most_ppm.unsigned_abs() + 1).cast_signed() - most_ppm
 }
 
-/// A client connects: two round trips, and it knows whom it has reached.
-pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<Arc<Wire>> {
+/// A client connects: two round trips, and it knows whom it has reached. Answers the number of the connection, the run, and
+/// the client's end.
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<(u64, String, Arc<Wire<Road>>)> {
     for _ in 0..2 {
         let (us, refused, unheard) = {
             let mut net = lock(&sim.net);
@@ -175,7 +177,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<Arc<Wire>> {
     }
     let id = net.next_conn;
     net.next_conn += 1;
-    let wire = Arc::new(Wire::new(id, pid, net.nodes[node].run.clone()));
+    let (run, wire) = (net.nodes[node].run.clone(), Arc::new(Wire::default()));
     let conn = Conn {
         pid,
         node,
@@ -190,7 +192,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<Arc<Wire>> {
     net.conns.insert(id, conn);
     drop(net);
     sim.note(id, || format!("{}: connection {id} is open", words::client(pid)));
-    Ok(wire)
+    Ok((id, run, wire))
 }
 
 /// Puts a message on its way.
@@ -296,7 +298,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sim.note(delivery.token.get(), || words::push(net, &name, &delivery));
         for to in net.nodes[node].inboxes.get(&delivery.to).cloned().unwrap_or_default() {
             let us = net.delay_us();
-            push(sim, net, to, us, Way::Down(Word::Push(name.clone(), delivery.clone())));
+            push(sim, net, to, us, Way::Down(Word::Push((name.clone(), delivery.clone()))));
         }
     }
     let Some(reply) = reply else { return };
@@ -305,7 +307,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sever(sim, net, id, Fate::Gone, us, 0);
         return;
     }
-    push(sim, net, id, us, Way::Down(Word::Reply(reply, said, now_us)));
+    push(sim, net, id, us, Way::Down(Word::Reply(reply, (said, now_us))));
 }
 
 /// What the laboratory learns from what the server does.

@@ -15,6 +15,9 @@ use super::rng::Rng;
 /// The longest that a ready task is kept waiting.
 pub(super) const HICCUP_US: u64 = 20_000;
 
+/// What happens to runtimes and to what waits on them, and to nothing else.
+const OF_RUNTIMES: &[Kind] = &[Kind::Block, Kind::EndRuntime, Kind::Storm];
+
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
@@ -57,6 +60,16 @@ pub(super) struct Plan {
     pub(super) sticky: u64,
     /// How many tokens a client asks for at once: few, so that they run out.
     pub(super) range: u64,
+    /// How many runtimes each program has.
+    pub(super) runtimes: u64,
+    /// Of a hundred workers so many are on a thread that has no runtime.
+    pub(super) threads: u64,
+    /// Of a hundred guards so many are given back on another runtime than they were acquired on.
+    pub(super) abroad: u64,
+    /// Of a hundred actions so many are begun on one runtime and awaited on another.
+    pub(super) wanders: u64,
+    /// Of a hundred actions so many block their runtime.
+    pub(super) blocks: u64,
     /// `None`: there is one server.
     pub(super) quorum: Option<Settings>,
 }
@@ -101,6 +114,11 @@ impl Plan {
             alike: 0,
             sticky: *rng.pick(&[0, 0, 20]),
             range: *rng.pick(&[RANGE_MAX, RANGE_MAX, 16, 2]),
+            runtimes: *rng.pick(&[1, 1, 2, 2, 3]),
+            threads: *rng.pick(&[0, 0, 0, 20]),
+            abroad: *rng.pick(&[0, 0, 10, 40]),
+            wanders: *rng.pick(&[0, 0, 0, 8]),
+            blocks: *rng.pick(&[0, 0, 0, 4]),
             quorum: None,
         };
         if rng.percent(40) {
@@ -139,6 +157,7 @@ impl Plan {
                 // And nothing is in its way at all.
                 self.faults.clear();
                 (self.slow_in, self.revokes, self.cancels, self.hiccup_in) = (0, 0, 0, 0);
+                (self.wanders, self.blocks) = (0, 0);
             }
         }
         self.chaos_us = rng.between(4, 12) * 1_000_000;
@@ -148,6 +167,10 @@ impl Plan {
     fn choose(rng: &mut Rng) -> Vec<(Kind, u64)> {
         if rng.percent(8) {
             return Vec::new();
+        }
+        if rng.percent(8) {
+            // Nothing is wrong but inside of the programs.
+            return OF_RUNTIMES.iter().map(|kind| (*kind, rng.between(1, 6))).collect();
         }
         let share = *rng.pick(&[8, 15, 30, 60]);
         let mut faults: Vec<(Kind, u64)> = Kind::ALL
@@ -188,7 +211,21 @@ impl Plan {
     pub(super) fn keeps_leases(&self) -> bool {
         let shortest_us = self.lease_min_us();
         let is_quick = self.slow_in == 0 && self.faults.is_empty();
-        is_quick && self.revokes == 0 && shortest_us > 2 * self.soon_us()
+        is_quick && (self.revokes, self.blocks) == (0, 0) && shortest_us > 2 * self.soon_us()
+    }
+
+    /// Whether nothing ever happens to the store and the ways to it: what is in the way of a call is in its own program.
+    pub(super) fn is_well(&self) -> bool {
+        // Nodes that are heard late are nodes that have not voted.
+        let is_heard = self.quorum.is_none() || self.hiccup_in == 0;
+        // A request has a sixth of the lease for its answer.
+        let has_time = self.lease_min_us() / 6 > self.answers_us();
+        self.slow_in == 0 && is_heard && has_time && self.faults.iter().all(|(kind, _)| OF_RUNTIMES.contains(kind))
+    }
+
+    /// Within this time a store that is well answers.
+    pub(super) fn answers_us(&self) -> u64 {
+        self.soon_us() + if self.quorum.is_some() { 100_000 } else { 0 }
     }
 
     /// Whether a run that is wanted all the time goes on for as long as its answers come, and they do.

@@ -1,17 +1,40 @@
-//! One process: its clock, and whether it runs.
+//! One process: its clock, its parts, and which of them run.
 
-use super::exec::Part;
+use std::collections::BTreeMap;
+
 use super::timer::Timer;
+
+/// The part of a process that a task belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Part {
+    /// The client's own thread.
+    Session,
+    /// A thread of the program that has no runtime.
+    Thread,
+    /// A runtime of the program. A number is used once.
+    Runtime(usize),
+    /// An executor of its own (`block_on`) on a thread of that runtime, which polls nothing else meanwhile.
+    Inside(usize),
+}
+
+/// What of a process stands still.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Still {
+    /// All of it.
+    All,
+    /// One part, and the others go on.
+    Only(Part),
+}
 
 #[derive(Default)]
 pub(super) struct Process {
     pub(super) offset_us: u64,
     pub(super) rate_ppm: i64,
     pub(super) is_dead: bool,
-    /// How many reasons there are for each part to stand still.
-    pub(super) halts: [u32; 2],
-    halted_since_us: u64,
-    halted_us: u64,
+    parts: BTreeMap<Part, State>,
+    /// How many reasons there are for all of it to stand still.
+    halts: u32,
+    runtimes: usize,
     pub(super) sleeps: u32,
     asleep_since_us: u64,
     asleep_us: u64,
@@ -19,11 +42,53 @@ pub(super) struct Process {
     pub(super) woken: Vec<u64>,
     /// Timers that came due while the machine slept.
     pub(super) overslept: Vec<Timer>,
+    /// Timers that came due while their part stood still: nobody looks at them before it goes on.
+    pub(super) unheard: Vec<Timer>,
+}
+
+/// One part.
+#[derive(Default)]
+struct State {
+    /// How many reasons there are for this part alone to stand still.
+    halts: u32,
+    has_ended: bool,
+    since_us: u64,
+    halted_us: u64,
 }
 
 impl Process {
     pub(super) fn new(offset_us: u64, rate_ppm: i64) -> Self {
-        Self { offset_us, rate_ppm, ..Self::default() }
+        let parts = [Part::Session, Part::Thread].map(|part| (part, State::default()));
+        Self { offset_us, rate_ppm, parts: BTreeMap::from(parts), ..Self::default() }
+    }
+
+    /// One more runtime, with what may block it.
+    pub(super) fn start_runtime(&mut self, now_us: u64) -> usize {
+        let number = self.runtimes;
+        self.runtimes += 1;
+        for part in [Part::Runtime(number), Part::Inside(number)] {
+            self.parts.insert(part, State { since_us: now_us, ..State::default() });
+        }
+        number
+    }
+
+    /// A runtime ends. Answers whether there was one.
+    pub(super) fn end_runtime(&mut self, number: usize) -> bool {
+        let state = self.parts.get_mut(&Part::Runtime(number));
+        state.is_some_and(|state| !std::mem::replace(&mut state.has_ended, true))
+    }
+
+    /// The runtimes that there are.
+    pub(super) fn runtimes(&self) -> Vec<usize> {
+        (0..self.runtimes).filter(|number| !self.has_ended(Part::Runtime(*number))).collect()
+    }
+
+    pub(super) fn has_ended(&self, part: Part) -> bool {
+        self.parts.get(&part).is_some_and(|state| state.has_ended)
+    }
+
+    pub(super) fn stands_still(&self, part: Part) -> bool {
+        self.halts > 0 || self.parts.get(&part).is_some_and(|state| state.halts > 0)
     }
 
     /// What its clock shows.
@@ -31,25 +96,48 @@ impl Process {
         self.offset_us + scale(now_us, self.rate_ppm)
     }
 
-    /// For how long it could not run so far.
-    pub(super) fn halted_us(&self, now_us: u64) -> u64 {
-        self.halted_us + if self.runs() { 0 } else { now_us - self.halted_since_us }
+    /// For how long a part could not run so far.
+    pub(super) fn halted_us(&self, part: Part, now_us: u64) -> u64 {
+        let now_too = |state: &State| if self.stands_still(part) { now_us - state.since_us } else { 0 };
+        self.parts.get(&part).map_or(0, |state| state.halted_us + now_too(state))
     }
 
-    pub(super) fn halt(&mut self, parts: &[Part], now_us: u64) {
-        if self.runs() {
-            self.halted_since_us = now_us;
-        }
-        parts.iter().for_each(|part| self.halts[*part as usize] += 1);
+    /// The same of all of its parts together.
+    pub(super) fn halted_in_all_us(&self, now_us: u64) -> u64 {
+        self.parts.keys().map(|part| self.halted_us(*part, now_us)).sum()
     }
 
-    /// Answers who was woken meanwhile.
-    pub(super) fn resume(&mut self, parts: &[Part], now_us: u64) -> Vec<u64> {
-        parts.iter().for_each(|part| self.halts[*part as usize] -= 1);
-        if self.runs() {
-            self.halted_us += now_us - self.halted_since_us;
+    pub(super) fn halt(&mut self, what: Still, now_us: u64) {
+        self.change(now_us, |process| *process.reasons(what) += 1);
+    }
+
+    /// Answers who was woken meanwhile, and which timers were not heard.
+    pub(super) fn resume(&mut self, what: Still, now_us: u64) -> (Vec<u64>, Vec<Timer>) {
+        self.change(now_us, |process| *process.reasons(what) -= 1);
+        (std::mem::take(&mut self.woken), std::mem::take(&mut self.unheard))
+    }
+
+    fn reasons(&mut self, what: Still) -> &mut u32 {
+        match what {
+            Still::All => &mut self.halts,
+            Still::Only(part) => &mut self.parts.entry(part).or_default().halts,
         }
-        std::mem::take(&mut self.woken)
+    }
+
+    /// Keeps the time of each part over a change of what stands still.
+    fn change(&mut self, now_us: u64, change: impl FnOnce(&mut Self)) {
+        let parts: Vec<Part> = self.parts.keys().copied().collect();
+        let were: Vec<bool> = parts.iter().map(|part| self.stands_still(*part)).collect();
+        change(self);
+        for (part, was) in parts.into_iter().zip(were) {
+            let is = self.stands_still(part);
+            let Some(state) = self.parts.get_mut(&part) else { continue };
+            match (was, is) {
+                (false, true) => state.since_us = now_us,
+                (true, false) => state.halted_us += now_us - state.since_us,
+                _ => {}
+            }
+        }
     }
 
     pub(super) fn fall_asleep(&mut self, now_us: u64) {
@@ -72,10 +160,6 @@ impl Process {
     /// For how long its timers have stood still.
     pub(super) fn asleep_us(&self, now_us: u64) -> u64 {
         self.asleep_us + if self.sleeps > 0 { now_us - self.asleep_since_us } else { 0 }
-    }
-
-    fn runs(&self) -> bool {
-        self.halts == [0, 0]
     }
 }
 

@@ -180,7 +180,7 @@ mod tests {
             let writing = async move {
                 write(&sim, &grant, read, sent).await;
             };
-            self.sim.exec.spawn(NOBODY, Part::Runtime, "a write", Box::pin(writing));
+            self.sim.exec.spawn(NOBODY, Part::Thread, "a write", Box::pin(writing));
         }
 
         /// Another is granted now, reads, writes, and ends in time.

@@ -88,7 +88,7 @@ fn go(sim: &Arc<Sim>) -> Vec<String> {
     let crew = Crew::new(sim, rng.fork());
     (0..sim.plan.clients).for_each(|_| crew.start());
     let wrong = go_wrong(Arc::clone(sim), Arc::clone(&crew), rng.fork());
-    sim.exec.spawn(NOBODY, Part::Runtime, "what goes wrong", Box::pin(wrong));
+    sim.exec.spawn(NOBODY, Part::Thread, "what goes wrong", Box::pin(wrong));
     if !ran(sim, sim.exec.run(sim.plan.chaos_us, || false)) {
         return Vec::new();
     }

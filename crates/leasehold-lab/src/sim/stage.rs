@@ -5,7 +5,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::seam::{Address, Pending, Socket, World};
+use leasehold::seam::{Address, Pending, RuntimeId, Socket, World};
+
+use leasehold_spec::{Name, Resource};
 
 use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Pid, lock};
@@ -39,6 +41,18 @@ impl Sim {
     pub(super) fn note(&self, number: u64, words: impl FnOnce() -> String) {
         self.exec.mix(number);
         self.book.say(self.exec.now_us(), words);
+    }
+
+    /// Whether nobody holds this name at the server, and nobody waits. Of a quorum nobody can say.
+    pub(super) fn is_free(&self, name: &str) -> bool {
+        let (net, now_us) = (lock(&self.net), self.exec.now_us());
+        let node = &net.nodes[net.primary];
+        let record = node.records.iter().find(|(known, _)| known.as_str() == name);
+        let is_free = |(_, record): (&Name, &Resource)| {
+            let clock_us = node.clock.at_us(now_us);
+            record.queue.is_empty() && record.grant.as_ref().is_none_or(|grant| grant.end_us() <= clock_us)
+        };
+        self.plan.quorum.is_none() && record.is_none_or(is_free)
     }
 
     /// A sleep in true time.
@@ -86,6 +100,9 @@ impl World for Host {
     }
 
     fn sleep(&self, duration: Duration) -> Pending<()> {
+        if self.sim.exec.part_of(self.pid) == Some(Part::Thread) {
+            self.sim.book.wrong(self.sim.exec.now_us(), "the product sleeps where there is no runtime");
+        }
         self.sim.exec.sleep(self.pid, duration)
     }
 
@@ -93,9 +110,16 @@ impl World for Host {
         Box::pin(std::future::ready(Err(io::ErrorKind::Unsupported.into())))
     }
 
+    fn runtime(&self) -> Option<RuntimeId> {
+        match self.sim.exec.part_of(self.pid)? {
+            Part::Session => Some(RuntimeId::Simulated(0)),
+            Part::Runtime(number) | Part::Inside(number) => Some(RuntimeId::Simulated(1 + number as u64)),
+            Part::Thread => None,
+        }
+    }
+
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        self.sim.exec.spawn_beside(self.pid, "a request of the session", task);
-        Ok(())
+        self.sim.exec.spawn_beside(self.pid, "a request of the session", task)
     }
 
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {

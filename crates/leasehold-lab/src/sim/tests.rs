@@ -2,7 +2,7 @@
 //! models switch flaws on and off, for everybody in this process.
 
 use super::book::Book;
-use super::exec::{Exec, NOBODY, Part, Stop};
+use super::exec::{Exec, NOBODY, Part, Still, Stop};
 use super::mutants::ALL;
 use super::plan::Plan;
 use super::report::Total;
@@ -95,7 +95,7 @@ fn sleeper(rate_ppm: i64) -> (Arc<Exec>, usize, Arc<AtomicU64>) {
         slept.await;
         woke.store(there.now_us(), Ordering::SeqCst);
     };
-    exec.spawn(pid, Part::Runtime, "a sleeper", Box::pin(sleeping));
+    exec.spawn(pid, Part::Thread, "a sleeper", Box::pin(sleeping));
     (exec, pid, woke_us)
 }
 
@@ -111,12 +111,12 @@ fn timers_go_by_the_rate_of_their_process() {
 fn who_stands_still_wakes_late_and_its_clock_goes_on() {
     let (exec, pid, woke_us) = sleeper(0);
     exec.run(500_000, || false);
-    exec.halt(pid, &[Part::Session, Part::Runtime]);
+    exec.halt(pid, Still::All);
     let there = Arc::clone(&exec);
-    exec.after(2_000_000, move || there.resume(pid, &[Part::Session, Part::Runtime]));
+    exec.after(2_000_000, move || there.resume(pid, Still::All));
     exec.run(10_000_000, || false);
     assert_eq!(woke_us.load(Ordering::SeqCst), 2_500_000, "as soon as it runs");
-    assert_eq!(exec.halted_us(pid), 2_000_000);
+    assert_eq!(exec.halted_us(pid, Part::Thread), 2_000_000);
 }
 
 #[test]
@@ -138,9 +138,71 @@ fn who_is_dead_does_nothing_and_leaves_nothing() {
     let (exec, pid, woke_us) = sleeper(0);
     exec.run(500_000, || false);
     exec.kill(pid);
-    exec.spawn(pid, Part::Runtime, "a ghost", Box::pin(async { panic!("it runs") }));
+    exec.spawn(pid, Part::Thread, "a ghost", Box::pin(async { panic!("it runs") }));
     exec.run(10_000_000, || false);
     assert_eq!((woke_us.load(Ordering::SeqCst), exec.tasks_of(pid)), (0, Vec::new()));
+}
+
+/// A process with two runtimes, and what each of them has done by then.
+fn two_runtimes() -> (Arc<Exec>, usize, [Arc<AtomicU64>; 2]) {
+    let exec = Arc::new(Exec::new(Rng::new(1), 0));
+    let pid = exec.start(0, 0);
+    let woke_us = [0, 1].map(|number| {
+        assert_eq!(exec.start_runtime(pid), number);
+        let woke_us = Arc::new(AtomicU64::new(0));
+        let (there, woke) = (Arc::clone(&exec), Arc::clone(&woke_us));
+        let sleeping = async move {
+            there.sleep(pid, Duration::from_secs(1)).await;
+            woke.store(there.now_us(), Ordering::SeqCst);
+        };
+        exec.spawn(pid, Part::Runtime(number), "a sleeper", Box::pin(sleeping));
+        woke_us
+    });
+    (exec, pid, woke_us)
+}
+
+#[test]
+fn a_runtime_stands_still_alone() {
+    let (exec, pid, woke_us) = two_runtimes();
+    let (there, first) = (Arc::clone(&exec), Still::Only(Part::Runtime(0)));
+    exec.run(500_000, || false);
+    exec.halt(pid, first);
+    exec.after(2_000_000, move || there.resume(pid, first));
+    exec.run(10_000_000, || false);
+    assert_eq!(woke_us.map(|us| us.load(Ordering::SeqCst)), [2_500_000, 1_000_000]);
+    assert_eq!([0, 1].map(|number| exec.halted_us(pid, Part::Runtime(number))), [2_000_000, 0]);
+}
+
+#[test]
+fn a_runtime_ends_alone_and_what_it_is_asked_then_is_dropped() {
+    let (exec, pid, woke_us) = two_runtimes();
+    exec.run(500_000, || false);
+    assert!(exec.end_runtime(pid, 0) && !exec.end_runtime(pid, 0), "it ends once");
+    assert_eq!(exec.runtimes(pid), [1]);
+    let held = Arc::new(());
+    let ghost = Arc::clone(&held);
+    exec.spawn(pid, Part::Runtime(0), "a ghost", Box::pin(async move { panic!("it runs, and has {ghost:?}") }));
+    assert_eq!(Arc::strong_count(&held), 1, "it was dropped");
+    exec.run(10_000_000, || false);
+    assert_eq!(woke_us.map(|us| us.load(Ordering::SeqCst)), [0, 1_000_000]);
+    assert_eq!(exec.start_runtime(pid), 2, "the next one is another");
+}
+
+#[test]
+fn who_blocks_a_runtime_is_polled_and_nobody_else_there() {
+    let (exec, pid, woke_us) = two_runtimes();
+    exec.halt(pid, Still::Only(Part::Runtime(1)));
+    let (there, seen) = (Arc::clone(&exec), Arc::new(AtomicU64::new(0)));
+    let inside = Arc::clone(&seen);
+    let blocking = async move {
+        let spawned = there.spawn_beside(pid, "beside it", Box::pin(async {}));
+        inside.store(u64::from(spawned.is_ok()), Ordering::SeqCst);
+        assert!(!there.end_runtime(pid, 1), "its thread is in use");
+    };
+    exec.spawn(pid, Part::Inside(1), "who blocks", Box::pin(blocking));
+    exec.run(3_000_000, || false);
+    assert_eq!((seen.load(Ordering::SeqCst), exec.tasks_of(pid).len()), (1, 2), "beside it, and a sleeper");
+    assert_eq!(woke_us.map(|us| us.load(Ordering::SeqCst)), [1_000_000, 0]);
 }
 
 #[test]
@@ -150,7 +212,7 @@ fn a_livelock_ends_the_run() {
         context.waker().wake_by_ref();
         std::task::Poll::Pending
     });
-    exec.spawn(NOBODY, Part::Runtime, "a spinner", Box::pin(spinning));
+    exec.spawn(NOBODY, Part::Thread, "a spinner", Box::pin(spinning));
     assert_eq!(exec.run(1_000_000, || false), Stop::Livelock);
 }
 
@@ -166,7 +228,7 @@ fn order_of_three(seed: u64) -> Vec<u32> {
     for number in 0..3 {
         let order = Arc::clone(&order);
         let task = async move { order.lock().expect("nobody panics").push(number) };
-        exec.spawn(NOBODY, Part::Runtime, "one of three", Box::pin(task));
+        exec.spawn(NOBODY, Part::Thread, "one of three", Box::pin(task));
     }
     exec.run(1, || false);
     let order = order.lock().expect("nobody panics");

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
 use std::task::{Context, Poll, Waker};
 
-use super::exec::{Pid, lock};
+use super::exec::{Part, Pid, lock};
 
 pub(super) type Call = Box<dyn FnOnce() + Send>;
 
@@ -16,7 +16,7 @@ pub(super) struct Timer {
 
 pub(super) enum What {
     Call(Call),
-    Ring { bell: Weak<Mutex<Bell>>, pid: Pid, asleep_us: u64 },
+    Ring { bell: Weak<Mutex<Bell>>, pid: Pid, part: Part, asleep_us: u64 },
     Wake(u64),
 }
 

@@ -54,7 +54,7 @@ impl Worker {
         if self.sim.plan.keeps_leases() {
             self.is_bounded(&grant, now_us);
         }
-        if self.sim.book.is_behind_a_panic(name, token) {
+        if self.sim.book.is_behind_a_panic(self.pid, name, token) {
             self.wrong("P20: a lease was handed on whose section had panicked");
         }
         self.sim.note(token, || format!("{} holds {name} with token {token}", self.who));
@@ -92,7 +92,7 @@ impl Worker {
                 break;
             }
             let us = self.pause_us(&guard);
-            let (left_us, halted_us) = (left_us(&guard), self.sim.exec.halted_us(self.pid));
+            let (left_us, waiting) = (left_us(&guard), self.call("a wait for a loss"));
             let lost = tokio::select! {
                 biased;
                 lost = guard.lost() => Some(lost),
@@ -105,7 +105,7 @@ impl Worker {
                 }
                 break;
             }
-            let was_halted = self.sim.exec.halted_us(self.pid) > halted_us;
+            let was_halted = waiting.halted_us(&self.sim) > 0;
             let is_over = us > left_us + 10 * HICCUP_US && guard.check().is_err();
             if is_over && !self.is_renewed && !was_halted {
                 self.wrong("a lease has run out, and who waited for its loss was not told");
@@ -141,7 +141,11 @@ impl Worker {
             }
             return self.is_given_back(grant).await;
         }
-        let (began_us, was_left_us) = (self.sim.exec.now_us(), left_us(&guard));
+        self.give_back(guard, grant).await;
+    }
+
+    pub(super) async fn release(&mut self, guard: Guard, grant: &Grant) {
+        let (call, was_left_us) = (self.call("release"), left_us(&guard));
         let is_patient = self.rng.percent(80);
         let us = self.rng.scaled(1, 100 * MS);
         let released = tokio::select! {
@@ -149,22 +153,25 @@ impl Worker {
             released = guard.release() => Some(released),
             () = self.sleep(us), if !is_patient => None,
         };
+        if released.is_some() {
+            self.returned(&call, self.lease_us + 2_000 * MS);
+        }
         let what = match released {
             None => "a dropped release",
             Some(Ok(leasehold::Released::Released)) => "released",
             Some(Ok(leasehold::Released::NotHeld)) => {
-                self.not_held(grant, began_us, was_left_us);
+                self.not_held(grant, call.began_us, was_left_us);
                 "released: not held"
             }
             Some(Err(_)) => "released: no answer",
         };
-        book.met(what);
+        self.sim.book.met(what);
     }
 
     /// The section panics, and its guard goes on the way.
     fn panics(&self, guard: Guard, grant: &Grant) {
         self.sim.book.met("a panic under the lock");
-        self.sim.book.panicked(&grant.name, grant.token);
+        self.sim.book.panicked(self.pid, &grant.name, grant.token);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _guard = guard;
             // Quietly.

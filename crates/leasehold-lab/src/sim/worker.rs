@@ -5,20 +5,22 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::seam::World;
 use leasehold::{Error, ErrorKind, Guard, Leasehold, Mutex, Owner};
 use leasehold_testkit::history::Ended;
 use tokio::sync::Notify;
 
-use super::exec::Pid;
+use super::call::Call;
+use super::exec::{Part, Pid};
 use super::rng::Rng;
-use super::stage::{Host, Sim};
+use super::stage::Sim;
 use super::under::Work;
 
+#[derive(Clone)]
 pub(super) struct Worker {
     pub(super) sim: Arc<Sim>,
-    pub(super) host: Arc<Host>,
     pub(super) pid: Pid,
+    /// Where it is polled.
+    pub(super) part: Part,
     pub(super) who: String,
     pub(super) leasehold: Leasehold,
     pub(super) storm: Arc<Notify>,
@@ -29,19 +31,14 @@ pub(super) struct Worker {
     pub(super) is_renewed: bool,
     /// Whether it is kept for a while when it is given back.
     pub(super) is_kept: bool,
+    /// The lease that was asked for last.
+    pub(super) lease_us: u64,
 }
 
 /// How often somebody asks in the end, when a memory may just have been full.
 const LAST_TRIES: usize = 3;
 
 pub(super) const MS: u64 = 1000;
-
-/// A call that began, to be held to its time.
-struct Call {
-    what: &'static str,
-    began_us: u64,
-    halted_us: u64,
-}
 
 impl Worker {
     pub(super) async fn work(mut self) {
@@ -76,6 +73,13 @@ impl Worker {
         if roll < cancels + revokes {
             return self.revoke(&mutex).await;
         }
+        let (wanders, blocks) = (self.sim.plan.wanders, self.sim.plan.blocks);
+        if self.rng.percent(wanders) {
+            return self.wander(&mutex, &name).await;
+        }
+        if self.rng.percent(blocks) {
+            return self.block(&mutex, &name).await;
+        }
         let is_plain = self.rng.percent(self.sim.plan.plain);
         match if is_plain { 0 } else { self.rng.below(100) } {
             0..40 => drop(self.lock(&mutex, &name).await),
@@ -90,24 +94,28 @@ impl Worker {
             _ => {
                 let call = self.call("inspect");
                 let inspected = mutex.inspect().await;
-                self.returned_within(&call, 2_000 * MS);
-                self.said("inspect", inspected.map(drop).err().as_ref());
+                self.returned(&call, 2_000 * MS);
+                self.said("inspect", inspected.map(drop).err().as_ref(), &call);
             }
         }
     }
 
     /// Answers whether it was granted.
     async fn lock(&mut self, mutex: &Mutex, name: &str) -> bool {
-        let asked_us = self.sim.exec.now_us();
+        let (call, was_free) = (self.call("lock"), self.sim.is_free(name));
         match mutex.lock().await {
             Ok(guard) => {
                 self.is_soon(&guard, name);
                 self.gives_way(&guard, name);
-                self.section(guard, name, asked_us).await;
+                let is_first = || self.sim.book.is_first_since(name, guard.token().get(), call.began_us);
+                if was_free && !call.has_stood_in_line(&self.sim) && is_first() {
+                    call.returned_soon(&self.sim);
+                }
+                self.section(guard, name, call.began_us).await;
                 true
             }
             Err(error) => {
-                self.said("lock", Some(&error));
+                self.said("lock", Some(&error), &call);
                 false
             }
         }
@@ -132,34 +140,31 @@ impl Worker {
         }
     }
 
-    async fn try_lock(&mut self, mutex: &Mutex, name: &str) {
+    pub(super) async fn try_lock(&mut self, mutex: &Mutex, name: &str) {
         let call = self.call("try_lock");
         let tried = mutex.try_lock().await;
         // A first request that came too late is followed by another.
-        self.returned_within(&call, 4_000 * MS);
-        match tried {
-            Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
-            Ok(None) => self.said("try_lock", None),
-            Err(error) => self.said("try_lock", Some(&error)),
-        }
+        self.returned(&call, 4_000 * MS);
+        self.tried(tried, &call, name).await;
     }
 
-    async fn try_lock_for(&mut self, mutex: &Mutex, name: &str) {
-        let wait_us = self.rng.scaled(MS, 10_000 * MS);
+    pub(super) async fn try_lock_for(&mut self, mutex: &Mutex, name: &str) {
+        // Often for less than a store takes: then the one answer is waited for, and is an answer.
+        let is_short = self.rng.percent(30);
+        let wait_us = if is_short { self.rng.between(0, 50 * MS) } else { self.rng.scaled(MS, 10_000 * MS) };
+        // With a whole lease a grant is claimed before it is entered.
+        let is_whole = !self.is_kept && self.rng.percent(15);
+        let mutex = if is_whole { mutex.clone().full_lease() } else { mutex.clone() };
         let call = self.call("try_lock_for");
         let tried = mutex.try_lock_for(Duration::from_micros(wait_us)).await;
         // Half a second more, or four round trips where those take longer, and no more than 2 s.
-        self.returned_within(&call, wait_us + 2_000 * MS);
-        match tried {
-            Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
-            Ok(None) => self.said("try_lock_for", None),
-            Err(error) => self.said("try_lock_for", Some(&error)),
-        }
+        call.returned_within(&self.sim, wait_us + 2_000 * MS);
+        self.tried(tried, &call, name).await;
     }
 
     /// Asks for a whole lease, and no claim.
     async fn whole(&mut self, name: &str) {
-        let (lease, asked_us) = (self.lease(), self.sim.exec.now_us());
+        let (lease, call) = (self.lease(), self.call("lock"));
         (self.is_renewed, self.is_kept) = (true, false);
         match self.leasehold.mutex(name).lease(lease).full_lease().lock().await {
             Ok(guard) => {
@@ -167,9 +172,9 @@ impl Worker {
                 if lease >= Duration::from_secs(60) && guard.remaining() < Duration::from_secs(20) {
                     self.wrong("a guard that asked for a whole lease came with a claim");
                 }
-                self.section(guard, name, asked_us).await;
+                self.section(guard, name, call.began_us).await;
             }
-            Err(error) => self.said("lock", Some(&error)),
+            Err(error) => self.said("lock", Some(&error), &call),
         }
     }
 
@@ -178,7 +183,7 @@ impl Worker {
         if self.rng.percent(30) {
             return self.forget(mutex).await;
         }
-        let (asked_us, after_us) = (self.sim.exec.now_us(), self.rng.scaled(1, 4_000 * MS));
+        let (call, after_us) = (self.call("lock"), self.rng.scaled(1, 4_000 * MS));
         let storm = Arc::clone(&self.storm);
         let locked = tokio::select! {
             biased;
@@ -187,8 +192,8 @@ impl Worker {
             () = self.sleep(after_us) => None,
         };
         match locked {
-            Some(Ok(guard)) => self.section(guard, name, asked_us).await,
-            Some(Err(error)) => self.said("lock", Some(&error)),
+            Some(Ok(guard)) => self.section(guard, name, call.began_us).await,
+            Some(Err(error)) => self.said("lock", Some(&error), &call),
             None => self.sim.book.met("a dropped future"),
         }
     }
@@ -206,29 +211,32 @@ impl Worker {
     }
 
     async fn run(&mut self, mutex: &Mutex, name: &str) {
-        let asked_us = self.sim.exec.now_us();
+        let call = self.call("run");
+        let mut done = None;
         let ran = mutex.run(async |guard| {
-            let grant = self.entered(guard, name, asked_us);
+            let grant = self.entered(guard, name, call.began_us);
             let _work = Work { sim: Arc::clone(&self.sim), grant: grant.clone() };
             self.effect(guard, &grant).await;
             let us = self.rng.scaled(MS, self.sim.plan.section_us);
             self.sleep(us).await;
             self.effect(guard, &grant).await;
             grant.ended(&self.sim.book, self.sim.exec.now_us(), Ended::Released);
+            done = Some(self.call("the end of run"));
         });
         let ran = ran.await;
-        self.said("run", ran.err().as_ref());
+        done.inspect(|done| done.returned_within(&self.sim, 5_000 * MS));
+        self.said("run", ran.err().as_ref(), &call);
     }
 
     /// An owner that holds enters again, at once and with the same token.
     async fn re_enter(&mut self, mutex: &Mutex, name: &str) {
         let mutex = mutex.clone().owner(&Owner::new());
-        let asked_us = self.sim.exec.now_us();
+        let call = self.call("lock of an owner");
         let outer = match mutex.lock().await {
             Ok(guard) => guard,
-            Err(error) => return self.said("lock of an owner", Some(&error)),
+            Err(error) => return self.said("lock of an owner", Some(&error), &call),
         };
-        let grant = self.entered(&outer, name, asked_us);
+        let grant = self.entered(&outer, name, call.began_us);
         let us = self.rng.scaled(1, self.sim.plan.section_us);
         self.sleep(us).await;
         match mutex.lock().await {
@@ -241,7 +249,7 @@ impl Worker {
                 let _ = inner.release().await;
             }
             Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.met("a re-entry is refused"),
-            Err(error) => self.said("lock of an owner", Some(&error)),
+            Err(error) => self.said("lock of an owner", Some(&error), &call),
         }
         self.hold(outer, &grant, 1).await;
     }
@@ -249,19 +257,19 @@ impl Worker {
     /// Two tasks of one owner share what the first of them gets.
     async fn two_of_one_owner(&mut self, mutex: &Mutex, name: &str) {
         let mutex = mutex.clone().owner(&Owner::new());
-        let asked_us = self.sim.exec.now_us();
+        let call = self.call("lock of an owner");
         let (one, other) = tokio::join!(biased; mutex.lock(), mutex.lock());
         match (one, other) {
             (Ok(one), Ok(other)) => {
                 let is_first = one.token() >= other.token();
                 let (first, second) = if is_first { (one, other) } else { (other, one) };
-                let grant = self.entered(&first, name, asked_us);
+                let grant = self.entered(&first, name, call.began_us);
                 drop(second);
                 self.hold(first, &grant, 1).await;
             }
             (one, other) => {
-                self.said("lock of an owner", one.err().as_ref());
-                self.said("lock of an owner", other.err().as_ref());
+                self.said("lock of an owner", one.err().as_ref(), &call);
+                self.said("lock of an owner", other.err().as_ref(), &call);
             }
         }
     }
@@ -301,33 +309,33 @@ impl Worker {
         let grace = Duration::from_micros(*self.rng.pick(&[0, 50 * MS, 500 * MS, 5_000 * MS]));
         let call = self.call("revoke");
         let revoked = mutex.revoke(&holder, grace).await;
-        self.returned_within(&call, 2_000 * MS);
+        self.returned(&call, 2_000 * MS);
         self.sim.book.met("an operator revokes");
-        self.said("revoke", revoked.map(drop).err().as_ref());
+        self.said("revoke", revoked.map(drop).err().as_ref(), &call);
     }
 
-    fn call(&self, what: &'static str) -> Call {
-        let (began_us, halted_us) = (self.sim.exec.now_us(), self.sim.exec.halted_us(self.pid));
-        Call { what, began_us, halted_us }
+    pub(super) fn call(&self, what: &'static str) -> Call {
+        Call::begins(&self.sim, what, &self.who, (self.pid, self.part))
     }
 
-    /// A call that is promised to end within a time has done so, not counting what the process could not run.
-    fn returned_within(&self, call: &Call, within_us: u64) {
-        let took_us = self.sim.exec.now_us() - call.began_us;
-        let halted_us = self.sim.exec.halted_us(self.pid) - call.halted_us;
-        let late_us = took_us.saturating_sub(halted_us).saturating_sub(within_us);
-        if late_us > 300 * MS + 4 * self.sim.plan.trip_us() {
-            let what = format!("{} of {} took {took_us} µs, {within_us} were promised", call.what, self.who);
-            self.sim.book.wrong(self.sim.exec.now_us(), &what);
-        }
+    /// A call that waits for one answer of the store returns: within its time, and soon where nothing is in its way.
+    pub(super) fn returned(&self, call: &Call, within_us: u64) {
+        call.returned_within(&self.sim, within_us);
+        call.returned_soon(&self.sim);
     }
 
-    fn said(&self, what: &'static str, error: Option<&Error>) {
-        let Some(error) = error else { return };
+    fn said(&self, what: &'static str, error: Option<&Error>, call: &Call) {
+        error.into_iter().for_each(|error| self.failed(what, error, call.has_stood_in_line(&self.sim)));
+    }
+
+    /// A call has failed. Its caller stood still meanwhile, or did not.
+    pub(super) fn failed(&self, what: &'static str, error: &Error, has_stood: bool) {
         self.sim.note(2, || format!("{}: {what}: {error}", self.who));
         self.sim.book.met(error_label(error.kind()));
         let may = match error.kind() {
-            ErrorKind::Unreachable | ErrorKind::Quorum => !what.starts_with("lock"),
+            ErrorKind::Unreachable | ErrorKind::Quorum => {
+                !what.starts_with("lock") && (has_stood || !self.sim.plan.is_well())
+            }
             // As this store says it, and nothing else that it might say.
             ErrorKind::Store => error.to_string().contains("the memory of the store is full"),
             ErrorKind::Lost => matches!(what, "run" | "lock of an owner"),
@@ -349,7 +357,9 @@ impl Worker {
     }
 
     fn lease(&mut self) -> Duration {
-        Duration::from_millis(*self.rng.pick(&self.sim.plan.leases_ms))
+        let lease_ms = *self.rng.pick(&self.sim.plan.leases_ms);
+        self.lease_us = lease_ms * MS;
+        Duration::from_millis(lease_ms)
     }
 
     fn mutex(&mut self, name: &str) -> Mutex {
@@ -373,7 +383,7 @@ impl Worker {
     }
 
     pub(super) fn sleep(&self, us: u64) -> leasehold::seam::Pending<()> {
-        self.host.sleep(Duration::from_micros(us))
+        self.sim.exec.sleep(self.pid, Duration::from_micros(us))
     }
 }
 

@@ -36,10 +36,7 @@ pub(in super::super) fn inject(
             partition(sim, &crew.everybody(), settings, rng);
             true
         }
-        Kind::Pause | Kind::Suspend | Kind::Block | Kind::Crash | Kind::Storm => crew.anybody(rng).is_some_and(|pid| {
-            process(sim, crew, kind, pid, rng);
-            true
-        }),
+        kind if kind.is_of_a_process() => crew.anybody(rng).is_some_and(|pid| process(sim, crew, kind, pid, rng)),
         _ => node(sim, settings, kind, rng),
     }
 }

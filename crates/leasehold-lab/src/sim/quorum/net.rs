@@ -19,10 +19,11 @@ use super::super::pipe::Pipe;
 use super::super::plan::Plan;
 use super::super::rng::Rng;
 use super::super::stage::Sim;
+use super::super::wire::{Wire, Word};
 use super::super::words::client;
 use super::faults::promise_ends;
 use super::pledges::Pledges;
-use super::seat::{Wire, Word};
+use super::seat::Road;
 use super::voter::{Done, Query, Reply, Voter, label};
 
 pub(in super::super) struct Net {
@@ -47,9 +48,9 @@ pub(in super::super) struct Net {
 pub(super) struct Conn {
     pub(super) pid: Pid,
     pub(super) node: usize,
-    wire: Arc<Wire>,
+    wire: Arc<Wire<Road>>,
     up: Pipe<(Option<u64>, Query)>,
-    down: Pipe<Word>,
+    down: Pipe<Word<Road>>,
     /// How many reasons there are for nothing to flow, up and down.
     pub(super) stalls: [u32; 2],
     pub(super) is_half_open: bool,
@@ -62,7 +63,7 @@ pub(super) struct Conn {
 /// Which way a message goes.
 pub(super) enum Way {
     Up { reply: Option<u64>, ask: Query },
-    Down(Word),
+    Down(Word<Road>),
 }
 
 impl Net {
@@ -108,8 +109,8 @@ impl Net {
     }
 }
 
-/// A client connects: two round trips.
-pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<Arc<Wire>> {
+/// A client connects: two round trips. Answers the number of the connection, the run, and the client's end.
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, String, Arc<Wire<Road>>)> {
     for _ in 0..2 {
         let (us, refused, unheard) = {
             let mut net = lock(&sim.votes);
@@ -129,7 +130,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<Arc<Wi
     }
     let id = net.next_conn;
     net.next_conn += 1;
-    let wire = Arc::new(Wire::new(id, node, net.nodes[node].run()));
+    let (run, wire) = (net.nodes[node].run(), Arc::new(Wire::default()));
     let conn = Conn {
         pid,
         node,
@@ -143,7 +144,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<Arc<Wi
     };
     net.conns.insert(id, conn);
     sim.note(id, || format!("{}: connection {id} to {} is open", client(pid), net.nodes[node].at));
-    Ok(wire)
+    Ok((id, run, wire))
 }
 
 /// Puts a message on its way.
@@ -254,7 +255,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sim.note(bell.highest.get(), || format!("{}: {name}: {bell:?}", net.nodes[node].at));
         for to in net.nodes[node].inboxes.get(&bell.to).cloned().unwrap_or_default() {
             let us = net.delay_us(node);
-            push(sim, net, to, us, Way::Down(Word::Push(name.clone(), bell.clone())));
+            push(sim, net, to, us, Way::Down(Word::Push((name.clone(), bell.clone()))));
         }
     }
     let us = net.delay_us(node);

@@ -1,21 +1,17 @@
-//! A path to a node as its client has it: the two traits of `store/quorum/node.rs`, and the task that hears what arrives.
+//! A path to a node as its client has it: the two traits of `store/quorum/node.rs`, and where what is asked goes.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
 
 use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, Rung};
-use leasehold::seam::{Fault, Pending, error};
+use leasehold::seam::{Fault, Pending, Progress, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
-use tokio::sync::oneshot;
 
 use super::super::exec::{Pid, lock};
 use super::super::stage::Sim;
-use super::net::{self, Way};
+use super::super::wire::{Way, Wire};
+use super::net;
 use super::voter::{Query, Reply};
 
 /// A node, as one process reaches it.
@@ -43,10 +39,14 @@ impl Node for Seat {
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>> {
         let (sim, pid, node) = (Arc::clone(&self.sim), self.pid, self.node);
         Box::pin(async move {
-            let wire = net::open(&sim, pid, node).await?;
+            let (id, run, wire) = net::open(&sim, pid, node).await?;
+            let inbox = Arc::new(Mutex::new(None));
+            let road = Road { sim: Arc::clone(&sim), node, id, inbox: Arc::clone(&inbox) };
+            let driver = Box::pin(wire.drive(road));
             // Owned from here on: dropped, it closes the connection.
-            let mut line = Line { sim: Arc::clone(&sim), wire: Arc::clone(&wire), marker: None };
-            sim.exec.spawn_beside(pid, "a connection", Box::pin(drive(wire)));
+            let mut line = Line { sim: Arc::clone(&sim), run, wire, inbox, marker: None };
+            let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
+            spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
             match line.exchange(Query::Greet(charter)).await {
                 Ok(Reply::Greeted(marker)) => line.marker = Some(Arc::new(marker)),
                 Ok(_) => return Err(error(ErrorKind::Invalid, "a quorum with another charter")),
@@ -63,127 +63,56 @@ impl Node for Seat {
     }
 }
 
-/// A connection's end at the client, shared by its link, by the task that drives it, and by the network.
-pub(super) struct Wire {
-    id: u64,
+/// Where a connection leads: to a node, by the network.
+pub(super) struct Road {
+    sim: Arc<Sim>,
     node: usize,
-    run: String,
-    is_closed: AtomicBool,
-    ears: Mutex<Ears>,
+    id: u64,
+    inbox: Arc<Mutex<Option<Inbox>>>,
 }
 
-#[derive(Default)]
-struct Ears {
-    /// What has arrived, and was not read yet.
-    socket: VecDeque<Word>,
-    driver: Option<Waker>,
-    waiting: BTreeMap<u64, oneshot::Sender<Reply>>,
-    next: u64,
-    inbox: Option<Inbox>,
-}
+impl Way for Road {
+    type Ask = Query;
+    type Said = Reply;
+    type Push = (Name, Bell);
 
-/// What arrives.
-pub(super) enum Word {
-    Reply(u64, Reply),
-    Push(Name, Bell),
-    /// The connection is gone.
-    Broken,
-}
-
-impl Wire {
-    pub(super) fn new(id: u64, node: usize, run: String) -> Self {
-        Self { id, node, run, is_closed: AtomicBool::new(false), ears: Mutex::default() }
+    fn send(&self, number: u64, ask: Query) {
+        net::send(&self.sim, self.id, self.node, net::Way::Up { reply: Some(number), ask });
     }
 
-    /// Something arrives, whether anybody reads it or not.
-    pub(super) fn arrive(&self, word: Word) {
-        let mut ears = lock(&self.ears);
-        ears.socket.push_back(word);
-        let driver = ears.driver.take();
-        drop(ears);
-        driver.into_iter().for_each(Waker::wake);
+    fn answered(&self, _: &Reply) {}
+
+    fn pushed(&self, (name, bell): (Name, Bell)) {
+        let inbox = lock(&self.inbox).clone();
+        inbox.into_iter().for_each(|inbox| inbox(Rung::Bell(name.clone(), bell.clone())));
     }
 
-    fn is_closed(&self) -> bool {
-        self.is_closed.load(Ordering::Acquire)
+    fn ended(&self) {
+        net::client_closes(&self.sim, self.id);
+        let inbox = lock(&self.inbox).take();
+        inbox.into_iter().for_each(|inbox| inbox(Rung::Detached));
     }
-
-    /// Nothing is heard any more. Answers whether this is the first to say so.
-    fn end(&self) -> (bool, Option<Inbox>) {
-        let is_first = !self.is_closed.swap(true, Ordering::AcqRel);
-        let mut ears = lock(&self.ears);
-        let (waiting, driver, inbox) = (std::mem::take(&mut ears.waiting), ears.driver.take(), ears.inbox.take());
-        ears.socket.clear();
-        drop(ears);
-        drop(waiting);
-        driver.into_iter().for_each(Waker::wake);
-        (is_first, inbox)
-    }
-}
-
-/// Reads what arrives, one word at a turn: others may come between.
-async fn drive(wire: Arc<Wire>) {
-    poll_fn(|context| drive_once(&wire, context)).await;
-}
-
-fn drive_once(wire: &Wire, context: &mut Context<'_>) -> Poll<()> {
-    if wire.is_closed() {
-        return Poll::Ready(());
-    }
-    let mut ears = lock(&wire.ears);
-    let Some(word) = ears.socket.pop_front() else {
-        ears.driver = Some(context.waker().clone());
-        return Poll::Pending;
-    };
-    let waiting = if let Word::Reply(number, _) = &word { ears.waiting.remove(number) } else { None };
-    let inbox = ears.inbox.clone();
-    drop(ears);
-    match word {
-        Word::Reply(_, said) => {
-            if let Some(waiting) = waiting {
-                drop(waiting.send(said));
-            }
-        }
-        Word::Push(name, bell) => inbox.into_iter().for_each(|inbox| inbox(Rung::Bell(name.clone(), bell.clone()))),
-        Word::Broken => {
-            let (_, inbox) = wire.end();
-            inbox.into_iter().for_each(|inbox| inbox(Rung::Detached));
-            return Poll::Ready(());
-        }
-    }
-    context.waker().wake_by_ref();
-    Poll::Pending
 }
 
 struct Line {
     sim: Arc<Sim>,
-    wire: Arc<Wire>,
+    run: String,
+    wire: Arc<Wire<Road>>,
+    inbox: Arc<Mutex<Option<Inbox>>>,
     /// `None` until it was greeted.
     marker: Option<Arc<Marker>>,
 }
 
 impl Line {
-    /// Sent when this is first polled; the future may be dropped then, and the request goes on.
-    fn exchange(&self, ask: Query) -> impl Future<Output = Result<Reply, Fault>> + Send + 'static {
-        let (sim, wire) = (Arc::clone(&self.sim), Arc::clone(&self.wire));
+    fn exchange(&self, ask: Query) -> impl Future<Output = Result<Reply, Fault>> + Send + use<> {
+        let said = self.wire.exchange(ask);
         async move {
-            if wire.is_closed() {
-                return Err(gone());
-            }
-            let (tell, said) = oneshot::channel();
-            let number = {
-                let mut ears = lock(&wire.ears);
-                ears.next += 1;
-                let number = ears.next;
-                ears.waiting.insert(number, tell);
-                number
-            };
-            net::send(&sim, wire.id, wire.node, Way::Up { reply: Some(number), ask });
-            drop(sim);
             match said.await {
-                Ok(Reply::NoMemory) => Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full"))),
-                Ok(said) => Ok(said),
-                Err(_) => Err(gone()),
+                Some(Reply::NoMemory) => {
+                    Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full")))
+                }
+                Some(said) => Ok(said),
+                None => Err(gone()),
             }
         }
     }
@@ -236,10 +165,10 @@ impl NodeLink for Line {
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        let (wire, said) = (Arc::clone(&self.wire), self.exchange(Query::Attach(session)));
+        let (ours, said) = (Arc::clone(&self.inbox), self.exchange(Query::Attach(session)));
         Box::pin(async move {
             // Before it is asked for: a message may come before the answer.
-            lock(&wire.ears).inbox = Some(inbox);
+            *lock(&ours) = Some(inbox);
             said.await.map(drop)
         })
     }
@@ -253,7 +182,7 @@ impl NodeLink for Line {
     }
 
     fn run(&self) -> &str {
-        &self.wire.run
+        &self.run
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
@@ -266,15 +195,16 @@ impl NodeLink for Line {
         })
     }
 
+    fn progress(&self) -> Progress {
+        self.wire.progress()
+    }
+
     fn is_closed(&self) -> bool {
         self.wire.is_closed()
     }
 
     fn close(&self) {
-        let (is_first, _) = self.wire.end();
-        if is_first {
-            net::client_closes(&self.sim, self.wire.id);
-        }
+        self.wire.close();
     }
 }
 

@@ -1,0 +1,72 @@
+//! Calls, held to the time that their documentation promises: as long as the caller's own runtime is polled, whatever
+//! becomes of the program's other runtimes.
+
+use super::exec::{Part, Pid};
+use super::stage::Sim;
+use super::worker::MS;
+
+/// A call that began.
+pub(super) struct Call {
+    what: &'static str,
+    who: String,
+    pid: Pid,
+    /// Where it is polled.
+    part: Part,
+    pub(super) began_us: u64,
+    halted_us: u64,
+    halted_in_all_us: u64,
+}
+
+impl Call {
+    pub(super) fn begins(sim: &Sim, what: &'static str, who: &str, (pid, part): (Pid, Part)) -> Self {
+        let (began_us, halted_us) = (sim.exec.now_us(), sim.exec.halted_us(pid, part));
+        let halted_in_all_us = sim.exec.halted_in_all_us(pid);
+        sim.note(3, || format!("{who} on {part:?}: {what}"));
+        Self { what, who: who.to_owned(), pid, part, began_us, halted_us, halted_in_all_us }
+    }
+
+    /// For how long its caller could not run since it began.
+    pub(super) fn halted_us(&self, sim: &Sim) -> u64 {
+        sim.exec.halted_us(self.pid, self.part) - self.halted_us
+    }
+
+    /// Whether any part of its program has stood still since it began. In a line it waits behind the task that was there
+    /// first, which has the answer to what it has asked for all of them.
+    pub(super) fn has_stood_in_line(&self, sim: &Sim) -> bool {
+        sim.exec.halted_in_all_us(self.pid) > self.halted_in_all_us
+    }
+
+    /// Whether it was polled on a runtime that it blocks.
+    pub(super) fn is_blocked(&self) -> bool {
+        matches!(self.part, Part::Inside(_))
+    }
+
+    /// How long it took, without that.
+    fn took_us(&self, sim: &Sim) -> u64 {
+        (sim.exec.now_us() - self.began_us).saturating_sub(self.halted_us(sim))
+    }
+
+    /// It returns now, and was promised to do so within this time.
+    pub(super) fn returned_within(&self, sim: &Sim, within_us: u64) {
+        let took_us = self.took_us(sim);
+        // Who polls its own executor on a runtime that it blocks has half a second more.
+        let blocked_us = if self.is_blocked() { 500 * MS } else { 0 };
+        if took_us > within_us + blocked_us + 300 * MS + 4 * sim.plan.trip_us() {
+            self.wrong(sim, &format!("took {took_us} µs, {within_us} were promised"));
+        }
+    }
+
+    /// It returns now, and there was nothing to wait for: where no fault touches the store, it takes some messages.
+    pub(super) fn returned_soon(&self, sim: &Sim) {
+        let (took_us, soon_us) = (self.took_us(sim), sim.plan.answers_us());
+        let is_blocked = self.is_blocked() || self.halted_us(sim) > 0;
+        if sim.plan.is_well() && !is_blocked && took_us > soon_us {
+            self.wrong(sim, &format!("took {took_us} µs, and nothing is wrong with the store ({soon_us} would do)"));
+        }
+    }
+
+    fn wrong(&self, sim: &Sim, what: &str) {
+        let Self { what: call, who, part, .. } = self;
+        sim.book.wrong(sim.exec.now_us(), &format!("{call} of {who} on {part:?} {what}"));
+    }
+}

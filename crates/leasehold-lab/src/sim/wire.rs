@@ -1,0 +1,261 @@
+//! A connection's end at its client: what is handed to it, what arrives, and the task that moves both.
+//!
+//! As with a real client crate the socket belongs to a task, the *driver*, and the driver to the runtime that opened the
+//! connection. While that runtime stands still nothing is sent and nothing is read, however many wait on other runtimes;
+//! when it ends, the connection does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use leasehold::seam::Progress;
+use tokio::sync::oneshot;
+
+use super::exec::lock;
+
+/// What is asked, answered and pushed by a connection, and where it leads.
+pub(super) trait Way: Send + Sync + 'static {
+    type Ask: Send;
+    type Said: Send;
+    type Push: Send;
+
+    /// Puts a request on its way.
+    fn send(&self, number: u64, ask: Self::Ask);
+
+    /// An answer is read, whether anybody waits for it or not.
+    fn answered(&self, said: &Self::Said);
+
+    /// A message is read.
+    fn pushed(&self, push: Self::Push);
+
+    /// The socket is closed, at the latest now.
+    fn ended(&self);
+}
+
+/// Shared by the link, by the driver, and by the network.
+pub(super) struct Wire<W: Way> {
+    is_closed: AtomicBool,
+    /// Requests waited when [`Wire::progress`] was last asked, and the driver was not polled since.
+    is_suspect: AtomicBool,
+    ends: Mutex<Ends<W>>,
+}
+
+struct Ends<W: Way> {
+    /// What was handed over, and is not sent yet.
+    outbox: VecDeque<(u64, W::Ask)>,
+    /// What has arrived, and is not read yet.
+    socket: VecDeque<Word<W>>,
+    driver: Option<Waker>,
+    waiting: BTreeMap<u64, oneshot::Sender<W::Said>>,
+    next: u64,
+    /// The driver has ended: nothing is taken any more.
+    has_ended: bool,
+}
+
+/// What arrives.
+pub(super) enum Word<W: Way> {
+    Reply(u64, W::Said),
+    Push(W::Push),
+    /// The connection is gone.
+    Broken,
+}
+
+impl<W: Way> Default for Wire<W> {
+    fn default() -> Self {
+        let (outbox, socket, waiting) = (VecDeque::new(), VecDeque::new(), BTreeMap::new());
+        let ends = Ends { outbox, socket, driver: None, waiting, next: 0, has_ended: false };
+        Self { is_closed: AtomicBool::new(false), is_suspect: AtomicBool::new(false), ends: Mutex::new(ends) }
+    }
+}
+
+impl<W: Way> Wire<W> {
+    /// Something arrives, whether anybody reads it or not.
+    pub(super) fn arrive(&self, word: Word<W>) {
+        let mut ends = lock(&self.ends);
+        ends.socket.push_back(word);
+        let driver = ends.driver.take();
+        drop(ends);
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Gives the connection up. What is in flight fails when the driver comes to know of it.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        let driver = lock(&self.ends).driver.take();
+        driver.into_iter().for_each(Waker::wake);
+    }
+
+    /// See [`Link::progress`](leasehold::seam::Link::progress).
+    pub(super) fn progress(&self) -> Progress {
+        match lock(&self.ends).outbox.is_empty() {
+            true => Progress::Moving,
+            false if self.is_suspect.swap(true, Ordering::Relaxed) => Progress::Stalled,
+            false => Progress::Waiting,
+        }
+    }
+
+    /// Handed over when this is first polled; the future may be dropped then, and the request goes on. `None`: the
+    /// connection is gone. One that was given up is so when its driver knows, and takes what nobody will send until then.
+    pub(super) fn exchange(self: &Arc<Self>, ask: W::Ask) -> impl Future<Output = Option<W::Said>> + Send + use<W> {
+        let wire = Arc::clone(self);
+        async move {
+            let (tell, said) = oneshot::channel();
+            let driver = {
+                let mut ends = lock(&wire.ends);
+                if ends.has_ended {
+                    return None;
+                }
+                ends.next += 1;
+                let number = ends.next;
+                ends.waiting.insert(number, tell);
+                ends.outbox.push_back((number, ask));
+                ends.driver.take()
+            };
+            driver.into_iter().for_each(Waker::wake);
+            drop(wire);
+            said.await.ok()
+        }
+    }
+
+    /// Moves what there is to move, until the connection is closed or gone. Dropping it, with its runtime, ends the
+    /// connection as well.
+    pub(super) fn drive(self: &Arc<Self>, way: W) -> impl Future<Output = ()> + Send + use<W> {
+        let ending = Ending { wire: Arc::clone(self), way };
+        async move { poll_fn(|context| ending.wire.drive_once(&ending.way, context)).await }
+    }
+
+    /// Reads one word at a turn: others may come between.
+    fn drive_once(&self, way: &W, context: &mut Context<'_>) -> Poll<()> {
+        if self.is_closed() {
+            return Poll::Ready(());
+        }
+        self.is_suspect.store(false, Ordering::Relaxed);
+        let mut ends = lock(&self.ends);
+        let (outbox, word) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
+        let waiting = if let Some(Word::Reply(number, _)) = &word { ends.waiting.remove(number) } else { None };
+        if word.is_none() {
+            ends.driver = Some(context.waker().clone());
+        }
+        drop(ends);
+        outbox.into_iter().for_each(|(number, ask)| way.send(number, ask));
+        match word {
+            None => return Poll::Pending,
+            Some(Word::Reply(_, said)) => {
+                way.answered(&said);
+                if let Some(waiting) = waiting {
+                    drop(waiting.send(said));
+                }
+            }
+            Some(Word::Push(push)) => way.pushed(push),
+            Some(Word::Broken) => return Poll::Ready(()),
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }
+}
+
+/// Says that the connection is gone, however its driver ended.
+struct Ending<W: Way> {
+    wire: Arc<Wire<W>>,
+    way: W,
+}
+
+impl<W: Way> Drop for Ending<W> {
+    fn drop(&mut self) {
+        self.wire.is_closed.store(true, Ordering::Release);
+        let mut ends = lock(&self.wire.ends);
+        let (waiting, driver) = (std::mem::take(&mut ends.waiting), ends.driver.take());
+        ends.has_ended = true;
+        ends.outbox.clear();
+        ends.socket.clear();
+        drop(ends);
+        self.way.ended();
+        drop((waiting, driver));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::{Pin, pin};
+
+    use super::*;
+
+    /// Numbers are asked, answered and pushed.
+    struct Numbers(Seen);
+
+    impl Way for Numbers {
+        type Ask = u64;
+        type Said = u64;
+        type Push = u64;
+
+        fn send(&self, number: u64, ask: u64) {
+            lock(&self.0).push(format!("{number} asks {ask}"));
+        }
+
+        fn answered(&self, _: &u64) {}
+
+        fn pushed(&self, push: u64) {
+            lock(&self.0).push(format!("push {push}"));
+        }
+
+        fn ended(&self) {
+            lock(&self.0).push("ended".into());
+        }
+    }
+
+    type Driver = Pin<Box<dyn Future<Output = ()>>>;
+    type Seen = Arc<Mutex<Vec<String>>>;
+
+    fn connection() -> (Arc<Wire<Numbers>>, Driver, Seen) {
+        let (wire, seen) = (Arc::<Wire<Numbers>>::default(), Arc::new(Mutex::default()));
+        let driver = Box::pin(wire.drive(Numbers(Arc::clone(&seen))));
+        (wire, driver, seen)
+    }
+
+    fn turn<F: Future + ?Sized>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn nothing_is_sent_or_read_where_nobody_drives() {
+        let (wire, mut driver, seen) = connection();
+        let (mut first, mut second) = (pin!(wire.exchange(7)), pin!(wire.exchange(8)));
+        assert!(turn(first.as_mut()).is_pending() && turn(second.as_mut()).is_pending());
+        wire.arrive(Word::Reply(1, 70));
+        assert!(lock(&seen).is_empty() && turn(first.as_mut()).is_pending());
+        assert_eq!((wire.progress(), wire.progress()), (Progress::Waiting, Progress::Stalled));
+        assert!(turn(driver.as_mut()).is_pending());
+        assert_eq!(*lock(&seen), ["1 asks 7", "2 asks 8"]);
+        assert_eq!((turn(first.as_mut()), wire.progress()), (Poll::Ready(Some(70)), Progress::Moving));
+    }
+
+    #[test]
+    fn what_was_given_up_fails_when_its_driver_knows_and_is_not_sent() {
+        let (wire, mut driver, seen) = connection();
+        let mut asked = pin!(wire.exchange(7));
+        assert!(turn(asked.as_mut()).is_pending());
+        wire.close();
+        assert!(wire.is_closed() && turn(asked.as_mut()).is_pending());
+        assert!(turn(driver.as_mut()).is_ready());
+        drop(driver);
+        assert_eq!(turn(asked.as_mut()), Poll::Ready(None));
+        assert_eq!(*lock(&seen), ["ended"]);
+    }
+
+    #[test]
+    fn a_connection_ends_with_its_driver() {
+        let (wire, driver, seen) = connection();
+        let mut asked = pin!(wire.exchange(7));
+        assert!(turn(asked.as_mut()).is_pending());
+        drop(driver);
+        assert_eq!((turn(asked.as_mut()), turn(pin!(wire.exchange(8)))), (Poll::Ready(None), Poll::Ready(None)));
+        assert!(wire.is_closed());
+        assert_eq!(*lock(&seen), ["ended"]);
+    }
+}
