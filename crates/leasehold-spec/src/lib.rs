@@ -32,6 +32,7 @@ mod name;
 pub mod node;
 mod op;
 mod resource;
+mod revocation;
 mod settle;
 mod step;
 

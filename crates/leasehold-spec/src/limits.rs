@@ -22,6 +22,9 @@ pub const NOT_AFTER_MAX_MS: u64 = 2_000;
 pub const NOT_AFTER_MAX_US: u64 = NOT_AFTER_MAX_MS * 1000;
 /// What is left to the holder of a revoked grant, at most, to stop its work.
 pub const REVOKE_GRACE_MS: u64 = 5_000;
+/// How many sessions a revocation notifies when the lease that they wait for ends, those of the next waiters: a second one
+/// for the case that the first dies, or stands still, before the grace is over.
+pub const REVOKE_NOTIFIED: usize = 2;
 /// How many waiters one step looks at. A release that skips ten thousand dead waiters would freeze the server for 37 ms.
 pub const SETTLE_STEPS: usize = 64;
 /// How far from the head a returning waiter is put back into its place.

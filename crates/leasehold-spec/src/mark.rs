@@ -34,6 +34,8 @@ marks! {
     RecordForgotten,
     /// P1: a lease had run out, and the next step saw it.
     LeaseExpired,
+    /// P1: a lease began in the future of a clock that was set back, and begins now.
+    LeaseDatedAnew,
     /// P1: a free lease was handed to a waiter.
     HandedOver,
     /// P9: the holder of a range was told that somebody waits.
@@ -94,6 +96,8 @@ marks! {
     GrantRevoked,
     /// P10: the grant to be revoked was gone.
     RevokeMissed,
+    /// P10: a waiter was notified when the lease that it waits for ends.
+    WaiterNotified,
     /// P3: a release was repeated.
     ReleaseRepeated,
     /// A release of what is not held.
@@ -137,6 +141,8 @@ marks! {
     OlderPush,
     /// P10: a holder was told that it is revoked.
     PushRevoked,
+    /// P10: a waiter heard when the lease that it waits for ends.
+    PushEnding,
     /// A lease was granted anew to an attempt whose guard is out.
     Superseded,
     /// A lease lapsed and its attempt stands in the queue again, while its guard is out.

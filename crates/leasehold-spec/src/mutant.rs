@@ -13,6 +13,8 @@ pub enum Mutant {
     P1Barging,
     /// P1: a step looks at any number of waiters.
     P1Unbounded,
+    /// P1: what lies in the future of a clock that was set back stays there.
+    P1FutureStays,
     /// P2: a repeated acquire starts the lease anew.
     P2RepeatExtends,
     /// P2: an answer says how long the lease is, not what is left.
@@ -53,6 +55,12 @@ pub enum Mutant {
     P10NoGrace,
     /// P10: a holder does not heed that it was revoked.
     P10Unheard,
+    /// P10: a revocation does not notify the waiters when the lease ends.
+    P10TellsNoWaiter,
+    /// P10: a leave does not notify the waiters behind those that were.
+    P10TellsOnce,
+    /// P10: a waiter does not heed that the lease it waits for ends earlier.
+    P10WaitsOn,
     /// P11: a waiter joins the queue before its inbox is proved.
     P11NoProof,
     /// P11: a replica is as good as a primary.
@@ -219,6 +227,8 @@ pub enum Mutant {
     QFillCounts,
     /// Quorum: a node votes for a holder that it does not know although it has voted for a larger token since.
     QFillsBehind,
+    /// Quorum: a call lasts longer by as much as the node's clock was set back.
+    QCallsIntoTheFuture,
     /// Quorum: a later round of an attempt proposes no more than an earlier one.
     QProposesAgain,
     /// Quorum: `begin` asks no node for holders.

@@ -317,11 +317,11 @@ pub struct Delivery {
     pub contention: Contention,
     /// Whether to call settle again.
     pub rest: Rest,
-    /// The grant that it is about.
+    /// The grant that it is about; of [`Event::Ending`] the attempt that waits.
     pub id: GrantId,
-    /// Its token.
+    /// Its token; of [`Event::Ending`] that of the grant that ends.
     pub token: Token,
-    /// What is left of its lease.
+    /// What is left of its lease; of [`Event::Ending`] of the lease that ends.
     pub left_us: u64,
     /// How many tokens are reserved for it, from its own on.
     pub range: u64,
@@ -339,4 +339,7 @@ pub enum Event {
     /// Somebody waits now, or asks for strict order now, and nobody did before (P9). Sent only to holders of a range: they
     /// may be handing on inside their session. It can come more than once, and late: it says how things stood at its time.
     Wanted,
+    /// The lease that its receiver waits for was marked, and ends earlier than the receiver was told (P10). It can come
+    /// more than once.
+    Ending,
 }

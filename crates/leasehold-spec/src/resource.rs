@@ -103,10 +103,11 @@ impl Grant {
             && (now_us - now_us % span_us..=now_us).contains(&self.since_us)
     }
 
-    /// What is left at `now_us`.
+    /// What is left at `now_us`: of a lease that begins in the future, because the clock was set back since, its length.
     #[must_use]
     pub const fn left_us(&self, now_us: u64) -> u64 {
-        self.end_us().saturating_sub(now_us)
+        let (left_us, length_us) = (self.end_us().saturating_sub(now_us), self.length_ms * 1000);
+        if left_us < length_us { left_us } else { length_us }
     }
 }
 

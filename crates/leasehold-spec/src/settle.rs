@@ -20,6 +20,7 @@ pub(crate) struct Settled {
 }
 
 pub(crate) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
+    date_anew(resource, env);
     end_expired(resource, env.lease_us);
     let mut settled = Settled::default();
     if resource.grant.is_none() && !is_on(Mutant::P1Barging) {
@@ -30,6 +31,25 @@ pub(crate) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
         resource.lapses.clear();
     }
     settled
+}
+
+/// Dates from now what lies in the future, because the clock was set back. Otherwise a dead holder would keep the lease,
+/// and a session whose claim lapsed would be passed over, for as long as the clock was set back.
+///
+/// No lease ends earlier by this than its holder believes: the holder counts from a moment before the grant, or the
+/// renewal.
+fn date_anew(resource: &mut Resource, env: &Env<'_>) {
+    let now_us = env.lease_us;
+    if is_on(Mutant::P1FutureStays) {
+        return;
+    }
+    for lapse in &mut resource.lapses {
+        lapse.at_us = lapse.at_us.min(now_us);
+    }
+    let Some(grant) = resource.grant.as_mut().filter(|grant| grant.since_us > now_us) else { return };
+    hit(Mark::LeaseDatedAnew);
+    grant.since_us = now_us;
+    resource.keep_until_us = grant.keep_until_us(env);
 }
 
 fn end_expired(resource: &mut Resource, now_us: u64) {
@@ -77,18 +97,22 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
 }
 
 /// Why an entry is not granted, if it is not.
-fn gone(resource: &Resource, env: &Env<'_>, entry: &Entry) -> Option<Mark> {
+pub(crate) fn gone(resource: &Resource, env: &Env<'_>, entry: &Entry) -> Option<Mark> {
     if entry.limit_us.is_some_and(|limit| limit <= env.lease_us) {
         return Some(Mark::PassedOverdue);
     }
-    if resource.lapses.iter().any(|lapse| lapse.session == entry.id.session && entry.seen_us < lapse.at_us) {
+    // Seen in the future: before the clock was set back, nobody knows how long ago. It counts as never, and a look brings
+    // the entry back.
+    let is_known = entry.seen_us <= env.lease_us || is_on(Mutant::P1FutureStays);
+    let seen_us = if is_known { entry.seen_us } else { 0 };
+    if resource.lapses.iter().any(|lapse| lapse.session == entry.id.session && seen_us < lapse.at_us) {
         return Some(Mark::PassedLapsed);
     }
     let silent_us = 3 * look_floor_ms(entry.lease_ms) * 1000;
     match entry.hears {
         Hears::Listens if (env.attached)(entry.id.session) || is_on(Mutant::P6GrantsDetached) => None,
         Hears::Listens => Some(Mark::PassedDetached),
-        Hears::Polls => (entry.seen_us + silent_us <= env.lease_us).then_some(Mark::PassedSilent),
+        Hears::Polls => (seen_us + silent_us <= env.lease_us).then_some(Mark::PassedSilent),
     }
 }
 

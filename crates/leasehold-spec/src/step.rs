@@ -9,6 +9,7 @@ use crate::op::{
     Outcome, Patience, Place, Renew, Rest, Was,
 };
 use crate::resource::{Entry, Grant, Resource};
+use crate::revocation::{mark, next_waiters};
 use crate::settle::{Settled, settle};
 
 /// What a step may know of the world.
@@ -296,7 +297,11 @@ impl Step<'_, '_> {
         if let Some(at) = self.resource.position(id) {
             hit(Mark::LeftQueue);
             self.resource.queue.remove(at);
-            return (Outcome::Left { was: Was::Queued }, self.settle());
+            let rest = self.settle();
+            if !is_on(Mutant::P10TellsOnce) {
+                self.deliveries.extend(next_waiters(self.resource, self.env));
+            }
+            return (Outcome::Left { was: Was::Queued }, rest);
         }
         if self.resource.held_by(id).is_some() && !is_on(Mutant::P16LeaveKeeps) {
             hit(Mark::LeftGranted);
@@ -347,34 +352,15 @@ impl Step<'_, '_> {
 
     fn revoke(&mut self, holder: PublicId, token: Token, grace_ms: u64) -> (Outcome, Rest) {
         let rest = self.settle();
-        let now_us = self.env.lease_us;
-        let seen = |g: &&mut Grant| g.id.public() == holder && g.token == token;
-        let Some(grant) = self.resource.grant.as_mut().filter(seen) else {
+        let Some(told) = mark(self.resource, self.env, holder, token, grace_ms) else {
             hit(Mark::RevokeMissed);
             return (Outcome::NotHeld, rest);
         };
-        hit(Mark::GrantRevoked);
-        let grace_ms = if is_on(Mutant::P10NoGrace) { 0 } else { grace_ms };
-        let end_us = grant.end_us().min(now_us + grace_ms * 1000);
-        // A grant from "the future" (the clock stepped back) is dated from now, so that the grace is the grace.
-        grant.since_us = grant.since_us.min(now_us);
-        grant.length_ms = (end_us - grant.since_us) / 1000;
-        grant.state = GrantState::Revoked;
-        self.resource.keep_until_us = grant.keep_until_us(self.env);
-        let left_us = grant.left_us(now_us);
-        let told = Delivery {
-            to: grant.id.session,
-            now_us,
-            contention: Contention::None,
-            rest: Rest::Done,
-            id: grant.id,
-            token: grant.token,
-            left_us,
-            range: grant.range,
-            event: Event::Revoked,
-        };
+        let left_us = told.left_us;
         self.deliveries.push(told);
-        (Outcome::Revoking { left_us }, self.settle())
+        let rest = self.settle();
+        self.deliveries.extend(next_waiters(self.resource, self.env));
+        (Outcome::Revoking { left_us }, rest)
     }
 
     fn inspect(&self) -> Outcome {

@@ -254,6 +254,10 @@ impl Mutex {
     /// The holder is told by one message. Should that be lost, it hears of it at its next renewal, up to a third of its
     /// lease later, and the next one may hold by then: only a fence keeps the two apart.
     ///
+    /// The next waiter holds within a second after the grace, also if the holder is stopped and this client has ended by
+    /// then. The store notifies the first waiters of two clients. If both die within the grace, or both messages are lost,
+    /// the lock is handed on at the next re-check of a waiter (a third of its lease, 6 s at most).
+    ///
     /// # Cancel safety
     /// Dropping the future leaves open whether the holder was told.
     ///

@@ -4,7 +4,7 @@ use leasehold_spec::{Grant, GrantState};
 
 use super::network::{Ask, Fate, Message};
 use super::rules::Botch;
-use super::scene::{Budget, clock_us};
+use super::scene::Budget;
 use super::server::attempt_of;
 use super::session::{Life, Session, Task};
 use super::world::{Act, Play, World, is_quiet};
@@ -30,6 +30,9 @@ impl World {
         if self.budget.revokes > 0 && self.store.grant.as_ref().is_some_and(|g| self.may_be_revoked(play, g)) {
             acts.push(Act::Revoke);
         }
+        if self.budget.set_backs > 0 && self.store.grant.is_some() {
+            acts.push(Act::SetBack);
+        }
         if self.may_tick(play) {
             acts.push(Act::Tick);
         }
@@ -37,7 +40,7 @@ impl World {
 
     /// What lives, is not revoked yet, and is held by a session that faults hit.
     fn may_be_revoked(&self, play: &Play, grant: &Grant) -> bool {
-        let is_live = grant.end_us() > clock_us(self.tick) && grant.state != GrantState::Revoked;
+        let is_live = grant.end_us() > self.clock_us() && grant.state != GrantState::Revoked;
         is_live && play.scene.is_hit(attempt_of(grant.id).0)
     }
 

@@ -40,6 +40,7 @@ const fn script(botch: Botch) -> Off {
 
 pub(crate) const ALL: &[Case] = &[
     case("P1", "a free lease is not handed to the queue", store(Mutant::P1Barging), &s::HAND_OVER, Harm::HeadWaits),
+    case("P1", "what lies in the future stays there", store(Mutant::P1FutureStays), &s::SET_BACK, Harm::FollowedLate),
     case(
         "P2",
         "a repeated acquire starts the lease anew",
@@ -92,6 +93,14 @@ pub(crate) const ALL: &[Case] = &[
     case("P9", "the session does not heed it", session(Slip::IgnoresOthers), &s::RUNS, Harm::Heedless),
     case("P9", "an older word about others is believed", session(Slip::OlderLevelWins), &s::LANES, Harm::Heedless),
     case("P10", "a revoked run goes on", session(Slip::RunsRevoked), &s::REVOKED, Harm::LetInLate),
+    case(
+        "P10",
+        "a revocation does not notify the waiters",
+        store(Mutant::P10TellsNoWaiter),
+        &s::GRACE,
+        Harm::GraceOutlasted,
+    ),
+    case("P10", "a waiter does not heed it", session(Slip::WaitsOn), &s::GRACE, Harm::GraceOutlasted),
     case("P11", "a leave overtakes its acquire", session(Slip::LeaveOvertakes), &s::CROSSED, Harm::LeftButHolds),
     case("P11", "a release overtakes a look", session(Slip::ReleaseOvertakes), &s::CROSSED, Harm::Haunted),
     case("P12", "validity counts from the answer", session(Slip::FromReceipt), &s::HAND_OVER, Harm::TwoHolders),

@@ -125,6 +125,10 @@ impl Session {
                 self.reserves(now, i, k);
             }
         }
+        if self.ends_at <= now.tick && self.is_proved {
+            self.ends_at = NEVER;
+            self.look_behind(now);
+        }
         for i in 0..self.attempts.len() {
             let attempt = &self.attempts[i];
             let is_due = matches!(attempt.phase, Phase::Waiting { look_at } if look_at <= now.tick);
@@ -137,6 +141,19 @@ impl Session {
         if let Some(k) = self.pick(0).filter(|_| self.settle_at <= now.tick) {
             self.settle_at = NEVER;
             self.send(now, k, 0, Ask::Settle);
+        }
+    }
+
+    /// A waiter looks, and where every look is under way already, and may have been carried out before, the name is
+    /// settled.
+    fn look_behind(&mut self, now: &Now<'_>) {
+        let mut waiting = self.attempts.iter_mut().filter(|a| matches!(a.phase, Phase::Waiting { .. })).peekable();
+        if waiting.peek().is_none() {
+            return;
+        }
+        match waiting.find(|a| a.open.iter().all(|o| o.link.is_none())) {
+            Some(attempt) => attempt.phase = Phase::Waiting { look_at: now.tick },
+            None => self.settle_at = now.tick,
         }
     }
 

@@ -19,6 +19,7 @@ impl Session {
                 Event::Granted => self.pushed(now, ledger, &delivery),
                 Event::Wanted => self.wanted(&delivery),
                 Event::Revoked => self.revoked(now, &delivery),
+                Event::Ending => self.ending(now, &delivery),
             },
             Message::Answer { to, answer, others } => {
                 let executed = when(answer.now_us);
@@ -83,7 +84,8 @@ impl Session {
                 self.granted(now, ledger, i, token, base + ticks(left_us), run);
             }
             Outcome::Queued { ticket, left_us, .. } => {
-                let deadline = (when(answer.now_us) + ticks(left_us)).max(now.tick + 1);
+                // It was said after it was asked, whatever the store's clock shows.
+                let deadline = (when(answer.now_us).max(to.sent) + ticks(left_us)).max(now.tick + 1);
                 let look_at = if now.slips(Slip::NoLook) { NEVER } else { deadline.min(now.tick + now.scene.floor()) };
                 attempt.ticket = Some(ticket);
                 self.queued(now, i, answer.highest, look_at);
@@ -247,6 +249,13 @@ impl Session {
             Phase::Waiting { .. } => self.attempts[i].phase = Phase::Claiming { token: push.token, range, asked: None },
             Phase::Leaving { asked: None, again_at, .. } => *again_at = now.tick,
             _ => {}
+        }
+    }
+
+    /// The lease that we wait for was revoked (P10). An answer from before that is heard later, and takes nothing back.
+    fn ending(&mut self, now: &Now<'_>, push: &Delivery) {
+        if !now.slips(Slip::WaitsOn) {
+            self.ends_at = self.ends_at.min(when(push.now_us) + ticks(push.left_us));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What an all-knowing observer writes down: history that no session can see, kept as small as the properties allow.
 
-use leasehold_spec::{Contention, Token};
+use leasehold_spec::{Contention, Grant, Token};
 
 use super::scene::Scene;
 use super::session::Run;
@@ -26,6 +26,8 @@ pub(crate) enum Harm {
     Outranks,
     LetInLate,
     Starves,
+    GraceOutlasted,
+    FollowedLate,
 }
 
 impl Harm {
@@ -50,6 +52,8 @@ impl Harm {
             Self::Outranks => "an old holder whose token is not below its successor's",
             Self::LetInLate => "a task let in by its session on a lease that has ended",
             Self::Starves => "a run that goes on unheard while others wait",
+            Self::GraceOutlasted => "a waiter that a revoked lease keeps waiting beyond its grace",
+            Self::FollowedLate => "a dead holder that is followed late",
         }
     }
 }
@@ -80,6 +84,10 @@ pub(crate) struct Ledger {
     pub(crate) revoked: Option<Token>,
     /// Since when another session waits for the lease that is held.
     pub(crate) wanted: Option<u8>,
+    /// When the grace of a revocation is over.
+    pub(crate) grace_over: Option<u8>,
+    /// Which grant its holder died with, and when.
+    pub(crate) died: Option<(Token, u8)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +114,13 @@ impl Ledger {
             self.note(Harm::TokenFell);
         }
         self.entered = (token, pass);
+    }
+
+    /// A process dies, with this grant or without one.
+    pub(crate) fn dies(&mut self, tick: u8, grant: Option<&Grant>) {
+        if let Some(grant) = grant {
+            self.died = Some((grant.token, tick));
+        }
     }
 
     /// An attempt asks for the place that it was told.

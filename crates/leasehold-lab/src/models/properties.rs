@@ -8,7 +8,7 @@ use leasehold_spec::{Grant, GrantState};
 use stateright::{Expectation, Property};
 
 use super::ledger::Harm;
-use super::scene::{Scene, clock_us};
+use super::scene::Scene;
 use super::server::{attempt_of, grant_id};
 use super::session::{Attempt, Holding, Life, Phase, Session, Task};
 use super::world::{Play, World};
@@ -46,6 +46,8 @@ const NEVER: &[(Harm, Check)] = never! {
     Outranks: |_, w| w.has(Harm::Outranks) || w.is_outranked(),
     LetInLate: |_, w| w.has(Harm::LetInLate),
     Starves: |_, w| w.has(Harm::Starves),
+    GraceOutlasted: |_, w| w.has(Harm::GraceOutlasted),
+    FollowedLate: |_, w| w.has(Harm::FollowedLate),
     NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
 };
 
@@ -54,7 +56,7 @@ const REACHED: &[(&str, Where, Check)] = &[
     ("everybody is served", |_| true, |_, w| w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))),
     ("a pushed grant is entered", |_| true, |_, w| w.ledger.handed.is_some_and(|handed| w.holds(handed.to))),
     ("a lease has ended, and nobody has touched it", Scene::may_lapse, |_, w| {
-        w.store.grant.as_ref().is_some_and(|g| g.end_us() <= clock_us(w.tick)) && !w.store.queue.is_empty()
+        w.store.grant.as_ref().is_some_and(|g| g.end_us() <= w.clock_us()) && !w.store.queue.is_empty()
     }),
     ("a lease is passed on locally", Scene::has_runs, |_, w| w.ledger.entered.1 > 0),
     ("a range is made longer", Scene::is_short_of_tokens, |p, w| {
@@ -109,7 +111,7 @@ impl World {
     /// The lease, the session that holds it by the record, and the attempt: if that session is awake and has nothing
     /// under way, so that nothing that was sent can change what it thinks.
     fn quiet_holder(&self) -> Option<(&Grant, &Session, Option<&Attempt>)> {
-        let grant = self.store.grant.as_ref().filter(|g| g.end_us() > clock_us(self.tick))?;
+        let grant = self.store.grant.as_ref().filter(|g| g.end_us() > self.clock_us())?;
         let (s, n) = attempt_of(grant.id);
         let session = &self.sessions[s as usize];
         let is_under_way = !session.is_settled() || self.buffers.iter().any(|(of, _)| *of == s);
@@ -137,7 +139,7 @@ impl World {
 
     /// What an observer sees as a tick ends.
     pub(crate) fn watch(&mut self, scene: &Scene) {
-        let now_us = clock_us(self.tick);
+        let now_us = self.clock_us();
         let live = self.store.grant.as_ref().filter(|g| g.end_us() > now_us);
         let holder = live.map(|g| attempt_of(g.id));
         let somebody_waits = self.sessions.iter().any(|s| s.life == Life::Awake && s.tasks.contains(&Task::Waiting));
@@ -150,10 +152,12 @@ impl World {
                 self.ledger.dead_ticks += 1;
             }
         }
-        if self.ledger.dead_ticks > scene.claim {
+        // Behind a clock that was set back a claim begins anew, and a push cannot be placed in time and is claimed first.
+        if self.ledger.dead_ticks > scene.claim && self.behind == 0 {
             self.ledger.note(Harm::DearDeath);
         }
         self.watch_claim(somebody_waits);
+        self.watch_waiters(scene);
         for s in 0..self.sessions.len() {
             let is_left = self.sessions[s].is_settled() && self.is_left_waiting(scene, s, holder);
             self.ledger.idle[s] = if is_left { self.ledger.idle[s] + 1 } else { 0 };
@@ -163,10 +167,27 @@ impl World {
         }
     }
 
+    /// A waiter that is there, connected and in the queue is served in time behind a holder that was revoked, or died (P10,
+    /// P15).
+    fn watch_waiters(&mut self, scene: &Scene) {
+        let Some(token) = self.store.grant.as_ref().map(|g| g.token) else { return };
+        let is_there = |session: &Session| session.life == Life::Awake && session.is_settled();
+        let mut queue = self.store.queue.iter().map(|e| attempt_of(e.id).0 as usize);
+        if !queue.any(|s| self.attached[s] && is_there(&self.sessions[s])) {
+            return;
+        }
+        if self.ledger.revoked == Some(token) && self.ledger.grace_over.is_some_and(|over| over <= self.tick) {
+            self.ledger.note(Harm::GraceOutlasted);
+        }
+        if self.ledger.died.is_some_and(|(died, tick)| died == token && tick + scene.followed_within() <= self.tick) {
+            self.ledger.note(Harm::FollowedLate);
+        }
+    }
+
     /// P7: when a claim has ended, the session that handed over looks, before the tick is over.
     fn watch_claim(&mut self, somebody_waits: bool) {
         let (Some(grant), Some(handed)) = (&self.store.grant, self.ledger.handed) else { return };
-        let has_lapsed = grant.state == GrantState::Pushed && grant.end_us() <= clock_us(self.tick);
+        let has_lapsed = grant.state == GrantState::Pushed && grant.end_us() <= self.clock_us();
         let by = &self.sessions[handed.by as usize];
         let looked = !by.is_settled() || self.buffers.iter().any(|(s, _)| *s == handed.by);
         let is_pending = self.sessions.iter().any(|s| !s.is_settled());

@@ -26,6 +26,8 @@ pub(crate) enum Slip {
     OlderLevelWins,
     /// P10, P20: a run goes on although its session was told of the revocation.
     RunsRevoked,
+    /// P10: a waiter does not heed that the lease which it waits for ends earlier.
+    WaitsOn,
     /// P7: who handed over does not look when the claim has ended.
     NobodyLooks,
     /// P9: a level that was heard is forgotten.

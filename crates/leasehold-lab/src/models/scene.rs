@@ -10,9 +10,14 @@ pub(crate) const TICK_MS: u64 = TICK_US / 1000;
 /// The first tick, on the store's clock: far enough from zero for what lies in the past.
 const EPOCH: u64 = 10;
 
-/// The store's clock at a tick.
+/// The store's clock at a tick, unless it was set back.
 pub(crate) fn clock_us(tick: u8) -> u64 {
     (EPOCH + u64::from(tick)) * TICK_US
+}
+
+/// The same of a clock that was set back by so many ticks.
+pub(crate) fn clock_behind_us(tick: u8, behind: u8) -> u64 {
+    clock_us(tick) - u64::from(behind) * TICK_US
 }
 
 /// The tick of a moment on the store's clock.
@@ -63,6 +68,26 @@ pub(crate) struct Budget {
     pub(crate) failovers: u8,
     /// Somebody revokes what is held.
     pub(crate) revokes: u8,
+    /// The store's clock is set back.
+    pub(crate) set_backs: u8,
+}
+
+impl Budget {
+    /// Nothing goes wrong.
+    pub(crate) const NONE: Self = Self {
+        slow: 0,
+        cuts: 0,
+        lost_pushes: 0,
+        retries: 0,
+        cancels: 0,
+        pauses: 0,
+        crashes: 0,
+        refusals: 0,
+        restarts: 0,
+        failovers: 0,
+        revokes: 0,
+        set_backs: 0,
+    };
 }
 
 /// As often as it likes.
@@ -93,6 +118,8 @@ pub(crate) struct Scene {
     pub(crate) range: u8,
     /// What a revocation leaves to the holder.
     pub(crate) grace: u8,
+    /// How far the store's clock is set back.
+    pub(crate) back: u8,
     /// What tokens grow with.
     pub(crate) wall: Wall,
     pub(crate) renewal: Renewal,
@@ -104,6 +131,29 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
+    /// What most of them are like.
+    pub(crate) const BASE: Self = Self {
+        name: "",
+        about: "",
+        sessions: &[&[Order::Relaxed], &[Order::Relaxed]],
+        hit: 0b001,
+        links: 1,
+        until: 5,
+        start_by: 1,
+        lease: 3,
+        claim: 2,
+        slack: 1,
+        passes: 0,
+        range: 1,
+        grace: 0,
+        back: 0,
+        wall: Wall::Right,
+        renewal: Renewal::Fixed,
+        pollers: 0,
+        is_uncounted: false,
+        budget: Budget::NONE,
+    };
+
     pub(crate) fn third(&self) -> u8 {
         (self.lease / 3).max(1)
     }
@@ -143,11 +193,27 @@ impl Scene {
         self.has_runs() && self.until > self.lease && self.budget.pauses > 0
     }
 
-    pub(crate) fn wall_us(&self, tick: u8) -> u64 {
+    pub(crate) fn wall_us(&self, clock_us: u64) -> u64 {
         match self.wall {
-            Wall::Right => clock_us(tick),
+            Wall::Right => clock_us,
             Wall::SetBack => 0,
         }
+    }
+
+    /// After so many ticks a dead holder is followed: its lease, and once more as much for each time that the store's clock
+    /// was set back behind it.
+    pub(crate) fn followed_within(&self) -> u8 {
+        self.lease * (1 + self.budget.set_backs)
+    }
+
+    /// No message is slow or lost.
+    pub(crate) fn is_prompt(&self) -> bool {
+        self.budget.slow + self.budget.lost_pushes == 0 && self.is_uncut()
+    }
+
+    fn is_uncut(&self) -> bool {
+        let Budget { cuts, retries, refusals, restarts, failovers, .. } = self.budget;
+        cuts + retries + refusals + restarts + failovers == 0
     }
 
     pub(crate) fn is_hit(&self, session: u8) -> bool {

@@ -11,40 +11,8 @@ const THREE_STRICT: &[Order] = &[Strict, Strict, Strict];
 const ONE_STRICT: &[Order] = &[Strict];
 const TWO_STRICT: &[Order] = &[Strict, Strict];
 
-const NONE: Budget = Budget {
-    slow: 0,
-    cuts: 0,
-    lost_pushes: 0,
-    retries: 0,
-    cancels: 0,
-    pauses: 0,
-    crashes: 0,
-    refusals: 0,
-    restarts: 0,
-    failovers: 0,
-    revokes: 0,
-};
-
-const BASE: Scene = Scene {
-    name: "",
-    about: "",
-    sessions: &[ONE, ONE],
-    hit: 0b001,
-    links: 1,
-    until: 5,
-    start_by: 1,
-    lease: 3,
-    claim: 2,
-    slack: 1,
-    passes: 0,
-    range: 1,
-    grace: 0,
-    wall: Wall::Right,
-    renewal: Renewal::Fixed,
-    pollers: 0,
-    is_uncounted: false,
-    budget: NONE,
-};
+const NONE: Budget = Budget::NONE;
+const BASE: Scene = Scene::BASE;
 
 pub(crate) const HAND_OVER: Scene = Scene {
     name: "hand-over",
@@ -199,6 +167,33 @@ pub(crate) const SEIZED: Scene = Scene {
     about: "the same without a grace: the next holder is there before the last one knows",
     grace: 0,
     ..REVOKED
+};
+
+pub(crate) const GRACE: Scene = Scene {
+    name: "grace",
+    about: "a holder that has died is revoked; a waiter that was notified dies, too",
+    sessions: &[ONE, ONE, ONE],
+    hit: 0b011,
+    start_by: 0,
+    lease: 9,
+    claim: 1,
+    grace: 1,
+    until: 2,
+    budget: Budget { crashes: 2, revokes: 1, ..NONE },
+    ..BASE
+};
+
+pub(crate) const SET_BACK: Scene = Scene {
+    name: "set back",
+    about: "the store's clock is set back behind a holder that dies, or one that lives",
+    sessions: &[ONE, TWO],
+    lease: 3,
+    claim: 1,
+    start_by: 0,
+    back: 7,
+    until: 8,
+    budget: Budget { crashes: 1, set_backs: 1, ..NONE },
+    ..BASE
 };
 
 pub(crate) const EDGE: Scene = Scene {
@@ -357,7 +352,7 @@ pub(crate) const EVERYBODY: Scene = Scene {
 pub(crate) const ALL: &[Scene] = &[
     HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES, BOTH,
     EVERYBODY, UNCOUNTED, POLLERS, AMNESIA, RANGES, STOPPED, REVOKED, SEIZED, EDGE, STRICT, FORGOTTEN, REVERTED, DROPS,
-    LANES, ROUNDS,
+    LANES, ROUNDS, GRACE, SET_BACK,
 ];
 
 /// Found that a look did not take an entry back which had come back without its ticket. Too large for every day.
@@ -379,8 +374,8 @@ pub(crate) fn deep() -> Vec<Scene> {
         scene.budget.slow += u8::from(!scene.is_faultless());
         scene
     };
-    // The last three are large enough, or they would not end.
-    let is_large = |scene: &&Scene| [EVERYBODY.name, LANES.name].contains(&scene.name);
+    // The last four are large enough, or they would not end.
+    let is_large = |scene: &&Scene| [EVERYBODY.name, LANES.name, GRACE.name].contains(&scene.name);
     let scenes = ALL.iter().filter(|scene| !is_large(scene)).map(larger);
-    scenes.chain([EVERYBODY, LANES, DOUBLES]).collect()
+    scenes.chain([EVERYBODY, LANES, GRACE, DOUBLES]).collect()
 }

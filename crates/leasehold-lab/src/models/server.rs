@@ -61,15 +61,16 @@ impl World {
     }
 
     fn carry_out(&mut self, now: &Now<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
-        let wall_us = now.scene.wall_us(self.tick);
+        let lease_us = self.clock_us();
+        let wall_us = now.scene.wall_us(lease_us);
         let attached = &self.attached;
         let mut told = Vec::new();
         if now.off.botches(Botch::CountsReceivers) {
-            let env = Env { wall_us, lease_us: clock_us(self.tick), attached: &|_| true };
+            let env = Env { wall_us, lease_us, attached: &|_| true };
             told = step(&mut self.store.clone(), &env, op).1;
             told.retain(|push| !attached[attempt_of(push.id).0 as usize]);
         }
-        let env = Env { wall_us, lease_us: clock_us(self.tick), attached: &|id: SessionId| attached[id.0 as usize] };
+        let env = Env { wall_us, lease_us, attached: &|id: SessionId| attached[id.0 as usize] };
         let (answer, deliveries) = step(&mut self.store, &env, op);
         told.extend(deliveries);
         (answer, told)
@@ -79,6 +80,9 @@ impl World {
     pub(crate) fn revoke(&mut self, now: &Now<'_>) {
         let Some(Grant { id, token, .. }) = self.store.grant.clone() else { return };
         self.ledger.revoked = Some(token);
+        if now.scene.is_prompt() {
+            self.ledger.grace_over = Some(self.tick + now.scene.grace);
+        }
         let grace_ms = u64::from(now.scene.grace) * TICK_MS;
         let (answer, deliveries) = self.carry_out(now, &Op::Revoke { holder: id.public(), token, grace_ms });
         if let (Some(_), Some(grant)) = (answer.handed_claim_ms, &self.store.grant) {
@@ -128,13 +132,13 @@ impl World {
         if self.sessions[session as usize].life == Life::Dead {
             self.ledger.dead_ticks = 0;
         }
-        let is_free = self.store.grant.as_ref().is_none_or(|g| g.end_us() <= clock_us(self.tick));
+        let is_free = self.store.grant.as_ref().is_none_or(|g| g.end_us() <= self.clock_us());
         if is_free && answer.rest == Rest::Done && self.store.queue.iter().any(|e| self.is_live(e)) {
             self.ledger.note(Harm::HeadWaits);
         }
         let is_wasted = |g: &Grant| {
             let (s, n) = attempt_of(g.id);
-            let has_lapsed = g.state == GrantState::Pushed && g.end_us() <= clock_us(self.tick);
+            let has_lapsed = g.state == GrantState::Pushed && g.end_us() <= self.clock_us();
             let session = &self.sessions[s as usize];
             has_lapsed && session.life == Life::Awake && session.find(n).is_some_and(|i| session.is_waiting(i))
         };

@@ -169,6 +169,8 @@ pub(crate) struct Session {
     pub(crate) tasks: Vec<Task>,
     /// When to look after a claim that we handed over (P7).
     pub(crate) settle_at: u8,
+    /// When a lease ends that we wait for and that was revoked (P10).
+    pub(crate) ends_at: u8,
 }
 
 impl Session {
@@ -183,6 +185,7 @@ impl Session {
             made: 0,
             tasks: vec![Task::Idle; tasks],
             settle_at: NEVER,
+            ends_at: NEVER,
         }
     }
 

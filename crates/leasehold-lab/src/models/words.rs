@@ -70,6 +70,7 @@ fn message(session: u8, message: &Message) -> String {
                 Event::Granted => format!("the push: {id} holds with token {token}"),
                 Event::Revoked => format!("the push: {id} is revoked"),
                 Event::Wanted => format!("the push: others wait for what {id} holds"),
+                Event::Ending => format!("the push: what {id} waits for is revoked"),
             }
         }
     }
@@ -116,6 +117,7 @@ pub(crate) fn act(world: &World, act: Act) -> String {
         Act::Restart => "the store restarts, empty".into(),
         Act::Failover => "the store fails over, without its last change".into(),
         Act::Revoke => "somebody revokes the lease".into(),
+        Act::SetBack => "the store's clock is set back".into(),
         Act::Wake(s) => format!("{}'s timers run", name(s)),
     }
 }

@@ -15,13 +15,16 @@ use super::ledger::{Harm, Ledger};
 use super::network::{Fate, Message, Request};
 use super::properties;
 use super::rules::Off;
-use super::scene::{ALWAYS, Budget, Scene, clock_us};
+use super::scene::{ALWAYS, Budget, Scene, clock_behind_us};
+use super::server::attempt_of;
 use super::session::{Holding, Life, Now, Session};
 use super::words;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
     pub(crate) tick: u8,
+    /// By how many ticks the store's clock was set back.
+    pub(crate) behind: u8,
     pub(crate) store: Resource,
     /// What a copy has that missed the last change.
     pub(crate) copy: Resource,
@@ -60,6 +63,8 @@ pub(crate) enum Act {
     Restart,
     Failover,
     Revoke,
+    /// The store's clock is set back.
+    SetBack,
     /// The timers of a process that goes on.
     Wake(u8),
 }
@@ -100,6 +105,7 @@ impl Model for Play {
         let ledger = Ledger { idle: vec![0; sessions.len()], ..Ledger::default() };
         vec![World {
             tick: 0,
+            behind: 0,
             store: Resource::default(),
             copy: Resource::default(),
             attached: (0..sessions.len() as u8).map(|s| self.scene.is_counted(s)).collect(),
@@ -130,6 +136,11 @@ impl Model for Play {
 }
 
 impl World {
+    /// The store's clock.
+    pub(crate) fn clock_us(&self) -> u64 {
+        clock_behind_us(self.tick, self.behind)
+    }
+
     /// One step. With a log, it is told in words.
     pub(crate) fn act(&mut self, play: &Play, act: Act, log: Option<&RefCell<Vec<String>>>) {
         let now = Now { scene: &play.scene, off: play.off, tick: self.tick, log };
@@ -200,8 +211,15 @@ impl World {
                 spend(&mut self.budget.revokes);
                 self.revoke(&now);
             }
+            Act::SetBack => {
+                spend(&mut self.budget.set_backs);
+                self.behind += play.scene.back;
+            }
             Act::Crash(s, fate) => {
                 spend(&mut self.budget.crashes);
+                // Elsewhere a lease ends when it should, and when its holder died makes no difference.
+                let grant = self.store.grant.as_ref().filter(|g| play.scene.back > 0 && attempt_of(g.id).0 == s);
+                self.ledger.dies(self.tick, grant);
                 self.sessions[s as usize].life = Life::Dead;
                 for k in 0..self.sessions[s as usize].links.len() as u8 {
                     self.cut(&now, s, k, fate);
@@ -225,7 +243,7 @@ impl World {
     /// A session let its next task in: the lease has to be its own, unless it could not hear that it is not.
     fn check_pass(&mut self, held: &Holding) {
         let is_unheard = !held.is_revoked && self.ledger.revoked == Some(held.token);
-        let is_live = |g: &Grant| g.token == held.token && g.end_us() > clock_us(self.tick);
+        let is_live = |g: &Grant| g.token == held.token && g.end_us() > self.clock_us();
         if !is_unheard && !self.ledger.forgot && !self.store.grant.as_ref().is_some_and(is_live) {
             self.ledger.note(Harm::LetInLate);
         }
@@ -292,10 +310,12 @@ impl World {
     fn tidy(&mut self, play: &Play) {
         use super::network::Ask;
         use leasehold_spec::mutant::Mutant;
-        let tick = self.tick;
+        // By its clock.
+        let served_at = self.tick.saturating_sub(self.behind);
         // A request after its `not_after` does nothing but settle, which any other script does as well.
         if play.off != Off::Store(Mutant::P4RunsLate) {
-            let is_late = |r: &Request| matches!(r.ask, Ask::Acquire { .. } | Ask::Renew { .. }) && r.not_after < tick;
+            let is_late =
+                |r: &Request| matches!(r.ask, Ask::Acquire { .. } | Ask::Renew { .. }) && r.not_after < served_at;
             self.buffers.iter_mut().for_each(|(_, buffer)| buffer.retain(|r| !is_late(r)));
         }
         self.buffers.retain(|(_, buffer)| !buffer.is_empty());
@@ -305,7 +325,7 @@ impl World {
         let waits = |(s, n): (u8, u8)| sessions[s as usize].find(n).is_some_and(|i| sessions[s as usize].is_waiting(i));
         self.ledger.places.retain(|(attempt, _)| waits(*attempt));
         for attempt in self.sessions.iter_mut().flat_map(|s| &mut s.attempts) {
-            attempt.open.retain(|o| o.link.is_some() || o.not_after >= tick);
+            attempt.open.retain(|o| o.link.is_some() || o.not_after >= served_at);
         }
     }
 }

@@ -265,4 +265,11 @@ pub enum Rings {
         /// What is left of it.
         left_us: u64,
     },
+    /// The vote that you wait for was marked, and ends earlier than you were told (P10).
+    Ending {
+        /// The token of the grant that has it.
+        token: Token,
+        /// What is left of that.
+        left_us: u64,
+    },
 }

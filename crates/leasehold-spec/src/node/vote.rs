@@ -2,7 +2,9 @@
 
 use super::{Ask, Bell, Called, Granted, Record, Renewal, Request, Rings, Said, Vote, Wait};
 use crate::id::{GrantId, PublicId, Token, range};
-use crate::limits::{CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, SETTLE_STEPS, TOKEN_WINDOW_MS};
+use crate::limits::{
+    CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, REVOKE_NOTIFIED, SETTLE_STEPS, TOKEN_WINDOW_MS,
+};
 use crate::mutant::{Mutant, is_on};
 use crate::op::{Contention, From, GrantState, Holder, Inspection, LostHow, Order, Was};
 use crate::step::Env;
@@ -163,6 +165,9 @@ impl Node<'_, '_> {
                 if was == Was::Granted {
                     self.record.released = Some(id);
                 }
+                if was_queued && !is_on(Mutant::P10TellsOnce) {
+                    self.notify_next_waiters();
+                }
             }
         }
         Said::GivenBack { was }
@@ -189,7 +194,29 @@ impl Node<'_, '_> {
         }
         let rings = Rings::Revoked { token, left_us };
         self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings });
+        self.notify_next_waiters();
         Said::Revoking { left_us }
+    }
+
+    /// P10: the sessions of the next waiters are notified when a marked vote ends. Nobody is called then before somebody
+    /// asks.
+    fn notify_next_waiters(&mut self) {
+        let marked = self.record.grant.as_ref().filter(|granted| granted.state == GrantState::Revoked);
+        let Some(marked) = marked.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return };
+        let now_us = self.env.wall_us;
+        let (highest, contention) = (self.record.highest, self.record.contention());
+        let (rings, mut told) = (Rings::Ending { token: marked.token, left_us: marked.left_us(now_us) }, Vec::new());
+        for (_, id) in self.record.queue.keys().take(SETTLE_STEPS) {
+            let to = id.session;
+            if told.contains(&to) || !(self.env.attached)(to) {
+                continue;
+            }
+            told.push(to);
+            self.bells.push(Bell { to, now_us, highest, contention, id: *id, rings });
+            if told.len() == REVOKE_NOTIFIED {
+                return;
+            }
+        }
     }
 
     fn inspect(&self) -> Said {
@@ -250,8 +277,15 @@ impl Node<'_, '_> {
         self.record.queue.len() < before
     }
 
+    /// What lies in the future, because the clock was set back, is dated from now.
     fn end_expired(&mut self) {
         let now_us = self.env.wall_us;
+        if let Some(granted) = self.record.grant.as_mut().filter(|_| !is_on(Mutant::P1FutureStays)) {
+            granted.since_us = granted.since_us.min(now_us);
+        }
+        if let Some(called) = self.record.called.as_mut().filter(|_| !is_on(Mutant::QCallsIntoTheFuture)) {
+            called.until_us = called.until_us.min(now_us + CALL_MS * 1000);
+        }
         self.record.grant.take_if(|granted| granted.end_us() <= now_us);
     }
 
@@ -312,10 +346,11 @@ impl Granted {
         self.since_us + self.length_ms * 1000
     }
 
-    /// What is left at `now_us`.
+    /// What is left at `now_us`: of one that begins in the future, because the clock was set back since, its length.
     #[must_use]
     pub const fn left_us(&self, now_us: u64) -> u64 {
-        self.end_us().saturating_sub(now_us)
+        let (left_us, length_us) = (self.end_us().saturating_sub(now_us), self.length_ms * 1000);
+        if left_us < length_us { left_us } else { length_us }
     }
 }
 

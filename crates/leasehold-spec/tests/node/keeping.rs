@@ -1,8 +1,8 @@
 //! Renewals, fills, what is given back, and what is revoked.
 
 use leasehold_spec::limits::{CALL_MS, NOT_AFTER_MAX_MS};
-use leasehold_spec::node::{Ask, Renewal, Request, Rings, Said};
-use leasehold_spec::{From, GrantState, LostHow, Token, Was};
+use leasehold_spec::node::{Ask, Bell, Renewal, Request, Rings, Said};
+use leasehold_spec::{From, GrantState, LostHow, SessionId, Token, Was};
 
 use crate::world::{LEASE_MS, World, granted, id, token, wait};
 
@@ -182,6 +182,57 @@ fn a_revoked_holder_is_told_and_has_its_grace() {
     world.pass(1);
     world.settle();
     assert_eq!(world.holder(), None);
+}
+
+/// The attempts that were notified when the vote ends, in order.
+fn told(world: &mut World) -> Vec<leasehold_spec::GrantId> {
+    let ends = |bell: &Bell| matches!(bell.rings, Rings::Ending { .. });
+    std::mem::take(&mut world.bells).iter().filter(|bell| ends(bell)).map(|bell| bell.id).collect()
+}
+
+#[test]
+fn p10_the_next_waiters_are_notified_of_the_end() {
+    let mut world = World::new();
+    world.ask(id(1, 1), token(5));
+    for (ticket, waiter) in [(1, id(2, 1)), (2, id(3, 1)), (3, id(3, 2)), (4, id(4, 1)), (5, id(5, 1))] {
+        world.ask_waiting(waiter, token(6), ticket);
+    }
+    world.detached.insert(SessionId(2));
+    world.revoke(id(1, 1), token(5), 5_000);
+    let [_, first, _] = world.bells.as_slice() else { panic!("the holder, and two: {:?}", world.bells) };
+    assert_eq!((first.to, first.id), (SessionId(3), id(3, 1)));
+    assert_eq!(first.rings, Rings::Ending { token: token(5), left_us: 5_000_000 });
+    assert_eq!(told(&mut world), [id(3, 1), id(4, 1)], "one of each session, and none that is detached");
+    // An attempt that stands back goes on waiting.
+    world.wait(id(3, 1), 2);
+    assert_eq!(told(&mut world), []);
+    assert_eq!(world.give_back(id(3, 1)), Was::Queued);
+    assert_eq!(told(&mut world), [id(3, 2), id(4, 1)]);
+    world.revoke(id(1, 1), token(5), 0);
+    assert_eq!(told(&mut world), [], "it has ended, and the next one is called");
+    assert_eq!(world.called(), Some(id(3, 2)));
+}
+
+/// A time in the future is there because the clock was set back: the vote begins now.
+#[test]
+fn p1_a_vote_from_the_future_begins_at_the_next_request() {
+    const BACK_US: u64 = 5_000_000;
+    let asks = |world: &mut World| world.ask_waiting(id(2, 1), token(6), 1);
+    let leaves = |world: &mut World| world.vote(&Request::GiveBack { id: id(9, 1), upto: token(9), wait: None }).said;
+    let requests: [fn(&mut World) -> Said; 3] = [asks, leaves, |world| world.settle().said];
+    for request in requests {
+        let mut world = World::new();
+        world.ask(id(1, 1), token(5));
+        world.now_us -= BACK_US;
+        let looked = world.vote(&Request::Inspect);
+        let Said::Inspected(seen) = looked.said else { panic!("a look: {looked:?}") };
+        assert_eq!(seen.holder.expect("held").left_us, LEASE_MS * 1000, "no more than it is long");
+        request(&mut world);
+        assert_eq!(world.record.grant.as_ref().unwrap().since_us, world.now_us);
+        world.pass(LEASE_MS);
+        world.settle();
+        assert_eq!(world.holder(), None);
+    }
 }
 
 #[test]

@@ -67,6 +67,17 @@ fn a_call_is_for_all_of_its_session() {
     assert_eq!(world.ask_waiting(id(2, 7), token(9), 70), granted(token(9)));
 }
 
+/// Otherwise a call would keep all other waiters waiting for as long as the clock was set back.
+#[test]
+fn p1_a_call_lasts_no_longer_behind_a_clock_that_was_set_back() {
+    let mut world = called();
+    world.now_us -= 20_000_000;
+    assert_eq!(world.ask_waiting(id(3, 1), token(9), 30), refused(None, CALL_MS));
+    world.pass(CALL_MS);
+    assert!(world.settle().has_called);
+    assert_eq!(world.called(), Some(id(3, 1)));
+}
+
 #[test]
 fn a_call_lapses_and_the_next_is_called() {
     let mut world = called();

@@ -71,6 +71,7 @@ fn pass(random: &mut Random, world: &mut World) {
         2 => world.pass(CALL_MS / 2),
         3 => world.pass(1),
         4 => world.now_us += random.below(1_000),
+        5 if random.is(2) => world.now_us -= random.below(2 * CALL_MS) * 1_000,
         _ => {}
     }
     if random.is(1) {
@@ -102,7 +103,7 @@ fn what_holds_after_each_request_of_random_histories() {
         for _ in 0..STEPS {
             pass(&mut random, &mut world);
             let asked = request(&mut random, &world);
-            told.push(format!("{} {asked:?}", world.now_us - START_US));
+            told.push(format!("{} {asked:?}", world.now_us.cast_signed() - START_US.cast_signed()));
             let before = kept(&world);
             world.bells.clear();
             let said = world.vote(&asked);
@@ -170,6 +171,11 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
             seen.revoked += 1;
         }
         _ => {}
+    }
+    let is_ahead = has.is_some_and(|has| has.since_us > world.now_us)
+        || after.called.is_some_and(|called| called.until_us > world.now_us + CALL_MS * 1000);
+    if is_ahead {
+        return Some("something lies in the future");
     }
     if has.is_some() && after.called.is_some_and(|called| called.until_us > world.now_us) {
         return Some("somebody is called, and the vote is not free");

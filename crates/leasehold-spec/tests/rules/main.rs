@@ -1,7 +1,9 @@
 //! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches each rule off and sees its test
 //! fail.
 
+mod clocks;
 mod ranges;
+mod revocations;
 mod world;
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US, SETTLE_STEPS};
@@ -288,7 +290,7 @@ fn p10_a_revoked_holder_is_told_and_has_its_grace() {
     world.pass(5_000);
     world.step(&Op::Settle);
     assert_eq!(world.holder(), Some(id(2, 1)));
-    let (holder, token) = (id(2, 1).public(), world.pushed[0].token);
+    let (holder, token) = (id(2, 1).public(), world.pushed.last().unwrap().token);
     world.step(&Op::Revoke { holder, token, grace_ms: 0 });
     assert_eq!(world.holder(), None, "no grace: at once");
     assert!(world.resource.lapses.is_empty(), "a revoked claim is nobody's silence");

@@ -197,6 +197,7 @@ fn message(key: &str, delivery: &Delivery) -> String {
         Event::Granted => ("G", format!("{left_us:011}")),
         Event::Revoked => ("R", left_us.to_string()),
         Event::Wanted => ("W", left_us.to_string()),
+        Event::Ending => ("E", left_us.to_string()),
     };
     let (id, token) = (id.wire(), token.get());
     let (who, rest) = (who_waits(*contention), is_done(*rest));

@@ -18,7 +18,6 @@ const LONG_LINES: &[(&str, usize, &str)] = &[
     ("crates/leasehold/src/store/redis/acquire.lua", 2, "being rewritten"),
     ("crates/leasehold/src/store/redis/part/open.lua", 2, "being rewritten"),
     ("crates/leasehold/src/store/redis/part/save.lua", 1, "being rewritten"),
-    ("crates/leasehold/src/store/redis/part/settle.lua", 1, "being rewritten"),
     ("crates/leasehold/src/store/redis/renew.lua", 1, "being rewritten"),
 ];
 

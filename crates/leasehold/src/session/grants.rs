@@ -40,9 +40,13 @@ pub(crate) struct Entering {
 }
 
 impl State {
-    /// A message came: a grant was made, or marked, or others wait for it.
+    /// A message came: a grant was made, or marked, or others wait for it, or what we wait for ends.
     pub(crate) fn pushed(&mut self, name: Name, push: &Delivery) {
         let now_us = self.world.now_us();
+        if push.event == Event::Ending {
+            // Of the name, whichever attempt of ours waits for it by now.
+            return self.ending(&name, now_us, push);
+        }
         if push.rest == Rest::More {
             self.watch(&name, push.token, now_us, 0, Then::Settle);
         }
@@ -88,7 +92,7 @@ impl State {
                 hit(Mark::WantedEarly);
                 attempt.wanted = Some((push.token, push.contention, push.now_us));
             }
-            (Event::Revoked | Event::Wanted, _) => {}
+            (Event::Revoked | Event::Wanted | Event::Ending, _) => {}
         }
         if let Some(slot) = self.slots.get_mut(&name) {
             slot.guess = push.contention;

@@ -38,6 +38,11 @@ impl State {
         if answer.rest == Rest::More {
             self.watch(name, answer.highest, heard_us, 0, Then::Settle);
         }
+        if let Outcome::Revoking { left_us } = answer.outcome {
+            // The waiters that were notified may be gone by then. Who revoked looks, too, while it is there (P10).
+            self.watch(name, answer.highest, heard_us, left_us, Then::Look);
+            self.look_behind(name, heard_us, left_us);
+        }
         since_us
     }
 

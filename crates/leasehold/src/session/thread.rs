@@ -113,7 +113,7 @@ fn inbox(session: &Arc<Session>) -> Inbox {
             Message::Shortened { id, token, until_us, since_us } => {
                 state.shortened(id, Shortened { token, until_us, since_us });
             }
-            Message::Look(name) => state.look_now(&name, state.world.now_us()),
+            Message::Look(name) => state.look_behind(&name, state.world.now_us(), 0),
             Message::LookAtAll => state.look_at_everything(state.world.now_us()),
             Message::Detached => state.wake = Wake::Now,
         });

@@ -1,13 +1,16 @@
 //! Looking after a name when somebody's lease on it has ended.
 //!
-//! A push can be lost, and its receiver be frozen or dead: nothing at the store happens by itself when a lease runs out,
-//! so somebody has to ask. One timer per name and session does, however many wait: whoever handed over sets it to the end
-//! of the claim (P7), waiters to the end of the lease that they queue for (P15), and an answer that says MORE to now (P1).
+//! A push can be lost, and its receiver be frozen or dead: nothing at the store happens by itself when a lease runs out, so
+//! somebody has to ask. One timer per name and session does, however many wait: whoever handed over sets it to the end of
+//! the claim (P7), waiters to the end of the lease that they queue for (P15), a revocation to the end of its grace (P10),
+//! and an answer that says MORE to now (P1).
 
 use std::sync::Arc;
 
+use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::mark::{Mark, hit};
-use leasehold_spec::{Name, Token};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Delivery, Name, Token};
 
 use super::attempt::{Asked, Attempt, Phase};
 use super::bounds::{ANSWER_MAX_US, RETRY_US};
@@ -20,13 +23,20 @@ use crate::store::Fault;
 /// So much later than a lease has ended: earlier the answer would be that it has not.
 const SETTLED_US: u64 = 2_000;
 
+/// When to look after a lease of which so much is left. Not before its end: the answer would be "nothing to do", and nobody
+/// would ask again.
+const fn behind_us(now_us: u64, left_us: u64) -> u64 {
+    now_us + left_us + left_us / 500 + SETTLED_US
+}
+
 /// Whose lease to look after, and when that ends.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
     token: Token,
+    /// `u64::MAX`: only what follows.
     due_us: u64,
-    /// When to look because the store has said that the holder died, too: what was answered before that, and is heard
-    /// later, moves only the end.
+    /// When to look because the store has said that the holder died, or was revoked: what was answered before that, and is
+    /// heard later, moves only the end. `u64::MAX`: it has said nothing.
     told_us: u64,
     /// The alarm that is set for the first of them: earlier, where the end has been moved back since.
     alarm_us: u64,
@@ -51,8 +61,7 @@ impl State {
         if slot.watch.is_some_and(|watch| watch.token > token) {
             return;
         }
-        // Not before the end: the answer would be "nothing to do", and nobody would ask again.
-        let due_us = now_us + left_us + left_us / 500 + SETTLED_US;
+        let due_us = behind_us(now_us, left_us);
         let (told_us, alarm_us) = slot.watch.map_or((u64::MAX, u64::MAX), |watch| (watch.told_us, watch.alarm_us));
         slot.watch = Some(Watch { token, due_us, told_us, alarm_us, then });
         self.ring_at(name, due_us);
@@ -70,11 +79,23 @@ impl State {
         }
     }
 
-    /// Who holds this name has died, as the store says. A look that is under way may have been carried out before: then a
-    /// settle hands over. So may a request that is answered only now, and what it says to be left is left no more.
-    pub(crate) fn look_now(&mut self, name: &Name, now_us: u64) {
+    /// The lease that we wait for was revoked, and ends earlier than we were told (P10). The message may be an old one:
+    /// what it says to be left counts from when it was made. Counted from too early, it costs a look that hears the rest.
+    pub(crate) fn ending(&mut self, name: &Name, now_us: u64, push: &Delivery) {
+        hit(Mark::PushEnding);
+        if is_on(Mutant::P10WaitsOn) {
+            return;
+        }
+        let made_us = self.clock.local_of(push.now_us, now_us).map_or(now_us, |made_us| made_us.min(now_us));
+        self.look_behind(name, made_us, push.left_us.min(REVOKE_GRACE_MS * 1000));
+    }
+
+    /// The store says how much is left of the lease on this name, now that its holder was revoked, or has died. A look that
+    /// is under way may have been carried out before: then a settle hands over. So may a request that is answered only now,
+    /// and what it says to be left is left no more.
+    pub(crate) fn look_behind(&mut self, name: &Name, now_us: u64, left_us: u64) {
         let Some(slot) = self.slots.get_mut(name).filter(|slot| slot.attempts > 0) else { return };
-        let at_us = now_us + SETTLED_US;
+        let at_us = behind_us(now_us, left_us);
         let unknown = Watch { token: Token::NONE, due_us: at_us, told_us: at_us, alarm_us: u64::MAX, then: Then::Look };
         let watch = slot.watch.get_or_insert(unknown);
         watch.told_us = watch.told_us.min(at_us);
@@ -87,23 +108,26 @@ impl State {
         while let Some((_, name)) = self.watches.pop(now_us) {
             let Some(slot) = self.slots.get_mut(&name) else { continue };
             let Some(watch) = &mut slot.watch else { continue };
-            let is_told = watch.told_us <= now_us;
+            let (is_told, is_due) = (watch.told_us <= now_us, watch.due_us <= now_us);
+            let then = if is_told { Then::Look } else { watch.then };
             if is_told {
                 watch.told_us = u64::MAX;
             }
-            let then = if is_told { Then::Look } else { watch.then };
-            if watch.due_us > now_us {
-                // It was moved back since: hand-overs, or a renewal that somebody heard of.
-                watch.alarm_us = watch.due_us.min(watch.told_us);
-                self.watches.set(watch.alarm_us, name.clone());
-                if is_told {
-                    ended.push((name, then));
-                }
-                continue;
+            if is_due {
+                watch.due_us = u64::MAX;
             }
-            slot.watch = None;
-            self.sweep(&name);
-            ended.push((name, then));
+            // It was moved back since: hand-overs, or a renewal that somebody heard of. Or the store has said of another
+            // moment what no answer that is on its way takes back.
+            watch.alarm_us = watch.due_us.min(watch.told_us);
+            if watch.alarm_us < u64::MAX {
+                self.watches.set(watch.alarm_us, name.clone());
+            } else {
+                slot.watch = None;
+                self.sweep(&name);
+            }
+            if is_told || is_due {
+                ended.push((name, then));
+            }
         }
         ended
     }

@@ -99,6 +99,9 @@ impl<'a> History<'a> {
         }
         for _ in 0..self.sessions {
             self.rig.move_clock(1_100_000, &mut self.locks);
+            if self.random.chance(10) {
+                self.rig.move_clock(-1_500_000, &mut self.locks);
+            }
             self.apply(0, &Op::Settle);
             if self.locks[0].model.lapses.len() == leasehold_spec::limits::LAPSES {
                 self.rig.count("sixteen lapses");

@@ -89,7 +89,7 @@ fn check_coverage(seen: &Seen) {
 }
 
 /// What must not be missing, however seldom it is.
-const RARE: [&str; 17] = [
+const RARE: [&str; 20] = [
     "more",
     "came back to its place",
     "forgotten",
@@ -97,6 +97,9 @@ const RARE: [&str; 17] = [
     "push of a grant",
     "push of a revocation",
     "push that somebody waits",
+    "push of an end",
+    "lease dated anew",
+    "lapse dated anew",
     "renewed, kept until as before",
     "renewed, kept for longer",
     "range used",

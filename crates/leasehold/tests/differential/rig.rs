@@ -266,6 +266,7 @@ impl Rig {
             _ => None,
         };
         let (before, grant) = (place(&lock.model), lock.model.grant.clone());
+        let lapses = lock.model.lapses.clone();
         let kept_until_us = lock.model.keep_until_us;
         let (mut expected, deliveries) = step(&mut lock.model, &env, op);
         if place(&lock.model).is_some_and(|ticket| before.is_some_and(|before| ticket < before)) {
@@ -276,6 +277,13 @@ impl Rig {
         }
         self.count(kind(&expected.outcome));
         self.count_ranges(op, grant.as_ref(), &lock.model);
+        let is_ahead = |grant: &Grant| grant.since_us > now_us;
+        if lock.model.grant.as_ref().zip(grant.as_ref()).is_some_and(|(now, was)| now.id == was.id && is_ahead(was)) {
+            self.count("lease dated anew");
+        }
+        if lapses.iter().any(|lapse| lapse.at_us > now_us) && !lock.model.lapses.is_empty() {
+            self.count("lapse dated anew");
+        }
         if let (Op::Renew(Renew { from: From::Now, .. }), Outcome::Renewed { .. }) = (op, &expected.outcome) {
             let is_kept = lock.model.keep_until_us == kept_until_us;
             self.count(if is_kept { "renewed, kept until as before" } else { "renewed, kept for longer" });
@@ -288,6 +296,7 @@ impl Rig {
                 Event::Granted => "push of a grant",
                 Event::Revoked => "push of a revocation",
                 Event::Wanted => "push that somebody waits",
+                Event::Ending => "push of an end",
             });
         }
         if *answer != expected {
@@ -516,6 +525,7 @@ fn message(name: &Name, delivery: &Delivery) -> (String, String) {
         Event::Granted => 'G',
         Event::Revoked => 'R',
         Event::Wanted => 'W',
+        Event::Ending => 'E',
     };
     let contention = match contention {
         Contention::None => 'N',

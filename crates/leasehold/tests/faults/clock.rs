@@ -1,13 +1,14 @@
 //! The server's clock jumps.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::{Lost, Released};
 use leasehold_testkit::RedisServer;
 
+use crate::child::Worker;
 use crate::common::{
-    Bench, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_modest, await_waiters, first_granted, granted, join,
-    within,
+    Bench, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_modest, await_waiters, client, first_granted, granted,
+    join, within,
 };
 
 fn bench() -> Bench {
@@ -46,6 +47,27 @@ async fn forward_by_more_than_a_lease() {
     assert!(next.token() > guard.token());
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
     assert_kept(&next, PROMPT).await;
+}
+
+/// A lease that begins in the future of the server's clock begins at the next step that touches the name. The waiter is
+/// that step at the end that it was told before the clock was set, so that the dead holder is followed within twice its
+/// lease, however far the clock was set back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn back_behind_a_holder_that_is_killed() {
+    let (server, lease) = (RedisServer::builder().skew().start(), Duration::from_secs(2));
+    let next = client(&server.url(), Duration::from_secs(30)).await;
+    let mut holder = Worker::start(&server.url());
+    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.hears("held").parse().unwrap();
+    let waiting = join(&next, NAME, 1).await;
+    holder.kill();
+    let killed = Instant::now();
+    server.shift_clock(-20_000_000);
+    let guard = granted(2 * lease + TAKEOVER_SLACK, waiting).await;
+    println!("followed after {:?}", killed.elapsed());
+    assert!(guard.token().get() > token);
+    assert_modest(&guard, &next).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
 /// Requests carry the server's time: after a jump they are late, or early by an hour, and asked again.

@@ -11,6 +11,8 @@ use tokio::task::JoinHandle;
 
 /// The promise: a dead holder's lock is taken over within its lease and this.
 pub(crate) const TAKEOVER_SLACK: Duration = Duration::from_secs(1);
+/// The promise: when the grace of a revocation is over, the next waiter holds within this.
+pub(crate) const REVOKED_SLACK: Duration = Duration::from_secs(1);
 /// The promise: a frozen waiter costs the next one a claim and this.
 pub(crate) const CLAIM_SLACK: Duration = Duration::from_millis(500);
 /// What a handful of round trips may take on a busy machine. Below a claim, and below every look that it is held against.

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::Released;
+use leasehold::{Released, Revoked};
 use leasehold_testkit::history::Fenced;
 use leasehold_testkit::{RedisServer, Registers, Value, boottime_us, wait_until};
 
 use crate::child::Worker;
 use crate::common::{
-    Bench, CLAIM, CLAIM_SLACK, KEY, LONG, NAME, PROMPT, TAKEOVER_SLACK, await_waiters, client, granted, inboxes, join,
-    within,
+    Bench, CLAIM, CLAIM_SLACK, KEY, LONG, NAME, PROMPT, REVOKED_SLACK, TAKEOVER_SLACK, await_waiters, client, granted,
+    inboxes, join, within,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -176,6 +176,31 @@ async fn holder_stopped_beyond_its_lease() {
     holder.tell(&format!("release {token}"));
     assert_eq!(holder.hears("released"), "Ok(NotHeld)");
     assert!(guard.check().is_ok(), "the late release took nothing away");
+}
+
+/// The holder hears of nothing, and the revoker is gone: the waiter is told when the grace ends, long before its own next
+/// re-check (4 s at the earliest).
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_stopped_and_revoked_by_a_client_that_is_gone() {
+    let server = RedisServer::start();
+    let (grace, lease) = (Duration::from_secs(1), Duration::from_secs(60));
+    let next = client(&server.url(), LEASE).await;
+    let mut holder = Worker::start(&server.url());
+    holder.tell(&format!("lock {NAME} {}", lease.as_millis()));
+    let token: u64 = holder.hears("held").parse().unwrap();
+    let waiting = join(&next, NAME, 1).await;
+    holder.stop();
+    let operator = client(&server.url(), LEASE).await;
+    let seen = operator.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let revoked = Instant::now();
+    let answer = operator.mutex(NAME).revoke(&seen, grace).await.unwrap();
+    assert!(matches!(answer, Revoked::Within(left) if left <= grace), "{answer:?}");
+    assert!(operator.close().await.unconfirmed().is_empty());
+    let guard = granted(grace + REVOKED_SLACK, waiting).await;
+    let took = revoked.elapsed();
+    assert!((grace..=grace + REVOKED_SLACK).contains(&took), "{took:?}");
+    assert!(guard.token().get() > token);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
 /// More dead waiters than one step looks at: the release says MORE, and whoever hears that goes on.

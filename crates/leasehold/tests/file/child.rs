@@ -159,6 +159,13 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             let released = guards.remove(name).unwrap().release().await;
             say(&format!("released {released:?}"));
         }
+        // Takes it away from its holder, after this grace.
+        ["revoke", name, grace_ms] => {
+            let mutex = client.mutex(name);
+            let holder = mutex.inspect().await.unwrap().holder.expect("somebody holds");
+            let revoked = mutex.revoke(&holder, Duration::from_millis(grace_ms.parse().unwrap())).await;
+            say(&format!("revoked {revoked:?}"));
+        }
         // Asks for something, whatever comes of it: whoever has to attach again finds out so.
         ["attached"] => {
             let _asked = client.mutex("attached").inspect().await;

@@ -14,6 +14,7 @@ mod directory;
 mod disk;
 mod histories;
 mod life;
+mod revoked;
 mod slow;
 mod torn;
 mod turn;

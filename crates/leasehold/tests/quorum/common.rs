@@ -12,6 +12,8 @@ use tokio::task::JoinHandle;
 
 /// The promise: a dead holder's lock is taken over within its lease and this.
 pub(crate) const TAKEOVER_SLACK: Duration = Duration::from_secs(1);
+/// The promise: when the grace of a revocation is over, the next waiter holds within this.
+pub(crate) const REVOKED_SLACK: Duration = Duration::from_secs(1);
 /// What a few rounds may take on a busy machine, whoever does not answer: a node has 50 ms and the way for each of them.
 pub(crate) const PROMPT: Duration = Duration::from_secs(1);
 /// For what must happen, and whose time is not the point.

@@ -2,15 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Lost, Released};
+use leasehold::{ErrorKind, Lost, Released, Revoked};
 use leasehold_testkit::history::Fenced;
 use leasehold_testkit::voters::Mood;
 use leasehold_testkit::{RedisServer, Registers, boottime_us, wait_until};
 
 use crate::child::Worker;
 use crate::common::{
-    LONG, MAX_LEASE, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_names, await_end_before, await_no_residue,
-    client, client_at_all, five, five_of, granted, join, vote, votes, wall_us, within,
+    LONG, MAX_LEASE, NAME, PROMPT, REVOKED_SLACK, TAKEOVER_SLACK, assert_kept, assert_names, await_end_before,
+    await_no_residue, client, client_at_all, five, five_of, granted, join, vote, votes, wall_us, within,
 };
 use crate::played;
 
@@ -147,6 +147,40 @@ async fn a_holder_is_killed_where_so_many_are_dead(dead: usize) {
     assert!(at_us >= ends[2], "nobody holds before a majority is free: {ends:?}");
     assert!(took <= lease + TAKEOVER_SLACK, "{took:?}");
     println!("{dead} dead: taken over {:?} after a majority was free", Duration::from_micros(at_us - ends[2]));
+    assert!(guard.token().get() > token);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_holder_that_was_revoked_is_followed_with_and_without_a_minority() {
+    let cases = [0, 2].map(|dead| tokio::spawn(a_stopped_holder_is_revoked_where_so_many_are_dead(dead)));
+    for case in cases {
+        case.await.unwrap();
+    }
+}
+
+/// The holder hears of nothing, and the revoker is gone. Each node notifies the waiter, long before its own re-check (2.6 s
+/// at the earliest).
+async fn a_stopped_holder_is_revoked_where_so_many_are_dead(dead: usize) {
+    let (quorum, grace) = (five().await, Duration::from_secs(1));
+    let next = client(&quorum.url(), MAX_LEASE).await;
+    let mut holder = Worker::start(&quorum.url());
+    holder.tell(&format!("lock {NAME} {}", MAX_LEASE.as_millis()));
+    let token: u64 = holder.hears("held").parse().unwrap();
+    wait_until("five votes", LONG, || quorum.servers().iter().all(|server| vote(server).is_some()));
+    quorum.servers()[..dead].iter().for_each(RedisServer::kill);
+    let waiting = join(&next, &quorum.servers()[dead..]).await;
+    holder.stop();
+    let operator = client(&quorum.url(), MAX_LEASE).await;
+    let seen = operator.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    let revoked = Instant::now();
+    let answer = operator.mutex(NAME).revoke(&seen, grace).await.unwrap();
+    assert!(matches!(answer, Revoked::Within(left) if left <= grace), "{answer:?}");
+    operator.close().await;
+    let guard = granted(grace + REVOKED_SLACK, waiting).await;
+    let took = revoked.elapsed();
+    assert!((grace..=grace + REVOKED_SLACK).contains(&took), "{took:?}");
+    println!("{dead} dead: served {took:?} after the revocation");
     assert!(guard.token().get() > token);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }

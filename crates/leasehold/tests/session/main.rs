@@ -11,6 +11,7 @@ mod order;
 mod owners;
 mod renewals;
 mod returns;
+mod revoked;
 mod runs;
 mod runtimes;
 mod shortened;

@@ -285,13 +285,16 @@ impl Rig {
         }
         let attached = |id: SessionId| self.sessions.iter().any(|session| session.id == id && session.is_attached);
         let env = Env { wall_us: answer.now_us, lease_us: answer.now_us, attached: &attached };
+        let before = lock.model.clone();
         let (expected, bells) = vote(&mut lock.model, &env, request);
+        self.count_future(&before, &lock.model, answer.now_us);
         self.count(kind(&expected.said));
         for bell in &bells {
             self.count(match bell.rings {
                 Rings::Call => "call",
                 Rings::Wanted { .. } => "wanted",
                 Rings::Revoked { .. } => "told of a revocation",
+                Rings::Ending { .. } => "told of an end",
             });
         }
         if answer != expected {
@@ -299,6 +302,19 @@ impl Rig {
         }
         due.extend(bells.into_iter().map(|bell| (lock.name.clone(), bell)));
         Some(expected.said)
+    }
+
+    /// What lay in the future of a clock that was set back.
+    fn count_future(&mut self, before: &Record, after: &Record, now_us: u64) {
+        let since = |record: &Record| record.grant.as_ref().map(|granted| (granted.id, granted.since_us));
+        if since(before).is_some_and(|(_, since_us)| since_us > now_us) && since(before) != since(after) {
+            self.count("a vote dated anew");
+        }
+        let call = |record: &Record| record.called.map(|called| (called.id, called.until_us));
+        let is_cut = |(id, until_us)| call(before).is_some_and(|before| before.0 == id && before.1 > until_us);
+        if call(after).is_some_and(is_cut) {
+            self.count("a call cut short");
+        }
     }
 
     /// What is stored is what the specification says, and ends when it says.
@@ -529,6 +545,7 @@ fn message(name: &Name, bell: &Bell) -> (String, String) {
         Rings::Call => ('C', "-".to_owned(), "-".to_owned()),
         Rings::Wanted { token } => ('W', format!("{:016}", token.get()), "-".to_owned()),
         Rings::Revoked { token, left_us } => ('R', format!("{:016}", token.get()), left_us.to_string()),
+        Rings::Ending { token, left_us } => ('E', format!("{:016}", token.get()), left_us.to_string()),
     };
     let contention = match contention {
         Contention::None => 'N',
@@ -564,7 +581,7 @@ fn kind(said: &Said) -> &'static str {
 }
 
 /// What every run must have seen, and at least twenty times.
-pub(crate) const WANTED: [&str; 31] = [
+pub(crate) const WANTED: [&str; 34] = [
     "granted",
     "refused: held",
     "refused: called",
@@ -587,6 +604,9 @@ pub(crate) const WANTED: [&str; 31] = [
     "call",
     "wanted",
     "told of a revocation",
+    "told of an end",
+    "a vote dated anew",
+    "a call cut short",
     "forgotten",
     "unmarked",
     "resting",

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Guard, Lost, LostSignal, Mutex, Released, Revoked};
+use leasehold::{ErrorKind, Guard, Leasehold, Lost, LostSignal, Mutex, Released, Revoked};
+use tokio::task::JoinHandle;
 
 use crate::conformance::rules::Raw;
 use crate::conformance::stage::{Stage, eventually, release, soon};
@@ -12,6 +13,9 @@ use crate::conformance::stage::{Stage, eventually, release, soon};
 const MS: Duration = Duration::from_millis(1);
 const GRACE: Duration = Duration::from_millis(300);
 const LEASE: Duration = Duration::from_millis(2_400);
+/// The promise: when a grace is over the next waiter holds within this. The waiters' own re-checks come after 4 s at the
+/// earliest, so a law that passes by one of them passes too late.
+const SERVED_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) async fn others_wait_is_heard(stage: &Stage) {
     let (a, b) = (stage.client("a").await, stage.client("b").await);
@@ -174,6 +178,61 @@ pub(super) async fn grace_runs_out(stage: &Stage) {
     assert_eq!(guard.release().await.expect("an answer"), Released::NotHeld);
     assert!(next.is_valid(), "a late release is nobody else's");
     release(next).await;
+}
+
+/// A client that revokes what it sees, and is gone.
+async fn revoke_and_go(stage: &Stage, grace: Duration) -> Instant {
+    let operator = Leasehold::connect(stage.url()).await.expect("connected");
+    let seen = stage.inspect(&operator).await.holder.expect("held");
+    let revoked = Instant::now();
+    let answer = operator.mutex(stage.name()).revoke(&seen, grace).await.expect("an answer");
+    assert!(matches!(answer, Revoked::Within(left) if left <= grace), "{answer:?}");
+    assert!(operator.close().await.unconfirmed().is_empty());
+    revoked
+}
+
+fn waits(client: &Leasehold, stage: &Stage) -> JoinHandle<Guard> {
+    let mutex = client.mutex(stage.name());
+    tokio::spawn(async move { mutex.lock().await.expect("granted") })
+}
+
+async fn is_served_in_time(waiting: JoinHandle<Guard>, revoked: Instant, grace: Duration) -> Guard {
+    let guard = soon("it is granted", waiting).await.expect("no panic");
+    let took = revoked.elapsed();
+    let in_time = grace - MS..=grace + SERVED_WITHIN;
+    assert!(in_time.contains(&took), "served {took:?} after a revocation with a grace of {grace:?}");
+    guard
+}
+
+pub(super) async fn grace_ends_for_the_next_waiter(stage: &Stage) {
+    let client = stage.client("waits").await;
+    let mut silent = Raw::attach(stage).await;
+    let token = silent.take().await;
+    let waiting = waits(&client, stage);
+    stage.waiters(&client, 1).await;
+    let revoked = revoke_and_go(stage, GRACE).await;
+    let guard = is_served_in_time(waiting, revoked, GRACE).await;
+    assert!(guard.token() > token);
+    release(guard).await;
+}
+
+pub(super) async fn grace_ends_for_whoever_is_left(stage: &Stage) {
+    const LONGER: Duration = Duration::from_millis(1_500);
+    let clients = [stage.client("first").await, stage.client("second").await, stage.client("last").await];
+    let mut silent = Raw::attach(stage).await;
+    let token = silent.take().await;
+    let mut waiting = Vec::new();
+    for client in &clients {
+        waiting.push(waits(client, stage));
+        stage.waiters(client, waiting.len()).await;
+    }
+    let revoked = revoke_and_go(stage, LONGER).await;
+    let last = waiting.pop().expect("three of them wait");
+    waiting.iter().for_each(JoinHandle::abort);
+    stage.waiters(&clients[2], 1).await;
+    let guard = is_served_in_time(last, revoked, LONGER).await;
+    assert!(guard.token() > token);
+    release(guard).await;
 }
 
 pub(super) async fn no_grace_ends_at_once(stage: &Stage) {

@@ -56,6 +56,10 @@ dimension! {
         RevokeNamesItsHolder,
         /// A holder that goes on is ended when its grace is over.
         GraceRunsOut,
+        /// When the grace is over the next waiter holds, although the holder is silent and whoever revoked it is gone.
+        GraceEndsForTheNextWaiter,
+        /// Also when the waiters that were notified have left.
+        GraceEndsForWhoeverIsLeft,
         /// Without grace the next one holds at once.
         NoGraceEndsAtOnce,
         /// A holder that crashed is followed when its lease ends.
@@ -109,6 +113,8 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::PanicGivesBack => holding::panic_gives_back(stage).await,
         Law::RevokeNamesItsHolder => holding::revoke_names_its_holder(stage).await,
         Law::GraceRunsOut => holding::grace_runs_out(stage).await,
+        Law::GraceEndsForTheNextWaiter => holding::grace_ends_for_the_next_waiter(stage).await,
+        Law::GraceEndsForWhoeverIsLeft => holding::grace_ends_for_whoever_is_left(stage).await,
         Law::NoGraceEndsAtOnce => holding::no_grace_ends_at_once(stage).await,
         Law::CrashedHolderIsFollowed => holding::crashed_holder_is_followed(stage).await,
         Law::CrowdHoldsNobodyUp => crowd::a_crowd_holds_nobody_up(stage).await,

@@ -1,6 +1,6 @@
 //! What a pushed grant is worth, and what ends one early: P7, P10.
 
-use leasehold_spec::{Event, From, GrantState, LostHow, Op, Outcome, Place, Token};
+use leasehold_spec::{Contention, Event, From, GrantId, GrantState, LostHow, Op, Outcome, Place, Token};
 
 use super::raw::{Raw, left_us, place};
 use crate::conformance::stage::{Stage, eventually};
@@ -12,7 +12,7 @@ fn claiming(claim_ms: u64) -> Place {
 }
 
 /// A pushed grant of `b`, with such a claim, and when it was made.
-async fn pushed(a: &mut Raw, b: &mut Raw, claim_ms: u64) -> (leasehold_spec::GrantId, Token, u64) {
+async fn pushed(a: &mut Raw, b: &mut Raw, claim_ms: u64) -> (GrantId, Token, u64) {
     let (first, second) = (a.id(), b.id());
     let token = a.take_as(first, LEASE_MS).await;
     b.queue(second, LEASE_MS, claiming(claim_ms)).await;
@@ -102,4 +102,49 @@ pub(super) async fn revoke(stage: &Stage) {
     let push = b.hear().await;
     assert_eq!(push.id, waiter);
     let _ = b.release(waiter, push.token).await;
+}
+
+pub(super) async fn notifies(stage: &Stage) {
+    let [mut a, mut b, mut c, mut d] =
+        [Raw::attach(stage).await, Raw::attach(stage).await, Raw::attach(stage).await, Raw::attach(stage).await];
+    let id = a.id();
+    let token = a.take_as(id, LEASE_MS).await;
+    let waiting = [b.id(), b.id(), c.id(), d.id()];
+    for (waiter, id) in [&b, &b, &c, &d].into_iter().zip(waiting) {
+        waiter.queue(id, LEASE_MS, place()).await;
+    }
+    let revoke = |grace_ms| Op::Revoke { holder: id.public(), token, grace_ms };
+    let revoked = d.ask(revoke(4_000)).await;
+    assert_eq!(a.hear().await.event, Event::Revoked);
+    let end_us = revoked.now_us + left_us(&revoked);
+    ends(&mut b, waiting[0], token, end_us).await;
+    ends(&mut c, waiting[2], token, end_us).await;
+    d.hears_nothing().await;
+    b.hears_nothing().await;
+
+    // Whoever is told can leave.
+    let _ = b.ask(Op::Leave { id: waiting[0], used: Token::NONE }).await;
+    ends(&mut b, waiting[1], token, end_us).await;
+    ends(&mut c, waiting[2], token, end_us).await;
+    let _ = b.ask(Op::Leave { id: waiting[1], used: Token::NONE }).await;
+    ends(&mut c, waiting[2], token, end_us).await;
+    ends(&mut d, waiting[3], token, end_us).await;
+
+    let sooner = b.ask(revoke(1_000)).await;
+    assert_eq!(a.hear().await.event, Event::Revoked);
+    ends(&mut c, waiting[2], token, sooner.now_us + left_us(&sooner)).await;
+    ends(&mut d, waiting[3], token, sooner.now_us + left_us(&sooner)).await;
+    let _ = a.release(id, token).await;
+    let push = c.hear().await;
+    assert_eq!((push.id, push.event), (waiting[2], Event::Granted));
+    let _ = d.ask(Op::Leave { id: waiting[3], used: Token::NONE }).await;
+    c.hears_nothing().await;
+    let _ = c.release(waiting[2], push.token).await;
+}
+
+/// The next message says that what this attempt waits for ends then.
+async fn ends(waiter: &mut Raw, id: GrantId, token: Token, end_us: u64) {
+    let told = waiter.hear().await;
+    assert_eq!((told.id, told.token, told.event), (id, token, Event::Ending));
+    assert_eq!((told.now_us + told.left_us, told.contention), (end_us, Contention::Others));
 }

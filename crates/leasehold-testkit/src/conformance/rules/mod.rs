@@ -48,6 +48,9 @@ dimension! {
         P9Wanted,
         /// A revocation names the token, tells its holder, and leaves it its grace.
         P10Revoke,
+        /// A revocation notifies the next waiters of two sessions when the lease ends; a waiter that leaves, those behind
+        /// it.
+        P10Notifies,
         /// A leave takes an entry out, and hands a grant on.
         P16Leave,
         /// Tokens are reserved, grow, and the next one is above all that were used.
@@ -80,6 +83,7 @@ pub(super) async fn run(rule: Rule, stage: &Stage) -> Verdict {
         Rule::P9Level => queue::level(stage).await,
         Rule::P9Wanted => ranges::wanted(stage).await,
         Rule::P10Revoke => claims::revoke(stage).await,
+        Rule::P10Notifies => claims::notifies(stage).await,
         Rule::P16Leave => queue::leave(stage).await,
         Rule::P19Reserved => ranges::reserved(stage).await,
         Rule::P19Burnt => ranges::burnt(stage).await,

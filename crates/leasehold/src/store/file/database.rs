@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::directory::{Directory, FileKey};
 use super::fault::Trouble;
 use super::live::Live;
-use super::rows::to_tell;
+use super::rows::{marked, to_tell};
 use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
@@ -23,6 +23,12 @@ pub(super) const DATABASE: &str = "leasehold.db";
 const APPLICATION: i64 = 0x4c48_4631;
 /// The layout that this program writes.
 const LAYOUT: i64 = 2;
+/// Also made where it is missing, in a database of an earlier program. Such a program keeps it up, too.
+macro_rules! index_of_marked {
+    () => {
+        concat!("CREATE INDEX IF NOT EXISTS marked ON names (id) WHERE ", marked!())
+    };
+}
 /// Only for those who have no turn: a backup, a person with a shell. Among us nobody ever waits here.
 const BUSY: Duration = Duration::from_millis(500);
 
@@ -46,6 +52,9 @@ CREATE TABLE names (
 ) STRICT;
 CREATE INDEX told ON names (session) WHERE ",
     to_tell!(),
+    ";
+",
+    index_of_marked!(),
     ";
 CREATE TABLE waiters (
   name INTEGER NOT NULL, ticket INTEGER NOT NULL, seq INTEGER NOT NULL, session BLOB NOT NULL,
@@ -120,6 +129,9 @@ impl Database {
         let now = Boot::now()?;
         if is_new {
             self.make(&now, world).map_err(said)?;
+        } else {
+            // Where there is no room for it, bells read more.
+            let _as_good_without = self.db.execute_batch(index_of_marked!());
         }
         self.meet(&now, live, world)
     }

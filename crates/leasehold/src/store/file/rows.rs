@@ -91,6 +91,15 @@ macro_rules! to_tell {
 }
 pub(super) use to_tell;
 
+/// What those who wait for a name are told of: a grant that is marked. In these words it is the condition of an index. Few
+/// are, and a bell of a session reads nothing else of what it waits for.
+macro_rules! marked {
+    () => {
+        "state = 2"
+    };
+}
+pub(super) use marked;
+
 pub(super) const OF_NAME: &str = concat!("SELECT ", columns!(), " FROM names WHERE name = ?1");
 const NEWS: &str = concat!(
     "SELECT ",
@@ -99,6 +108,15 @@ const NEWS: &str = concat!(
      WHERE session = ?1 AND (",
     to_tell!(),
     ")"
+);
+
+/// Of each name whose grant is marked the first entry of one session.
+const ENDING: &str = concat!(
+    "SELECT names.name, token, since_us, length_ms, waiters.counter, waiters.nonce, min(waiters.ticket), \
+     EXISTS (SELECT 1 FROM waiters AS others WHERE others.name = names.id AND others.strict = 1) FROM names \
+     CROSS JOIN waiters WHERE ",
+    marked!(),
+    " AND waiters.name = names.id AND waiters.session = ?1 AND waiters.hears = 0 GROUP BY names.id"
 );
 
 pub(super) fn plain(row: &Row<'_>) -> Result<Plain, Bad> {
@@ -135,12 +153,14 @@ pub(super) fn state_number(state: GrantState) -> i64 {
     }
 }
 
-/// Of what is pushed to a session, or revoked, or waited for: all that a bell can be about.
+/// Of what is pushed to a session, or revoked, or waited for, and of what it waits for: all that a bell can be about.
 pub(super) enum News {
     /// The record says so.
     Stands { name: String, grant: Grant, waiting: Contention },
     /// The record is another's already.
     Ended { name: String, id: GrantId, token: Token, range: u64 },
+    /// The grant with this token, which an attempt of the session waits for, is marked, and ends then.
+    Ending { name: String, id: GrantId, token: Token, end_us: u64, waiting: Contention },
 }
 
 /// What ended comes first, as it did. Both are read of one moment: of a step between the two the grant that it made would
@@ -169,6 +189,14 @@ pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad
             _ => Contention::Strict,
         };
         news.push(News::Stands { name: row.get(16)?, grant, waiting });
+    }
+    let mut statement = db.prepare_cached(ENDING)?;
+    let mut rows = statement.query([session.0.to_be_bytes()])?;
+    while let Some(row) = rows.next()? {
+        let (Ok(token), Ok(since_us), Ok(length_ms)) = (token(row, 1), time(row, 2), length(row, 3)) else { continue };
+        let id = GrantId { session, counter: unsigned(row, 4)?, nonce: unsigned(row, 5)? };
+        let waiting = if row.get(7)? { Contention::Strict } else { Contention::Others };
+        news.push(News::Ending { name: row.get(0)?, id, token, end_us: since_us + length_ms * 1000, waiting });
     }
     Ok(news)
 }
@@ -337,5 +365,9 @@ mod tests {
         let [names, _, waiters] = &*said else { panic!("{said:?}") };
         assert_eq!(names, "SEARCH names USING INDEX told (session=?)");
         assert!(waiters.contains("INDEX stricts (name=?)"), "{waiters}");
+        let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {ENDING}")).unwrap();
+        let said: Vec<_> = statement.query_map([0], plan).unwrap().map(Result::unwrap).collect();
+        assert!(said[0].starts_with("SCAN names USING INDEX marked"), "{said:?}");
+        assert!(said[1].starts_with("SEARCH waiters USING PRIMARY KEY (name=?)"), "{said:?}");
     }
 }

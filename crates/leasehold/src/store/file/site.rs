@@ -225,6 +225,10 @@ impl Site {
                     let (contention, event) = (Contention::None, Event::Revoked);
                     tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us: 0, range, event });
                 }
+                rows::News::Ending { name, id, token, end_us, waiting: contention } => {
+                    let (left_us, range, event) = (end_us.saturating_sub(now_us), 1, Event::Ending);
+                    tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us, range, event });
+                }
                 rows::News::Stands { name, grant, waiting } => {
                     // A push is told as it was made, however late it is read: its receiver counts from then. Of a mark it
                     // matters what is left.

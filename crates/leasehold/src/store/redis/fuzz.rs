@@ -285,7 +285,7 @@ fn a_bent_answer_is_no_panic() {
 
 fn message() -> impl Strategy<Value = (Name, Delivery, String)> {
     let name = text().prop_filter_map("no name", |text| Name::new(&text).ok());
-    let events = select(vec![(Event::Granted, "G"), (Event::Revoked, "R"), (Event::Wanted, "W")]);
+    let events = select(vec![(Event::Granted, "G"), (Event::Revoked, "R"), (Event::Wanted, "W"), (Event::Ending, "E")]);
     let parts = (name, id(), token(), any::<u64>(), any::<u64>(), contention(), rest(), events, range());
     parts.prop_map(|(name, id, token, left_us, now_us, contention, rest, (event, word), range)| {
         let delivery = Delivery { to: id.session, now_us, contention, rest, id, token, left_us, event, range };

@@ -6,7 +6,8 @@
 --          2 the highest token that was used under any grant of it (16); absent: none
 -- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  takes the entry out, or gives the grant back and publishes who holds now; settles
+-- EFFECTS  takes the entry out, or gives the grant back and publishes who holds now; settles. Of a lease that is marked it
+--          notifies the waiters that are next now (P10)
 -- RETRY    safe: a repeat answers absent
 -- COST     TIME, HMGET, HGET, HSET, HDEL, and a read for the neighbour; without a queue GET more, and SET
 --@clock
@@ -21,6 +22,9 @@ elseif state ~= 'F' and id == asked then
 --@spend
 end
 --@settle
+if was == 'queued' then
+--@next
+end
 if ended and state == 'F' and counts == 0 and ended + 0 > R_MS then
   keep, ttl_changed = string.format('%016.0f', now_us + R_US), true
 end

@@ -7,6 +7,13 @@ use leasehold_spec::mutant::named;
 pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p1-unbounded", "release", "if looked_at == SETTLE_STEPS then", "if false then"),
     ("lua-p1-barging", "acquire", "state == 'F' and counts == 0", "state == 'F'"),
+    ("lua-p1-future-stays", "acquire", "if state ~= 'F' and since > now then\n  since", "if false then\n  since"),
+    (
+        "lua-p1-queues-behind-the-future",
+        "acquire",
+        "is_ahead = since + length * 1000, since > now",
+        "is_ahead = since + length * 1000, false",
+    ),
     ("lua-p2-repeat-extends", "acquire", "id == asked then\n  word", "id == asked then\n  since = now\n  word"),
     ("lua-p3-release-once", "release", "(state == 'F' and id or sub(rear, 1, 64)) == who", "false"),
     (
@@ -43,6 +50,8 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p6-loses-place", "acquire", "if ticket and ticket < sub(entry, 33, 48) then", "if false then"),
     ("lua-p7-no-claim", "release", "if lease_ms < claim_ms then claim_ms = lease_ms end", "claim_ms = lease_ms"),
     ("lua-p7-forgets-lapses", "settle", "if state == 'P' then", "if false then"),
+    ("lua-p7-future-lapses", "settle", "if sub(lapses, at, at + 15) > now then", "if false then"),
+    ("lua-p7-sees-the-future", "release", "if seen > now then seen = ZEROS end", ""),
     ("lua-p8-no-memory", "release", "#!lua flags=allow-oom", "#!lua"),
     ("lua-p8-renews-no-end", "renew", "redis.call('PEXPIRE', name, keep_ms)", ""),
     ("lua-p8-renews-no-later-end", "renew", "since >= span and", ""),
@@ -85,6 +94,8 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p19-runs-ahead", "reserve", "if range + 0 > allowed then", "if false then"),
     ("lua-p19-renews-short", "renew", "sub(found, 173, 180) <= '00001024'", "true"),
     ("lua-p9-tells-no-holder", "acquire", "(before == 0 or is_strict and before % 100000 == 0)", "false"),
+    ("lua-p10-tells-no-waiter", "revoke", "if state == 'R' and counts > 0 then", "if false then"),
+    ("lua-p10-tells-once", "leave", "if was == 'queued' then", "if false then"),
     (
         "lua-p9-tells-no-newcomer",
         "acquire",
@@ -119,6 +130,10 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
         "elseif others ~= 'N' then\n    -- At that",
         "elseif false then\n    -- At that",
     ),
+    ("lua-q-calls-into-the-future", "node/settle", "if called_until - now_us > CALL_US then", "if false then"),
+    ("lua-q-future-stays", "node/settle", "if since > now then since = now end", ""),
+    ("lua-q-tells-no-waiter", "node/revoke", "if state == 'R' and others ~= 'N' then", "if false then"),
+    ("lua-q-tells-once", "node/give_back", "if state == 'R' and others ~= 'N' then", "if false then"),
     (
         "lua-q-waits-twice",
         "node/give_back",

@@ -172,6 +172,7 @@ pub(super) fn delivery(keys: &Keys, to: SessionId, text: &str) -> Option<(Name, 
         "G" => Event::Granted,
         "R" => Event::Revoked,
         "W" => Event::Wanted,
+        "E" => Event::Ending,
         _ => return None,
     };
     let id = GrantId::from_str(words.next()?).ok().filter(|id| id.session == to)?;
@@ -210,10 +211,11 @@ impl<'a> Words<'a> {
     }
 
     /// A lease, as since when and for how long: what is left of it at the server's now. The script would have to format
-    /// a number for that.
+    /// a number for that. One that begins in the future, because the server's clock was set back, has its length left.
     fn left(&mut self, now_us: u64) -> Option<u64> {
         let (since_us, length_ms) = (self.number()?, self.number()?);
-        Some(since_us.checked_add(length_ms.checked_mul(1000)?)?.saturating_sub(now_us))
+        let length_us = length_ms.checked_mul(1000)?;
+        Some(since_us.checked_add(length_us)?.saturating_sub(now_us).min(length_us))
     }
 
     fn contention(&mut self) -> Option<Contention> {

@@ -7,9 +7,11 @@
 -- RETURNS  REVOKING … since length | NOTHELD …
 --          FOREIGN type | NEWER version
 -- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder; settles, so that with a grace of 0 the
---          next waiter holds before this returns. `allow-oom`: an operator who clears a full memory needs it.
+--          next waiter holds before this returns; otherwise notifies the waiters that are next. `allow-oom`: an operator
+--          who clears a full memory needs it.
 -- RETRY    safe: a grant that is marked already is marked again, and its lease never grows
--- COST     TIME, HMGET, HSET, PUBLISH; a hand-over as in release
+-- COST     TIME, HMGET, HSET, PUBLISH; a hand-over as in release, or HMGET, PUBSUB NUMSUB and PUBLISH for two waiters, and
+--          two calls more for each dead one, up to 64
 --@clock
 local name, asked, found, got = KEYS[1], nil, nil, nil
 --@open
@@ -17,8 +19,6 @@ local name, asked, found, got = KEYS[1], nil, nil, nil
 local revoked
 if state ~= 'F' and token .. sub(id, 1, 48) == ARGV[1] then
   local last_us = math.min(since + length * 1000, now_us + ARGV[2] * 1000)
-  -- A grant from "the future" (the clock stepped back) is dated from now, so that the grace is the grace.
-  if since > now then since = now end
   state, length = 'R', string.format('%08.0f', math.floor((last_us - since) / 1000))
   local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1, now_us)
   keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
@@ -30,6 +30,7 @@ if state ~= 'F' and token .. sub(id, 1, 48) == ARGV[1] then
 end
 if revoked then
 --@settle
+--@next
 end
 --@save
 if revoked then return 'REVOKING' .. said .. ' ' .. revoked end

@@ -3,11 +3,13 @@
 use std::sync::OnceLock;
 
 /// What scripts share, put in as text where one says so: see `part/open.lua` for why it is no function.
-const PARTS: [(&str, &str); 8] = [
+const PARTS: [(&str, &str); 10] = [
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@open\n", include_str!("part/open.lua")),
     ("--@unlink\n", include_str!("part/unlink.lua")),
     ("--@settle\n", include_str!("part/settle.lua")),
+    ("--@next\n", include_str!("part/next.lua")),
+    ("--@alive\n", include_str!("part/alive.lua")),
     ("--@spend\n", include_str!("part/spend.lua")),
     ("--@mint\n", include_str!("part/mint.lua")),
     ("--@last\n", include_str!("part/last.lua")),
@@ -179,8 +181,8 @@ mod tests {
         );
         let scripts = Scripts::get();
         assert!(scripts.settle.source.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
-        let lead = format!("local LEAD_US = {}\n", limits::TOKEN_LEAD_US);
-        assert!(scripts.settle.source.contains(&lead), "part/open.lua has another lead");
+        let lead = format!("local LEAD_US, REVOKE_NOTIFIED = {}, {}\n", limits::TOKEN_LEAD_US, limits::REVOKE_NOTIFIED);
+        assert!(scripts.settle.source.contains(&lead), "part/open.lua has another lead, or notifies others");
         let usual = format!("<= '{:08}'", limits::RANGE_MAX);
         assert!(scripts.renew.source.contains(&usual), "renew.lua has another range");
         let kept = format!("2 * lease + {})", limits::RETENTION_MS);

@@ -99,12 +99,13 @@ fn a_greeting_that_is_bent_is_no_panic_and_no_other_run() {
 
 fn message() -> impl Strategy<Value = (Name, Bell, String)> {
     let name = text().prop_filter_map("no name", |text| Name::new(&text).ok());
-    let parts = (name, id(), token(), any::<u64>(), contention(), (0..3_u8, token(), any::<u64>()));
+    let parts = (name, id(), token(), any::<u64>(), contention(), (0..4_u8, token(), any::<u64>()));
     parts.prop_map(|(name, id, highest, now_us, contention, (which, token, left_us))| {
         let number = token.get();
         let (event, rings, tail) = match which {
             0 => ("C", Rings::Call, "- -".to_owned()),
             1 => ("W", Rings::Wanted { token }, format!("{number:016} -")),
+            2 => ("E", Rings::Ending { token, left_us }, format!("{number:016} {left_us}")),
             _ => ("R", Rings::Revoked { token, left_us }, format!("{number:016} {left_us}")),
         };
         let (key, who) = (Keys::of_node("p:").record(&name), letter(contention));

@@ -8,7 +8,8 @@
 -- RETURNS  B and twice 16 digits: it had the vote, this is the server's time and the highest token, nobody waits
 --          GIVEN … granted | GIVEN … queued | GIVEN … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  takes the vote and the entry; calls the next one. Whatever the marker says: nothing is given by it.
+-- EFFECTS  takes the vote and the entry; calls the next one. Of a vote that is marked it notifies the waiters that are
+--          next now (P10). Whatever the marker says: nothing is given by it.
 -- RETRY    safe: a repeat answers the same, while nobody else has given back
 -- COST     TIME, GET, SET; with a queue ZREM, ZRANGE, PUBSUB, PUBLISH more
 --@clock
@@ -35,6 +36,9 @@ if state == 'F' or id ~= asked or token <= upto then
     -- Whoever is next does not wait for one who has gone.
     if called == asked then called = nil end
     if was == 'granted' then released = asked end
+    if was_queued then
+--@next
+    end
   elseif others == 'N' or redis.call('ZCARD', queue) < QUEUE_MAX then
 --@enqueue
   end

@@ -209,6 +209,7 @@ pub(in crate::store::redis) fn bell(keys: &Keys, to: SessionId, text: &str) -> O
         ("C", "-", "-") => Rings::Call,
         ("W", of, "-") => Rings::Wanted { token: token(of)? },
         ("R", of, left) => Rings::Revoked { token: token(of)?, left_us: number(left)? },
+        ("E", of, left) => Rings::Ending { token: token(of)?, left_us: number(left)? },
         _ => return None,
     };
     // The key comes last: a name may have spaces in it.
@@ -309,7 +310,8 @@ impl<'a> Words<'a> {
         token(self.next()?)
     }
 
-    /// A lease, as since when and for how long: what is left of it at the server's now.
+    /// A lease, as since when and for how long: what is left of it at the server's now. A call is told as one that ends
+    /// then and is 0 long.
     fn left(&mut self, now_us: u64) -> Option<u64> {
         let (since_us, length_ms) = (self.number()?, self.number()?);
         Some(since_us.checked_add(length_ms.checked_mul(1000)?)?.saturating_sub(now_us))

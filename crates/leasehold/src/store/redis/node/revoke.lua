@@ -6,10 +6,10 @@
 --          2 grace in ms
 -- RETURNS  REVOKING … left | NOTHELD …
 --          FOREIGN type | NEWER version
--- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder; looks after the queue. Whatever the
---          marker says: nothing is given by it.
+-- EFFECTS  marks the grant and shortens its lease to the grace; tells the holder, and the waiters that are next; looks
+--          after the queue. Whatever the marker says: nothing is given by it.
 -- RETRY    safe: a grant that is marked already is marked again, and its lease never grows
--- COST     TIME, GET, SET, PUBLISH; a call as in give_back
+-- COST     TIME, GET, SET, PUBLISH; a call as in give_back, or ZRANGE, and PUBSUB NUMSUB and PUBLISH for two waiters
 --@clock
 local name, found = KEYS[1], redis.pcall('GET', KEYS[1])
 --@open
@@ -28,6 +28,7 @@ if state ~= 'F' and sub(id, 1, 48) .. token == ARGV[1] then
     local length_ms = math.ceil(left_us / 1000)
     state, length = 'R', string.format('%08.0f', length_ms)
     since = string.format('%016.0f', now_us + left_us - length_ms * 1000)
+--@next
   end
 end
 --@settle

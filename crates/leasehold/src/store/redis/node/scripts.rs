@@ -6,7 +6,7 @@ use crate::store::redis::handshake::Known;
 use crate::store::redis::scripts::{Script, question, script};
 
 /// What scripts share, put in as text where one says so. What has another in it comes before that.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("--@clock\n", include_str!("../part/clock.lua")),
     ("--@marked\n", include_str!("part/marked.lua")),
     ("--@open\n", include_str!("part/open.lua")),
@@ -14,6 +14,7 @@ const PARTS: [(&str, &str); 9] = [
     ("--@unlink\n", include_str!("part/unlink.lua")),
     ("--@give\n", include_str!("part/give.lua")),
     ("--@settle\n", include_str!("part/settle.lua")),
+    ("--@next\n", include_str!("part/next.lua")),
     ("--@head\n", include_str!("part/head.lua")),
     ("--@save\n", include_str!("part/save.lua")),
 ];
@@ -157,6 +158,8 @@ mod tests {
             limits::RETENTION_SPARE_US
         );
         assert!(scripts.settle.source.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
+        let notified = format!("local REVOKE_NOTIFIED = {}\n", limits::REVOKE_NOTIFIED);
+        assert!(scripts.revoke.source.contains(&notified), "part/open.lua notifies others");
         let window_us = limits::TOKEN_WINDOW_MS * 1000;
         let near = format!("ahead_us <= {window_us} and ahead_us >= -{window_us}\n");
         assert!(scripts.ask.source.contains(&near), "ask.lua has another window");

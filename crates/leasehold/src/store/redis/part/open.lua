@@ -38,7 +38,7 @@
 -- has it, and that is what it is set to where a queue begins.
 local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
 local R_MS, R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = 60000, 60000000, 64, 64, 16, 10000
-local LEAD_US = 1000000
+local LEAD_US, REVOKE_NOTIFIED = 1000000, 2
 local sub, now_us = string.sub, tonumber(now)
 local text, is_hash, queue, entry = found, false, nil, nil
 -- An error has no length.

@@ -1,5 +1,15 @@
 -- settle (P1), the step within every step: ends what has ended, and hands a free lease to the next live waiter. Takes and
 -- changes the locals of `open`; `entry` becomes nil if the one asked for was taken out of the queue.
+--
+-- A time in the future is there because the clock was set back: it is dated from now.
+if state ~= 'F' and since > now then
+  since = now
+--@last
+  keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
+end
+for at = 33, #lapses, 48 do
+  if sub(lapses, at, at + 15) > now then lapses = sub(lapses, 1, at - 1) .. now .. sub(lapses, at + 16) end
+end
 if state ~= 'F' and since + length * 1000 <= now_us then
   if state == 'P' then
     -- Whoever let a claim run out is frozen or dead: its other waiters would each cost a claim (P7).
@@ -36,20 +46,7 @@ while state == 'F' and counts > 0 do
   head = after or NOBODY
   if not after then tail = NOBODY end
   counts = counts - (sub(waiter, 58, 58) == 's' and 100001 or 100000)
-  -- Attachment is asked for, never found out by publishing: a pattern subscriber makes PUBLISH count 1 for a dead inbox,
-  -- and in a cluster 0 can mean delivered: skipping then makes two holders (P6).
-  local session, limit = sub(who, 1, 32), sub(waiter, 1, 16)
-  local channel = inboxes .. session
-  local alive = limit == ZEROS or limit > now
-  for at = 1, #lapses, 48 do
-    if sub(lapses, at, at + 31) == session and sub(waiter, 17, 32) < sub(lapses, at + 32, at + 47) then alive = false end
-  end
-  if alive and sub(waiter, 57, 57) == 'L' then
-    alive = redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
-  elseif alive then
-    local floor_ms = math.min(math.floor(sub(waiter, 59, 66) / 3), 5000)
-    alive = sub(waiter, 17, 32) + 3 * floor_ms * 1000 > now_us
-  end
+--@alive
   if alive then
     local lease_ms, claim_ms, range = sub(waiter, 59, 66), sub(waiter, 49, 56), sub(waiter, 131, 138)
     if lease_ms < claim_ms then claim_ms = lease_ms end

@@ -24,6 +24,7 @@
 -- Both keys end when the record may be forgotten.
 local NOBODY, ZEROS = '----------------------------------------------------------------', '0000000000000000'
 local R_US, SETTLE_STEPS, QUEUE_MAX, CALL_US, LEAD_US, SPARE_US = 60000000, 64, 10000, 1000000, 1000000, 1000000
+local REVOKE_NOTIFIED = 2
 local sub, now_us = string.sub, tonumber(now)
 -- An error has no length.
 if found and #found == 0 then
@@ -45,10 +46,13 @@ if found then
     keep, released = sub(found, 23, 38), sub(found, 39, 102)
     if at == 198 then
       called, called_ticket, called_until = sub(found, 103, 166), sub(found, 167, 182), sub(found, 183, 198)
+      -- A time in the future is there because the clock was set back: it is dated from now. So is that of a vote, below.
+      if called_until - now_us > CALL_US then called_until = string.format('%016.0f', now_us + CALL_US) end
     end
     if state ~= 'F' then
       id, token, since = sub(found, at + 1, at + 64), sub(found, at + 65, at + 80), sub(found, at + 81, at + 96)
       length, rear = sub(found, at + 97, at + 104), sub(found, at + 105)
+      if since > now then since = now end
       if since + length * 1000 <= now_us then state = 'F' end
     end
   end
