@@ -36,6 +36,7 @@ pub(crate) struct Shy {
     silent: Mutex<Silent>,
     says: Mutex<Arc<Says>>,
     hesitates: watch::Sender<bool>,
+    breaks: AtomicBool,
     tried: AtomicUsize,
     opened: AtomicUsize,
     closed: AtomicUsize,
@@ -54,7 +55,8 @@ impl Shy {
             let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
             let says: Arc<Says> = Arc::new(|_| None);
             let (silent, says, hesitates) = (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(false));
-            Arc::new(Self { node, silent, says, hesitates, tried, opened, closed })
+            let breaks = AtomicBool::new(false);
+            Arc::new(Self { node, silent, says, hesitates, breaks, tried, opened, closed })
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
@@ -75,6 +77,11 @@ impl Shy {
     /// a client that writes when it gets to it.
     pub(crate) fn hesitate(&self, hesitates: bool) {
         self.hesitates.send_replace(hesitates);
+    }
+
+    /// While this is on, its links are broken, and nobody was told yet.
+    pub(crate) fn break_links(&self, breaks: bool) {
+        self.breaks.store(breaks, Ordering::SeqCst);
     }
 
     /// How often it was tried to open one.
@@ -211,7 +218,7 @@ impl NodeLink for ShyLink {
     }
 
     fn is_closed(&self) -> bool {
-        self.link.is_closed()
+        self.shy.breaks.load(Ordering::SeqCst) || self.link.is_closed()
     }
 
     fn close(&self) {

@@ -1,12 +1,15 @@
 //! What is told of each node: in errors, and to operators.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, NodeSays};
-use leasehold_testkit::voters::Mood;
+use leasehold::seam::Real;
+use leasehold::{ErrorKind, Leasehold, NodeSays};
+use leasehold_testkit::voters::{Mood, Voters};
 use leasehold_testkit::{Quorum, wait_until};
 
-use crate::played::{client, voters};
+use crate::played::{MAX_LEASE_MS, client, voters};
+use crate::shy::Shy;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -68,4 +71,29 @@ async fn inspect_shows_each_node() {
     assert_eq!(kinds, ["it", "nothing", "it", "it", "free"], "{seen:?}");
     let NodeSays::Nothing { why } = &seen.nodes[1].says else { panic!("{seen:?}") };
     assert!(!why.is_empty());
+}
+
+/// The connections to most nodes broke a moment ago, and nobody has noticed: that no names come by them is no sign that
+/// there are none.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_list_of_names_is_made_of_broken_connections() {
+    let world = Real::world();
+    let voters = Voters::new(3, MAX_LEASE_MS, Arc::clone(&world));
+    let (nodes, store) = Shy::each(&voters, Arc::clone(&world));
+    let client = Leasehold::builder("quorum:").connect_to(store, world).await.unwrap();
+    let _held = client.mutex("held").lock().await.unwrap();
+    assert_eq!(client.names().await.unwrap(), ["held"]);
+    for broken in 1..=3 {
+        nodes.iter().take(broken).for_each(|node| node.break_links(true));
+        match client.names().await {
+            Ok(names) => assert_eq!((names.as_slice(), broken), (["held".to_owned()].as_slice(), 1)),
+            Err(error) => assert_eq!((error.kind(), broken > 1), (ErrorKind::Quorum, true), "{error}"),
+        }
+        nodes.iter().for_each(|node| node.break_links(false));
+        let begun = Instant::now();
+        while client.names().await.ok().is_none_or(|names| names != ["held"]) {
+            assert!(begun.elapsed() < SOON, "the nodes are there");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
 }

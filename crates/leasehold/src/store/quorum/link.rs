@@ -139,21 +139,26 @@ impl Inner {
         if from == 0 && self.shared.may_vote() <= self.nodes() / 2 {
             return Err(Fault::Undecided(self.shared.too_few(None)));
         }
-        // The node in the lowest digits, and its own place above. What the tables of a server are numbered by fits twice.
-        let (mut node, mut place) = ((from & 15) as usize, from >> 4);
-        while node < self.nodes() {
-            if let Some(link) = self.link(node) {
-                let (names, next) = link.names(place).await?;
-                let next = match next {
-                    0 if node + 1 == self.nodes() => 0,
-                    0 => node as u64 + 1,
-                    more => more << 4 | node as u64,
-                };
-                return Ok((names, next));
+        // The node in the lowest digits, then how many were passed over, and the node's own place above. What the tables of
+        // a server are numbered by fits twice.
+        let (mut node, mut passed, mut place) = ((from & 15) as usize, from >> 4 & 15, from >> 8);
+        let (mut names, mut next) = (Vec::new(), 0);
+        while node < self.nodes() && names.is_empty() {
+            match self.link(node) {
+                Some(link) => (names, next) = link.names(place).await?,
+                None => passed += 1,
+            }
+            if next != 0 {
+                return Ok((names, next << 8 | passed << 4 | node as u64));
             }
             (node, place) = (node + 1, 0);
         }
-        Ok((Vec::new(), 0))
+        match (node < self.nodes(), passed as usize > self.nodes() / 2) {
+            (true, _) => Ok((names, passed << 4 | node as u64)),
+            // Their connections may have broken while nobody asked. A majority can have been among them.
+            (false, true) => Err(Fault::Undecided(self.shared.too_few(None))),
+            (false, false) => Ok((names, 0)),
+        }
     }
 
     async fn apply(self: Arc<Self>, name: Name, op: Op) -> Result<Answer, Fault> {
