@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_testkit::Quorum;
+use leasehold_testkit::{Quorum, RedisServer, Value, wait_until};
 
 use crate::bench::{Ended, NAME, Run};
 
@@ -77,7 +77,12 @@ async fn nodes_that_rest_are_a_store_that_is_not_there() {
     names_all(&ended);
     let mut waiting = Run::start(&url, &["--wait", "forever"], &["echo", "ran"]);
     assert!(waiting.complains().contains("waiting for"));
-    leasehold::quorum::begin(&url).await.expect("all are there");
+    let waits = |server: &RedisServer| server.command(&["ZCARD", &format!("lq1q:{{{NAME}}}")]) == Value::Int(1);
+    wait_until("it stands in every queue", Duration::from_secs(10), || quorum.servers().iter().all(waits));
+    // It waits in their queues: only whoever knows that nobody holds may begin the quorum now.
+    let refused = leasehold::quorum::begin(&url).await.expect_err("somebody waits");
+    assert!(refused.kind() == leasehold::ErrorKind::InUse && refused.to_string().contains(NAME), "{refused}");
+    leasehold::quorum::force_begin(&url).await.expect("all are there");
     let ended = waiting.ends();
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
 }

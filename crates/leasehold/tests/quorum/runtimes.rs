@@ -76,11 +76,8 @@ fn who_waits_behind_one_whose_runtime_is_polled_no_more_is_served() {
     let theirs = second.block_on(client(&quorum.url(), MAX_LEASE));
     let held = second.block_on(theirs.mutex(NAME).lock()).unwrap();
     let mutex = ours.mutex(NAME);
-    let impatient = first.block_on(async {
-        let impatient = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(10)).await });
-        tokio::task::yield_now().await;
-        impatient
-    });
+    let impatient = first.spawn(async move { mutex.try_lock_for(Duration::from_millis(10)).await });
+    first.block_on(tokio::task::yield_now());
     let mutex = ours.mutex(NAME);
     let waiting = second.spawn(async move { mutex.lock().await });
     second.block_on(async {

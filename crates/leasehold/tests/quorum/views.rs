@@ -17,7 +17,7 @@ const SOON: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_rests_is_not_said_to_vote() {
     let quorum = Quorum::builder(3).max_lease(Duration::from_secs(60)).start();
-    let client = leasehold::Leasehold::connect(&quorum.url()).await.expect("they are there, and rest");
+    let client = Leasehold::connect(&quorum.url()).await.expect("they are there, and rest");
     let mutex = client.mutex("a");
     for _ in 0..3 {
         let error = mutex.try_lock().await.expect_err("all of them rest");
