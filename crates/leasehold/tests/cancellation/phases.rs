@@ -97,10 +97,9 @@ impl Ward {
 
     /// Polls them until each has heard that it waits: what wakes it from then on is the grant.
     #[track_caller]
-    fn wait_all(&self, client: &Leasehold, futures: &mut [Driven<leasehold::Result<Guard>>]) {
+    fn wait_all(&self, names: &[String], futures: &mut [Driven<leasehold::Result<Guard>>], there: usize) {
         poll_all(futures);
-        // Asked after them on the same connection: its answer is behind theirs.
-        let _ = self.bench.inspect(client, "probe");
+        until("all stand in the queue", || self.bench.there(&self.other, names) == there);
         futures.iter_mut().filter(|future| future.is_woken()).for_each(|future| assert!(future.poll().is_pending()));
     }
 
@@ -155,9 +154,8 @@ impl Ward {
         let names = self.fresh_names(count.div_ceil(LINE));
         let held = self.hold_all(&names);
         let mut futures = self.line_up(&names, count);
-        self.wait_all(&self.subject, &mut futures);
+        self.wait_all(&names, &mut futures, names.len() + count);
         let there = || self.bench.there(&self.other, &names) - names.len();
-        assert_eq!(there(), count, "all stand in the queue");
         // From the middle, the end and the head of each queue.
         let (odd, even): (Vec<_>, Vec<_>) = futures.into_iter().enumerate().partition(|(at, _)| at % 2 == 1);
         drop(odd);
@@ -173,12 +171,12 @@ impl Ward {
         let names = self.fresh_names(count);
         let held = self.hold_all(&names);
         let mut futures: Vec<_> = names.iter().map(|name| self.lock(name)).collect();
-        self.wait_all(&self.subject, &mut futures);
+        self.wait_all(&names, &mut futures, 2 * count);
         // Some have somebody behind them, who must get what they do not take.
         let behind: Vec<Mutex> = names.iter().step_by(10).map(|name| self.other.mutex(name).fair()).collect();
         let mut behind: Vec<_> = behind.into_iter().map(|m| Driven::new(async move { m.lock().await })).collect();
-        self.wait_all(&self.other, &mut behind);
-        assert_eq!(self.bench.there(&self.other, &names), 2 * count + behind.len());
+        let all = 2 * count + behind.len();
+        self.wait_all(&names, &mut behind, all);
         drop(held);
         until("all are woken", || futures.iter().all(Driven::is_woken));
         let ours = self.held_by_subject(&names);

@@ -145,9 +145,15 @@ async fn clocks_of_which_no_majority_agrees_are_told() {
         server.shift_clock(at * FAR_US);
     }
     let a = client(&quorum.url(), LEASE).await;
-    let answer = within(LONG, "an answer", a.mutex(NAME).try_lock()).await;
-    let error = answer.expect_err("nobody holds it, and nobody can");
-    println!("{error}");
-    assert_eq!(error.kind(), ErrorKind::Quorum);
-    assert!(error.to_string().contains("clock"), "{error}");
+    let begun = Instant::now();
+    loop {
+        let answer = within(LONG, "an answer", a.mutex(NAME).try_lock()).await;
+        let error = answer.expect_err("nobody holds it, and nobody can");
+        assert_eq!(error.kind(), ErrorKind::Quorum);
+        if error.to_string().contains("clock") {
+            return;
+        }
+        // On a busy machine the nodes may be too late with what they have to say.
+        assert!(error.to_string().contains("answered in time") && begun.elapsed() < LONG, "{error}");
+    }
 }
