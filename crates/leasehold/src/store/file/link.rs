@@ -43,6 +43,15 @@ impl Tie {
         }
     }
 
+    /// Waits for the end, and returns the reason.
+    async fn ended(&self) -> Error {
+        let mut end = self.end.subscribe();
+        // What this returns has a lock, which the reason needs as well. Whoever ends the link once more in between waits for
+        // the one, and is waited for by the other.
+        drop(end.wait_for(Option::is_some).await);
+        self.reason()
+    }
+
     fn reason(&self) -> Error {
         let closed = || Error::new(ErrorKind::Unreachable, "the link was closed");
         self.end.borrow().as_ref().map_or_else(closed, |reason| reason.share())
@@ -71,7 +80,6 @@ impl FileLink {
         let (desk, tie) = (Arc::clone(&self.desk), Arc::clone(&self.tie));
         Box::pin(async move {
             let (tell, answer) = oneshot::channel();
-            let mut end = tie.end.subscribe();
             if tie.is_closed() {
                 return Err(Fault::Gone(tie.reason()));
             }
@@ -79,7 +87,7 @@ impl FileLink {
             tokio::select! {
                 biased;
                 answer = answer => answer.unwrap_or_else(|_| Err(Fault::Gone(tie.reason()))),
-                _ = end.wait_for(Option::is_some) => Err(Fault::Gone(tie.reason())),
+                reason = tie.ended() => Err(Fault::Gone(reason)),
             }
         })
     }
@@ -146,4 +154,41 @@ impl Drop for FileLink {
 
 fn panicked(path: &Path) -> Error {
     Error::new(ErrorKind::Store, format!("the thread for the store in {} has ended", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    const ROUNDS: usize = 2_000;
+
+    /// The session's thread reads why a link has ended, while a caller ends it as well.
+    #[test]
+    fn a_link_that_is_ended_twice_holds_nobody_up() {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let reason = Error::new(ErrorKind::Unreachable, "the reason");
+            for _ in 0..ROUNDS {
+                let (tie, has_heard) = (Tie::new(), AtomicBool::new(false));
+                let end = || {
+                    while !has_heard.load(Ordering::Relaxed) {
+                        tie.end(&reason);
+                    }
+                };
+                thread::scope(|scope| {
+                    scope.spawn(end);
+                    scope.spawn(end);
+                    drop(pollster::block_on(tie.ended()));
+                    has_heard.store(true, Ordering::Relaxed);
+                });
+            }
+            tell.send(()).unwrap();
+        });
+        told.recv_timeout(Duration::from_secs(60)).expect("a thread waits for a lock that it has");
+    }
 }
