@@ -26,7 +26,7 @@ const SETTLED_US: u64 = 2_000;
 /// When to look after a lease of which so much is left. Not before its end: the answer would be "nothing to do", and nobody
 /// would ask again.
 const fn behind_us(now_us: u64, left_us: u64) -> u64 {
-    now_us + left_us + left_us / 500 + SETTLED_US
+    now_us.saturating_add(left_us).saturating_add(left_us / 500 + SETTLED_US)
 }
 
 /// Whose lease to look after, and when that ends.

@@ -45,6 +45,18 @@ async fn p15_a_waiter_looks_when_the_awaited_lease_ends_and_again_when_it_was_re
     }
 }
 
+/// A server that lies, or a record that was damaged, can say so of any lease.
+#[tokio::test]
+async fn p15_a_lease_that_ends_beyond_all_time_stops_no_waiter() {
+    let mut bench = Bench::new().await;
+    let locking = bench.lock(600);
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Queued { ticket: 42, left_us: u64::MAX, joined: Joined::Before }, 7);
+    let (look, _) = bench.next_acquire().await;
+    bench.say(look, Outcome::Granted { token: token(8), left_us: 600 * MS, range: 1 }, 8);
+    assert!(locking.await.unwrap().is_ok());
+}
+
 /// The store has seen the holder die: long before the waiter's own look, and long before the lease ends.
 #[tokio::test]
 async fn p26_a_waiter_looks_when_the_holder_died() {
