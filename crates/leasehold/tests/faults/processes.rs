@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Released, Revoked};
 use leasehold_testkit::history::Fenced;
+use leasehold_testkit::proxy::Fault;
 use leasehold_testkit::{RedisServer, Registers, Value, boottime_us, wait_until};
 
 use crate::child::Worker;
@@ -200,6 +201,27 @@ async fn holder_stopped_and_revoked_by_a_client_that_is_gone() {
     let took = revoked.elapsed();
     assert!((grace..=grace + REVOKED_SLACK).contains(&took), "{took:?}");
     assert!(guard.token().get() > token);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// P15: without the message the waiter's own re-check hands over, at most 1.2 s later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn holder_stopped_and_revoked_and_the_waiter_hears_nothing_of_it() {
+    let (bench, grace, lease) = (Bench::new(), Duration::from_millis(300), Duration::from_secs(3));
+    let look = lease / 3 * 12 / 10;
+    let next = bench.through(lease).await;
+    let mut holder = Worker::start(&bench.server.url());
+    holder.tell(&format!("lock {NAME} 60000"));
+    holder.hears("held");
+    let waiting = join(&next, NAME, 1).await;
+    holder.stop();
+    let lost = bench.proxy.inject(Fault::drop_push().times(1));
+    let operator = bench.beside(LEASE).await;
+    let seen = operator.mutex(NAME).inspect().await.unwrap().holder.expect("held");
+    operator.mutex(NAME).revoke(&seen, grace).await.unwrap();
+    assert!(operator.close().await.unconfirmed().is_empty());
+    lost.wait(1, LONG);
+    let guard = granted(grace + look + REVOKED_SLACK, waiting).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
