@@ -4,6 +4,8 @@
 //! `LEASEHOLD_SEED=… cargo test -p leasehold --test file histories` repeats one history.
 
 use std::collections::{BTreeMap, HashSet};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,7 +20,7 @@ use leasehold_testkit::Random;
 use rusqlite::{Connection, OptionalExtension, Row};
 use tokio::sync::mpsc;
 
-use crate::{LONG, Store, within};
+use crate::{LONG, Store, eventually, within};
 
 const HISTORIES: u64 = 300;
 const STEPS: usize = 60;
@@ -90,6 +92,8 @@ struct Client {
 struct Rig {
     world: Arc<Played>,
     url: String,
+    /// Where the sockets are.
+    live: PathBuf,
     db: Connection,
     dice: Random,
     clients: Vec<Client>,
@@ -119,8 +123,12 @@ impl Rig {
         let session = SessionId(u128::from(self.nonces) << 64 | 0xd1ed);
         let new = Self::client(&self.world, &self.url, session).await;
         // The old one goes here, with its sockets.
-        self.clients[number] = new;
+        let dead = std::mem::replace(&mut self.clients[number], new).session;
         within(LONG, "its end", self.ended.recv()).await.unwrap();
+        // A process that another test is just starting has a copy of them until it is another program.
+        let live = |part: &str| self.live.join(format!("{dead}.{part}"));
+        let has_bell = || UnixDatagram::unbound().unwrap().connect(live("bell")).is_ok();
+        eventually("it is dead", async || !has_bell() && UnixStream::connect(live("life")).is_err()).await;
         *self.seen.entry("a client died".into()).or_default() += 1;
     }
 
@@ -380,6 +388,7 @@ async fn history(store: &Store, seed: u64) -> BTreeMap<String, u64> {
     let mut rig = Rig {
         world,
         url: store.url(),
+        live: store.path().join("live"),
         db: Connection::open(store.path().join("leasehold.db")).unwrap(),
         dice: Random::new(seed),
         clients,
