@@ -13,7 +13,7 @@ pub enum Mutant {
     P1Barging,
     /// P1: a step looks at any number of waiters.
     P1Unbounded,
-    /// P1: what lies in the future of a clock that was set back stays there.
+    /// P1: times in the future of a clock that was set back stay there.
     P1FutureStays,
     /// P2: a repeated acquire starts the lease anew.
     P2RepeatExtends,

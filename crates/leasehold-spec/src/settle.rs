@@ -33,8 +33,8 @@ pub(crate) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
     settled
 }
 
-/// Dates from now what lies in the future, because the clock was set back. Otherwise a dead holder would keep the lease,
-/// and a session whose claim lapsed would be passed over, for as long as the clock was set back.
+/// Dates all times in the future from now: the clock was set back. Otherwise a dead holder would keep the lease, and a
+/// session whose claim lapsed would be passed over, for as long as the clock was set back.
 ///
 /// No lease ends earlier by this than its holder believes: the holder counts from a moment before the grant, or the
 /// renewal.
@@ -101,8 +101,7 @@ pub(crate) fn gone(resource: &Resource, env: &Env<'_>, entry: &Entry) -> Option<
     if entry.limit_us.is_some_and(|limit| limit <= env.lease_us) {
         return Some(Mark::PassedOverdue);
     }
-    // Seen in the future: before the clock was set back, nobody knows how long ago. It counts as never, and a look brings
-    // the entry back.
+    // An entry seen in the future was seen before the clock was set back, and counts as never seen. A look brings it back.
     let is_known = entry.seen_us <= env.lease_us || is_on(Mutant::P1FutureStays);
     let seen_us = if is_known { entry.seen_us } else { 0 };
     if resource.lapses.iter().any(|lapse| lapse.session == entry.id.session && seen_us < lapse.at_us) {

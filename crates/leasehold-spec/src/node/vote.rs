@@ -277,7 +277,7 @@ impl Node<'_, '_> {
         self.record.queue.len() < before
     }
 
-    /// What lies in the future, because the clock was set back, is dated from now.
+    /// Times in the future are dated from now: the clock was set back.
     fn end_expired(&mut self) {
         let now_us = self.env.wall_us;
         if let Some(granted) = self.record.grant.as_mut().filter(|_| !is_on(Mutant::P1FutureStays)) {

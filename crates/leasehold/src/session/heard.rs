@@ -39,7 +39,7 @@ impl State {
             self.watch(name, answer.highest, heard_us, 0, Then::Settle);
         }
         if let Outcome::Revoking { left_us } = answer.outcome {
-            // The waiters that were notified may be gone by then. Who revoked looks, too, while it is there (P10).
+            // The waiters that were notified may be gone by then. The client that revoked looks as well (P10).
             self.watch(name, answer.highest, heard_us, left_us, Then::Look);
             self.look_behind(name, heard_us, left_us);
         }

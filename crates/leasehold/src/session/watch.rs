@@ -33,7 +33,7 @@ const fn behind_us(now_us: u64, left_us: u64) -> u64 {
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
     token: Token,
-    /// `u64::MAX`: only what follows.
+    /// When that lease ends. `u64::MAX`: that was looked after.
     due_us: u64,
     /// When to look because the store has said that the holder died, or was revoked: what was answered before that, and is
     /// heard later, moves only the end. `u64::MAX`: it has said nothing.
@@ -116,8 +116,8 @@ impl State {
             if is_due {
                 watch.due_us = u64::MAX;
             }
-            // It was moved back since: hand-overs, or a renewal that somebody heard of. Or the store has said of another
-            // moment what no answer that is on its way takes back.
+            // The end was moved back since, by a hand-over, or by a renewal that somebody heard of. Or the store has named
+            // another moment, which no answer that is on its way takes back.
             watch.alarm_us = watch.due_us.min(watch.told_us);
             if watch.alarm_us < u64::MAX {
                 self.watches.set(watch.alarm_us, name.clone());

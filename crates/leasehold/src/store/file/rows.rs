@@ -91,8 +91,8 @@ macro_rules! to_tell {
 }
 pub(super) use to_tell;
 
-/// What those who wait for a name are told of: a grant that is marked. In these words it is the condition of an index. Few
-/// are, and a bell of a session reads nothing else of what it waits for.
+/// Grants that are marked: their waiters are notified. In these words it is the condition of an index. Few grants are
+/// marked, and a bell of a session reads nothing else of the names that it waits for.
 macro_rules! marked {
     () => {
         "state = 2"
@@ -110,7 +110,7 @@ const NEWS: &str = concat!(
     ")"
 );
 
-/// Of each name whose grant is marked the first entry of one session.
+/// The first entry of one session for each name whose grant is marked.
 const ENDING: &str = concat!(
     "SELECT names.name, token, since_us, length_ms, waiters.counter, waiters.nonce, min(waiters.ticket), \
      EXISTS (SELECT 1 FROM waiters AS others WHERE others.name = names.id AND others.strict = 1) FROM names \

@@ -55,16 +55,17 @@ impl Inner {
             range: 1,
             event,
         };
+        let made_us = || self.shared.members[node].local_of(bell.now_us, now_us).unwrap_or(now_us).min(now_us);
         match bell.rings {
             Rings::Call => self.called(node, &name, &bell.id),
             Rings::Wanted { token } => self.tell(Message::Delivery(name, said(token, 0, Event::Wanted, now_us))),
-            Rings::Revoked { token, left_us } | Rings::Ending { token, left_us } => {
-                let made_us = self.shared.members[node].local_of(bell.now_us, now_us).unwrap_or(now_us).min(now_us);
-                // A waiter asks a majority when the vote of this node has ended. It is told by the others, too, and earlier
-                // than that it asks in vain, and hears when a majority is free.
-                let event =
-                    if bell.rings == (Rings::Ending { token, left_us }) { Event::Ending } else { Event::Revoked };
-                self.tell(Message::Delivery(name, said(token, left_us, event, made_us)));
+            Rings::Revoked { token, left_us } => {
+                self.tell(Message::Delivery(name, said(token, left_us, Event::Revoked, made_us())));
+            }
+            // The waiter asks all nodes when the vote of this one has ended. If no majority is free by then, the answer
+            // says when one is.
+            Rings::Ending { token, left_us } => {
+                self.tell(Message::Delivery(name, said(token, left_us, Event::Ending, made_us())));
             }
         }
     }

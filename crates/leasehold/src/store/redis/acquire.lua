@@ -49,7 +49,7 @@ if now <= ARGV[4] then
       and #queue >= 170 and not string.find(record, ARGV[1], 1, true) then
       local length, since, counts = sub(record, 85, 92), sub(record, 93, 108), sub(queue, 81, 90)
       local end_us, is_ahead = since + length * 1000, since > now
-      -- What lies in the future of a clock that was set back is mended below.
+      -- Times in the future, of a clock that was set back, are mended below.
       for at = 203, #queue, 48 do is_ahead = is_ahead or sub(queue, at, at + 15) > now end
       if end_us > now + 0 and not is_ahead and counts < '1000000000' and sub(queue, 91, 106) < now then
         local lapses = #queue > 170 and sub(queue, 171) or ''
