@@ -6,7 +6,7 @@ use leasehold::seam::node::{Begin, Candidate};
 use leasehold::seam::{Fault, Pending, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Charter, Marker, Request, Said, begin, has_lost, vote};
-use leasehold_spec::{Env, Inspection, Name};
+use leasehold_spec::{Env, Inspection, Name, Token};
 
 use super::{Shelf, Voter, answers, gone};
 
@@ -50,16 +50,22 @@ impl Candidate for Chair {
         Box::pin(async move { asked.await.map(|names| (names, 0)).map_err(Fault::Gone) })
     }
 
-    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>> {
+    fn inspect(&self, name: &Name) -> Pending<Result<(Inspection, Token), Fault>> {
         let name = name.clone();
         let asked = self.asked(move |shelf, now_us| {
             let env = Env { wall_us: now_us, lease_us: now_us, attached: &|_| true };
             let mut record = shelf.records.get(&name).cloned().unwrap_or_default();
-            match vote(&mut record, &env, &Request::Inspect).0.said {
-                Said::Inspected(seen) => seen,
+            let seen = vote(&mut record, &env, &Request::Inspect).0;
+            match seen.said {
+                Said::Inspected(inspection) => (inspection, seen.highest),
                 other => panic!("what was asked for is a look: {other:?}"),
             }
         });
+        Box::pin(async move { asked.await.map_err(Fault::Gone) })
+    }
+
+    fn time(&self) -> Pending<Result<u64, Fault>> {
+        let asked = self.asked(|_, now_us| now_us);
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
     }
 

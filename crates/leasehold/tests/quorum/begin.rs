@@ -202,8 +202,7 @@ fn granted(voters: &Voters, node: usize) -> Option<()> {
 async fn a_label_is_shown_without_what_a_terminal_obeys() {
     let voters = voters(3);
     let (_, store) = Shy::quorum(&voters, Real::world());
-    let client = Leasehold::builder("").lease(Duration::from_millis(MAX_LEASE_MS));
-    let client = client.connect_to(voters.store(), Real::world()).await.unwrap();
+    let client = client_of(&voters).await;
     let _guard = client.mutex("a \"b\"").lock().await.unwrap();
     let error = store.begin(Begin::Asked).await.expect_err("held");
     assert!(error.to_string().contains("\"a \\\"b\\\"\" is held by "), "{error}");
@@ -303,6 +302,45 @@ async fn a_holder_is_named_before_all_are_looked_through() {
     let error = timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("somebody waits");
     assert_eq!(error.kind(), ErrorKind::InUse, "{error}");
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+}
+
+/// Nobody holds, and a node remembers a token that is ahead of the others' clocks. They have forgotten it, and would vote
+/// for a smaller one: a late write of the holder before would pass a fence behind the next holder's.
+#[tokio::test]
+async fn nodes_begin_when_their_clocks_have_passed_every_token() {
+    const AHEAD: Duration = Duration::from_millis(700);
+    let voters = voters(3);
+    let (_, store) = Shy::quorum(&voters, Real::world());
+    let ahead_us = i64::try_from(AHEAD.as_micros()).unwrap();
+    voters.nodes.iter().for_each(|node| node.set_clock(ahead_us));
+    let client = client_of(&voters).await;
+    let first = client.mutex(NAME).lock().await.unwrap();
+    let token = first.token();
+    assert_eq!(first.release().await.unwrap(), Released::Released);
+    assert!(client.close().await.unconfirmed().is_empty());
+    voters.nodes.iter().for_each(|node| node.set_clock(-ahead_us));
+    voters.nodes[0].restart_empty();
+    voters.nodes[2].restart_empty();
+    let begun = Instant::now();
+    store.begin(Begin::Asked).await.unwrap();
+    println!("begun after {:?}", begun.elapsed());
+    voters.nodes[1].be(Mood::Dead);
+    let next = client_of(&voters).await.mutex(NAME).lock().await.unwrap();
+    assert!(next.token() > token, "{} behind {token}", next.token());
+    // Further than any clock may be from the true time: then nothing is right by waiting.
+    voters.nodes[1].be(Mood::Answers);
+    voters.nodes[1].set_clock(-60_000_000);
+    let gone = next.release().await.unwrap();
+    assert_eq!(gone, Released::Released);
+    let error = store.begin(Begin::Asked).await.expect_err("a clock was set back");
+    println!("{error}");
+    assert!(error.to_string().contains("node-1:6379") && error.to_string().contains("--force"), "{error}");
+    store.begin(Begin::Forced).await.unwrap();
+}
+
+async fn client_of(voters: &Voters) -> Leasehold {
+    let builder = Leasehold::builder("").lease(Duration::from_millis(MAX_LEASE_MS));
+    builder.connect_to(voters.store(), Real::world()).await.unwrap()
 }
 
 /// What is granted between the question and the marker is known by those that granted it.

@@ -11,7 +11,7 @@ use leasehold::Error;
 use leasehold::seam::node::{Begin, Candidate, Inbox, NoVote, Node, NodeLink};
 use leasehold::seam::{Address, Fault, Pending, QuorumStore, Real, Socket, Store, World};
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
-use leasehold_spec::{Inspection, Name, SessionId};
+use leasehold_spec::{Inspection, Name, SessionId, Token};
 use leasehold_testkit::voters::Voters;
 use tokio::sync::watch;
 
@@ -145,8 +145,12 @@ impl Candidate for ShyCandidate {
         }
     }
 
-    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>> {
+    fn inspect(&self, name: &Name) -> Pending<Result<(Inspection, Token), Fault>> {
         self.candidate.inspect(name)
+    }
+
+    fn time(&self) -> Pending<Result<u64, Fault>> {
+        self.candidate.time()
     }
 
     fn begin(&self, begin: Begin) -> Pending<Result<(), Error>> {

@@ -7,8 +7,12 @@
 //! ```text
 //!   all nodes    connect, ask for the run and the marker    nothing is written
 //!   all nodes    SCAN, and look at each record              the first holder or waiter ends it
+//!                wait until all clocks have passed the largest token that any node has voted for
 //!   all nodes    write the marker                           while the node remembers what it was asked
 //! ```
+//!
+//! The wait is for tokens: a node that has forgotten one that was ahead of its clock votes for a smaller one. Mostly it is
+//! over before it begins.
 //!
 //! What is granted between the question and the marker is no harm: nodes keep their records when they begin, so those that
 //! granted it know of it. Only what takes records away is. A restart breaks the connection, and a node that is emptied
@@ -19,8 +23,9 @@ use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use leasehold_spec::limits::{CLOCK_ERROR_MS, TOKEN_WINDOW_MS};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Inspection, Name};
+use leasehold_spec::{Inspection, Name, Token};
 use tokio::sync::Notify;
 
 use super::fan::Fan;
@@ -39,6 +44,10 @@ const LIST_WITHIN_US: u64 = 1_000_000;
 const AT_ONCE: usize = 64;
 /// Names that are remembered. With so many the answer is known.
 const MOST: usize = 1_000;
+/// How far behind a node's clock a client may propose: it knows that clock by answers which were under way.
+const BEHIND_US: u64 = CLOCK_ERROR_MS * 1000;
+/// How far a token can be ahead of the clocks: further no node votes for it.
+const AHEAD_US: u64 = TOKEN_WINDOW_MS * 1000;
 /// Names that are listed.
 const LISTED: usize = 10;
 
@@ -96,6 +105,7 @@ async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Res
     }
     let unlooked: Vec<&str> = looks.nodes().map(|node| shared.members[node].node.at()).collect();
     match (census.told(&shared.members, unlooked.is_empty() && trouble.is_none()), trouble) {
+        (None, None) if unlooked.is_empty() => pass_tokens(shared, &census).await,
         (Some(names), _) => Err(Error::new(
             ErrorKind::InUse,
             format!(
@@ -104,7 +114,6 @@ async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Res
             ),
         )),
         (None, Some(error)) => Err(Error::new(error.kind(), format!("{error}; no node was told to begin: {UNKNOWN}"))),
-        (None, None) if unlooked.is_empty() => Ok(()),
         (None, None) => {
             let within = LOOK_WITHIN_US / 1_000_000;
             let (nodes, what) = (unlooked.join(", "), "too many keys to look at");
@@ -114,6 +123,22 @@ async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Res
     }
 }
 
+/// Waits until every clock has passed every token that is remembered: from then on clients propose larger ones.
+async fn pass_tokens(shared: &Shared, census: &Census) -> Result<(), Error> {
+    let Some((node, left_us)) = census.behind(shared.world.now_us()) else { return Ok(()) };
+    if left_us > AHEAD_US + BEHIND_US {
+        let (at, left_s) = (shared.members[node].node.at(), left_us / 1_000_000);
+        let message = format!(
+            "the clock of {at} is {left_s} s behind a token that was granted: is it right? No node was told to begin; \
+             {FORCE_TOKENS}"
+        );
+        return Err(Error::new(ErrorKind::Store, message));
+    }
+    shared.world.sleep(Duration::from_micros(left_us)).await;
+    Ok(())
+}
+
+const FORCE_TOKENS: &str = "use `leasehold quorum begin --force` if no resource goes by these tokens";
 const FORCE: &str = "use `leasehold quorum begin --force` if you know that nobody does";
 const UNKNOWN: &str = "it is not known whether anybody holds or waits; use `leasehold quorum begin --force` if you \
                        know that nobody does";
@@ -133,11 +158,13 @@ async fn look(shared: &Shared, node: usize, candidate: &dyn Candidate, census: &
                 }
                 Ok(answers)
             });
-            for (at, seen) in shared.in_time(node, answers).await? {
-                census.note(node, &names[at], seen);
+            for (at, (seen, highest)) in shared.in_time(node, answers).await? {
+                census.note(node, &names[at], seen, highest);
             }
         }
         if next == 0 || census.is_full() {
+            let node_us = shared.in_time(node, sound(candidate.time())).await?;
+            census.note_clock(node, Clock { node_us, heard_us: shared.world.now_us() });
             return Ok(());
         }
         from = next;
@@ -148,34 +175,70 @@ fn sound<T: 'static>(answer: Pending<Result<T, Fault>>) -> Pending<Result<T, Err
     Box::pin(async { answer.await.map_err(Fault::error) })
 }
 
-/// Who holds and who waits, as nodes know it.
+/// What the nodes know.
 #[derive(Default)]
 struct Census {
-    names: Mutex<BTreeMap<Name, BTreeMap<usize, Inspection>>>,
-    /// Told at the first of them.
+    known: Mutex<Known>,
+    /// Told at the first holder or waiter.
     found: Notify,
 }
 
+#[derive(Default)]
+struct Known {
+    /// Who holds and who waits, by name and node.
+    names: BTreeMap<Name, BTreeMap<usize, Inspection>>,
+    /// The largest token of all.
+    highest: Token,
+    clocks: BTreeMap<usize, Clock>,
+}
+
+/// What a node's clock showed, no later than it was heard.
+#[derive(Clone, Copy)]
+struct Clock {
+    node_us: u64,
+    heard_us: u64,
+}
+
+impl Clock {
+    /// The least that it shows at this moment of ours.
+    const fn at(self, now_us: u64) -> u64 {
+        (self.node_us + now_us).saturating_sub(self.heard_us)
+    }
+}
+
 impl Census {
-    fn note(&self, node: usize, name: &Name, seen: Inspection) {
+    fn note(&self, node: usize, name: &Name, seen: Inspection, highest: Token) {
+        let mut known = self.known();
+        known.highest = known.highest.max(highest);
         if seen.holder.is_none() && seen.waiters == 0 {
             return; // It is remembered, and nobody has it.
         }
-        let mut names = self.names();
-        if names.len() < MOST || names.contains_key(name) {
-            names.entry(name.clone()).or_default().insert(node, seen);
+        if known.names.len() < MOST || known.names.contains_key(name) {
+            known.names.entry(name.clone()).or_default().insert(node, seen);
         }
-        drop(names);
+        drop(known);
         self.found.notify_one();
     }
 
+    fn note_clock(&self, node: usize, clock: Clock) {
+        self.known().clocks.insert(node, clock);
+    }
+
+    /// The node whose clock is the last to pass every token, and in how long; `None` if all have.
+    fn behind(&self, now_us: u64) -> Option<(usize, u64)> {
+        let known = self.known();
+        let past_us = known.highest.get() + BEHIND_US;
+        let left = known.clocks.iter().map(|(node, clock)| (*node, past_us.saturating_sub(clock.at(now_us))));
+        left.max_by_key(|(_, left_us)| *left_us).filter(|(_, left_us)| *left_us > 0)
+    }
+
     fn is_full(&self) -> bool {
-        self.names().len() >= MOST
+        self.known().names.len() >= MOST
     }
 
     /// In words; `None` if there is nobody.
     fn told(&self, members: &[Member], is_whole: bool) -> Option<String> {
-        let names = self.names();
+        let names = &self.known().names;
         let each = names.iter().take(LISTED).map(|(name, nodes)| one(name, nodes, members));
         let mut told = each.collect::<Vec<_>>().join("; ");
         let more = names.len().saturating_sub(LISTED);
@@ -187,8 +250,8 @@ impl Census {
         (!told.is_empty()).then_some(told)
     }
 
-    fn names(&self) -> MutexGuard<'_, BTreeMap<Name, BTreeMap<usize, Inspection>>> {
-        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::node::{Abstention, Bell, Charter, Renewal, Request, Vote};
-use leasehold_spec::{Inspection, Name, SessionId};
+use leasehold_spec::{Inspection, Name, SessionId, Token};
 
 use crate::error::Error;
 use crate::store::{Fault, Progress};
@@ -28,8 +28,12 @@ pub trait Candidate: Send + Sync + 'static {
     /// rests, or that has no marker.
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>>;
 
-    /// Who holds a name, and how many wait for it, for all that this node knows. Whatever has ended is not shown.
-    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>>;
+    /// Who holds a name, and how many wait for it, for all that this node knows, and the largest token for which it has
+    /// voted. Whatever has ended is not shown.
+    fn inspect(&self, name: &Name) -> Pending<Result<(Inspection, Token), Fault>>;
+
+    /// The node's clock.
+    fn time(&self) -> Pending<Result<u64, Fault>>;
 
     /// Has the node vote at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
     fn begin(&self, begin: Begin) -> Pending<Result<(), Error>>;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use leasehold_spec::node::{Charter, Request, Said, Vote};
-use leasehold_spec::{Inspection, Name};
+use leasehold_spec::{Inspection, Name, Token};
 
 use super::call;
 use super::link::{ask, introduce, mark, refused};
@@ -62,18 +62,22 @@ impl Candidate for RedisCandidate {
         Box::pin(self.wire.0.clone().names(from))
     }
 
-    fn inspect(&self, name: &Name) -> Pending<Result<Inspection, Fault>> {
+    fn inspect(&self, name: &Name) -> Pending<Result<(Inspection, Token), Fault>> {
         let wire = self.wire.0.clone();
         // No vote is asked for, so no marker is compared.
         let call = call::request(&wire.keys, name, &Request::Inspect, "");
         let asking = ask(wire.clone(), name.clone(), To::from(&Request::Inspect), call);
         Box::pin(async move {
             match asking.await {
-                Ok(Vote { said: Said::Inspected(seen), .. }) => Ok(seen),
+                Ok(Vote { said: Said::Inspected(seen), highest, .. }) => Ok((seen, highest)),
                 Ok(_) | Err(NoVote::Abstains(_)) => Err(wire.garbled(None)),
                 Err(NoVote::Fault(fault)) => Err(fault),
             }
         })
+    }
+
+    fn time(&self) -> Pending<Result<u64, Fault>> {
+        Box::pin(self.wire.0.clone().ping())
     }
 
     fn begin(&self, begin: Begin) -> Pending<Result<(), Error>> {
