@@ -249,7 +249,8 @@ apart. So 'begin' asks all nodes first, for at most 60s. It begins nothing while
 names them. The user of each node needs the right +scan for that. What all nodes have forgotten cannot be seen: if the
 servers of a quorum were restarted or emptied, stop its programs first, or wait.
 
---force asks nobody. It is for operators who know that nobody holds, as behind a record that is damaged.
+--force asks nobody. It is for operators who know that nobody holds: programs wait for a new quorum already, or a record
+is damaged.
 
 Examples:
   leasehold quorum begin --store 'quorum:?node=redis://a&node=redis://b&node=redis://c'

@@ -15,7 +15,8 @@ use crate::{Error, ErrorKind};
 /// # What is asked first
 /// This looks through the records of all nodes, also of those that rest. It refuses while any node knows a holder or a
 /// waiter of any name below the URL's prefix, and the error names them. A lock that was given back does not count, nor a
-/// lease that has ended. A waiter that died counts until its record is forgotten, for its lease and a minute at most.
+/// lease that has ended. A waiter counts, as it may wait for a holder that was forgotten; so begin a new quorum before its
+/// programs start. One that died counts until its record is forgotten, for its lease and a minute at most.
 ///
 /// What no node remembers cannot be found. If *all* nodes that voted for a lease have restarted empty, its holder is not
 /// seen, and the next one holds beside it, with a token that may be the same. Begin a quorum that was in use only when you
@@ -45,9 +46,9 @@ pub async fn begin(url: &str) -> Result<()> {
 
 /// Begins a quorum without asking its nodes, whoever holds or waits: see [`begin`].
 ///
-/// For an operator who knows that nobody holds, such as behind a name that is damaged, a node with more records than can be
-/// looked through, or waiters that are dead. If somebody does hold, another can be granted the same lock with the same
-/// token, and no resource could tell the two apart.
+/// For an operator who knows that nobody holds: programs wait for a new quorum already, waiters are dead, a record is
+/// damaged, or a node has more keys than can be looked through. If somebody does hold, another can be granted the same lock
+/// with the same token, and no resource could tell the two apart.
 ///
 /// # Cancel safety
 /// As [`begin`].

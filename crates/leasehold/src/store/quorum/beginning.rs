@@ -139,9 +139,9 @@ async fn pass_tokens(shared: &Shared, census: &Census) -> Result<(), Error> {
 }
 
 const FORCE_TOKENS: &str = "use `leasehold quorum begin --force` if no resource goes by these tokens";
-const FORCE: &str = "use `leasehold quorum begin --force` if you know that nobody does";
+const FORCE: &str = "use `leasehold quorum begin --force` if you know that nobody holds";
 const UNKNOWN: &str = "it is not known whether anybody holds or waits; use `leasehold quorum begin --force` if you \
-                       know that nobody does";
+                       know that nobody holds";
 
 /// Looks through one node. Each exchange has a bound of its own: a node that stands still is told as such.
 async fn look(shared: &Shared, node: usize, candidate: &dyn Candidate, census: &Census) -> Result<(), Error> {
