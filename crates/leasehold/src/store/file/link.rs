@@ -46,8 +46,8 @@ impl Tie {
     /// Waits for the end, and returns the reason.
     async fn ended(&self) -> Error {
         let mut end = self.end.subscribe();
-        // What this returns has a lock, which the reason needs as well. Whoever ends the link once more in between waits for
-        // the one, and is waited for by the other.
+        // The value that `wait_for` returns keeps the channel locked for reading, and the reason reads it once more. A task
+        // that ends the link in between would wait for the first read, and the second read would wait for that task.
         drop(end.wait_for(Option::is_some).await);
         self.reason()
     }
