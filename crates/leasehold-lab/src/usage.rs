@@ -32,7 +32,7 @@ leasehold-lab chaos: real processes and servers, killed, frozen and cut; needs r
 leasehold-lab models: every schedule of small worlds, over the shipped `step`
   --rule P6           only the flaws of this rule
   --scene ghosts      only this scene
-  --deep              larger ones; 5 minutes of processor time, 1.7 GB
+  --deep              larger ones; 6 minutes of processor time, 2.3 GB
   -v | --markdown     each schedule step by step, in words | tables for a document
 
 leasehold-lab times: how long each public call takes, in each place where it can be made, against its bound

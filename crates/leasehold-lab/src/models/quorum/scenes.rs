@@ -38,6 +38,20 @@ pub(super) enum Flaw {
     FillsBehindAtOnce,
 }
 
+/// Whether an operator ends the rest of all nodes, and what the operator waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Begins {
+    Never,
+    /// The operator waits for nothing.
+    Unasked,
+    /// No node knows a holder.
+    Asked,
+    /// The same, and for the time of a lease no request has been sent that a node may have forgotten.
+    Settled,
+    /// The same, and all clocks have passed all tokens that the nodes remember.
+    Passed,
+}
+
 /// From when on a grant is valid for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Validity {
@@ -82,6 +96,7 @@ pub(super) struct Scene {
     pub(super) watches: bool,
     /// How often a node may lose everything.
     pub(super) losses: u8,
+    pub(super) begins: Begins,
     pub(super) timing: Option<Timing>,
     pub(super) flaw: Flaw,
     /// What is found, where the scheme is flawed.
@@ -102,6 +117,7 @@ const ORDER: Scene = Scene {
     renews: false,
     watches: false,
     losses: 0,
+    begins: Begins::Never,
     timing: None,
     flaw: Flaw::None,
     harm: None,
@@ -113,6 +129,9 @@ const TIMING: Timing =
     Timing { until: 4, lease: 2, window: 1, clock_error: 0, rest: 3, validity: Validity::FromAsking };
 
 const MEMORY: Scene = Scene { early_ends: 0, losses: 1, timing: Some(TIMING), ..ORDER };
+
+/// Nodes rest for longer than the scene lasts, unless an operator ends that.
+const BEGUN: Scene = Scene { begins: Begins::Passed, timing: Some(Timing { rest: 9, ..TIMING }), ..MEMORY };
 
 /// Holders renew leases that have no end but end all the same.
 const WATCHED: Scene = Scene { early_ends: 1, renews: true, watches: true, ..ORDER };
@@ -139,6 +158,11 @@ pub(super) const ALL: &[Scene] = &[
         about: "the same where it comes back with another clock",
         timing: Some(Timing { until: 3, lease: 1, window: 0, clock_error: 1, ..TIMING }),
         ..MEMORY
+    },
+    Scene {
+        name: "begun",
+        about: "an operator ends its rest when no node knows a holder, nobody has asked for a lease, and tokens are passed",
+        ..BEGUN
     },
     Scene {
         name: "rounds",
@@ -228,6 +252,27 @@ pub(super) const ALL: &[Scene] = &[
         timing: Some(Timing { lease: 4, ..TIMING }),
         harm: Some(TWO_HOLDERS),
         ..MEMORY
+    },
+    Scene {
+        name: "begun unasked",
+        about: "an operator ends its rest, and asks nobody",
+        begins: Begins::Unasked,
+        harm: Some(TWO_HOLDERS),
+        ..BEGUN
+    },
+    Scene {
+        name: "begun at once",
+        about: "when no node knows a holder, while a request is under way whose first vote was forgotten",
+        begins: Begins::Asked,
+        harm: Some(TWO_HOLDERS),
+        ..BEGUN
+    },
+    Scene {
+        name: "begun behind tokens",
+        about: "when no node knows a holder, and nobody has asked for a lease",
+        begins: Begins::Settled,
+        harm: Some(TWICE),
+        ..BEGUN
     },
     Scene {
         name: "from the answer",

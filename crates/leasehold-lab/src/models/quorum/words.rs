@@ -51,6 +51,10 @@ pub(super) enum Act {
     EndEarly {
         node: usize,
     },
+    /// An operator's connections to all nodes are there.
+    Prepare,
+    /// Nobody rests any longer.
+    Begin,
     /// And its clock is so far ahead from then on.
     Forget {
         node: usize,
@@ -82,6 +86,8 @@ pub(super) fn told(act: &Act) -> String {
         Act::Leave { attempt } => format!("attempt {attempt} gives back"),
         Act::GiveUp { attempt } => format!("attempt {attempt} gives up"),
         Act::EndEarly { node } => format!("the lease ends early at node {node}"),
+        Act::Prepare => "an operator connects to all nodes".into(),
+        Act::Begin => "the operator begins the quorum: no node rests".into(),
         Act::Forget { node, ahead: 0 } => format!("node {node} forgets everything"),
         Act::Forget { node, ahead } => format!("node {node} forgets everything, and its clock is ahead by {ahead}"),
     }
