@@ -182,6 +182,10 @@ impl Link for Line {
     fn progress(&self) -> Progress {
         self.wire.progress()
     }
+
+    fn has_unsent(&self) -> bool {
+        self.wire.has_unsent()
+    }
 }
 
 impl Drop for Line {

@@ -37,7 +37,7 @@ pub(super) trait Way: Send + Sync + 'static {
 /// Shared by the link, by the driver, and by the network.
 pub(super) struct Wire<W: Way> {
     is_closed: AtomicBool,
-    /// Requests waited when [`Wire::progress`] was last asked, and the driver was not polled since.
+    /// [`Wire::progress`] has woken the driver, which was not polled since then.
     is_suspect: AtomicBool,
     ends: Mutex<Ends<W>>,
 }
@@ -93,11 +93,22 @@ impl<W: Way> Wire<W> {
 
     /// See [`Link::progress`](leasehold::seam::Link::progress).
     pub(super) fn progress(&self) -> Progress {
-        match lock(&self.ends).outbox.is_empty() {
-            true => Progress::Moving,
-            false if self.is_suspect.swap(true, Ordering::Relaxed) => Progress::Stalled,
-            false => Progress::Waiting,
+        let mut ends = lock(&self.ends);
+        if ends.waiting.values().all(oneshot::Sender::is_closed) {
+            return Progress::Moving;
         }
+        if self.is_suspect.swap(true, Ordering::Relaxed) {
+            return Progress::Stalled;
+        }
+        let driver = ends.driver.take();
+        drop(ends);
+        driver.into_iter().for_each(Waker::wake);
+        Progress::Waiting
+    }
+
+    /// See [`Link::has_unsent`](leasehold::seam::Link::has_unsent).
+    pub(super) fn has_unsent(&self) -> bool {
+        !lock(&self.ends).outbox.is_empty()
     }
 
     /// Handed over when this is first polled; the future may be dropped then, and the request goes on. `None`: the
@@ -232,7 +243,7 @@ mod tests {
         assert_eq!((wire.progress(), wire.progress()), (Progress::Waiting, Progress::Stalled));
         assert!(turn(driver.as_mut()).is_pending());
         assert_eq!(*lock(&seen), ["1 asks 7", "2 asks 8"]);
-        assert_eq!((turn(first.as_mut()), wire.progress()), (Poll::Ready(Some(70)), Progress::Moving));
+        assert_eq!((turn(first.as_mut()), wire.progress()), (Poll::Ready(Some(70)), Progress::Waiting));
     }
 
     #[test]

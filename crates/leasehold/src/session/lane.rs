@@ -7,8 +7,8 @@
 //!   another runtime, or on none, use the session's link, which the session's thread drives. The lane moves to another
 //!   runtime when its own has not used it for a while.
 //! - A caller may still be polled by something else than its runtime (`futures::executor::block_on` within a tokio
-//!   runtime). Then requests are handed to the lane and nobody writes them. The thread finds that out, gives the lane up,
-//!   and asks by the session's link.
+//!   runtime), or its future may go on on another one. Then nobody writes what was handed to the lane, or nobody reads the
+//!   answer. The thread finds that out, gives the lane up, and asks by the session's link.
 //! - When the runtime ends, the lane is closed, and the next call in a runtime opens another one.
 
 use std::sync::Arc;
@@ -32,7 +32,7 @@ use crate::world::RuntimeId;
 const UNUSED_US: u64 = 10_000_000;
 /// How often the thread looks whether the lane is driven: with every tick.
 pub(crate) const LOOK_US: u64 = TICK_US;
-/// How soon it looks again when requests wait to be sent. Both together are less than a caller without patience waits for
+/// How soon it looks again when requests are under way. Both together are less than a caller without patience waits for
 /// its answer.
 const SECOND_LOOK_US: u64 = 100_000;
 
@@ -123,11 +123,11 @@ impl State {
     /// Whether a request was asked by the lane, and some that were asked by it are not sent yet.
     pub(crate) fn lies_in_the_lane(&self, asked: &Asked) -> bool {
         let Lane::Open { link, .. } = &self.lane else { return false };
-        same(link, &asked.link) && link.progress() != Progress::Moving && self.home().is_some()
+        same(link, &asked.link) && link.has_unsent() && self.home().is_some()
     }
 
-    /// Gives the lane up if its runtime does not send what was handed to it. What was asked by the lane is asked by the
-    /// session's link instead. Returns when to look again.
+    /// Gives the lane up if its runtime does not drive it. What was asked by the lane is asked by the session's link instead.
+    /// Returns when to look again.
     pub(crate) fn look_at_lane(&mut self) -> u64 {
         let Lane::Open { link, .. } = &self.lane else { return LOOK_US };
         match link.progress() {
@@ -139,9 +139,9 @@ impl State {
         let link = Arc::clone(link);
         self.close_lane();
         let asked_by_it = |attempt: &Attempt| attempt.asked.as_ref().is_some_and(|asked| same(&asked.link, &link));
-        let unsent: Vec<u64> =
+        let unanswered: Vec<u64> =
             self.attempts.iter().filter(|(_, attempt)| asked_by_it(attempt)).map(|(counter, _)| *counter).collect();
-        unsent.into_iter().for_each(|counter| self.left_alone(counter));
+        unanswered.into_iter().for_each(|counter| self.left_alone(counter));
         LOOK_US
     }
 

@@ -99,10 +99,14 @@ pub trait Link: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
-    /// Returns whether the requests that were handed to the link are being sent. [`Progress::Moving`] for a link that no
-    /// runtime drives.
+    /// Looks whether the link is driven. [`Progress::Moving`] for a link that no runtime drives.
     fn progress(&self) -> Progress {
         Progress::Moving
+    }
+
+    /// Whether requests were handed to the link and are not sent yet.
+    fn has_unsent(&self) -> bool {
+        false
     }
 
     /// Whether the link is known to be gone.
@@ -115,11 +119,11 @@ pub trait Link: Send + Sync + 'static {
 /// Whether the runtime that a link was opened on drives it, as two looks show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Progress {
-    /// Nothing waits to be sent, or the link was driven since the last look.
+    /// No request is under way, or the link was driven since the last look.
     Moving,
-    /// Requests wait to be sent. The next look tells more.
+    /// Requests wait to be sent or answered, and the link was woken. The next look tells more.
     Waiting,
-    /// Requests waited at the last look, and the link was not driven since then.
+    /// The last look woke the link, and it was not driven since then.
     Stalled,
 }
 

@@ -1,9 +1,13 @@
 //! The caller's runtime stands still, or is gone.
 
+use std::future::{Future, poll_fn};
+use std::sync::mpsc;
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Leasehold, Released};
+use leasehold_testkit::proxy::Latency;
 use pollster::block_on;
 use tokio::runtime::{Builder, Runtime};
 
@@ -187,4 +191,31 @@ fn a_lock_within_a_blocked_runtime_is_granted() {
         assert!(begun.elapsed() < Duration::from_millis(500) + PROMPT, "{call}: {:?}", begun.elapsed());
         assert_eq!(block_on(guard.expect("it is free").release()).unwrap(), Released::Released);
     }
+}
+
+/// A release was sent by a runtime that is blocked before the answer comes, and its future is awaited on another runtime.
+#[test]
+fn an_answer_that_a_blocked_runtime_does_not_read_is_asked_for_again() {
+    let (bench, lease) = (Bench::new(), Duration::from_secs(30));
+    let (first, second) = (one_threaded(), one_threaded());
+    let guard = first.block_on(async { bench.through(lease).await.mutex(NAME).lock().await.unwrap() });
+    let each_way = Duration::from_millis(100);
+    bench.proxy.set_latency(Some(Latency::fixed(each_way)));
+    let (hand_on, handed_on) = mpsc::channel();
+    let blocked = thread::spawn(move || {
+        first.block_on(async {
+            let mut releasing = Box::pin(guard.release());
+            let sent = poll_fn(|context| Poll::Ready(releasing.as_mut().poll(context))).await;
+            assert!(sent.is_pending(), "the answer takes 0.2 s");
+            // Long enough for the request to be written.
+            tokio::time::sleep(each_way / 2).await;
+            hand_on.send(releasing).unwrap();
+            thread::sleep(Duration::from_secs(5));
+        });
+    });
+    let releasing = handed_on.recv().unwrap();
+    let begun = Instant::now();
+    assert_eq!(second.block_on(releasing).unwrap(), Released::Released);
+    assert!(begun.elapsed() < Duration::from_millis(500) + PROMPT, "a release: {:?}", begun.elapsed());
+    drop(blocked);
 }

@@ -198,6 +198,10 @@ impl Link for Handle {
         }
     }
 
+    fn has_unsent(&self) -> bool {
+        self.progress() != Progress::Moving
+    }
+
     fn is_closed(&self) -> bool {
         self.0.closed.load(Ordering::SeqCst)
     }

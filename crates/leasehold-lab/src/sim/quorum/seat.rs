@@ -199,6 +199,10 @@ impl NodeLink for Line {
         self.wire.progress()
     }
 
+    fn has_unsent(&self) -> bool {
+        self.wire.has_unsent()
+    }
+
     fn is_closed(&self) -> bool {
         self.wire.is_closed()
     }

@@ -234,6 +234,10 @@ impl Link for QuorumLink {
         self.0.progress()
     }
 
+    fn has_unsent(&self) -> bool {
+        self.0.has_unsent()
+    }
+
     fn is_closed(&self) -> bool {
         self.0.is_closed()
     }

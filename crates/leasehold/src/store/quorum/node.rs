@@ -80,6 +80,11 @@ pub trait NodeLink: Send + Sync + 'static {
         Progress::Moving
     }
 
+    /// As [`Link::has_unsent`](crate::store::Link::has_unsent) has it.
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
     /// Whether the link is known to be gone.
     fn is_closed(&self) -> bool;
 

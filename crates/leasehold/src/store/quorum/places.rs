@@ -89,6 +89,10 @@ impl Inner {
         links.map(|link| link.progress()).max().unwrap_or(Progress::Moving)
     }
 
+    pub(super) fn has_unsent(&self) -> bool {
+        (0..self.nodes()).any(|node| self.place(node).link.as_ref().is_some_and(|link| link.has_unsent()))
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Acquire)
     }

@@ -13,12 +13,14 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::Poll;
+use std::task::{Poll, Waker};
 
 use tokio::task::yield_now;
 
 use crate::store::Progress;
+use crate::sync::Mutex;
 
 /// With fewer under way there is no crowd: the driver is polled whenever it is woken.
 const CROWD: usize = 4;
@@ -34,8 +36,9 @@ pub(super) struct Gather {
     under_way: AtomicUsize,
     /// How many of them were handed over since the driver was last polled.
     gathered: AtomicUsize,
-    /// Whether there were some of these when [`Gather::progress`] was last asked, and the driver was not polled since.
+    /// Whether [`Gather::progress`] has woken the driver, which was not polled since then.
     is_suspect: AtomicBool,
+    driver: Mutex<Option<Waker>>,
 }
 
 /// A request, until its answer has come or nobody wants it any more.
@@ -55,13 +58,23 @@ impl Gather {
         UnderWay(self)
     }
 
-    /// Whether requests wait for the driver as they did when this was last asked, and it was not polled in between.
+    /// Looks whether the driver is polled while requests are under way. Nobody but it can tell, and it may have nothing to
+    /// do while the server is silent. So the first look wakes it, and the second one sees whether it was polled.
     pub(super) fn progress(&self) -> Progress {
-        match self.gathered.load(Ordering::Relaxed) {
+        match self.under_way.load(Ordering::Relaxed) {
             0 => Progress::Moving,
             _ if self.is_suspect.swap(true, Ordering::Relaxed) => Progress::Stalled,
-            _ => Progress::Waiting,
+            _ => {
+                let driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                driver.into_iter().for_each(Waker::wake);
+                Progress::Waiting
+            }
         }
+    }
+
+    /// Whether requests were handed over since the driver was last polled.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.gathered.load(Ordering::Relaxed) > 0
     }
 
     /// Runs the driver to its end.
@@ -70,6 +83,8 @@ impl Gather {
         // With how many gathered the driver stepped aside last.
         let mut seen = None;
         poll_fn(|context| {
+            self.is_suspect.store(false, Ordering::Relaxed);
+            self.keep_waker(context.waker());
             let gathered = self.gathered.load(Ordering::Relaxed);
             if gathered < self.enough() && seen != Some(gathered) {
                 seen = Some(gathered);
@@ -82,10 +97,18 @@ impl Gather {
             seen = None;
             // Before the poll: what is handed over from now on may not be in this write.
             self.gathered.store(0, Ordering::Relaxed);
-            self.is_suspect.store(false, Ordering::Relaxed);
             driver.as_mut().poll(context)
         })
         .await;
+    }
+
+    fn keep_waker(&self, waker: &Waker) {
+        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
+        match driver.as_mut() {
+            // Mostly it is the same one, and nothing is cloned.
+            Some(known) => known.clone_from(waker),
+            None => *driver = Some(waker.clone()),
+        }
     }
 
     /// So many requests are worth a write now.
@@ -135,6 +158,15 @@ mod tests {
             let pending = self.driving.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
             assert!(pending, "it never ends");
             self.polled.get() > before
+        }
+    }
+
+    /// How often a task was woken.
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -190,16 +222,39 @@ mod tests {
     fn a_driver_that_nobody_polls_is_found_by_the_second_look() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
-        assert_eq!(gather.progress(), Progress::Moving, "nothing waits");
-        let _one = stage.asks(1);
+        assert_eq!(gather.progress(), Progress::Moving, "nothing is asked");
+        let one = stage.asks(1);
         assert_eq!(gather.progress(), Progress::Waiting);
         assert!(stage.turn());
-        assert_eq!(gather.progress(), Progress::Moving, "it was written");
-        let _another = stage.asks(1);
-        assert_eq!(gather.progress(), Progress::Waiting, "another one waits");
+        assert_eq!(gather.progress(), Progress::Waiting, "its answer may be there, unread");
         assert_eq!(gather.progress(), Progress::Stalled);
         assert!(stage.turn());
-        assert_eq!(gather.progress(), Progress::Moving);
+        drop(one);
+        assert_eq!(gather.progress(), Progress::Moving, "it was answered");
+        let _another = stage.asks(1);
+        assert_eq!(gather.progress(), Progress::Waiting);
+        assert_eq!(gather.progress(), Progress::Stalled);
+    }
+
+    #[test]
+    fn a_request_is_unsent_until_the_driver_is_polled() {
+        let (gather, polled) = <(Gather, Cell<usize>)>::default();
+        let mut stage = Stage::new(&gather, &polled);
+        let _one = stage.asks(1);
+        assert!(gather.has_unsent());
+        assert!(stage.turn() && !gather.has_unsent());
+    }
+
+    /// A driver that waits for a silent server is polled by nobody, and stands for a runtime that runs.
+    #[test]
+    fn a_look_wakes_the_driver() {
+        let gather = Gather::default();
+        let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
+        let _one = gather.begin();
+        let woken = Arc::new(Count(AtomicUsize::new(0)));
+        assert!(driving.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&woken)))).is_pending());
+        assert_eq!(gather.progress(), Progress::Waiting);
+        assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     }
 
     #[test]
@@ -215,12 +270,6 @@ mod tests {
     /// Otherwise a request would lie there until somebody else asks.
     #[test]
     fn who_steps_aside_is_woken() {
-        struct Count(AtomicUsize);
-        impl Wake for Count {
-            fn wake(self: Arc<Self>) {
-                self.0.fetch_add(1, Ordering::Relaxed);
-            }
-        }
         let gather = Gather::default();
         let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
         let _under_way: Vec<_> = (0..100).map(|_| gather.begin()).collect();

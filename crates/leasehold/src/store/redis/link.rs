@@ -69,6 +69,10 @@ impl Link for RedisLink {
         self.wire.line.progress()
     }
 
+    fn has_unsent(&self) -> bool {
+        self.wire.line.has_unsent()
+    }
+
     fn is_closed(&self) -> bool {
         self.wire.line.is_closed()
     }

@@ -80,6 +80,11 @@ impl Line {
         self.requests.progress()
     }
 
+    /// See [`Link::has_unsent`](crate::store::Link::has_unsent).
+    pub(super) fn has_unsent(&self) -> bool {
+        self.requests.has_unsent()
+    }
+
     /// Runs the driver until it ends or the link is given up. Dropping it (with its runtime) ends the link as well.
     pub(super) async fn drive(self: Arc<Self>, driver: impl Future<Output = ()>) {
         let line = Ending(self);

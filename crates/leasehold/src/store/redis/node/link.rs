@@ -229,6 +229,10 @@ impl NodeLink for RedisNodeLink {
         self.wire.line.progress()
     }
 
+    fn has_unsent(&self) -> bool {
+        self.wire.line.has_unsent()
+    }
+
     fn is_closed(&self) -> bool {
         self.wire.line.is_closed()
     }
