@@ -47,8 +47,8 @@
 //!
 //! | With a store that does not answer | ends after |
 //! |---|---|
-//! | `connect` | 5 s |
-//! | `try_lock` | 2 s; twice that where the first reply of the store is that the request came too late; half a second more where the caller blocks its own runtime |
+//! | `connect` | 5 s; one second more where the caller blocks its own runtime |
+//! | `try_lock` | 2 s, and 2 s more for each reply of the store that the request came too late; half a second more where the caller blocks its own runtime |
 //! | `inspect`, `revoke` | 2 s at most |
 //! | `try_lock_for` | what it was told, and half a second, or four round trips where that is longer: 2 s at most |
 //! | `lock` | never: it goes on when the store is back |

@@ -11,7 +11,7 @@
 //!   answer. The thread finds that out, gives the lane up, and asks by the session's link.
 //! - When the runtime ends, the lane is closed, and the next call in a runtime opens another one.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::oneshot;
 
@@ -40,7 +40,21 @@ const SECOND_LOOK_US: u64 = 100_000;
 pub(crate) enum Upkeep {
     Fine,
     /// To be opened on this runtime, unless the other end says that somebody else does.
-    Reopen(RuntimeId, oneshot::Receiver<()>),
+    Reopen(RuntimeId, Opener),
+}
+
+/// What the task that opens the lane knows of it.
+pub(crate) struct Opener {
+    superseded: oneshot::Receiver<()>,
+    /// Dropped with the task.
+    _task: Arc<()>,
+}
+
+impl Opener {
+    /// Ends when somebody else is to open it.
+    async fn superseded(mut self) {
+        let _superseded = (&mut self.superseded).await;
+    }
 }
 
 /// How many connections a client has.
@@ -62,7 +76,7 @@ pub(crate) enum Lane {
     Absent,
     /// Nobody else tries before this moment. Whoever does then ends this try: where a server takes connections and says
     /// nothing, each call would leave one more behind.
-    Opening { until_us: u64, _alive: Option<oneshot::Sender<()>> },
+    Opening { until_us: u64, runtime: RuntimeId, alive: Option<oneshot::Sender<()>>, task: Weak<()> },
     Open {
         link: Arc<dyn Link>,
         /// The runtime that drives it.
@@ -103,11 +117,17 @@ impl State {
             // Another run: two servers behind one address, or one that restarted. Only one of them has our inbox.
             Lane::Open { link, .. } => self.words.hang_up(Arc::clone(link)),
             Lane::Opening { until_us, .. } if now_us < *until_us => return (None, Upkeep::Fine),
+            Lane::Opening { runtime, alive, task, .. } if *runtime == caller && task.strong_count() > 0 => {
+                // It ends with its next turn, and then another one may begin. A runtime that nobody polls gets no more.
+                drop(alive.take());
+                return (None, Upkeep::Fine);
+            }
             Lane::Never | Lane::Absent | Lane::Opening { .. } => {}
         }
-        let (alive, superseded) = oneshot::channel();
-        self.lane = Lane::Opening { until_us: now_us + OPEN_WITHIN_US, _alive: Some(alive) };
-        (None, Upkeep::Reopen(caller, superseded))
+        let ((alive, superseded), task) = (oneshot::channel(), Arc::new(()));
+        let (until_us, alive) = (now_us + OPEN_WITHIN_US, Some(alive));
+        self.lane = Lane::Opening { until_us, runtime: caller, alive, task: Arc::downgrade(&task) };
+        (None, Upkeep::Reopen(caller, Opener { superseded, _task: task }))
     }
 
     /// Whether a caller may wait for what is sent on this link: the link is sound, leads to the same run of the store as
@@ -153,7 +173,8 @@ impl State {
             Ok(link) => self.lane = Lane::Open { link, runtime, used_us: self.world.now_us() },
             Err(error) => {
                 self.trouble = Some(for_now(error));
-                self.lane = Lane::Opening { until_us: self.world.now_us() + REOPEN_MAX_US, _alive: None };
+                let until_us = self.world.now_us() + REOPEN_MAX_US;
+                self.lane = Lane::Opening { until_us, runtime, alive: None, task: Weak::new() };
             }
         }
     }
@@ -184,14 +205,14 @@ impl Session {
     }
 
     pub(crate) fn keep_up(self: &Arc<Self>, upkeep: Upkeep, tell: Option<oneshot::Sender<()>>) {
-        let Upkeep::Reopen(runtime, superseded) = upkeep else { return };
+        let Upkeep::Reopen(runtime, opener) = upkeep else { return };
         let session = Arc::downgrade(self);
-        let open = self.store.open();
+        let (open, superseded) = (self.store.open(), opener.superseded());
         let task = async move {
             let link = tokio::select! {
                 biased;
                 link = open => link,
-                _ = superseded => return,
+                () = superseded => return,
             };
             if let Some(session) = session.upgrade() {
                 session.with(|state| state.lane_opened(runtime, link));

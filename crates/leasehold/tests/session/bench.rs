@@ -255,6 +255,9 @@ pub(crate) struct Altered {
     pub(crate) is_without_runtime: AtomicBool,
     /// Which runtime the callers are on.
     pub(crate) runtime: AtomicU64,
+    /// Nobody polls what callers spawn on it.
+    pub(crate) is_unpolled: AtomicBool,
+    pub(crate) unpolled: Mutex<Vec<Pending<()>>>,
 }
 
 impl Altered {
@@ -267,6 +270,8 @@ impl Altered {
             naps: AtomicUsize::new(0),
             is_without_runtime: AtomicBool::new(false),
             runtime: AtomicU64::new(0),
+            is_unpolled: AtomicBool::new(false),
+            unpolled: Mutex::default(),
         })
     }
 }
@@ -329,10 +334,14 @@ impl World for Altered {
 
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
         let is_callers = std::thread::current().name() != Some("leasehold");
-        match is_callers && self.is_without_runtime.load(Ordering::SeqCst) {
-            true => Err(task),
-            false => Real.spawn(task),
+        if is_callers && self.is_without_runtime.load(Ordering::SeqCst) {
+            return Err(task);
         }
+        if is_callers && self.is_unpolled.load(Ordering::SeqCst) {
+            self.unpolled.lock().unwrap().push(task);
+            return Ok(());
+        }
+        Real.spawn(task)
     }
 
     fn spawn_session(&self, session: Pending<()>) -> std::io::Result<()> {

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use leasehold::Released;
-use leasehold::seam::{Fault, World};
+use leasehold::seam::{Fault, Real, World};
 use leasehold_spec::{Op, Outcome};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
@@ -115,6 +115,26 @@ async fn p17_a_lane_that_is_not_used_moves_to_the_runtime_that_calls() {
     assert!(bench.store.links()[LANE].closed.load(Ordering::SeqCst), "the old one is closed");
     await_lane(&mut bench, 2).await;
     assert_eq!(bench.store.links().len(), 3);
+}
+
+/// A thread may be within a runtime that nobody polls. What opens a lane there would never run, and each further task
+/// would stay as well.
+#[tokio::test]
+async fn p17_a_runtime_that_is_never_polled_gets_one_task() {
+    let (mut bench, world) = bench().await;
+    world.stand_still();
+    world.is_unpolled.store(true, Ordering::SeqCst);
+    world.runtime.store(1, Ordering::SeqCst);
+    for number in 1..6 {
+        world.set_on(11_000 * MS);
+        assert_eq!(round(&mut bench, number).await, (HOME, HOME));
+    }
+    assert_eq!(world.unpolled.lock().unwrap().len(), 1);
+    // It is polled after all: the task that was given up ends, and the next call opens a lane.
+    world.is_unpolled.store(false, Ordering::SeqCst);
+    let given_up = std::mem::take(&mut *world.unpolled.lock().unwrap());
+    given_up.into_iter().for_each(|task| Real.spawn(task).ok().unwrap());
+    await_lane(&mut bench, 2).await;
 }
 
 /// A quorum counts its votes where its caller is polled. Where nothing sends the requests, no node has answered: that says
