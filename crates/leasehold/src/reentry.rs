@@ -3,10 +3,10 @@
 //! Nothing of it goes over the wire, and the session knows of no owner: to it and to the store the guards of an owner are
 //! one hold. Two things follow, and make the gate that stands before the session for each (name, owner):
 //!
-//! - **One goes, the others wait for what becomes of it.** Two tasks of one owner that lock at the same time must not both
-//!   go to the store: the second would wait there for the first, which has no reason to give back, and may be waiting for
-//!   the second. So there is a turn: who has it asks the store, and who gets it next finds the hold, or asks in its place.
-//!   Giving up is dropping the turn, wherever the future stands.
+//! - **All tasks of an owner share one attempt.** Two of them that lock at the same time must not both go to the store: the
+//!   second would wait there for the first, which has no reason to give back, and may be waiting for the second. So the
+//!   first one begins an attempt on its own terms, and whoever of them is polled drives it: none depends on a runtime of
+//!   another (P17). Who sees the grant first enters. The others find the hold, or begin an attempt in their turn.
 //! - **The last one gives back.** The guards share the hold by reference count, and its end is the release. A new lock
 //!   finds no hold from that moment on, and goes to the store behind that release: nothing of a lease that is being given
 //!   back is ever entered.
@@ -20,16 +20,18 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 
+use futures_util::FutureExt;
+use futures_util::future::{Shared, WeakShared};
 use leasehold_spec::Name;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
-use tokio::sync::{Mutex as Turns, MutexGuard as Turn};
 
 use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::owner::Owner;
-use crate::session::{Hold, Terms, Wait};
+use crate::session::{Hold, Session, Terms, Wait};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
+use crate::world::Pending;
 
 /// The gates of one client.
 #[derive(Default)]
@@ -41,10 +43,23 @@ type Key = (Name, Owner);
 struct Gate {
     client: Arc<Handle>,
     key: Key,
-    /// Whoever has it asks the store. First come, first served.
-    turn: Turns<()>,
-    /// What this owner holds. Apart from the turn, which is taken for as long as somebody waits: re-entry asks nobody.
+    /// The attempt that is under way, while a task waits for it.
+    asking: Mutex<Option<WeakShared<Pending<Said>>>>,
+    /// What this owner holds.
     held: Mutex<Weak<Share>>,
+}
+
+/// What became of an attempt. A grant is taken by the first task that sees it: one that is not polled keeps no lease. What
+/// else was said is for the task that began the attempt.
+type Said = Arc<Mutex<Option<Result<Option<Arc<Share>>>>>>;
+
+/// What a task does that wants in.
+enum Way {
+    ReEnter(Arc<Share>),
+    /// It waits for the attempt that it has begun,
+    Own(Shared<Pending<Said>>),
+    /// or for one that another task has begun.
+    Anothers(Shared<Pending<Said>>),
 }
 
 /// What the guards of an owner share. The last one to go gives it back.
@@ -58,7 +73,7 @@ pub(crate) struct Share {
 /// Enters again what the owner holds, or acquires it. `None`: somebody else holds, or another of this owner is on its way,
 /// and `wait` is over.
 ///
-/// Dropping the future gives the turn to the next, and gives up what was asked for.
+/// Dropping the future of the last task that waits for an attempt gives the attempt up.
 pub(crate) async fn enter(
     client: &Arc<Handle>,
     (name, owner): (&Name, &Owner),
@@ -68,25 +83,50 @@ pub(crate) async fn enter(
     // Before any lock of ours: in a forked child it is as one of the parent's threads has left it.
     client.session().check_usable()?;
     let gate = Gate::of(client, name, owner);
-    if let Some(share) = gate.re_enter(terms)? {
-        return Ok(Some(share));
+    // What another task was granted, until this one has entered.
+    let mut granted = None;
+    loop {
+        let way = match gate.way(terms, wait) {
+            // It was lost meanwhile, and no other guard of it is out.
+            Err(_) if granted.take().is_some() => continue,
+            way => way?,
+        };
+        match way {
+            Way::ReEnter(share) => return Ok(Some(share)),
+            Way::Own(asking) => {
+                let said = asking.await;
+                let mine = lock(&said).take();
+                match mine {
+                    // It was granted and lost before this task came to look.
+                    Some(Ok(Some(share))) if share.hold.check().is_err() => {}
+                    Some(said) => return said,
+                    // Another task has entered, and may have left.
+                    None => {}
+                }
+            }
+            Way::Anothers(asking) => {
+                let Some(said) = within(client.session(), wait, asking).await? else { return Ok(None) };
+                hit(Mark::SharedAttempt);
+                granted = lock(&said).take_if(|said| matches!(said, Ok(Some(_))));
+            }
+        }
     }
-    let turn = match is_on(Mutant::P16NoTurns) {
-        true => None,
-        false => match gate.turn(wait).await? {
-            None => return Ok(None),
-            turn => turn,
-        },
+}
+
+/// Waits for another task's attempt. `None`: `wait` is over.
+async fn within(session: &Session, wait: Wait, asking: Shared<Pending<Said>>) -> Result<Option<Said>> {
+    let said = match wait {
+        Wait::No => None,
+        Wait::ForEver => Some(asking.await),
+        Wait::Until { until_us } => {
+            let left_us = until_us.saturating_sub(session.world.now_us());
+            session.within(left_us, asking).await
+        }
     };
-    // Whoever had the turn before may hold by now.
-    if let Some(share) = gate.re_enter(terms)? {
-        hit(Mark::TurnFoundHold);
-        return Ok(Some(share));
+    if said.is_none() {
+        session.check_open()?;
     }
-    let hold = client.session().acquire(name, terms, wait).await?;
-    let share = hold.map(|hold| gate.begin(hold, terms));
-    drop(turn);
-    Ok(share)
+    Ok(said)
 }
 
 impl Gate {
@@ -94,11 +134,32 @@ impl Gate {
         let key = (name.clone(), owner.clone());
         let mut gates = client.gates().lock();
         gates.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let (client, turn, held) = (Arc::clone(client), Turns::new(()), Mutex::default());
-            let gate = Arc::new(Self { client, key: key.clone(), turn, held });
+            let client = Arc::clone(client);
+            let gate = Arc::new(Self { client, key: key.clone(), asking: Mutex::default(), held: Mutex::default() });
             gates.insert(key, Arc::downgrade(&gate));
             gate
         })
+    }
+
+    /// Finds what this owner holds, or the attempt that is under way, or begins one.
+    fn way(self: &Arc<Self>, terms: &Arc<Terms>, wait: Wait) -> Result<Way> {
+        let mut known = lock(&self.asking);
+        let asking = known.as_ref().and_then(WeakShared::upgrade).filter(|asking| asking.peek().is_none());
+        // In this order: a hold is known before the attempt that has won it is over.
+        if let Some(share) = self.re_enter(terms)? {
+            return Ok(Way::ReEnter(share));
+        }
+        if let Some(asking) = asking.filter(|_| !is_on(Mutant::P16NoTurns)) {
+            return Ok(Way::Anothers(asking));
+        }
+        let (gate, terms) = (Arc::clone(self), Arc::clone(terms));
+        let ask: Pending<Said> = Box::pin(async move {
+            let held = gate.client.session().acquire(&gate.key.0, &terms, wait).await;
+            Arc::new(Mutex::new(Some(held.map(|hold| hold.map(|hold| gate.begin(hold, &terms))))))
+        });
+        let asking = ask.shared();
+        *known = asking.downgrade();
+        Ok(Way::Own(asking))
     }
 
     /// What this owner holds, if it does; no round trip.
@@ -118,25 +179,6 @@ impl Gate {
                 Ok(Some(share))
             }
         }
-    }
-
-    async fn turn(&self, wait: Wait) -> Result<Option<Turn<'_, ()>>> {
-        if let Ok(turn) = self.turn.try_lock() {
-            return Ok(Some(turn));
-        }
-        let session = self.client.session();
-        let turn = match wait {
-            Wait::No => None,
-            Wait::ForEver => Some(self.turn.lock().await),
-            Wait::Until { until_us } => {
-                let left_us = until_us.saturating_sub(session.world.now_us());
-                session.within(left_us, self.turn.lock()).await
-            }
-        };
-        if turn.is_none() {
-            session.check_open()?;
-        }
-        Ok(turn)
     }
 
     fn begin(self: &Arc<Self>, hold: Arc<Hold>, terms: &Terms) -> Arc<Share> {
