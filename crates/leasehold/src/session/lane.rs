@@ -146,7 +146,7 @@ impl State {
         same(link, &asked.link) && link.has_unsent() && self.home().is_some()
     }
 
-    /// Gives the lane up if its runtime does not drive it. What was asked by the lane is asked by the session's link instead.
+    /// Gives the lane up if its runtime does not drive it: the session's link asks again what was asked by the lane.
     /// Returns when to look again.
     pub(crate) fn look_at_lane(&mut self) -> u64 {
         let Lane::Open { link, .. } = &self.lane else { return LOOK_US };

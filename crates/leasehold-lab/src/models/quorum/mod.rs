@@ -17,6 +17,7 @@
 
 mod cluster;
 mod node;
+mod operator;
 mod permits;
 mod properties;
 mod report;

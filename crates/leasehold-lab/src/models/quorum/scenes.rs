@@ -161,7 +161,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "begun",
-        about: "an operator ends its rest when no node knows a holder, nobody has asked for a lease, and tokens are passed",
+        about: "an operator ends its rest: no node knows a holder, nobody has asked for a lease, tokens are passed",
         ..BEGUN
     },
     Scene {

@@ -1,0 +1,36 @@
+//! An operator who begins the quorum: from then on no node rests, whatever it has forgotten.
+
+use super::cluster::Cluster;
+use super::node::{EPOCH, Node};
+use super::scenes::{Begins, Scene};
+use super::words::Act;
+
+/// How far an operator has come who begins the quorum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Operator {
+    Away,
+    /// Connected to all nodes since this tick: none of them has forgotten anything since.
+    Connected(u8),
+    Done,
+}
+
+impl Scene {
+    /// What an operator may do. To begin a quorum of which no node rests changes nothing.
+    pub(super) fn operators(&self, cluster: &Cluster) -> Option<Act> {
+        let rests = |node: &Node| node.rests_until > cluster.tick;
+        let timing = self.timing.filter(|_| cluster.nodes.iter().any(rests))?;
+        let since = match (self.begins, cluster.operator) {
+            (Begins::Never, _) | (_, Operator::Done) => return None,
+            (Begins::Unasked, _) => return Some(Act::Begin),
+            (Begins::Asked, _) => cluster.tick,
+            (Begins::Settled | Begins::Passed, Operator::Away) => return Some(Act::Prepare),
+            // What was asked before has come to nothing by then.
+            (Begins::Settled | Begins::Passed, Operator::Connected(since)) => since + timing.lease,
+        };
+        let highest = cluster.nodes.iter().map(|node| node.highest).max().unwrap_or(0);
+        let has_passed = |node: &Node| EPOCH + cluster.tick + node.ahead > highest + timing.window;
+        let is_passed = self.begins != Begins::Passed || cluster.nodes.iter().all(has_passed);
+        let is_free = cluster.nodes.iter().all(|node| node.holder.is_none());
+        (since <= cluster.tick && is_free && is_passed).then_some(Act::Begin)
+    }
+}
