@@ -44,6 +44,19 @@ pub(super) struct TaskWaker {
     pub(super) ready: Arc<Ready>,
 }
 
+/// Why a run of the executor ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// The time is over.
+    Time,
+    /// Nothing will ever happen again.
+    Idle,
+    /// Too much happened at one moment.
+    Livelock,
+    /// What was waited for has come.
+    Done,
+}
+
 impl Core {
     pub(super) fn new(rng: Rng, hiccup_in: u64) -> Self {
         Self {

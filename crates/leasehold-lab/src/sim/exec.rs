@@ -22,6 +22,7 @@ use std::time::Duration;
 use leasehold::seam::Pending;
 use tokio::sync::oneshot;
 
+pub(super) use super::core::Stop;
 use super::core::{Core, Ready, Task, TaskWaker};
 use super::plan::HICCUP_US;
 pub(super) use super::process::{Part, Still};
@@ -41,19 +42,6 @@ const STEPS_AT_ONCE: u32 = 200_000;
 pub(super) struct Exec {
     core: Mutex<Core>,
     ready: Arc<Ready>,
-}
-
-/// Why a run of the executor ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// The time is over.
-    Time,
-    /// Nothing will ever happen again.
-    Idle,
-    /// Too much happened at one moment.
-    Livelock,
-    /// What was waited for has come.
-    Done,
 }
 
 impl Exec {

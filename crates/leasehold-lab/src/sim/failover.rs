@@ -5,7 +5,8 @@ use std::sync::Arc;
 use leasehold_testkit::history::Promise;
 
 use super::exec::lock;
-use super::faults::{Kind, exclusion, excuse};
+use super::faults::{exclusion, excuse};
+use super::kind::Kind;
 use super::net::{self, Fate, Net};
 use super::node::{Clock, Node, Role};
 use super::rng::Rng;

@@ -18,6 +18,7 @@ mod crew;
 mod exec;
 mod failover;
 mod faults;
+mod kind;
 mod link;
 mod look;
 mod mutants;

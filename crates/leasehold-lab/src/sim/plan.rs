@@ -8,7 +8,7 @@
 
 use leasehold_spec::limits::{RANGE_MAX, run_silent_us};
 
-use super::faults::Kind;
+use super::kind::Kind;
 use super::quorum::Settings;
 use super::rng::Rng;
 

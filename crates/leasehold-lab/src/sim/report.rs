@@ -10,7 +10,7 @@ use leasehold_testkit::coverage::{Coverage, Kind as Covered};
 
 use super::book::Book;
 use super::exec::lock;
-use super::faults::Kind;
+use super::kind::Kind;
 use super::options::Options;
 use super::quorum;
 use super::run::{Verdict, play};

@@ -5,7 +5,7 @@ use leasehold_spec::limits::CLOCK_ERROR_MS;
 use leasehold_spec::mark::Mark;
 use leasehold_spec::node::{Charter, rest_ms};
 
-use super::super::faults::Kind;
+use super::super::kind::Kind;
 use super::super::plan::Plan;
 use super::super::rng::Rng;
 
