@@ -35,7 +35,16 @@ struct Member {
     fate: Fate,
     /// Its work is done.
     is_served: bool,
-    storm: Arc<Notify>,
+    calls: Calls,
+}
+
+/// What is called into a program from outside.
+#[derive(Clone, Default)]
+pub(super) struct Calls {
+    /// All who wait are to drop their futures.
+    pub(super) storm: Arc<Notify>,
+    /// Its operator is to revoke.
+    pub(super) revoke: Arc<Notify>,
 }
 
 /// What became of a client.
@@ -63,11 +72,11 @@ impl Crew {
         let mut members = lock(&self.members);
         let mut rng = members.rng.fork();
         let pid = sim.exec.start(rng.between(1, 1 << 40), drift(&mut rng, sim.plan.drift_ppm));
-        let storm = Arc::new(Notify::new());
-        members.known.insert(pid, Member { fate: Fate::Alive, is_served: false, storm: Arc::clone(&storm) });
+        let calls = Calls::default();
+        members.known.insert(pid, Member { fate: Fate::Alive, is_served: false, calls: calls.clone() });
         drop(members);
         sim.note(pid as u64, || format!("{} starts", client(pid)));
-        let life = live(Arc::clone(self), pid, storm, rng);
+        let life = live(Arc::clone(self), pid, calls, rng);
         sim.exec.spawn(pid, Part::Thread, "the program", Box::pin(life));
     }
 
@@ -95,8 +104,14 @@ impl Crew {
     }
 
     pub(super) fn storm(&self, pid: Pid) {
-        let storm = lock(&self.members).known.get(&pid).map(|member| Arc::clone(&member.storm));
-        storm.into_iter().for_each(|storm| storm.notify_waiters());
+        let calls = lock(&self.members).known.get(&pid).map(|member| member.calls.clone());
+        calls.into_iter().for_each(|calls| calls.storm.notify_waiters());
+    }
+
+    /// The operator of this client revokes what it finds held.
+    pub(super) fn revoke(&self, pid: Pid) {
+        let calls = lock(&self.members).known.get(&pid).map(|member| member.calls.clone());
+        calls.into_iter().for_each(|calls| calls.revoke.notify_waiters());
     }
 
     pub(super) fn fates(&self) -> BTreeMap<Pid, Fate> {
@@ -143,11 +158,12 @@ fn some_part(sim: &Sim, pid: Pid, rng: &mut Rng) -> Part {
 
 /// A client's life: connect, work, close. It is on a thread of the program; all that the library is asked is asked on
 /// runtimes, any of which may end.
-async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
+async fn live(crew: Arc<Crew>, pid: Pid, calls: Calls, mut rng: Rng) {
     let sim = Arc::clone(&crew.sim);
     let host = Host::new(&sim, pid, rng.fork());
     let leasehold = connect(&sim, &host, pid, &mut rng).await;
     let leaves_us = if rng.percent(10) { rng.between(1, sim.plan.chaos_us) } else { sim.plan.chaos_us };
+    let operator = operate(Arc::clone(&sim), pid, leasehold.clone(), Arc::clone(&calls.revoke), rng.fork());
     let mut posts = Vec::new();
     for number in 0..sim.plan.workers {
         let (alive, ended) = oneshot::channel::<()>();
@@ -158,7 +174,7 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
             part,
             who: format!("{}.{number}", client(pid)),
             leasehold: leasehold.clone(),
-            storm: Arc::clone(&storm),
+            storm: Arc::clone(&calls.storm),
             rng: rng.fork(),
             until_us: leaves_us,
             is_renewed: true,
@@ -172,8 +188,15 @@ async fn live(crew: Arc<Crew>, pid: Pid, storm: Arc<Notify>, mut rng: Rng) {
         sim.exec.spawn(pid, Part::Thread, "a post", Box::pin(post));
         posts.push(ended);
     }
-    for ended in posts {
-        let _ended = ended.await;
+    let working = async {
+        for ended in posts {
+            let _ended = ended.await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = working => {}
+        () = operator => {}
     }
     if let Some(member) = lock(&crew.members).known.get_mut(&pid) {
         member.is_served = true;
@@ -210,6 +233,24 @@ async fn connect(sim: &Arc<Sim>, host: &Arc<Host>, pid: Pid, rng: &mut Rng) -> L
             None => sim.note(0, || format!("{} cannot connect: its runtime has ended", client(pid))),
         }
         sim.exec.sleep(pid, Duration::from_millis(rng.between(20, 1000))).await;
+    }
+}
+
+/// An operator, who takes away what is held as often as it is called.
+async fn operate(sim: Arc<Sim>, pid: Pid, leasehold: Leasehold, called: Arc<Notify>, mut rng: Rng) {
+    loop {
+        called.notified().await;
+        for name in sim.plan.names.clone() {
+            let grace = Duration::from_micros(*rng.pick(&[0, 100 * MS, 1_000 * MS, 5_000 * MS]));
+            let (mutex, part) = (leasehold.mutex(&name), some_part(&sim, pid, &mut rng));
+            let revoking = async move {
+                let holder = mutex.inspect().await.ok()?.holder?;
+                mutex.revoke(&holder, grace).await.ok()
+            };
+            if sim.exec.on(pid, part, "an operator", revoking).await.flatten().is_some() {
+                sim.book.met("an operator revokes");
+            }
+        }
     }
 }
 

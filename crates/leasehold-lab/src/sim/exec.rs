@@ -178,6 +178,10 @@ impl Exec {
         drop(dead);
     }
 
+    pub(super) fn is_alive(&self, pid: Pid) -> bool {
+        !self.core().processes[pid].is_dead
+    }
+
     /// What still runs of a process.
     pub(super) fn tasks_of(&self, pid: Pid) -> Vec<&'static str> {
         self.core().tasks.values().filter(|task| task.pid == pid).map(|task| task.what).collect()

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use leasehold_spec::{Name, Token};
 use leasehold_testkit::history::Promise;
 
+use super::aimed;
 use super::book::Excuse;
 use super::crew::Crew;
 use super::exec::{Part, Pid, Still, lock};
+use super::follow::{self, Why};
 use super::kind::Kind;
-use super::net::{self, Fate, unblocked};
+use super::net::{self, Fate, Net, unblocked};
 use super::node::Role;
 use super::quorum;
 use super::rng::Rng;
@@ -47,8 +49,9 @@ pub(super) async fn go_wrong(sim: Arc<Sim>, crew: Arc<Crew>, mut rng: Rng) {
 
 fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
     let is_done = match (&sim.plan.quorum, kind) {
-        (Some(settings), _) => quorum::inject(sim, crew, settings, kind, rng),
         (None, Kind::Cut | Kind::Ghosts | Kind::HalfOpen | Kind::Stall | Kind::LoseReply) => connection(sim, kind, rng),
+        (_, Kind::KillHolder | Kind::PauseHolder) => aimed::inject(sim, crew, kind, rng),
+        (Some(settings), _) => quorum::inject(sim, crew, settings, kind, rng),
         (None, kind) if kind.is_of_a_process() => {
             crew.anybody(rng).is_some_and(|pid| process(sim, crew, kind, pid, rng))
         }
@@ -153,7 +156,11 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
 }
 
 /// The network first: nothing that a dying process still does is heard.
-fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
+pub(super) fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
+    for held in sim.held_by(pid) {
+        let waiters = sim.waiters(&held.name).into_iter().filter(|waiter| waiter.pid != pid).collect();
+        follow::begins(sim, held, Why::Death, waiters);
+    }
     {
         let mut net = lock(&sim.net);
         let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.pid == pid).map(|(id, _)| *id).collect();
@@ -200,20 +207,7 @@ fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
         }
         Kind::JumpForward | Kind::JumpBack => {
             let by_us = rng.scaled(5 * MS, 40_000 * MS).cast_signed();
-            let is_forward = kind == Kind::JumpForward;
-            let before = net.nodes[at].clock;
-            if !is_forward {
-                let shown_us = before.at_us(sim.exec.now_us());
-                net.nodes[at].relives_until_us = shown_us.max(net.nodes[at].relives_until_us);
-            }
-            net.nodes[at].clock.offset_us += if is_forward { by_us } else { -by_us };
-            super::failover::end_early(sim, &net.nodes[at], before, 0);
-            sim.note(by_us.unsigned_abs(), || format!("  by {} ms", by_us / 1000));
-            super::failover::tokens_may_fall(sim, &net);
-            if is_forward {
-                sim.book.jumps(sim.exec.now_us());
-                exclusion(sim, sim.plan.lease_max_us(), "the server's clock was set forward");
-            }
+            set_clock(sim, &mut net, if kind == Kind::JumpForward { by_us } else { -by_us });
         }
         Kind::Restart | Kind::Amnesia => {
             drop(net);
@@ -225,6 +219,24 @@ fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
         }
     }
     true
+}
+
+/// The server's clock is set.
+pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, by_us: i64) {
+    let node = &mut net.nodes[net.primary];
+    let (before, shown_us) = (node.clock, node.clock.at_us(sim.exec.now_us()));
+    node.clock.offset_us += by_us;
+    sim.note(by_us.unsigned_abs(), || format!("  by {} ms", by_us / 1000));
+    if by_us < 0 {
+        node.relives_until_us = shown_us.max(node.relives_until_us);
+        follow::set_back(sim, net.primary);
+    }
+    super::failover::end_early(sim, &net.nodes[net.primary], before, 0);
+    super::failover::tokens_may_fall(sim, net);
+    if by_us > 0 {
+        sim.book.jumps(sim.exec.now_us());
+        exclusion(sim, sim.plan.lease_max_us(), "the server's clock was set forward");
+    }
 }
 
 /// From now on, for so long, two may hold.

@@ -43,6 +43,10 @@ pub(super) enum Kind {
     EndRuntime,
     /// A process dies, and another comes.
     Crash,
+    /// A holder dies. Mostly the store's clock is set back then.
+    KillHolder,
+    /// A holder stands still. Mostly an operator revokes its lease then.
+    PauseHolder,
     /// All who wait in a process drop their futures.
     Storm,
     /// Of a quorum: a node loses everything, and its connections live on.
@@ -75,6 +79,8 @@ impl Kind {
         Self::Block,
         Self::EndRuntime,
         Self::Crash,
+        Self::KillHolder,
+        Self::PauseHolder,
         Self::Storm,
     ];
 
@@ -102,6 +108,8 @@ impl Kind {
         Self::Block,
         Self::EndRuntime,
         Self::Crash,
+        Self::KillHolder,
+        Self::PauseHolder,
         Self::Storm,
     ];
 
@@ -135,6 +143,8 @@ impl Kind {
             Self::Block => "blocked runtime",
             Self::EndRuntime => "ended runtime",
             Self::Crash => "crash",
+            Self::KillHolder => "crash of a holder",
+            Self::PauseHolder => "pause of a holder",
             Self::Storm => "cancel storm",
             Self::Flush => "flush",
             Self::Rollback => "restart without the last writes",

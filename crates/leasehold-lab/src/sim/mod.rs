@@ -11,6 +11,7 @@
 //! (`faults.rs`, `failover.rs`), lets everything heal, waits until all are served and have closed, and looks at what is
 //! left (`run.rs`). The history goes to the checker of the test kit, which knows nothing of any of this.
 
+mod aimed;
 mod book;
 mod call;
 mod core;
@@ -18,6 +19,8 @@ mod crew;
 mod exec;
 mod failover;
 mod faults;
+mod follow;
+mod holders;
 mod kind;
 mod link;
 mod look;

@@ -13,6 +13,7 @@ use crate::usage::replay_with;
 pub(super) const ALL: &[Mutant] = &[
     Mutant::P1Barging,
     Mutant::P1Unbounded,
+    Mutant::P1FutureStays,
     Mutant::P2RepeatExtends,
     Mutant::P2WholeLease,
     Mutant::P3ForgetsRelease,
@@ -27,6 +28,8 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P9Silent,
     Mutant::P10NoGrace,
     Mutant::P10Unheard,
+    Mutant::P10TellsNoWaiter,
+    Mutant::P10WaitsOn,
     Mutant::P11NoProof,
     Mutant::P11LeaveOvertakes,
     Mutant::P12FromReceipt,
@@ -62,7 +65,8 @@ pub(super) const ALL: &[Mutant] = &[
 ];
 
 /// The same of a quorum.
-const OF_QUORUM: &[Mutant] = &[Mutant::QVotesBelow, Mutant::QNoRest, Mutant::QFillCounts, Mutant::QTakesLaterVotes];
+const OF_QUORUM: &[Mutant] =
+    &[Mutant::QVotesBelow, Mutant::QNoRest, Mutant::QFillCounts, Mutant::QTakesLaterVotes, Mutant::P1FutureStays];
 
 /// Looks for a seed that notices a flaw.
 pub(super) fn hunt(mutant: Mutant, options: &Options) -> Total {

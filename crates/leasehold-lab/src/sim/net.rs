@@ -16,6 +16,8 @@ use leasehold_spec::{Answer, GrantId, Name, Op, Order, Outcome, SessionId};
 
 use super::book::Grant;
 use super::exec::{Pid, lock};
+use super::follow;
+use super::holders;
 use super::link::Road;
 use super::node::{Ask, Clock, Done, Node, Role, Said, label};
 use super::pipe::Pipe;
@@ -332,12 +334,14 @@ fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name
             sim.book.waited(name.as_str(), grant.token.get(), *since_us);
         }
     }
-    if let (Op::Renew(renew), Outcome::Renewed { .. }) = (op, &answer.outcome) {
+    if let (Op::Renew(renew), Outcome::Renewed { left_us }) = (op, &answer.outcome) {
         sim.book.renewed(name.as_str(), renew.token.get(), now_us);
+        follow::renewed(sim, name.as_str(), renew.token.get(), *left_us);
     }
     if let (Op::Revoke { token, .. }, Outcome::Revoking { left_us }) = (op, &answer.outcome) {
         super::faults::revoked(sim, name, *token, *left_us);
     }
+    holders::judge_revocation(sim, net, node, name, op, answer);
     sim.note(answer.highest.get() ^ answer.now_us, || words::step(net, node, name, op, answer));
 }
 

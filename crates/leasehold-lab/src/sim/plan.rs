@@ -6,7 +6,7 @@
 //! So is what is handed on inside of clients: in some seeds many tasks of each want one lease for a moment, all of the
 //! time, and in some nobody hands anything on.
 
-use leasehold_spec::limits::{RANGE_MAX, run_silent_us};
+use leasehold_spec::limits::{RANGE_MAX, look_floor_ms, run_silent_us};
 
 use super::kind::Kind;
 use super::quorum::Settings;
@@ -16,7 +16,10 @@ use super::rng::Rng;
 pub(super) const HICCUP_US: u64 = 20_000;
 
 /// What happens to runtimes and to what waits on them, and to nothing else.
-const OF_RUNTIMES: &[Kind] = &[Kind::Block, Kind::EndRuntime, Kind::Storm];
+pub(super) const OF_RUNTIMES: &[Kind] = &[Kind::Block, Kind::EndRuntime, Kind::Storm];
+
+/// What happens to holders, and to the clocks of those that keep their leases.
+const OF_HOLDERS: &[Kind] = &[Kind::KillHolder, Kind::PauseHolder, Kind::JumpBack, Kind::EndRuntime];
 
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
@@ -124,7 +127,30 @@ impl Plan {
         if rng.percent(40) {
             plan.in_line(&mut rng);
         }
+        if rng.percent(8) {
+            plan.of_holders(&mut rng);
+        }
         plan
+    }
+
+    /// Holders die, or stand still until an operator revokes; clocks are set back; and messages arrive.
+    pub(super) fn of_holders(&mut self, rng: &mut Rng) {
+        self.faults = OF_HOLDERS.iter().map(|kind| (*kind, rng.between(1, 6))).collect();
+        // Short ones, so that deaths are followed before everything heals.
+        self.leases_ms = vec![rng.scaled(1_000, 8_000), *rng.pick(&[2_000, 20_000])];
+        self.revokes = *rng.pick(&[0, 5]);
+        if rng.percent(50) {
+            // Few who wait, with re-checks that are seconds apart: nobody comes by where nobody was told.
+            self.faults = vec![(Kind::PauseHolder, 4), (Kind::EndRuntime, 1)];
+            self.leases_ms = vec![*rng.pick(&[20_000, 60_000])];
+            (self.workers, self.revokes) = (rng.between(1, 2), 0);
+        }
+        self.leases_ms.iter_mut().for_each(|ms| *ms = (*ms).max(8 * self.delay_us.1 / 1000));
+        self.slow_in = 0;
+        self.names.truncate(2);
+        self.clients = rng.between(3, 4);
+        self.chaos_us = self.chaos_us.max(30_000_000);
+        self.fault_every_us = self.fault_every_us.max(2_000_000);
     }
 
     /// Many tasks of a client want one lease for a moment. That is many steps in a second, so it is for a shorter time.
@@ -223,9 +249,24 @@ impl Plan {
         self.slow_in == 0 && is_heard && has_time && self.faults.iter().all(|(kind, _)| OF_RUNTIMES.contains(kind))
     }
 
+    /// Whether every message reaches who can hear it, and every request the store: programs die and stand still, and clocks
+    /// are set back.
+    pub(super) fn carries(&self) -> bool {
+        let of_programs = [Kind::Pause, Kind::Suspend, Kind::Crash];
+        let is_harmless =
+            |kind: &Kind| OF_RUNTIMES.contains(kind) || OF_HOLDERS.contains(kind) || of_programs.contains(kind);
+        self.slow_in == 0 && self.faults.iter().all(|(kind, _)| is_harmless(kind))
+    }
+
+    /// A waiter re-checks within this time (P15).
+    pub(super) fn look_us(&self) -> u64 {
+        look_floor_ms(self.lease_max_us() / 1000) * 1000 * 6 / 5
+    }
+
     /// Within this time a store that is well answers.
     pub(super) fn answers_us(&self) -> u64 {
-        self.soon_us() + if self.quorum.is_some() { 100_000 } else { 0 }
+        // Rounds of a quorum may be lost to each other, again and again.
+        self.soon_us() + if self.quorum.is_some() { 100_000 + 8 * self.trip_us() } else { 0 }
     }
 
     /// Whether a run that is wanted all the time goes on for as long as its answers come, and they do.

@@ -237,6 +237,8 @@ const MUST: &[&str] = &[
     "a future that goes on on another runtime",
     "a runtime that its caller blocks",
     "a worker on another runtime",
+    "a death is looked after",
+    "a revocation is looked after",
     "a panic under the lock",
     "a re-entry",
     "a re-entry is refused",

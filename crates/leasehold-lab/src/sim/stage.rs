@@ -11,6 +11,7 @@ use leasehold_spec::{Name, Resource};
 
 use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Pid, lock};
+use super::follow::{Follow, Held, Waiter};
 use super::net::Net;
 use super::plan::Plan;
 use super::quorum;
@@ -24,6 +25,7 @@ pub(super) struct Sim {
     pub(super) votes: Mutex<quorum::Net>,
     pub(super) registers: Mutex<Registers>,
     pub(super) book: Book,
+    pub(super) follow: Follow,
     pub(super) plan: Plan,
 }
 
@@ -34,7 +36,7 @@ impl Sim {
         let net = Mutex::new(Net::new(rng.fork(), &plan));
         let registers = Mutex::new(Registers::new(rng.fork(), &plan));
         let votes = Mutex::new(quorum::Net::new(rng.fork(), &plan));
-        Arc::new(Self { exec, net, votes, registers, book, plan })
+        Arc::new(Self { exec, net, votes, registers, book, follow: Follow::default(), plan })
     }
 
     /// Something happened: into the hash, and into the trace.
@@ -53,6 +55,24 @@ impl Sim {
             record.queue.is_empty() && record.grant.as_ref().is_none_or(|grant| grant.end_us() <= clock_us)
         };
         self.plan.quorum.is_none() && record.is_none_or(is_free)
+    }
+
+    /// Who waits for a name, and can be told.
+    pub(super) fn waiters(&self, name: &str) -> Vec<Waiter> {
+        let waiters = match self.plan.quorum {
+            Some(_) => lock(&self.votes).waiters(name),
+            None => lock(&self.net).waiters(name),
+        };
+        waiters.into_iter().map(|waiter| Waiter::new(self, waiter)).collect()
+    }
+
+    /// What a process holds at the store.
+    pub(super) fn held_by(&self, pid: Pid) -> Vec<Held> {
+        let now_us = self.exec.now_us();
+        match self.plan.quorum {
+            Some(_) => lock(&self.votes).held_by(pid, now_us),
+            None => lock(&self.net).held_by(pid, now_us),
+        }
     }
 
     /// A sleep in true time.

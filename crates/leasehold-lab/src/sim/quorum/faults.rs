@@ -9,6 +9,7 @@ use super::super::book::Excuse;
 use super::super::crew::Crew;
 use super::super::exec::{Pid, lock};
 use super::super::faults::{lasting, process};
+use super::super::follow;
 use super::super::kind::Kind;
 use super::super::net::Fate;
 use super::super::rng::Rng;
@@ -147,14 +148,7 @@ fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool 
             net.nodes[at].is_emptied();
         }
         Kind::JumpForward | Kind::JumpBack => {
-            let (offset_us, most_us) = (net.nodes[at].clock.offset_us, settings.clocks_us);
-            let is_forward = kind == Kind::JumpForward;
-            let room_us = if is_forward { most_us - offset_us } else { most_us + offset_us };
-            if room_us < 10_000 {
-                return false;
-            }
-            let by_us = rng.scaled(5 * MS, room_us.unsigned_abs().max(5 * MS)).cast_signed();
-            set_clock(sim, &mut net, at, offset_us + if is_forward { by_us } else { -by_us });
+            return jump(sim, settings, &mut net, at, kind == Kind::JumpForward, rng);
         }
         _ => {
             let tail_us = rng.scaled(MS, 3_000 * MS);
@@ -173,6 +167,28 @@ fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool 
     true
 }
 
+/// A node's clock is set by some time, as far as there is room for it.
+fn jump(sim: &Arc<Sim>, settings: &Settings, net: &mut Net, at: usize, is_forward: bool, rng: &mut Rng) -> bool {
+    let (offset_us, most_us) = (net.nodes[at].clock.offset_us, settings.clocks_us);
+    let room_us = if is_forward { most_us - offset_us } else { most_us + offset_us };
+    if room_us < 10_000 {
+        return false;
+    }
+    let by_us = rng.scaled(5 * MS, room_us.unsigned_abs().max(5 * MS)).cast_signed();
+    set_clock(sim, net, at, offset_us + if is_forward { by_us } else { -by_us });
+    true
+}
+
+/// Some nodes' clocks are set back: one, or all of them.
+pub(in super::super) fn set_back(sim: &Arc<Sim>, settings: &Settings, rng: &mut Rng) {
+    let mut net = lock(&sim.votes);
+    let count = rng.between(1, settings.nodes as u64) as usize;
+    let first = rng.below(settings.nodes as u64) as usize;
+    for at in (first..first + count).map(|at| at % settings.nodes) {
+        jump(sim, settings, &mut net, at, false, rng);
+    }
+}
+
 fn restart(sim: &Arc<Sim>, net: &mut Net, at: usize, rng: &mut Rng) {
     let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == at).map(|(id, _)| *id).collect();
     for id in ids {
@@ -189,6 +205,7 @@ pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, at: usize, offset_us: i64
     if by_us < 0 {
         let shown_us = net.nodes[at].clock.at_us(sim.exec.now_us());
         net.nodes[at].relives_until_us = shown_us.max(net.nodes[at].relives_until_us);
+        follow::set_back(sim, at);
     }
     net.nodes[at].clock.offset_us = offset_us;
     sim.note(by_us.unsigned_abs(), || format!("  {}: by {} ms", net.nodes[at].at, by_us / 1000));

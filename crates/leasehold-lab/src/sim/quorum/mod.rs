@@ -11,6 +11,7 @@
 
 mod after;
 mod faults;
+mod holders;
 mod net;
 mod pledges;
 mod seat;
@@ -20,7 +21,7 @@ mod tests;
 mod voter;
 
 pub(super) use after::{heal, kept, residue};
-pub(super) use faults::{cut_all, inject};
+pub(super) use faults::{cut_all, inject, set_back};
 pub(super) use net::Net;
 pub(super) use seat::Seat;
 pub(super) use settings::{MUST, RARE, Settings, plan};

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use leasehold::seam::error;
 use leasehold::{ErrorKind, Result};
 use leasehold_spec::node::{Request, Rings, Said, Vote};
-use leasehold_spec::{GrantId, Name, SessionId, Token};
+use leasehold_spec::{GrantId, Name, SessionId, Token, Was};
 
 use super::super::exec::{Pid, lock};
+use super::super::follow::{self, Waiter, Why};
 use super::super::net::{Fate, HANG_US, drift};
 use super::super::node::Clock;
 use super::super::pipe::Pipe;
@@ -41,6 +42,8 @@ pub(in super::super) struct Net {
     pub(super) who: BTreeMap<SessionId, Pid>,
     pub(super) is_calm: bool,
     pub(super) pledges: Pledges,
+    /// The nodes at which a grant was revoked.
+    marked: BTreeMap<(Name, Token), BTreeSet<usize>>,
     /// The nodes that have voted for a grant, at any time.
     voted: BTreeMap<(Name, GrantId, Token), BTreeSet<usize>>,
 }
@@ -88,6 +91,7 @@ impl Net {
             who: BTreeMap::new(),
             is_calm: false,
             pledges,
+            marked: BTreeMap::new(),
             voted: BTreeMap::new(),
         }
     }
@@ -284,6 +288,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
     };
     if let Some((id, token, left_us)) = known {
         let (grant, until_us) = ((name.clone(), id, token), now_us + left_us);
+        follow::renewed(sim, name.as_str(), token.get(), left_us);
         if matches!(vote.said, Said::Filled { .. }) {
             net.pledges.keeps(node, grant.clone(), until_us);
         } else {
@@ -300,9 +305,22 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
             sim.book.given(name.as_str(), token.get(), now_us);
         }
     }
+    // A revocation, and each leave of a waiter while the vote is marked, have to notify the waiters that are next (P10).
+    let must_notify = matches!(vote.said, Said::Revoking { .. } | Said::GivenBack { was: Was::Queued });
+    if let Some(held) = net.revoked(node, name.as_str(), now_us).filter(|_| must_notify) {
+        follow::notified(sim, name.as_str(), held.token, &net.next_waiters(node, name.as_str()));
+    }
     if let (Request::Revoke { token, .. }, Said::Revoking { left_us }) = (request, &vote.said) {
         let at_us = now_us + left_us - left_us / 100;
         sim.book.revoked(name.as_str(), token.get(), at_us);
+        let majority = net.nodes.len() / 2 + 1;
+        let marked = net.marked.entry((name.clone(), *token)).or_default();
+        let is_majority = marked.insert(node) && marked.len() == majority;
+        let held = net.revoked(node, name.as_str(), now_us).filter(|_| is_majority);
+        if let Some(held) = held {
+            let next = net.marked[&(name.clone(), *token)].iter().flat_map(|at| net.next_waiters(*at, name.as_str()));
+            follow::begins(sim, held, Why::Revocation, next.map(|waiter| Waiter::new(sim, waiter)).collect());
+        }
         let grants: Vec<_> =
             net.voted.keys().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
         for grant in grants {

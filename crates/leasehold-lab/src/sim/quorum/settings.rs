@@ -6,7 +6,7 @@ use leasehold_spec::mark::Mark;
 use leasehold_spec::node::{Charter, rest_ms};
 
 use super::super::kind::Kind;
-use super::super::plan::Plan;
+use super::super::plan::{OF_RUNTIMES, Plan};
 use super::super::rng::Rng;
 
 const MS: u64 = 1000;
@@ -62,13 +62,21 @@ pub(in super::super) fn plan(seed: u64) -> Plan {
     let farthest_us = delays_us.iter().map(|(_, most)| *most).max().unwrap_or(near);
     // All of them may be nearer than most are.
     plan.delay_us = (near.min(farthest_us), farthest_us);
+    match rng.below(10) {
+        0 => {
+            // Nothing is wrong but inside of the programs, which are quick: then nodes have to be, too.
+            plan.faults = OF_RUNTIMES.iter().map(|kind| (*kind, rng.between(1, 6))).collect();
+            (plan.hiccup_in, plan.slow_in) = (0, 0);
+        }
+        1 => plan.of_holders(&mut rng),
+        _ => plan.faults = choose(&mut rng),
+    }
     // A round has a tenth of the lease, and every message and every turn of a busy machine is a part of it.
     let shortest_ms = (40 * plan.delay_us.1 / MS).max(if plan.hiccup_in > 0 { 2_000 } else { 300 });
     plan.leases_ms.iter_mut().for_each(|ms| *ms = (*ms).clamp(shortest_ms, 60_000));
     let longest_ms = plan.lease_max_us() / MS;
     let max_lease_ms = if rng.percent(70) { longest_ms } else { 60_000 };
     plan.drift_ppm = plan.drift_ppm.min(500);
-    plan.faults = choose(&mut rng);
     let is_wide = rng.percent(35);
     if is_wide {
         plan.faults.retain(|(kind, _)| !FORGET.contains(kind));
@@ -142,6 +150,8 @@ pub(in super::super) const MUST: &[&str] = &[
     "a future that goes on on another runtime",
     "a runtime that its caller blocks",
     "a worker on another runtime",
+    "a death is looked after",
+    "a revocation is looked after",
     "a panic under the lock",
     "a re-entry",
     "released",
