@@ -13,7 +13,7 @@ use super::aimed;
 use super::book::Excuse;
 use super::crew::Crew;
 use super::exec::{Part, Pid, Still, lock};
-use super::follow::{self, Why};
+use super::follow::{self, Waiter, Why};
 use super::kind::Kind;
 use super::net::{self, Fate, Net, unblocked};
 use super::node::Role;
@@ -158,8 +158,10 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
 /// The network first: nothing that a dying process still does is heard.
 pub(super) fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
     for held in sim.held_by(pid) {
-        let waiters = sim.waiters(&held.name).into_iter().filter(|waiter| waiter.pid != pid).collect();
-        follow::begins(sim, held, Why::Death, waiters);
+        let others = |waiters: Vec<Waiter>| waiters.into_iter().filter(|waiter| waiter.pid != pid).collect();
+        let (know, all) = (others(sim.waiters_that_know(&held)), others(sim.waiters(&held.name)));
+        follow::begins(sim, held.clone(), Why::Death, know);
+        follow::begins(sim, held, Why::UnseenDeath, all);
     }
     {
         let mut net = lock(&sim.net);

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use leasehold_spec::{GrantId, GrantState};
+use leasehold_spec::GrantId;
 
 use super::exec::{Part, Pid, lock};
 use super::stage::Sim;
@@ -42,9 +42,12 @@ struct Ended {
 /// Why the grant ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Why {
-    /// Its holder has died. The next waiter is granted the lease within the lease and a second. All waiters know the end
+    /// Its holder has died. The next waiter is granted the lease within the lease and a second: the waiters know the end
     /// from their answers.
     Death,
+    /// Its holder has died, and the waiters may not know its lease: another client handed the lease over, and they have not
+    /// asked since. They learn its end when they re-check at their own time (P15).
+    UnseenDeath,
     /// It was revoked. The next waiter is granted the lease within the grace and a second. The waiters that are next are
     /// notified of the end (P10); the others re-check at their own time.
     Revocation,
@@ -70,12 +73,12 @@ impl Waiter {
 }
 
 /// A grant as the store has it.
+#[derive(Clone)]
 pub(super) struct Held {
     pub(super) name: String,
     pub(super) token: u64,
     pub(super) left_us: u64,
     pub(super) length_us: u64,
-    pub(super) state: GrantState,
 }
 
 /// Judges this grant when its lease is over. Its holder will not give it back, and the waiters in `told` know the end.
@@ -83,10 +86,8 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
     if !sim.plan.carries() {
         return;
     }
-    let Held { name, token, left_us, length_us, state } = held;
-    // The client that handed the lease over re-checks when the claim ends (P7), and may have died, too. The waiters know
-    // the end of the lease before. They learn that of the claim when they re-check at their own time (P15).
-    let least_us = if state == GrantState::Pushed { sim.plan.look_us() } else { 0 };
+    let Held { name, token, left_us, length_us } = held;
+    let least_us = if why == Why::UnseenDeath { sim.plan.look_us() } else { 0 };
     let base_us = due_us(sim, left_us.max(least_us));
     let ended = Ended { name, token, why, base_us, length_us, set_back: BTreeMap::new(), told, queue: Vec::new() };
     let mut known = lock(&sim.follow.0);
@@ -119,7 +120,7 @@ pub(super) fn set_back(sim: &Sim, node: usize) {
 /// Records that the store has carried out a renewal, which a dead holder had sent before its death.
 pub(super) fn renewed(sim: &Sim, name: &str, token: u64, left_us: u64) {
     let due_us = due_us(sim, left_us);
-    let is_it = |ended: &&mut Ended| ended.why == Why::Death && ended.is_of(name, token);
+    let is_it = |ended: &&mut Ended| ended.why != Why::Revocation && ended.is_of(name, token);
     for ended in lock(&sim.follow.0).values_mut().filter(is_it) {
         (ended.base_us, ended.length_us) = (due_us.max(ended.base_us), left_us.max(ended.length_us));
     }
@@ -180,6 +181,7 @@ impl Ended {
         if is_followed || must_know {
             sim.book.met(match why {
                 Why::Death => "a death is looked after",
+                Why::UnseenDeath => "an unseen death is looked after",
                 Why::Revocation => "a revocation is looked after",
             });
         }
@@ -240,12 +242,12 @@ mod tests {
     }
 
     impl Scene {
-        fn held(state: GrantState) -> Held {
-            Held { name: NAME.into(), token: 7, left_us: LEASE_US, length_us: LEASE_US, state }
+        fn held() -> Held {
+            Held { name: NAME.into(), token: 7, left_us: LEASE_US, length_us: LEASE_US }
         }
 
         fn dies(&self) {
-            begins(&self.sim, Self::held(GrantState::Held), Why::Death, self.sim.waiters(NAME));
+            begins(&self.sim, Self::held(), Why::Death, self.sim.waiters(NAME));
         }
 
         fn next(&self) -> Vec<(GrantId, Pid)> {
@@ -254,7 +256,7 @@ mod tests {
 
         fn is_revoked(&self) {
             let next = self.next().into_iter().map(|waiter| Waiter::new(&self.sim, waiter)).collect();
-            begins(&self.sim, Self::held(GrantState::Revoked), Why::Revocation, next);
+            begins(&self.sim, Self::held(), Why::Revocation, next);
         }
 
         fn stands_still(&self, waiter: usize) {
@@ -304,11 +306,10 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_followed_when_waiters_re_check() {
+    fn a_lease_that_no_waiter_has_seen_is_followed_when_waiters_re_check() {
         let scene = scene(1);
-        let held = Held { left_us: 1, ..Scene::held(GrantState::Pushed) };
-        begins(&scene.sim, held, Why::Death, scene.sim.waiters(NAME));
-        assert!(scene.wrong(scene.sim.plan.look_us() + SECOND_US).is_empty(), "it is not late yet");
+        begins(&scene.sim, Scene::held(), Why::UnseenDeath, scene.sim.waiters(NAME));
+        assert!(scene.wrong(LEASE_US.max(scene.sim.plan.look_us()) + SECOND_US).is_empty(), "it is not late yet");
         assert!(scene.is_late());
     }
 

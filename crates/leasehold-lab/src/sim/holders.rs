@@ -1,5 +1,6 @@
 //! Returns what the server knows about holders and waiters.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use leasehold_spec::limits::REVOKE_NOTIFIED;
@@ -18,6 +19,13 @@ impl Net {
         let queue = record.into_iter().flat_map(|record| &record.queue);
         let attached = queue.filter(|entry| node.inboxes.contains_key(&entry.id.session));
         attached.filter_map(|entry| Some((entry.id, *self.who.get(&entry.id.session)?))).collect()
+    }
+
+    /// Returns those of them that have asked since the grant was made, and so know its end. A token is the time of its grant.
+    pub(super) fn waiters_that_know(&self, held: &Held) -> Vec<(GrantId, Pid)> {
+        let queue = self.record(self.primary, &held.name).into_iter().flat_map(|record| &record.queue);
+        let know: BTreeSet<GrantId> = queue.filter(|entry| entry.seen_us >= held.token).map(|entry| entry.id).collect();
+        self.waiters(&held.name).into_iter().filter(|(id, _)| know.contains(id)).collect()
     }
 
     /// Returns the waiters that a server has to notify when a lease of this name is revoked (P10): the first ones of two
@@ -46,7 +54,7 @@ impl Net {
         let grant = self.record(node, name)?.grant.as_ref().filter(|grant| grant.state == GrantState::Revoked)?;
         let left_us = grant.left_us(self.nodes[node].clock.at_us(now_us));
         let (name, token, length_us) = (name.to_owned(), grant.token.get(), grant.length_ms * 1000);
-        (left_us > 0).then_some(Held { name, token, left_us, length_us, state: grant.state })
+        (left_us > 0).then_some(Held { name, token, left_us, length_us })
     }
 
     /// Returns what a process holds.
@@ -56,7 +64,7 @@ impl Net {
         let held = node.records.iter().filter_map(|(name, record)| {
             let grant = record.grant.as_ref().filter(|grant| self.who.get(&grant.id.session) == Some(&pid))?;
             let (name, token, left_us) = (name.as_str().to_owned(), grant.token.get(), grant.left_us(clock_us));
-            Some(Held { name, token, left_us, length_us: grant.length_ms * 1000, state: grant.state })
+            Some(Held { name, token, left_us, length_us: grant.length_ms * 1000 })
         });
         held.filter(|held| held.left_us > 0).collect()
     }

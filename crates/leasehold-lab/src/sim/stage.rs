@@ -66,6 +66,15 @@ impl Sim {
         waiters.into_iter().map(|waiter| Waiter::new(self, waiter)).collect()
     }
 
+    /// Those of them that know the end of this grant. The waiters of a quorum ask again whenever it changes hands.
+    pub(super) fn waiters_that_know(&self, held: &Held) -> Vec<Waiter> {
+        if self.plan.quorum.is_some() {
+            return self.waiters(&held.name);
+        }
+        let waiters = lock(&self.net).waiters_that_know(held);
+        waiters.into_iter().map(|waiter| Waiter::new(self, waiter)).collect()
+    }
+
     /// What a process holds at the store.
     pub(super) fn held_by(&self, pid: Pid) -> Vec<Held> {
         let now_us = self.exec.now_us();

@@ -48,7 +48,7 @@ impl Net {
         let grant = grant.filter(|grant| grant.state == GrantState::Revoked)?;
         let left_us = grant.left_us(voter.clock.at_us(now_us));
         let (name, token, length_us) = (name.to_owned(), grant.token.get(), grant.length_ms * 1000);
-        (left_us > 0).then_some(Held { name, token, left_us, length_us, state: grant.state })
+        (left_us > 0).then_some(Held { name, token, left_us, length_us })
     }
 
     /// Returns from when on a majority votes for this name again. A node whose clock was set back votes when its clock is
@@ -84,7 +84,6 @@ impl Net {
             token: token.get(),
             left_us,
             length_us,
-            state: GrantState::Held,
         };
         most.map(told).collect()
     }
