@@ -21,7 +21,8 @@ impl Net {
         attached.filter_map(|entry| Some((entry.id, *self.who.get(&entry.id.session)?))).collect()
     }
 
-    /// Returns those of them that have asked since the grant was made, and so know its end. A token is the time of its grant.
+    /// Returns those of them that have asked since the grant was made, and so know its end. A token is the time of its
+    /// grant.
     pub(super) fn waiters_that_know(&self, held: &Held) -> Vec<(GrantId, Pid)> {
         let queue = self.record(self.primary, &held.name).into_iter().flat_map(|record| &record.queue);
         let know: BTreeSet<GrantId> = queue.filter(|entry| entry.seen_us >= held.token).map(|entry| entry.id).collect();
