@@ -342,7 +342,8 @@ impl Attempt {
     /// Returns until when no waiter is told that nobody knows: the first answer, or that to a claim, is not late yet.
     pub(crate) fn first_answer_us(&self) -> u64 {
         match (&self.phase, &self.asked) {
-            (Phase::Asking { .. }, Some(asked)) => asked.usual_us,
+            // A short lease doubts its link, and asks again, before an answer is late.
+            (Phase::Asking { usual_us, .. }, Some(asked)) => asked.usual_us.max(*usual_us),
             (Phase::Asking { usual_us, .. } | Phase::Claiming { usual_us, .. }, _) => *usual_us,
             _ => 0,
         }

@@ -361,6 +361,25 @@ async fn p30_a_line_of_which_nothing_was_heard_is_not_busy() {
     second.abort();
 }
 
+/// A short lease doubts its connection after a sixth of the lease. A caller whose wait has ended awaits half a second all
+/// the same: the store may be there, and slow for a moment.
+#[tokio::test]
+async fn p30_a_short_lease_awaits_its_answer_for_as_long_as_any_other() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_millis(400));
+    for mutex in [mutex.clone(), mutex.fair()] {
+        let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(5)).await });
+        let (asked, _) = bench.next_acquire().await;
+        pause(200).await;
+        assert!(!trying.is_finished(), "the answer is not late yet");
+        bench.say(asked, queued(1, 60_000), 7);
+        assert!(trying.await.unwrap().expect("it was answered in time").is_none());
+        // It was asked again meanwhile.
+        let leave = bench.next_but(|op| matches!(op, Op::Acquire(_))).await;
+        bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    }
+}
+
 #[tokio::test]
 async fn p21_the_store_is_told_of_the_longest_patience() {
     let mut bench = Bench::new().await;
