@@ -27,8 +27,12 @@ pub(crate) fn is_keeper(slot: usize) -> bool {
 
 /// Whether a client that calls itself so is one.
 pub(crate) fn is_keepers_label(label: &str) -> bool {
-    let slot = label.strip_prefix('c').and_then(|label| label.split('.').next()?.parse().ok());
-    slot.is_some_and(is_keeper)
+    slot_of(label).is_some_and(is_keeper)
+}
+
+/// The place of a client, by what it calls itself.
+pub(crate) fn slot_of(label: &str) -> Option<usize> {
+    label.strip_prefix('c').and_then(|label| label.split('.').next()?.parse().ok())
 }
 
 /// All clients.
@@ -79,6 +83,8 @@ pub(crate) struct Drained {
     pub(crate) stuck: Vec<String>,
     /// What clients complained about.
     pub(crate) odd: Vec<String>,
+    /// Which faults struck inside of the clients.
+    pub(crate) struck: Vec<String>,
     /// What happened to the clients, and how often.
     pub(crate) tallies: Vec<(String, u64)>,
 }
@@ -110,6 +116,11 @@ impl Fleet {
         (!process.is_stopped).then_some(Who { slot, incarnation: place.incarnation })
     }
 
+    /// What the process in this place calls itself.
+    pub(crate) fn label(&self, slot: usize) -> String {
+        self.slots[slot].label()
+    }
+
     /// The running process that calls itself so.
     pub(crate) fn labelled(&self, label: &str) -> Option<Who> {
         let slot = self.slots.iter().position(|slot| slot.label() == label)?;
@@ -129,6 +140,13 @@ impl Fleet {
             let registers = self.registers;
             self.slots[slot].start(registers);
             self.order(slot);
+        }
+    }
+
+    /// Has it do something at once.
+    pub(crate) fn tell(&mut self, who: Who, order: &str) {
+        if let Some(slot) = self.of(who) {
+            slot.tell(order);
         }
     }
 
@@ -222,6 +240,7 @@ impl Slot {
                             serde_json::from_str(tally).expect("our own client wrote it");
                         return drained.tallies.extend(tally);
                     }
+                    Some(("struck", kind)) => drained.struck.push(kind.to_owned()),
                     Some(("stuck", who)) => drained.stuck.push(format!("{who} (client task, what, name, since µs)")),
                     _ => drained.odd.push(format!("{label} says {line:?}")),
                 },

@@ -10,8 +10,9 @@ use leasehold_testkit::boottime_us;
 use leasehold_testkit::checker::{self, Rules, Violation};
 use leasehold_testkit::history::{Event, History, Promise};
 
+use super::calm::Calm;
 use super::names::Names;
-use super::notes;
+use super::notes::{self, Call};
 
 /// What was seen in all rounds.
 #[derive(Debug, Default)]
@@ -22,6 +23,8 @@ pub(crate) struct Score {
     pub(crate) lost_updates: u64,
     /// Overlaps, and why they were to be expected.
     pub(crate) excused: BTreeMap<String, u64>,
+    /// Calls that were held to their time and answer.
+    pub(crate) calm_calls: u64,
     /// Of each round, before its faults.
     pub(crate) calm_grants_per_s: Vec<u64>,
 }
@@ -52,6 +55,7 @@ pub(crate) struct Evidence<'a> {
     pub(crate) ours: Vec<Event>,
     pub(crate) begun_us: u64,
     pub(crate) calm_us: u64,
+    pub(crate) calm: Calm,
     /// After the healing.
     pub(crate) served_within: Duration,
 }
@@ -59,7 +63,9 @@ pub(crate) struct Evidence<'a> {
 impl Judge {
     /// Judges a round, and adds it to the score. What it judged is in `merged.jsonl` then.
     pub(crate) fn round(&mut self, evidence: Evidence<'_>, score: &mut Score) -> io::Result<Verdict> {
-        let mut events = read_all(&evidence)?;
+        let (mut events, calls) = read_all(&evidence)?;
+        let shown = evidence.calm.judge(&calls, &events);
+        score.calm_calls += shown.calls;
         let (begun_us, calm_us) = (evidence.begun_us, evidence.calm_us);
         let is_calm = |event: &&Event| matches!(event, Event::Granted { granted_us, .. } if *granted_us < calm_us);
         let calm = events.iter().filter(is_calm).count() as u64;
@@ -87,7 +93,8 @@ impl Judge {
             }
         }
         score.calm_grants_per_s.push(calm_grants_per_s);
-        let violations = report.violations.iter().map(ToString::to_string).collect();
+        let broken = report.violations.iter().map(ToString::to_string);
+        let violations = shown.violations.into_iter().chain(broken).collect();
         Ok(Verdict { grants, calm_grants_per_s, excused: report.excused.len(), violations })
     }
 
@@ -97,23 +104,24 @@ impl Judge {
     }
 }
 
-fn read_all(evidence: &Evidence<'_>) -> io::Result<Vec<Event>> {
+fn read_all(evidence: &Evidence<'_>) -> io::Result<(Vec<Event>, Vec<Call>)> {
     let now_us = boottime_us();
-    let mut events = Vec::new();
+    let (mut events, mut calls) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(evidence.dir)? {
         let path = entry?.path();
-        let of_process = notes::read(&path, now_us)?;
+        let told = notes::read(&path, now_us)?;
         let death_us = path.file_stem().and_then(|label| evidence.deaths.get(label.to_str()?));
         if let Some(&at_us) = death_us {
             // Whatever it had asked for, nobody asks for any more.
-            events.extend(of_process.iter().filter_map(|event| match event {
+            events.extend(told.events.iter().filter_map(|event| match event {
                 Event::Asked { client, .. } => Some(Event::Died { client: client.clone(), at_us }),
                 _ => None,
             }));
         }
-        events.extend(of_process);
+        events.extend(told.events);
+        calls.extend(told.calls);
     }
-    Ok(events)
+    Ok((events, calls))
 }
 
 fn count(events: &[Event], wanted: impl Fn(&Event) -> bool) -> u64 {

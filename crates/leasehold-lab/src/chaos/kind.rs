@@ -16,6 +16,12 @@ pub(crate) enum Kind {
     StopHolder,
     /// Four processes that compute, for as many as the machine has processors.
     Starve,
+    /// One tokio runtime of a client is blocked.
+    BlockRuntime,
+    /// One tokio runtime of a client ends, with the tasks that wait and hold there, and another takes its place.
+    EndRuntime,
+    /// SIGSTOP of a client that holds a lock with a long lease, which is then revoked by somebody who leaves.
+    RevokeStopped,
     /// kill -9 of a server that flushes before it answers: nothing is lost.
     CrashKeeping,
     /// kill -9 of a server that flushes every second, on a slow disk: what was acknowledged last is lost.
@@ -34,6 +40,8 @@ pub(crate) enum Kind {
     ClockForward,
     /// The server's clock is set back.
     ClockBack,
+    /// kill -9 of a client that holds, and then the server's clock is set back.
+    ClockBackBehindDead,
     /// Every flush takes long.
     SlowDisk,
     /// maxmemory is reached.
@@ -86,12 +94,15 @@ pub(crate) enum Target {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 34] = [
+    pub(crate) const ALL: [Self; 38] = [
         Self::KillClient,
         Self::KillHolder,
         Self::StopClient,
         Self::StopHolder,
         Self::Starve,
+        Self::BlockRuntime,
+        Self::EndRuntime,
+        Self::RevokeStopped,
         Self::CrashKeeping,
         Self::CrashLosingTail,
         Self::CrashEmpty,
@@ -101,6 +112,7 @@ impl Kind {
         Self::Failover,
         Self::ClockForward,
         Self::ClockBack,
+        Self::ClockBackBehindDead,
         Self::SlowDisk,
         Self::Full,
         Self::KillInboxes,
@@ -123,9 +135,21 @@ impl Kind {
         Self::Garble,
     ];
 
+    /// The kind that calls itself so.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| format!("{kind:?}") == name)
+    }
+
     pub(crate) fn target(self) -> Target {
         match self {
-            Self::KillClient | Self::KillHolder | Self::StopClient | Self::StopHolder | Self::Starve => Target::Clients,
+            Self::KillClient
+            | Self::KillHolder
+            | Self::StopClient
+            | Self::StopHolder
+            | Self::Starve
+            | Self::BlockRuntime
+            | Self::EndRuntime
+            | Self::RevokeStopped => Target::Clients,
             Self::CrashKeeping
             | Self::CrashLosingTail
             | Self::CrashEmpty
@@ -135,6 +159,7 @@ impl Kind {
             | Self::Failover => Target::ServerProcess,
             Self::ClockForward
             | Self::ClockBack
+            | Self::ClockBackBehindDead
             | Self::SlowDisk
             | Self::Full
             | Self::KillInboxes
@@ -163,8 +188,20 @@ impl Kind {
         match store {
             Store::Redis => true,
             Store::File => self.target() == Target::Clients,
-            Store::Quorum => !matches!(self, Self::Failover | Self::ClockForward | Self::ClockBack),
+            Store::Quorum => {
+                !matches!(self, Self::Failover | Self::ClockForward | Self::ClockBack | Self::ClockBackBehindDead)
+            }
         }
+    }
+
+    /// Whether a round may begin with it alone: what it promises is judged then.
+    pub(crate) fn is_solo(self) -> bool {
+        matches!(self, Self::BlockRuntime | Self::EndRuntime) || !self.is_mixed()
+    }
+
+    /// Whether it comes with others.
+    pub(crate) fn is_mixed(self) -> bool {
+        !matches!(self, Self::RevokeStopped | Self::ClockBackBehindDead)
     }
 
     /// Whether a server has lost something by it.
@@ -184,6 +221,7 @@ impl Kind {
             Self::StopClient => (50, 4_000),
             Self::StopHolder => (1_200, 4_000),
             Self::Starve => (700, 1_500),
+            Self::BlockRuntime => (300, 3_000),
             Self::CrashKeeping | Self::CrashEmpty => (0, 1_500),
             // How long the disk is slow before: with flushes of 1.5 s, a write is put off at any time after the second.
             Self::CrashLosingTail => (2_200, 3_500),
@@ -204,6 +242,9 @@ impl Kind {
             // Done at once.
             Self::ClockForward
             | Self::ClockBack
+            | Self::ClockBackBehindDead
+            | Self::EndRuntime
+            | Self::RevokeStopped
             | Self::KillInboxes
             | Self::KillCallers
             | Self::KillConnection

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_testkit::{Recorder, boottime_us};
 
+use super::calm::{Calm, Follow};
 use super::kind::Kind;
 
 #[derive(Clone, Debug, Default)]
@@ -19,12 +20,20 @@ struct Inner {
     recorder: Recorder,
     /// When a client, by its label, was surely dead.
     deaths: BTreeMap<String, u64>,
+    calm: Calm,
 }
 
 impl Default for Inner {
     fn default() -> Self {
         let (recorder, begun_us) = (Recorder::in_memory(), boottime_us());
-        Self { struck: BTreeMap::new(), log: Vec::new(), begun_us, recorder, deaths: BTreeMap::new() }
+        Self {
+            struck: BTreeMap::new(),
+            log: Vec::new(),
+            begun_us,
+            recorder,
+            deaths: BTreeMap::new(),
+            calm: Calm::default(),
+        }
     }
 }
 
@@ -62,6 +71,28 @@ impl Ledger {
     /// Who was killed in this round, and when.
     pub(crate) fn deaths(&self) -> BTreeMap<String, u64> {
         self.inner().deaths.clone()
+    }
+
+    /// Between these times the store was not broken, and whoever calls it is served.
+    pub(crate) fn calm(&self, from_us: u64, to_us: u64) {
+        self.inner().calm.times.push((from_us, to_us));
+    }
+
+    /// That goes on until then.
+    pub(crate) fn calm_until(&self, to_us: u64) {
+        if let Some(last) = self.inner().calm.times.last_mut() {
+            last.1 = to_us;
+        }
+    }
+
+    /// Somebody has to follow a holder.
+    pub(crate) fn follow(&self, follow: Follow) {
+        self.inner().calm.follows.push(follow);
+    }
+
+    /// What has to go well in this round.
+    pub(crate) fn promised(&self) -> Calm {
+        self.inner().calm.clone()
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<Kind, u64> {

@@ -12,15 +12,17 @@
 //! | `redis.rs`, `quorum.rs`, `node.rs` | one server that is broken, or five |
 //! | `nemesis/` | carries a plan out, and heals |
 //! | `client/` | what a client process does |
+//! | `calm.rs` | what has to go well while no store is broken |
 //! | `excuse.rs` | what each fault breaks by its nature, and for how long |
 //! | `residue.rs`, `judge.rs` | what must be gone, and what must be true, when a round has healed |
 //!
-//! A round: a calm second, which has to bring grants; faults; healing; everybody gets what it waits for, within a bound;
-//! nothing is left on the server; the histories are judged. Then the next round, with a fresh mix and mostly the same
-//! server and clients, who remember.
+//! A round: a calm second, which has to bring grants; a fault that comes alone; faults; healing; everybody gets what it
+//! waits for, within a bound; nothing is left on the server; the histories are judged. Then the next round, with a fresh
+//! mix and mostly the same server and clients, who remember.
 //!
 //! The registers that the locks protect are on a server that no fault touches, or its faults would excuse the locks.
 
+mod calm;
 mod client;
 mod excuse;
 mod fleet;

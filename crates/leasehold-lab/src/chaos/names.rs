@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use leasehold_testkit::Random;
 
+use super::client::RUNTIMES;
+use super::fleet::{CLIENTS, slot_of};
 use super::options::Store;
 use super::quorum::MAX_LEASE;
 
@@ -24,6 +26,12 @@ pub(crate) enum Class {
     /// For clients that are not killed; its leases are so long that none may end by itself: whatever is not given back,
     /// of an attempt given up or of a release unheard, is still there when the round is over.
     Far,
+    /// Each runtime of a client has one, which nobody else wants.
+    Own,
+    /// For what the lab orders: its holder is stopped and revoked.
+    Revoked,
+    /// For what the lab orders: its holder is killed, and the clock set back.
+    Bereft,
     /// Over all rounds of an epoch; fenced effects only.
     Long,
 }
@@ -31,6 +39,7 @@ pub(crate) enum Class {
 const WARM: u64 = 4;
 const COLD: u64 = 24;
 const FAR: u64 = 2;
+const OWN: u64 = (CLIENTS * RUNTIMES) as u64;
 
 impl Class {
     pub(crate) fn of(name: &str) -> Self {
@@ -40,6 +49,9 @@ impl Class {
             "cold" => Self::Cold,
             "open" => Self::Open,
             "far" => Self::Far,
+            "own" => Self::Own,
+            "revoked" => Self::Revoked,
+            "bereft" => Self::Bereft,
             _ => Self::Long,
         }
     }
@@ -55,7 +67,10 @@ impl Class {
             Self::Cold => 3_000,
             Self::Open => 1_500,
             Self::Far => 60_000,
-            Self::Long => 2_000,
+            // What a quorum allows.
+            Self::Revoked => 20_000,
+            Self::Bereft => 4_500,
+            Self::Own | Self::Long => 2_000,
         })
     }
 }
@@ -86,13 +101,28 @@ impl Names {
 
     pub(crate) fn all(self) -> Vec<String> {
         let numbered = |class: &'static str, count| (0..count).map(move |i| format!("r{}.{class}{i}", self.round));
-        let single = [self.hot(), format!("r{}.open", self.round), self.long()];
+        let single = [self.hot(), format!("r{}.open", self.round), self.revoked(), self.bereft(), self.long()];
         single
             .into_iter()
             .chain(numbered("warm", WARM))
             .chain(numbered("cold", COLD))
             .chain(numbered("far", FAR))
+            .chain(numbered("own", OWN))
             .collect()
+    }
+
+    /// The name of one runtime of the client that calls itself so.
+    pub(crate) fn own(self, label: &str, runtime: usize) -> String {
+        let slot = slot_of(label).expect("clients are numbered");
+        format!("r{}.own{}", self.round, slot * RUNTIMES + runtime)
+    }
+
+    pub(crate) fn revoked(self) -> String {
+        format!("r{}.revoked", self.round)
+    }
+
+    pub(crate) fn bereft(self) -> String {
+        format!("r{}.bereft", self.round)
     }
 
     /// What one client wants next.
@@ -113,6 +143,7 @@ impl Names {
             Class::Open => format!("r{}.open", self.round),
             Class::Far => format!("r{}.far{}", self.round, random.below(FAR)),
             Class::Long => self.long(),
+            Class::Own | Class::Revoked | Class::Bereft => unreachable!("the lab orders who wants {class:?}"),
         }
     }
 
@@ -135,6 +166,8 @@ mod tests {
         let count = |class| all.iter().filter(|name| Class::of(name) == class).count() as u64;
         let classes = [Class::Hot, Class::Warm, Class::Cold, Class::Open, Class::Far, Class::Long];
         assert_eq!(classes.map(count), [1, WARM, COLD, 1, FAR, 1]);
+        assert_eq!([Class::Own, Class::Revoked, Class::Bereft].map(count), [OWN, 1, 1]);
+        assert!(all.contains(&names.own("c6.3", RUNTIMES - 1)) && names.own("c0.1", 0) == "r12.own0");
         assert!(Names::is_of_epoch("e3.long") && !Names::is_of_epoch("r12.hot"));
     }
 }

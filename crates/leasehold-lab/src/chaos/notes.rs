@@ -21,6 +21,28 @@ pub(crate) enum Note {
     Fencing { name: String, client: String, token: u64, at_us: u64 },
     /// A write to the other one is.
     Counting { name: String, client: String, at_us: u64 },
+    /// A call has returned whose time and answer are promised while no store is broken.
+    Called(Call),
+}
+
+/// A call that has returned.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) client: String,
+    pub(crate) what: String,
+    pub(crate) began_us: u64,
+    pub(crate) ended_us: u64,
+    /// How long it may have taken.
+    pub(crate) within_us: u64,
+    /// The kind of its error.
+    pub(crate) error: Option<String>,
+}
+
+/// What the file of one process says.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) events: Vec<Event>,
+    pub(crate) calls: Vec<Call>,
 }
 
 #[derive(Deserialize)]
@@ -47,6 +69,10 @@ impl Notes {
         self.write(&Note::Counting { name: name.into(), client: client.into(), at_us: boottime_us() });
     }
 
+    pub(crate) fn called(&self, call: Call) {
+        self.write(&Note::Called(call));
+    }
+
     fn write(&self, note: &Note) {
         let mut line = serde_json::to_vec(note).expect("a note is plain data");
         line.push(b'\n');
@@ -57,10 +83,10 @@ impl Notes {
 
 /// Reads the file of one process. Of a killed one, what was under way at its end is made up for: `now_us` is a time when
 /// it was surely dead.
-pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<Vec<Event>> {
+pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<Told> {
     let text = std::fs::read_to_string(path)?;
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-    let mut events = Vec::new();
+    let Told { mut events, mut calls } = Told::default();
     // Each client of the process writes one thing at a time.
     let (mut fencing, mut counting) = (BTreeMap::new(), BTreeMap::new());
     for line in whole.lines() {
@@ -71,6 +97,7 @@ pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<Vec<Event>> {
             Line::Note(Note::Counting { name, client, at_us }) => {
                 counting.insert(client, (name, at_us));
             }
+            Line::Note(Note::Called(call)) => calls.push(call),
             Line::Event(event) => {
                 match &event {
                     Event::Fenced { client, .. } => drop(fencing.remove(client)),
@@ -97,7 +124,7 @@ pub(crate) fn read(path: &Path, now_us: u64) -> io::Result<Vec<Event>> {
         why: "its writer was killed with a write under way".into(),
     });
     events.extend(killed);
-    Ok(events)
+    Ok(Told { events, calls })
 }
 
 #[cfg(test)]
@@ -118,11 +145,22 @@ mod tests {
         held.fenced(Fenced::Accepted(1));
         notes.counting("n", "c1.1/t1");
         held.counted(0, Answered::Acknowledged);
-        assert_eq!(read(&path, 1).expect("whole").len(), 4, "every write was answered");
+        assert_eq!(read(&path, 1).expect("whole").events.len(), 4, "every write was answered");
         notes.fencing("n", "c1.1/t1", 7);
         notes.counting("n", "c1.1/t2");
+        let call = Call {
+            client: "c1.1/t3".into(),
+            what: "lock".into(),
+            began_us: 1,
+            ended_us: 2,
+            within_us: 3,
+            error: Some("Unreachable".into()),
+        };
+        notes.called(call.clone());
         notes.0.lock().expect("sound").write_all(b"{\"event\":").expect("appended");
-        let events = read(&path, 1 << 50).expect("the last line is left out");
+        let told = read(&path, 1 << 50).expect("the last line is left out");
+        assert_eq!(told.calls, [call]);
+        let events = told.events;
         assert!(matches!(&events[4], Event::Fenced { answer: Fenced::Unknown, token: 7, .. }), "{events:?}");
         assert!(matches!(&events[5], Event::Fault { breaks: Promise::UnfencedWrites, .. }), "{events:?}");
         assert_eq!(events.len(), 6);

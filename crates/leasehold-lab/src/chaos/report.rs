@@ -28,6 +28,8 @@ pub(crate) struct Report {
     pub(crate) fenced_writes: u64,
     pub(crate) refused_by_the_fence: u64,
     pub(crate) unfenced_lost_updates: u64,
+    /// Calls, while no store was broken, that were held to their time and answer.
+    pub(crate) calm_calls: u64,
     pub(crate) calm_grants_per_s_least: u64,
     pub(crate) calm_grants_per_s_mean: u64,
     pub(crate) faults: BTreeMap<String, u64>,
@@ -57,6 +59,9 @@ impl Report {
         if violations.is_empty() && mean < MEAN_MIN {
             violations.push(format!("only {mean} grants in a calm second, on the average, at least {MEAN_MIN} wanted"));
         }
+        if violations.is_empty() && score.calm_calls == 0 {
+            violations.push("no call was held to its time and answer while no store was broken".into());
+        }
         let (paths, clients): (BTreeMap<_, _>, BTreeMap<_, _>) =
             told.into_iter().partition(|(what, _)| what.starts_with(PATH));
         let times = |mark: &Mark| paths.get(&format!("{PATH}{}", mark.name())).copied().unwrap_or(0);
@@ -70,6 +75,7 @@ impl Report {
             fenced_writes: score.writes,
             refused_by_the_fence: score.refused,
             unfenced_lost_updates: score.lost_updates,
+            calm_calls: score.calm_calls,
             calm_grants_per_s_least: calm.iter().min().copied().unwrap_or(0),
             calm_grants_per_s_mean: mean,
             faults: struck.iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect(),
@@ -99,6 +105,7 @@ impl Report {
             "  before faults: {} grants a second on the average, {} in the worst round\n",
             self.calm_grants_per_s_mean, self.calm_grants_per_s_least
         );
+        words += &format!("  {} calls were held to their time and answer while no store was broken\n", self.calm_calls);
         words += &format!(
             "  the fenced register: {} writes, {} old tokens refused; the unfenced one lost {} updates\n",
             self.fenced_writes, self.refused_by_the_fence, self.unfenced_lost_updates

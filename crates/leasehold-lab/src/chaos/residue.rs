@@ -12,7 +12,8 @@ use super::names::{Class, Names};
 use super::options::Store;
 use super::stage::Stage;
 
-/// The longest lease that somebody can have died with, two looks, and what a busy machine needs.
+/// Twice the longest lease that a client can have died with (the clock may have been set back), two looks, and what a busy
+/// machine needs.
 pub(crate) const BOUND: Duration = Duration::from_secs(12);
 /// How long a record outlives its last grant.
 const RETENTION: Duration = Duration::from_secs(60);
@@ -29,7 +30,7 @@ const TOLD: Duration = Duration::from_secs(2);
 /// where most have, nobody is granted anything until a majority has rested: what is granted then waits for no lease of the
 /// dead, but who waits is connected to, called and granted as everywhere.
 pub(crate) fn bound(stage: &Stage) -> Duration {
-    stage.ground.rest() + BOUND + stage.set_back
+    stage.ground.rest() + BOUND
 }
 
 /// What was found.

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use super::judge::{Evidence, Judge, Score, Verdict};
+use super::kind::Kind;
 use super::ledger::Ledger;
 use super::names::Names;
 use super::nemesis::Nemesis;
@@ -133,7 +134,8 @@ impl Run<'_> {
         stage.fleet.begin(names, round.seed, &dir);
         self.stop.sleep_until(begun + Duration::from_millis(CALM_MS))?;
         let calm_us = boottime_us();
-        Nemesis::new(stage, &self.ledger, names.hot()).play(round, &self.stop)?;
+        self.ledger.calm(begun_us, calm_us);
+        Nemesis::new(stage, &self.ledger, names).play(round, &self.stop)?;
 
         let healed = Instant::now();
         let bound = residue::bound(stage);
@@ -151,6 +153,7 @@ impl Run<'_> {
             }
         }
         found.extend(drained.odd);
+        drained.struck.iter().filter_map(|kind| Kind::named(kind)).for_each(|kind| self.ledger.struck(kind));
         for (what, count) in drained.tallies {
             *self.clients.entry(what).or_default() += count;
         }
@@ -160,7 +163,8 @@ impl Run<'_> {
         let mut ours = recorder.history().events;
         ours.extend(stage.excuses.events(&all));
         let deaths = self.ledger.deaths();
-        let evidence = Evidence { dir: &dir, deaths, ours, begun_us, calm_us, served_within: bound };
+        let evidence =
+            Evidence { dir: &dir, deaths, ours, begun_us, calm_us, calm: self.ledger.promised(), served_within: bound };
         match self.judge.round(evidence, &mut self.score) {
             Ok(verdict) => self.conclude(round, verdict, found, (took, bound)),
             Err(error) => self.violations.push(format!("the histories cannot be read: {error}")),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::Leasehold;
+use leasehold::{Inspection, Leasehold, Revoked};
 use leasehold_testkit::boottime_us;
 use tokio::runtime::Handle;
 
@@ -27,6 +27,8 @@ pub(crate) struct Stage {
 
 /// How long a look for a fault's sake may take.
 const GLANCE: Duration = Duration::from_millis(300);
+/// How long an operator waits for what it does.
+const OPERATION: Duration = Duration::from_secs(3);
 
 impl Stage {
     pub(crate) fn set(store: Store, epoch: Epoch, registers: u16, runtime: Handle) -> Self {
@@ -41,9 +43,36 @@ impl Stage {
 
     /// What the holder of this name calls itself.
     pub(crate) fn holder(&self, name: &str) -> Option<String> {
+        Some(self.seen(name)?.holder?.label)
+    }
+
+    /// What the store says of this name.
+    pub(crate) fn seen(&self, name: &str) -> Option<Inspection> {
         let mutex = self.eye.as_ref()?.mutex(name);
         let seen = self.runtime.block_on(async { tokio::time::timeout(GLANCE, mutex.inspect()).await });
-        Some(seen.ok()?.ok()?.holder?.label)
+        seen.ok()?.ok()
+    }
+
+    /// Revokes the lease of whoever calls itself so, by a client that is gone when this returns.
+    pub(crate) fn revoke(&self, name: &str, label: &str, grace: Duration) -> Result<(), String> {
+        let url = self.ground.calm_url();
+        let revoke = async {
+            let operator = Leasehold::builder(&url).holder("operator").connect().await?;
+            let mutex = operator.mutex(name);
+            let holder = mutex.inspect().await?.holder.filter(|holder| holder.label == label);
+            let revoked = match &holder {
+                Some(holder) => mutex.revoke(holder, grace).await?,
+                None => Revoked::NotHeld,
+            };
+            operator.close().await;
+            leasehold::Result::Ok(revoked)
+        };
+        match self.runtime.block_on(async { tokio::time::timeout(OPERATION, revoke).await }) {
+            Ok(Ok(Revoked::Within(_))) => Ok(()),
+            Ok(Ok(Revoked::NotHeld)) => Err("it does not hold".into()),
+            Ok(Err(error)) => Err(leasehold::Error::to_string(&error)),
+            Err(_) => Err(format!("no answer in {OPERATION:?}")),
+        }
     }
 
     pub(crate) fn eye(&self) -> &Leasehold {

@@ -1,13 +1,22 @@
-//! A client process: several tasks that lock, work and give back, as they are told on standard input.
+//! A client process: several runtimes with tasks that lock, work and give back, as they are told on standard input.
 //!
 //! | order | what it does | what it says |
 //! |---|---|---|
 //! | `round NUMBER EPOCH SEED FILE` | works, and writes its history to the file | |
+//! | `block RUNTIME MS` | blocks a runtime for so long | `struck BlockRuntime` when it is blocked |
+//! | `end RUNTIME` | ends a runtime in the background, and starts another with new tasks | `struck EndRuntime` when it has dropped a task that waited or held |
+//! | `probe RUNTIME MS` | calls from all other runtimes, for so long: each call is noted | |
+//! | `hold NAME LEASE_MS MS` | acquires a lock, and holds it for so long | |
 //! | `drain MS` | ends what it does, waits for all that it waits for, at most so long | `stuck …` for each that did not end; `drained {tally}` |
 //!
-//! It connects when its first round begins, and goes on trying while the server is away. It dies with its parent: by the
-//! signal that the kernel sends then, which reaches a stopped process too, and at the end of its standard input.
+//! It connects when its first round begins, from one of its runtimes, and goes on trying while the server is away. It dies
+//! with its parent: by the signal that the kernel sends then, which reaches a stopped process too, and at the end of its
+//! standard input.
 
+mod call;
+mod fate;
+mod ordered;
+mod runtimes;
 mod section;
 mod shift;
 
@@ -18,18 +27,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Leasehold;
+use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::kind::Kind;
 use super::names::Names;
 use super::notes::Notes;
 use super::options::Store;
+use fate::{Fate, Told};
 use leasehold_testkit::Random;
 use leasehold_testkit::Recorder;
+pub(super) use runtimes::RUNTIMES;
+use runtimes::Runtimes;
 use shift::{Doing, Shift};
 
-/// How many tasks a client has.
-const TASKS: u64 = 6;
+/// How many tasks each runtime has.
+const TASKS: u64 = 2;
 
 /// What a client is started with.
 #[derive(Debug)]
@@ -50,7 +64,7 @@ pub(crate) fn run(mut args: impl Iterator<Item = String>) -> ExitCode {
         return ExitCode::from(2);
     };
     super::process::die_with_parent();
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime can be started").block_on(obey(settings));
     ExitCode::SUCCESS
 }
@@ -65,42 +79,65 @@ async fn obey(settings: Settings) {
         std::process::exit(0);
     });
     let settings = Arc::new(settings);
+    let runtimes = Runtimes::start();
     let (keep, client) = watch::channel(None);
     let mut work: Option<Work> = None;
     while let Some(line) = orders.recv().await {
         let words: Vec<&str> = line.split(' ').collect();
-        match words[..] {
-            ["round", round, epoch, seed, file] => {
-                let number = |word: &str| word.parse().expect("the lab writes numbers");
+        match (&words[..], &mut work) {
+            (["round", round, epoch, seed, file], _) => {
                 let names = Names { round: number(round), epoch: number(epoch) };
                 let file = PathBuf::from(file);
-                work = Some(Work::begin(&settings, (names, number(seed), &file), keep.clone(), client.clone()));
+                let ours = (Arc::clone(&settings), Arc::clone(&runtimes));
+                work = Some(Work::begin(ours, (names, number(seed), &file), keep.clone(), client.clone()));
             }
-            ["drain", ms] => {
-                let within = Duration::from_millis(ms.parse().expect("the lab writes numbers"));
+            (["drain", within], _) => {
                 if let Some(work) = work.take() {
-                    work.drain(within).await;
+                    work.drain(ms(within)).await;
                 }
             }
+            (["block", at, time], _) => {
+                let begun = || println!("struck {:?}", Kind::BlockRuntime);
+                runtimes.block(index(at), ms(time), begun);
+            }
+            (["end", at], Some(work)) => work.replace(index(at)),
+            (["probe", at, time], Some(work)) => work.probe(index(at), ms(time)),
+            (["hold", name, lease, time], Some(work)) => work.hold(name, ms(lease), ms(time)),
+            (["end" | "probe" | "hold", ..], None) => {}
             _ => panic!("no order: {line}"),
         }
     }
 }
 
+fn number(word: &str) -> u64 {
+    word.parse().expect("the lab writes numbers")
+}
+
+fn ms(word: &str) -> Duration {
+    Duration::from_millis(number(word))
+}
+
+fn index(word: &str) -> usize {
+    word.parse().expect("the lab writes numbers")
+}
+
 /// The tasks of one round.
 struct Work {
+    settings: Arc<Settings>,
     shift: Arc<Shift>,
     tasks: JoinSet<()>,
     end: watch::Sender<bool>,
-    label: String,
-    is_connected: watch::Receiver<Client>,
+    client: watch::Receiver<Client>,
+    random: Random,
+    /// How many tasks have been started.
+    started: u64,
 }
 
 type Client = Option<Leasehold>;
 
 impl Work {
     fn begin(
-        settings: &Arc<Settings>,
+        (settings, runtimes): (Arc<Settings>, Arc<Runtimes>),
         (names, seed, file): (Names, u64, &PathBuf),
         keep: watch::Sender<Client>,
         client: watch::Receiver<Client>,
@@ -108,17 +145,66 @@ impl Work {
         let recorder = Recorder::append_to(file).expect("the lab's directory can be written");
         let notes = Notes::append_to(file).expect("the lab's directory can be written");
         let (end, is_over) = watch::channel(false);
-        let shift = Arc::new(Shift::new((names, Store::of(&settings.url)), recorder, notes, is_over));
-        let mut tasks = JoinSet::new();
+        let store = Store::of(&settings.url);
+        let shift = Arc::new(Shift::new((names, store, runtimes), recorder, notes, is_over));
+        let (mut tasks, mut random) = (JoinSet::new(), Random::new(seed));
         if client.borrow().is_none() {
-            tasks.spawn(connect(Arc::clone(settings), keep));
+            let home = random.index(RUNTIMES);
+            tasks.spawn(connect(Arc::clone(&settings), (Arc::clone(&shift.runtimes), home), keep));
         }
-        let mut random = Random::new(seed);
-        for task in 1..=TASKS {
-            let me = format!("{}/t{task}.{}", settings.label, names.round);
-            let (shift, settings, mut client) = (Arc::clone(&shift), Arc::clone(settings), client.clone());
-            let seed = random.number();
-            tasks.spawn(async move {
+        let mut work = Self { settings, shift, tasks, end, client, random, started: 0 };
+        (0..RUNTIMES).for_each(|at| work.employ(at));
+        work
+    }
+
+    /// Starts the tasks of a runtime.
+    fn employ(&mut self, at: usize) {
+        let told = Arc::new(Told::default());
+        for _ in 0..TASKS {
+            let (registers, seed) = (self.settings.registers, self.random.number());
+            self.spawn(at, Some(Arc::clone(&told)), move |shift, client, me| async move {
+                shift.work(&client, (&me, at, registers), seed).await;
+            });
+        }
+    }
+
+    /// Ends a runtime, and starts another with tasks of its own.
+    fn replace(&mut self, at: usize) {
+        self.shift.runtimes.replace(at);
+        self.employ(at);
+    }
+
+    fn probe(&mut self, but: usize, time: Duration) {
+        for at in (0..RUNTIMES).filter(|at| *at != but) {
+            let name = self.shift.names.own(&self.settings.label, at);
+            self.spawn(at, None, move |shift, client, me| async move {
+                ordered::probe(&shift, &client, (&me, at), &name, time).await;
+            });
+        }
+    }
+
+    fn hold(&mut self, name: &str, lease: Duration, time: Duration) {
+        let (at, name) = (self.random.index(RUNTIMES), name.to_owned());
+        self.spawn(at, None, move |shift, client, me| async move {
+            ordered::hold(&shift, &client, &me, (&name, lease, time)).await;
+        });
+    }
+
+    /// Starts a task on this runtime, once the client is connected.
+    fn spawn<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        at: usize,
+        told: Option<Arc<Told>>,
+        work: impl FnOnce(Arc<Shift>, Leasehold, String) -> F + Send + 'static,
+    ) {
+        self.started += 1;
+        let me = format!("{}/t{}.{}", self.settings.label, self.started, self.shift.names.round);
+        let (shift, mut client) = (Arc::clone(&self.shift), self.client.clone());
+        let handle: Handle = self.shift.runtimes.handle(at);
+        let fate = Fate::new(Arc::clone(&self.shift), me.clone(), told);
+        self.tasks.spawn_on(
+            async move {
+                let fate = fate;
                 let mut is_over = shift.is_over.clone();
                 let connected = tokio::select! {
                     biased;
@@ -126,38 +212,47 @@ impl Work {
                     _ = is_over.wait_for(|over| *over) => None,
                 };
                 if let Some(client) = connected {
-                    shift.work(&client, (&me, settings.registers), seed).await;
+                    work(shift, client, me).await;
                 }
-            });
-        }
-        Self { shift, tasks, end, label: settings.label.clone(), is_connected: client }
+                fate.fulfilled();
+            },
+            &handle,
+        );
     }
 
     async fn drain(mut self, within: Duration) {
         self.end.send_replace(true);
-        let all = async { while self.tasks.join_next().await.is_some() {} };
+        let all = async {
+            while let Some(ended) = self.tasks.join_next().await {
+                if ended.is_err_and(|error| error.is_panic()) {
+                    println!("a task panicked");
+                }
+            }
+        };
         if tokio::time::timeout(within, all).await.is_err() {
-            if self.is_connected.borrow().is_none() {
-                println!("stuck {}: it cannot connect", self.label);
+            if self.client.borrow().is_none() {
+                println!("stuck {}: it cannot connect", self.settings.label);
             }
             for Doing { client, what, name, since_us } in self.shift.doings() {
                 println!("stuck {client} {what} {name} {since_us}");
             }
         }
+        self.shift.shut();
         self.tasks.shutdown().await;
         println!("drained {}", self.shift.tally());
     }
 }
 
-/// Connects, however long that takes: `connect` itself fails fast. A round's end waits for it.
-async fn connect(settings: Arc<Settings>, keep: watch::Sender<Client>) {
+/// Connects, however long that takes: `connect` itself fails fast. A round's end waits for it. The client belongs to one of
+/// the runtimes, which may end meanwhile, and later.
+async fn connect(settings: Arc<Settings>, (runtimes, home): (Arc<Runtimes>, usize), keep: watch::Sender<Client>) {
     loop {
-        match Leasehold::builder(&settings.url).holder(&settings.label).connect().await {
-            Ok(client) => {
-                keep.send_replace(Some(client));
-                return;
-            }
-            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        let settings = Arc::clone(&settings);
+        let connecting = async move { Leasehold::builder(&settings.url).holder(&settings.label).connect().await };
+        if let Ok(Ok(client)) = runtimes.handle(home).spawn(connecting).await {
+            keep.send_replace(Some(client));
+            return;
         }
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

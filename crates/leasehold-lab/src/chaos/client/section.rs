@@ -5,9 +5,9 @@ use std::time::Duration;
 use leasehold::{Guard, Lost, Released};
 use leasehold_testkit::history::{Answered, Ended, Event, Held, Promise};
 use leasehold_testkit::{Registers, boottime_us};
-use tokio::task::block_in_place;
 
 use super::super::names::{Class, Names};
+use super::runtimes::{RUNTIMES, in_place};
 use super::shift::Shift;
 use leasehold_testkit::Random;
 
@@ -15,6 +15,8 @@ use leasehold_testkit::Random;
 pub(super) struct Section<'a> {
     pub(super) shift: &'a Shift,
     pub(super) me: &'a str,
+    /// Its runtime.
+    pub(super) at: usize,
     pub(super) name: &'a str,
     pub(super) held: Held,
     pub(super) lease: Duration,
@@ -71,12 +73,12 @@ impl Section<'_> {
             return false;
         }
         self.shift.notes.fencing(self.name, self.me, token);
-        self.held.fenced(block_in_place(|| self.registers.write_fenced(self.name, token)));
+        self.held.fenced(in_place(|| self.registers.write_fenced(self.name, token)));
         if Names::is_of_epoch(self.name) {
             return true;
         }
         let counting = self.held.counting();
-        let Some(read) = block_in_place(|| self.registers.read(self.name)) else { return true };
+        let Some(read) = in_place(|| self.registers.read(self.name)) else { return true };
         if self.random.chance(30) {
             // It thinks about what it has read: in this time another may write, where the lock does not keep it out.
             self.shift.rest(Duration::from_micros(self.random.below(10_000))).await;
@@ -86,7 +88,7 @@ impl Section<'_> {
             return false;
         }
         self.shift.notes.counting(self.name, self.me);
-        let answer = block_in_place(|| self.registers.write(self.name, read + 1));
+        let answer = in_place(|| self.registers.write(self.name, read + 1));
         counting.wrote(read, answer);
         let is_inside = self.held.claims(check);
         if !is_inside || answer == Answered::Unknown {
@@ -125,12 +127,17 @@ impl Section<'_> {
             self.held.ended(Ended::Released);
         }
         match self.random.below(100) {
-            0..65 => {
+            0..50 => {
                 self.shift.doing(self.me, "release", self.name);
-                match guard.release().await {
-                    Ok(Released::Released) => self.shift.count("released"),
-                    Ok(Released::NotHeld) => self.shift.count("not held"),
-                    Err(error) => self.shift.count(&format!("release: {:?}", error.kind())),
+                self.released(guard.release().await);
+            }
+            50..65 => {
+                let there = (self.at + 1 + self.random.index(RUNTIMES - 1)) % RUNTIMES;
+                self.shift.doing(self.me, "release on another runtime", self.name);
+                match self.shift.runtimes.handle(there).spawn(guard.release()).await {
+                    Ok(released) => self.released(released),
+                    // That runtime has ended, and the release goes on without its future.
+                    Err(_) => self.shift.count("release: its runtime ended"),
                 }
             }
             65..75 => {
@@ -139,6 +146,14 @@ impl Section<'_> {
                 let _dropped = tokio::time::timeout(patience, guard.release()).await;
             }
             _ => drop(guard),
+        }
+    }
+
+    fn released(&self, released: leasehold::Result<Released>) {
+        match released {
+            Ok(Released::Released) => self.shift.count("released"),
+            Ok(Released::NotHeld) => self.shift.count("not held"),
+            Err(error) => self.shift.count(&format!("release: {:?}", error.kind())),
         }
     }
 

@@ -1,7 +1,8 @@
 //! What a task does in a round: it asks for locks in every way there is, and gives up in every way there is.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::{Guard, Leasehold, Owner, Result};
@@ -15,6 +16,8 @@ use super::super::names::{Class, Names, Who};
 use super::super::notes::Notes;
 use super::super::options::Store;
 use super::super::report::PATH;
+use super::call::Call;
+use super::runtimes::Runtimes;
 use super::section::Section;
 use leasehold_testkit::Random;
 
@@ -25,7 +28,9 @@ pub(super) struct Shift {
     pub(super) recorder: Recorder,
     pub(super) notes: Notes,
     pub(super) is_over: watch::Receiver<bool>,
+    pub(super) runtimes: Arc<Runtimes>,
     doings: Mutex<BTreeMap<String, Doing>>,
+    is_shut: AtomicBool,
     tally: Mutex<BTreeMap<String, u64>>,
     /// The paths that this process had taken before the round.
     marks_before: Vec<(Mark, u64)>,
@@ -46,19 +51,31 @@ enum Way {
     Lock,
     Try,
     TryFor,
+    /// `try_lock_for` with a wait that is shorter than a round trip may be.
+    Short,
     Cancel,
     Owner,
 }
 
+const WAYS: [(u64, Way); 6] =
+    [(45, Way::Lock), (10, Way::Try), (12, Way::TryFor), (10, Way::Short), (14, Way::Cancel), (9, Way::Owner)];
+/// The longest short wait.
+const SHORT_MS: u64 = 50;
+/// For so long after its wait `try_lock_for` awaits an answer of the store; and as long again the claim of a full lease.
+const ANSWERED: Duration = Duration::from_secs(1);
+/// A lease whose `try_lock` awaits its answer for half a second, too.
+const AS_PATIENT: Duration = Duration::from_secs(3);
+
 impl Shift {
     pub(super) fn new(
-        (names, store): (Names, Store),
+        (names, store, runtimes): (Names, Store, Arc<Runtimes>),
         recorder: Recorder,
         notes: Notes,
         is_over: watch::Receiver<bool>,
     ) -> Self {
         let (doings, tally, marks_before) = (Mutex::default(), Mutex::default(), mark::everywhere());
-        Self { names, store, recorder, notes, is_over, doings, tally, marks_before }
+        let is_shut = AtomicBool::new(false);
+        Self { names, store, recorder, notes, is_over, runtimes, doings, is_shut, tally, marks_before }
     }
 
     pub(super) fn over(&self) -> bool {
@@ -97,12 +114,35 @@ impl Shift {
         self.doings.lock().unwrap_or_else(PoisonError::into_inner).insert(client.into(), doing);
     }
 
-    fn idle(&self, client: &str) {
+    pub(super) fn idle(&self, client: &str) {
         self.doings.lock().unwrap_or_else(PoisonError::into_inner).remove(client);
     }
 
+    /// Tasks that are dropped from now on are those that the round did not wait for.
+    pub(super) fn shut(&self) {
+        self.is_shut.store(true, Ordering::SeqCst);
+    }
+
+    /// Records that a task was dropped with what it waited for and held; returns whether there was anything.
+    pub(super) fn ended(&self, task: &str) -> bool {
+        if self.is_shut.load(Ordering::SeqCst) {
+            return false;
+        }
+        let mut doings = self.doings.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_of =
+            |client: &str| client.strip_prefix(task).is_some_and(|turn| turn.is_empty() || turn.starts_with('.'));
+        let ended: Vec<Doing> = doings.values().filter(|doing| is_of(&doing.client)).cloned().collect();
+        doings.retain(|client, _| !is_of(client));
+        drop(doings);
+        for doing in &ended {
+            self.recorder.died(&doing.client);
+            self.count(&format!("its runtime ended: {}", doing.what));
+        }
+        !ended.is_empty()
+    }
+
     /// One thing after the other, until the round is over.
-    pub(super) async fn work(&self, client: &Leasehold, (me, registers): (&str, u16), seed: u64) {
+    pub(super) async fn work(&self, client: &Leasehold, (me, at, registers): (&str, usize, u16), seed: u64) {
         let mut random = Random::new(seed);
         let mut registers = Registers::at(registers);
         // Some are in a hurry and some are not, in each round others.
@@ -118,7 +158,7 @@ impl Shift {
             if Class::of(&name) == Class::Open && random.chance(25) {
                 self.revoke(client, me, &name, &mut random).await;
             } else {
-                self.lock_once(client, me, &name, (&mut random, &mut registers)).await;
+                self.lock_once(client, (me, at), &name, (&mut random, &mut registers)).await;
             }
             self.idle(me);
             self.rest(Duration::from_micros(random.below(2_000 * pause_ms))).await;
@@ -128,7 +168,7 @@ impl Shift {
     async fn lock_once(
         &self,
         client: &Leasehold,
-        me: &str,
+        (me, at): (&str, usize),
         name: &str,
         (random, registers): (&mut Random, &mut Registers),
     ) {
@@ -140,8 +180,7 @@ impl Shift {
         let mutex = if random.chance(10) { mutex.fair() } else { mutex };
         let mutex = if random.chance(10) { mutex.fixed_lease(lease) } else { mutex.lease(lease) };
         let mutex = if random.chance(5) { mutex.full_lease() } else { mutex };
-        let way =
-            random.weighted(&[(50, Way::Lock), (10, Way::Try), (15, Way::TryFor), (15, Way::Cancel), (10, Way::Owner)]);
+        let way = random.weighted(&WAYS);
         let attempt = self.recorder.attempt(name, me);
         let mut guards = Vec::new();
         let asked = match way {
@@ -157,6 +196,18 @@ impl Shift {
                 self.doing(me, "try_lock_for", name);
                 mutex.try_lock_for(Duration::from_millis(random.within(1, 1_500))).await
             }
+            Way::Short => {
+                self.doing(me, "try_lock_for, short", name);
+                let wait =
+                    Duration::from_micros(if random.chance(10) { 0 } else { random.within(1, SHORT_MS * 1_000) });
+                let call = Call::begin(self, at, "try_lock_for with a short wait", wait + ANSWERED);
+                let tried = mutex.try_lock_for(wait).await;
+                // Without any wait it is `try_lock`, which awaits an answer for a sixth of the lease.
+                if !wait.is_zero() || lease >= AS_PATIENT {
+                    call.ended(me, tried.as_ref().err().map(leasehold::Error::kind));
+                }
+                tried
+            }
             Way::Cancel => {
                 self.doing(me, "lock, cancelled", name);
                 let patience = Duration::from_micros(random.below(60_000));
@@ -171,13 +222,13 @@ impl Shift {
             Ok(Some(guard)) => {
                 guards.push(guard);
                 let held = attempt.granted(guards[0].token().get());
-                let section = Section { shift: self, me, name, held, lease, registers, random };
+                let section = Section { shift: self, me, at, name, held, lease, registers, random };
                 section.run(guards).await;
             }
             Ok(None) => {
                 attempt.gave_up(match way {
                     Way::Try => GaveUp::Busy,
-                    Way::TryFor => GaveUp::TimedOut,
+                    Way::TryFor | Way::Short => GaveUp::TimedOut,
                     Way::Lock | Way::Owner | Way::Cancel => GaveUp::Cancelled,
                 });
                 self.count("gave up");

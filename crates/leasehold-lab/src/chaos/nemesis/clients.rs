@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::super::client::RUNTIMES;
 use super::super::fleet::{CLIENTS, Who, is_keeper};
 use super::super::kind::Kind;
 use super::super::plan::Strike;
@@ -37,15 +38,21 @@ impl Nemesis<'_> {
                 self.ledger.struck(kind);
                 Some(Box::new(move |stage, _| stage.fleet.cont(who)))
             }
-            _ => unreachable!("{kind:?} is not done to clients"),
+            Kind::BlockRuntime | Kind::EndRuntime => {
+                let who = self.victim(kind, dice)?;
+                self.disturb_runtime(strike, who, dice.index(RUNTIMES));
+                None
+            }
+            _ => unreachable!("{kind:?} is not done to clients, or comes alone"),
         }
     }
 
     /// Whoever holds the hottest lock, or anybody. Keepers are not killed.
     fn victim(&mut self, kind: Kind, dice: &mut Random) -> Option<Who> {
-        let may_be = |slot: usize| matches!(kind, Kind::StopClient | Kind::StopHolder) || !is_keeper(slot);
+        let may_be = |slot: usize| !matches!(kind, Kind::KillClient | Kind::KillHolder) || !is_keeper(slot);
         if matches!(kind, Kind::KillHolder | Kind::StopHolder) {
-            let holder = || self.stage.fleet.labelled(&self.stage.holder(&self.hot)?).filter(|who| may_be(who.slot));
+            let hot = self.names.hot();
+            let holder = || self.stage.fleet.labelled(&self.stage.holder(&hot)?).filter(|who| may_be(who.slot));
             let deadline = Instant::now() + LOOKED_FOR;
             loop {
                 let (found, is_late) = (holder(), Instant::now() >= deadline);

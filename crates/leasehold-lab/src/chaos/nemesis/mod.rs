@@ -6,12 +6,14 @@
 mod clients;
 mod network;
 mod server;
+mod solo;
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::kind::Target;
 use super::ledger::Ledger;
+use super::names::Names;
 use super::plan::{Round, Strike};
 use super::stage::Stage;
 use super::stop::{Interrupted, Stop};
@@ -24,17 +26,18 @@ type End = Box<dyn FnOnce(&mut Stage, &Ledger)>;
 pub(crate) struct Nemesis<'a> {
     stage: &'a mut Stage,
     ledger: &'a Ledger,
-    hot: String,
+    names: Names,
     commands: Vec<JoinHandle<()>>,
 }
 
 impl<'a> Nemesis<'a> {
-    pub(crate) fn new(stage: &'a mut Stage, ledger: &'a Ledger, hot: String) -> Self {
-        Self { stage, ledger, hot, commands: Vec::new() }
+    pub(crate) fn new(stage: &'a mut Stage, ledger: &'a Ledger, names: Names) -> Self {
+        Self { stage, ledger, names, commands: Vec::new() }
     }
 
     /// Carries the plan out, and heals.
     pub(crate) fn play(mut self, round: &Round, stop: &Stop) -> Result<(), Interrupted> {
+        self.solo(&round.solo, stop)?;
         let begun = Instant::now();
         let mut begins = round.strikes.iter().peekable();
         let mut ends: Vec<(u64, End)> = Vec::new();

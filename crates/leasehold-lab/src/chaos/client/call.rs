@@ -1,0 +1,39 @@
+//! Calls whose time and answer are promised while no store is broken. The lab judges them: it knows what was broken when.
+
+use std::time::Duration;
+
+use leasehold::ErrorKind;
+use leasehold_testkit::boottime_us;
+
+use super::super::notes::Call as Noted;
+use super::shift::Shift;
+
+/// A call under way.
+pub(super) struct Call<'a> {
+    shift: &'a Shift,
+    /// The runtime that polls the call.
+    at: usize,
+    undisturbed: Option<u64>,
+    what: &'static str,
+    within: Duration,
+    began_us: u64,
+}
+
+impl<'a> Call<'a> {
+    pub(super) fn begin(shift: &'a Shift, at: usize, what: &'static str, within: Duration) -> Self {
+        let undisturbed = shift.runtimes.undisturbed(at);
+        Self { shift, at, undisturbed, what, within, began_us: boottime_us() }
+    }
+
+    /// Notes how the call ended, unless its own runtime was blocked or replaced meanwhile.
+    pub(super) fn ended(self, client: &str, error: Option<ErrorKind>) {
+        let ended_us = boottime_us();
+        if self.undisturbed.is_none() || self.undisturbed != self.shift.runtimes.undisturbed(self.at) {
+            return;
+        }
+        let within_us = u64::try_from(self.within.as_micros()).expect("seconds");
+        let (client, what, began_us) = (client.to_owned(), self.what.to_owned(), self.began_us);
+        let error = error.map(|kind| format!("{kind:?}"));
+        self.shift.notes.called(Noted { client, what, began_us, ended_us, within_us, error });
+    }
+}

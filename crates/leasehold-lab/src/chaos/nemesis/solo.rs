@@ -1,0 +1,212 @@
+//! The fault that comes alone, before the mix: what is promised while nothing else is broken is judged here.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use leasehold::Inspection;
+use leasehold_testkit::boottime_us;
+use leasehold_testkit::history::{Event, Promise};
+
+use super::super::calm::{Follow, MACHINE};
+use super::super::client::RUNTIMES;
+use super::super::fleet::{CLIENTS, PROXIED, Who, is_keeper};
+use super::super::kind::Kind;
+use super::super::names::Class;
+use super::super::options::Store;
+use super::super::plan::Strike;
+use super::super::stop::{Interrupted, Stop};
+use super::Nemesis;
+use leasehold_testkit::Random;
+
+/// The clients of which a runtime is blocked or ended.
+const DISTURBED: usize = 3;
+/// For how long calls are made after a runtime has ended.
+const AFTER_END: Duration = Duration::from_secs(1);
+/// How long it may take until somebody holds and others wait, as they were told.
+const ARRANGED: Duration = Duration::from_secs(3);
+/// Longer than a round.
+const FOR_THE_ROUND: Duration = Duration::from_secs(60);
+const BRIEF: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(10);
+/// The graces of revocations, in milliseconds.
+const GRACE_MS: (u64, u64) = (200, 1_000);
+/// The leases of holders that are killed, in milliseconds.
+const BEREFT_MS: (u64, u64) = (1_000, 1_500);
+/// How far the clock is set back behind them, in seconds, by weight: mostly for longer than the promise lasts, seldom by
+/// far more. The order of tokens has an excuse for as long if records are lost in the same epoch.
+const BACK_S: [(u64, (u64, u64)); 2] = [(75, (4, 6)), (25, (6, 20))];
+
+impl Nemesis<'_> {
+    pub(super) fn solo(&mut self, strike: &Strike, stop: &Stop) -> Result<(), Interrupted> {
+        let mut dice = Random::new(strike.dice);
+        self.ledger.recorder().injected(&format!("{:?}", strike.kind));
+        match strike.kind {
+            Kind::BlockRuntime | Kind::EndRuntime => self.disturb_runtimes(strike, &mut dice, stop)?,
+            Kind::RevokeStopped => self.revoke_stopped(&mut dice),
+            Kind::ClockBackBehindDead => self.set_back_behind_dead(&mut dice),
+            kind => unreachable!("{kind:?} does not come alone"),
+        }
+        stop.check()
+    }
+
+    /// Clients block or end a runtime; their other runtimes call the store meanwhile.
+    fn disturb_runtimes(&mut self, strike: &Strike, dice: &mut Random, stop: &Stop) -> Result<(), Interrupted> {
+        let time = if strike.kind == Kind::EndRuntime { AFTER_END } else { Duration::from_millis(strike.for_ms) };
+        let until = Instant::now() + time;
+        let mut slots: Vec<usize> = (0..CLIENTS).collect();
+        dice.shuffle(&mut slots);
+        for who in
+            slots.into_iter().filter_map(|slot| self.stage.fleet.running(slot)).take(DISTURBED).collect::<Vec<_>>()
+        {
+            let at = dice.index(RUNTIMES);
+            self.disturb_runtime(strike, who, at);
+            self.stage.fleet.tell(who, &format!("probe {at} {}", time.as_millis()));
+        }
+        stop.sleep_until(until)?;
+        self.ledger.calm_until(boottime_us());
+        Ok(())
+    }
+
+    /// The client reports whether it has struck.
+    pub(super) fn disturb_runtime(&mut self, strike: &Strike, who: Who, at: usize) {
+        let order = match strike.kind {
+            Kind::EndRuntime => format!("end {at}"),
+            _ => format!("block {at} {}", strike.for_ms),
+        };
+        self.stage.fleet.tell(who, &order);
+        self.ledger.note(strike.kind, &format!("client {}: {order}", who.slot));
+    }
+
+    /// A keeper holds with a long lease, and is stopped; somebody revokes it, and leaves. Others wait.
+    fn revoke_stopped(&mut self, dice: &mut Random) {
+        const KIND: Kind = Kind::RevokeStopped;
+        let (name, mut keepers) = (self.names.revoked(), [0, PROXIED]);
+        dice.shuffle(&mut keepers);
+        let lease = Class::of(&name).longest_lease(self.stage.store);
+        let Some((holder, label)) = self.hold(keepers[0], &name, lease) else {
+            return self.ledger.note(KIND, "nobody came to hold");
+        };
+        // A keeper's next re-check is later than the promise: it has to be notified. Others would leave long leases behind.
+        let mut waiting = vec![(keepers[1], lease)];
+        if dice.chance(50) {
+            let mortal = Class::Bereft.longest_lease(self.stage.store);
+            waiting.extend(self.mortals(dice).into_iter().take(2).map(|slot| (slot, mortal)));
+        }
+        if !self.wait(&waiting, &name) {
+            return self.ledger.note(KIND, "nobody came to wait");
+        }
+        self.ledger.calm_until(boottime_us());
+        self.stage.fleet.stop(holder);
+        let grace = Duration::from_millis(dice.within(GRACE_MS.0, GRACE_MS.1));
+        let from_us = boottime_us();
+        let revoked = self.stage.revoke(&name, &label, grace);
+        let revoked_us = boottime_us();
+        self.ledger.note(KIND, &format!("client {} with a grace of {grace:?}: {revoked:?}", holder.slot));
+        // Of a directory the process may have been stopped in the midst of a step: then everybody waits for it.
+        if revoked.is_ok() {
+            self.ledger.struck(KIND);
+            self.follow(Follow {
+                name: name.clone(),
+                behind: label,
+                why: "revoked".into(),
+                from_us,
+                by_us: revoked_us + us(grace + Duration::from_secs(1)),
+            });
+            if self.stage.store != Store::File {
+                self.ledger.calm_until(boottime_us());
+            }
+        }
+        self.stage.fleet.cont(holder);
+        // It has the notice, or learns of it at its next renewal.
+        let (breaks, to_us) = (Promise::Exclusion, boottime_us() + us(lease / 3 + MACHINE));
+        let excuse = Event::Fault { name, breaks, from_us, to_us, why: "revoked while stopped".into() };
+        self.ledger.recorder().record(excuse);
+    }
+
+    /// A client is killed while it holds, and the server's clock is set back. Others wait.
+    fn set_back_behind_dead(&mut self, dice: &mut Random) {
+        const KIND: Kind = Kind::ClockBackBehindDead;
+        let name = self.names.bereft();
+        let lease = Duration::from_millis(dice.within(BEREFT_MS.0, BEREFT_MS.1));
+        let mortals = self.mortals(dice);
+        let Some((holder, label)) = self.hold(mortals[0], &name, lease) else {
+            return self.ledger.note(KIND, "nobody came to hold");
+        };
+        let longest = Class::of(&name).longest_lease(self.stage.store);
+        if !self.wait(&[(0, longest), (PROXIED, longest), (mortals[1], longest)], &name) {
+            return self.ledger.note(KIND, "nobody came to wait");
+        }
+        thread::sleep(Duration::from_micros(dice.below(us(lease))));
+        self.ledger.calm_until(boottime_us());
+        let from_us = boottime_us();
+        let Some(dead) = self.stage.fleet.kill(holder) else { return };
+        self.ledger.died(dead);
+        let dead_us = boottime_us();
+        let (least_s, most_s) = dice.weighted(&BACK_S);
+        let by_us = dice.within(1_000_000 * least_s, 1_000_000 * most_s);
+        self.stage.shift_clock(-by_us.cast_signed());
+        self.ledger.note(KIND, &format!("client {} with a lease of {lease:?}, by {by_us} µs", holder.slot));
+        self.ledger.struck(KIND);
+        self.follow(Follow {
+            name,
+            behind: label,
+            why: "killed, with the clock set back,".into(),
+            from_us,
+            by_us: dead_us + us(2 * lease + Duration::from_secs(1)),
+        });
+        self.stage.fleet.revive(holder.slot);
+    }
+
+    /// Has a client hold a lock for the rest of the round, and returns with its label when it does.
+    fn hold(&mut self, slot: usize, name: &str, lease: Duration) -> Option<(Who, String)> {
+        let who = self.stage.fleet.running(slot)?;
+        let label = self.stage.fleet.label(slot);
+        self.order((who, name), lease, FOR_THE_ROUND);
+        let is_held = |seen: &Inspection| seen.holder.as_ref().is_some_and(|holder| holder.label == label);
+        self.sees(name, Instant::now() + ARRANGED, is_held).then_some((who, label))
+    }
+
+    /// Has clients wait for a lock, and returns when they do.
+    fn wait(&mut self, clients: &[(usize, Duration)], name: &str) -> bool {
+        for (slot, lease) in clients {
+            if let Some(who) = self.stage.fleet.running(*slot) {
+                self.order((who, name), *lease, BRIEF);
+            }
+        }
+        self.sees(name, Instant::now() + ARRANGED, |seen| seen.waiters >= clients.len())
+    }
+
+    fn order(&mut self, (who, name): (Who, &str), lease: Duration, time: Duration) {
+        self.stage.fleet.tell(who, &format!("hold {name} {} {}", lease.as_millis(), time.as_millis()));
+    }
+
+    /// Waits until the next one holds, or until it is late.
+    fn follow(&self, follow: Follow) {
+        let left = Duration::from_micros(follow.by_us.saturating_sub(boottime_us())) + MACHINE;
+        let is_next = |seen: &Inspection| seen.holder.as_ref().is_none_or(|holder| holder.label != follow.behind);
+        self.sees(&follow.name, Instant::now() + left, is_next);
+        self.ledger.follow(follow);
+    }
+
+    /// Looks until the lock is so, or it is late.
+    fn sees(&self, name: &str, until: Instant, wanted: impl Fn(&Inspection) -> bool) -> bool {
+        while Instant::now() < until {
+            if self.stage.seen(name).is_some_and(|seen| wanted(&seen)) {
+                return true;
+            }
+            thread::sleep(LOOK);
+        }
+        false
+    }
+
+    /// The places of clients that may be killed, in some order.
+    fn mortals(&self, dice: &mut Random) -> Vec<usize> {
+        let mut slots: Vec<usize> = (0..CLIENTS).filter(|slot| !is_keeper(*slot)).collect();
+        dice.shuffle(&mut slots);
+        slots
+    }
+}
+
+fn us(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).expect("seconds")
+}
