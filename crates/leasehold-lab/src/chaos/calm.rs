@@ -38,6 +38,8 @@ pub(crate) struct Shown {
     pub(crate) violations: Vec<String>,
     /// How many calls were judged.
     pub(crate) calls: u64,
+    /// By how much the longest of them took longer than its caller had said that it would wait.
+    pub(crate) longest_us: u64,
 }
 
 impl Calm {
@@ -45,6 +47,7 @@ impl Calm {
         let mut shown = Shown::default();
         for call in calls.iter().filter(|call| self.covers(call.began_us, call.ended_us)) {
             shown.calls += 1;
+            shown.longest_us = shown.longest_us.max((call.ended_us - call.began_us).saturating_sub(call.wait_us));
             shown.violations.extend(call.judge());
         }
         shown.violations.extend(self.follows.iter().filter_map(|follow| follow.judge(events)));
@@ -58,7 +61,7 @@ impl Calm {
 
 impl Call {
     fn judge(&self) -> Option<String> {
-        let Self { client, what, began_us, ended_us, within_us, error } = self;
+        let Self { client, what, began_us, ended_us, within_us, error, .. } = self;
         let (took_us, most_us) = (ended_us - began_us, within_us + us(MACHINE));
         let call = format!("{client}: where no store was broken, at {began_us} µs, {what}");
         match error {
@@ -102,7 +105,15 @@ mod tests {
 
     fn call(began_us: u64, took_us: u64, error: Option<&str>) -> Call {
         let (client, what) = ("c1.1/t1".to_owned(), "lock".to_owned());
-        Call { client, what, began_us, ended_us: began_us + took_us, within_us: 10, error: error.map(str::to_owned) }
+        Call {
+            client,
+            what,
+            began_us,
+            ended_us: began_us + took_us,
+            wait_us: 0,
+            within_us: 10,
+            error: error.map(str::to_owned),
+        }
     }
 
     #[test]

@@ -25,6 +25,7 @@ pub(crate) struct Score {
     pub(crate) excused: BTreeMap<String, u64>,
     /// Calls that were held to their time and answer.
     pub(crate) calm_calls: u64,
+    pub(crate) calm_longest_us: u64,
     /// Of each round, before its faults.
     pub(crate) calm_grants_per_s: Vec<u64>,
 }
@@ -66,6 +67,7 @@ impl Judge {
         let (mut events, calls) = read_all(&evidence)?;
         let shown = evidence.calm.judge(&calls, &events);
         score.calm_calls += shown.calls;
+        score.calm_longest_us = score.calm_longest_us.max(shown.longest_us);
         let (begun_us, calm_us) = (evidence.begun_us, evidence.calm_us);
         let is_calm = |event: &&Event| matches!(event, Event::Granted { granted_us, .. } if *granted_us < calm_us);
         let calm = events.iter().filter(is_calm).count() as u64;

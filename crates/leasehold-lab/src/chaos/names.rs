@@ -70,7 +70,8 @@ impl Class {
             // What a quorum allows.
             Self::Revoked => 20_000,
             Self::Bereft => 4_500,
-            Self::Own | Self::Long => 2_000,
+            Self::Own => 9_000,
+            Self::Long => 2_000,
         })
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Call {
     pub(crate) what: String,
     pub(crate) began_us: u64,
     pub(crate) ended_us: u64,
+    /// How long its caller would have waited for the lock.
+    pub(crate) wait_us: u64,
     /// How long it may have taken.
     pub(crate) within_us: u64,
     /// The kind of its error.
@@ -153,6 +155,7 @@ mod tests {
             what: "lock".into(),
             began_us: 1,
             ended_us: 2,
+            wait_us: 0,
             within_us: 3,
             error: Some("Unreachable".into()),
         };

@@ -30,6 +30,8 @@ pub(crate) struct Report {
     pub(crate) unfenced_lost_updates: u64,
     /// Calls, while no store was broken, that were held to their time and answer.
     pub(crate) calm_calls: u64,
+    /// By how much the longest of these outlasted its wait.
+    pub(crate) calm_longest_us: u64,
     pub(crate) calm_grants_per_s_least: u64,
     pub(crate) calm_grants_per_s_mean: u64,
     pub(crate) faults: BTreeMap<String, u64>,
@@ -76,6 +78,7 @@ impl Report {
             refused_by_the_fence: score.refused,
             unfenced_lost_updates: score.lost_updates,
             calm_calls: score.calm_calls,
+            calm_longest_us: score.calm_longest_us,
             calm_grants_per_s_least: calm.iter().min().copied().unwrap_or(0),
             calm_grants_per_s_mean: mean,
             faults: struck.iter().map(|(kind, count)| (format!("{kind:?}"), *count)).collect(),
@@ -105,7 +108,8 @@ impl Report {
             "  before faults: {} grants a second on the average, {} in the worst round\n",
             self.calm_grants_per_s_mean, self.calm_grants_per_s_least
         );
-        words += &format!("  {} calls were held to their time and answer while no store was broken\n", self.calm_calls);
+        let (calls, longest) = (self.calm_calls, Duration::from_micros(self.calm_longest_us));
+        words += &format!("  {calls} calls were judged while no store was broken, the longest for {longest:.1?}\n");
         words += &format!(
             "  the fenced register: {} writes, {} old tokens refused; the unfenced one lost {} updates\n",
             self.fenced_writes, self.refused_by_the_fence, self.unfenced_lost_updates

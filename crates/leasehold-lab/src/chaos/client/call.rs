@@ -15,14 +15,16 @@ pub(super) struct Call<'a> {
     at: usize,
     undisturbed: Option<u64>,
     what: &'static str,
+    wait: Duration,
     within: Duration,
     began_us: u64,
 }
 
 impl<'a> Call<'a> {
-    pub(super) fn begin(shift: &'a Shift, at: usize, what: &'static str, within: Duration) -> Self {
+    /// A call that waits for a lock at most so long, and returns within so long after that.
+    pub(super) fn begin(shift: &'a Shift, at: usize, what: &'static str, (wait, within): (Duration, Duration)) -> Self {
         let undisturbed = shift.runtimes.undisturbed(at);
-        Self { shift, at, undisturbed, what, within, began_us: boottime_us() }
+        Self { shift, at, undisturbed, what, wait, within, began_us: boottime_us() }
     }
 
     /// Notes how the call ended, unless its own runtime was blocked or replaced meanwhile.
@@ -31,9 +33,10 @@ impl<'a> Call<'a> {
         if self.undisturbed.is_none() || self.undisturbed != self.shift.runtimes.undisturbed(self.at) {
             return;
         }
-        let within_us = u64::try_from(self.within.as_micros()).expect("seconds");
+        let us = |time: Duration| u64::try_from(time.as_micros()).expect("seconds");
+        let (wait_us, within_us) = (us(self.wait), us(self.wait + self.within));
         let (client, what, began_us) = (client.to_owned(), self.what.to_owned(), self.began_us);
         let error = error.map(|kind| format!("{kind:?}"));
-        self.shift.notes.called(Noted { client, what, began_us, ended_us, within_us, error });
+        self.shift.notes.called(Noted { client, what, began_us, ended_us, wait_us, within_us, error });
     }
 }

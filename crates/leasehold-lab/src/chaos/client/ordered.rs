@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use leasehold::Leasehold;
 use leasehold_testkit::history::{Ended, GaveUp};
 
+use super::super::names::Class;
 use super::call::Call;
 use super::runtimes::RUNTIMES;
 use super::shift::Shift;
 
-/// Within this time a call returns whose lock is free, whatever other runtimes do. The judge adds what a machine needs.
-const PROMPT: Duration = Duration::from_secs(1);
+/// How long a call takes whose lock is free, whatever other runtimes do: no more than the judge adds for the machine.
+const PROMPT: Duration = Duration::ZERO;
 
 /// Holds a lock for so long, or until the round is over.
 pub(super) async fn hold(shift: &Shift, client: &Leasehold, me: &str, (name, lease, time): (&str, Duration, Duration)) {
@@ -35,12 +36,14 @@ pub(super) async fn hold(shift: &Shift, client: &Leasehold, me: &str, (name, lea
 
 /// Acquires a lock that nobody else wants, again and again: on this runtime, and releases it on another one.
 pub(super) async fn probe(shift: &Arc<Shift>, client: &Leasehold, (me, at): (&str, usize), name: &str, time: Duration) {
+    // So long that no request is repeated, after a sixth of it, before the judge calls it late.
+    let lease = Class::of(name).longest_lease(shift.store);
     let begun = Instant::now();
     while !shift.over() && begun.elapsed() < time {
         shift.doing(me, "probe", name);
         let attempt = shift.recorder.attempt(name, me);
-        let call = Call::begin(shift, at, "lock of a free name", PROMPT);
-        let locked = client.mutex(name).lease(Duration::from_secs(2)).lock().await;
+        let call = Call::begin(shift, at, "lock of a free name", (Duration::ZERO, PROMPT));
+        let locked = client.mutex(name).lease(lease).lock().await;
         call.ended(me, locked.as_ref().err().map(leasehold::Error::kind));
         let guard = match locked {
             Ok(guard) => guard,
@@ -57,7 +60,7 @@ pub(super) async fn probe(shift: &Arc<Shift>, client: &Leasehold, (me, at): (&st
         let there = there.unwrap_or(at);
         let (deputy, who) = (Arc::clone(shift), me.to_owned());
         let release = async move {
-            let call = Call::begin(&deputy, there, "release on another runtime", PROMPT);
+            let call = Call::begin(&deputy, there, "release on another runtime", (Duration::ZERO, PROMPT));
             let released = guard.release().await;
             call.ended(&who, released.err().map(|error| error.kind()));
         };

@@ -1,9 +1,9 @@
 //! The tokio runtimes of a client process: one of them is blocked or ends, and the program goes on with the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::sync::oneshot;
@@ -58,22 +58,31 @@ impl Runtimes {
         (place.blocked.load(Ordering::SeqCst) == 0).then_some(troubles)
     }
 
-    /// Blocks every thread of this runtime, and runs `begun` once the first one is blocked.
+    /// Blocks every thread of this runtime, and runs `begun` once the last one is blocked.
     pub(super) fn block(self: &Arc<Self>, at: usize, time: Duration, begun: impl FnOnce() + Send + 'static) {
         let (place, handle) = (&self.0[at], self.handle(at));
         place.troubles.fetch_add(1, Ordering::SeqCst);
-        let mut begun = Some(begun);
-        for _ in 0..WORKERS[at].max(1) {
-            place.blocked.fetch_add(1, Ordering::SeqCst);
-            let (begun, ends) = (begun.take(), Unblocks(Arc::clone(self), at));
-            handle.spawn(async move {
-                if let Some(begun) = begun {
-                    begun();
+        let workers = WORKERS[at].max(1);
+        place.blocked.fetch_add(workers as u64, Ordering::SeqCst);
+        let ends: Vec<Unblocks> = (0..workers).map(|_| Unblocks(Arc::clone(self), at)).collect();
+        let until = Instant::now() + time;
+        // One after the other, and from outside: a worker that took both would sleep twice.
+        thread::spawn(move || {
+            for ends in ends {
+                let (tell, told) = mpsc::channel();
+                handle.spawn(async move {
+                    let _gone = tell.send(());
+                    thread::sleep(until.saturating_duration_since(Instant::now()));
+                    drop(ends);
+                });
+                if told.recv().is_err() {
+                    return;
                 }
-                thread::sleep(time);
-                drop(ends);
-            });
-        }
+            }
+            if Instant::now() < until {
+                begun();
+            }
+        });
     }
 
     /// Ends this runtime in the background, with all that runs on it, and starts another in its place.
@@ -126,8 +135,6 @@ pub(super) fn in_place<T>(work: impl FnOnce() -> T) -> T {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     const SOON: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ use leasehold_testkit::Random;
 /// A round as one process sees it.
 pub(super) struct Shift {
     pub(super) names: Names,
-    store: Store,
+    pub(super) store: Store,
     pub(super) recorder: Recorder,
     pub(super) notes: Notes,
     pub(super) is_over: watch::Receiver<bool>,
@@ -200,7 +200,7 @@ impl Shift {
                 self.doing(me, "try_lock_for, short", name);
                 let wait =
                     Duration::from_micros(if random.chance(10) { 0 } else { random.within(1, SHORT_MS * 1_000) });
-                let call = Call::begin(self, at, "try_lock_for with a short wait", wait + ANSWERED);
+                let call = Call::begin(self, at, "try_lock_for with a short wait", (wait, ANSWERED));
                 let tried = mutex.try_lock_for(wait).await;
                 // Without any wait it is `try_lock`, which awaits an answer for a sixth of the lease.
                 if !wait.is_zero() || lease >= AS_PATIENT {

@@ -28,6 +28,8 @@ const ARRANGED: Duration = Duration::from_secs(3);
 const FOR_THE_ROUND: Duration = Duration::from_secs(60);
 const BRIEF: Duration = Duration::from_millis(20);
 const LOOK: Duration = Duration::from_millis(10);
+/// A stopped holder goes on this much later than the judge accepts a follower: that one cannot come of it.
+const MARGIN: Duration = Duration::from_millis(300);
 /// The graces of revocations, in milliseconds.
 const GRACE_MS: (u64, u64) = (200, 1_000);
 /// The leases of holders that are killed, in milliseconds.
@@ -86,11 +88,11 @@ impl Nemesis<'_> {
         let Some((holder, label)) = self.hold(keepers[0], &name, lease) else {
             return self.ledger.note(KIND, "nobody came to hold");
         };
-        // A keeper's next re-check is later than the promise: it has to be notified. Others would leave long leases behind.
+        // The re-checks of such leases come later than the promise: somebody has to be notified. A waiter that is killed in
+        // the mix leaves no long lease behind: it is handed a claim, and gives it back before it is renewed.
         let mut waiting = vec![(keepers[1], lease)];
         if dice.chance(50) {
-            let mortal = Class::Bereft.longest_lease(self.stage.store);
-            waiting.extend(self.mortals(dice).into_iter().take(2).map(|slot| (slot, mortal)));
+            waiting.extend(self.mortals(dice).into_iter().take(2).map(|slot| (slot, lease)));
         }
         if !self.wait(&waiting, &name) {
             return self.ledger.note(KIND, "nobody came to wait");
@@ -105,13 +107,16 @@ impl Nemesis<'_> {
         // Of a directory the process may have been stopped in the midst of a step: then everybody waits for it.
         if revoked.is_ok() {
             self.ledger.struck(KIND);
-            self.follow(Follow {
-                name: name.clone(),
-                behind: label,
-                why: "revoked".into(),
-                from_us,
-                by_us: revoked_us + us(grace + Duration::from_secs(1)),
-            });
+            self.follow(
+                Follow {
+                    name: name.clone(),
+                    behind: label,
+                    why: "revoked".into(),
+                    from_us,
+                    by_us: revoked_us + us(grace + Duration::from_secs(1)),
+                },
+                waiting.len(),
+            );
             if self.stage.store != Store::File {
                 self.ledger.calm_until(boottime_us());
             }
@@ -133,7 +138,8 @@ impl Nemesis<'_> {
             return self.ledger.note(KIND, "nobody came to hold");
         };
         let longest = Class::of(&name).longest_lease(self.stage.store);
-        if !self.wait(&[(0, longest), (PROXIED, longest), (mortals[1], longest)], &name) {
+        let waiting = [(0, longest), (PROXIED, longest), (mortals[1], longest)];
+        if !self.wait(&waiting, &name) {
             return self.ledger.note(KIND, "nobody came to wait");
         }
         thread::sleep(Duration::from_micros(dice.below(us(lease))));
@@ -147,13 +153,16 @@ impl Nemesis<'_> {
         self.stage.shift_clock(-by_us.cast_signed());
         self.ledger.note(KIND, &format!("client {} with a lease of {lease:?}, by {by_us} µs", holder.slot));
         self.ledger.struck(KIND);
-        self.follow(Follow {
-            name,
-            behind: label,
-            why: "killed, with the clock set back,".into(),
-            from_us,
-            by_us: dead_us + us(2 * lease + Duration::from_secs(1)),
-        });
+        self.follow(
+            Follow {
+                name,
+                behind: label,
+                why: "killed, with the clock set back,".into(),
+                from_us,
+                by_us: dead_us + us(2 * lease + Duration::from_secs(1)),
+            },
+            waiting.len(),
+        );
         self.stage.fleet.revive(holder.slot);
     }
 
@@ -180,10 +189,14 @@ impl Nemesis<'_> {
         self.stage.fleet.tell(who, &format!("hold {name} {} {}", lease.as_millis(), time.as_millis()));
     }
 
-    /// Waits until the next one holds, or until it is late.
-    fn follow(&self, follow: Follow) {
-        let left = Duration::from_micros(follow.by_us.saturating_sub(boottime_us())) + MACHINE;
-        let is_next = |seen: &Inspection| seen.holder.as_ref().is_none_or(|holder| holder.label != follow.behind);
+    /// Waits until the next one holds, of so many that wait, or until it is late. A lease that is over is not enough: the
+    /// holder is not to go on before somebody follows.
+    fn follow(&self, follow: Follow, waiting: usize) {
+        let left = Duration::from_micros(follow.by_us.saturating_sub(boottime_us())) + MACHINE + MARGIN;
+        let is_next = |seen: &Inspection| match &seen.holder {
+            Some(holder) => holder.label != follow.behind,
+            None => seen.waiters < waiting,
+        };
         self.sees(&follow.name, Instant::now() + left, is_next);
         self.ledger.follow(follow);
     }
