@@ -26,8 +26,8 @@ pub(super) fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng
     sim.note(pid as u64, || format!("FAULT {kind:?}: {}", client(pid)));
     if kind == Kind::PauseHolder {
         let is_revoked = rng.percent(60);
-        // A holder that goes on within the grace gives the lease back.
-        let least_us = if is_revoked { GRACE_US } else { 10 * MS };
+        // Mostly it stands still for longer than the grace: a holder that goes on within it gives the lease back.
+        let least_us = if is_revoked && rng.percent(75) { GRACE_US } else { 10 * MS };
         let left_us = sim.plan.chaos_us.saturating_sub(sim.exec.now_us());
         let for_us = rng.scaled(least_us, 20_000 * MS).min(left_us);
         let there = Arc::clone(sim);

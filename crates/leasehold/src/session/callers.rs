@@ -324,11 +324,13 @@ impl State {
     pub(crate) fn end_all(&mut self) {
         self.stage = Stage::Closed;
         self.tell_lines(&Error::closed());
-        for attempt in self.attempts.values_mut() {
+        for (counter, attempt) in &mut self.attempts {
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             match &mut attempt.phase {
                 Phase::Held(holding) => self.words.lost(&holding.hold, Lost::Closed),
-                Phase::Returning(returning) => self.words.given_back(returning.caller.take(), || Err(Error::closed())),
+                Phase::Returning(returning) => {
+                    self.words.given_back(*counter, returning.caller.take(), || Err(Error::closed()));
+                }
                 _ => {}
             }
         }

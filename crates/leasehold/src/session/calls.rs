@@ -3,7 +3,7 @@
 
 use std::future::{poll_fn, ready};
 use std::mem::replace;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -212,20 +212,29 @@ impl Session {
         let release = async {
             if let Some(first) = release {
                 let heard = self.send(&hold.name, &first.op, &first.asked, first.guess).await;
-                self.with(|state| state.heard_return(counter, &first.asked, heard));
+                return self.with(|state| {
+                    state.heard_return(counter, &first.asked, heard);
+                    state.words.take_given_back(counter)
+                });
             }
+            None
         };
-        let (mut release, mut answer) = (pin!(release), pin!(answer));
-        let (mut is_released, mut next_asked) = (false, next);
+        let (mut release, mut answer) = (pin!(release), answer);
+        let (mut is_released, mut told, mut next_asked) = (false, None, next);
         let given_back = poll_fn(|context| {
-            is_released = is_released || release.as_mut().poll(context).is_ready();
+            if !is_released && let Poll::Ready(heard) = release.as_mut().poll(context) {
+                (is_released, told) = (true, heard);
+            }
             // Also where the release is answered at once: what was never polled is not sent, and dropped like that it is
             // nobody's to repeat.
             next_asked.take_if(|next| next.as_mut().poll(context).is_ready());
+            if let Some(told) = told.take() {
+                return Poll::Ready(Ok(told.by_hand(&mut answer)));
+            }
             // The session's thread may have the answer first: it repeats a release that is not answered, and what drives
             // the link of the first one may stand still.
             match is_released || !is_on(Mutant::P17AwaitsOwnRequest) {
-                true => answer.as_mut().poll(context),
+                true => Pin::new(&mut answer).poll(context),
                 false => Poll::Pending,
             }
         })

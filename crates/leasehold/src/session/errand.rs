@@ -187,7 +187,7 @@ impl State {
             hit(Mark::ReturnExpired);
             let caller = returning.caller.take();
             let error = self.silence().may_act();
-            self.words.given_back(caller, || Err(error));
+            self.words.given_back(counter, caller, || Err(error));
             self.remove(counter);
             return None;
         }

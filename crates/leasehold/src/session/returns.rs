@@ -175,7 +175,7 @@ impl State {
             Outcome::NotHeld if returning.unheard == 0 => GivenBack::NotHeld,
             _ => GivenBack::Released,
         };
-        self.words.given_back(returning.caller.take(), || Ok(given_back));
+        self.words.given_back(counter, returning.caller.take(), || Ok(given_back));
         self.returned(counter, asked, heard_us, &answer);
         self.note(&name, &answer, asked.sent_us, heard_us);
         self.arm(counter);
@@ -206,7 +206,7 @@ impl State {
         };
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         if let Some(error) = told {
-            self.words.given_back(returning.caller.take(), || Err(error));
+            self.words.given_back(counter, returning.caller.take(), || Err(error));
         }
         self.set_next(counter, now_us + pause_us);
         self.arm(counter);

@@ -22,25 +22,25 @@ pub(crate) struct Words {
     more: Vec<Word>,
 }
 
-/// A verdict, and whom it is for.
-pub(crate) struct Told {
+/// What a caller waits for, and whom it is for.
+pub(crate) struct Told<T> {
     number: u64,
-    caller: oneshot::Sender<Verdict>,
-    verdict: Verdict,
+    caller: oneshot::Sender<T>,
+    what: T,
 }
 
-impl Told {
-    /// Takes the verdict by hand. Said through the channel, or by dropping the sender of one that is open, it would wake
-    /// the task that is just running: another turn for nothing, and another thread of the runtime called for it.
-    pub(crate) fn by_hand(self, channel: &mut oneshot::Receiver<Verdict>) -> Verdict {
+impl<T> Told<T> {
+    /// Takes it by hand. Said through the channel, or by dropping the sender of one that is open, it would wake the task
+    /// that is just running: another turn for nothing, and another thread of the runtime called for it.
+    pub(crate) fn by_hand(self, channel: &mut oneshot::Receiver<T>) -> T {
         channel.close();
-        self.verdict
+        self.what
     }
 }
 
 enum Word {
-    Verdict(Told),
-    GivenBack(oneshot::Sender<Result<GivenBack>>, Result<GivenBack>),
+    Verdict(Told<Verdict>),
+    GivenBack(Told<Result<GivenBack>>),
     Lost(Vec<Waker>),
     Signal(oneshot::Sender<()>),
     HangUp(Arc<dyn Link>),
@@ -50,25 +50,32 @@ impl Words {
     /// A grant that nobody takes is for the session to give back: the future's own drop gives its attempt up.
     pub(crate) fn verdict(&mut self, number: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
         if let Some(caller) = caller {
-            self.push(Word::Verdict(Told { number, caller, verdict }));
+            self.push(Word::Verdict(Told { number, caller, what: verdict }));
         }
     }
 
     /// Takes out what the caller of this number (that of its attempt, or of its place in a line) is told: it is here, and
     /// need not be called.
-    pub(crate) fn take_verdict(&mut self, number: u64) -> Option<Told> {
-        let is_its = |word: &Word| matches!(word, Word::Verdict(told) if told.number == number);
-        let word = match self.first.take_if(|word| is_its(word)) {
-            None => {
-                let at = self.more.iter().position(is_its)?;
-                self.more.remove(at)
-            }
-            Some(word) => word,
-        };
-        match word {
+    pub(crate) fn take_verdict(&mut self, number: u64) -> Option<Told<Verdict>> {
+        match self.take_out(|word| matches!(word, Word::Verdict(told) if told.number == number))? {
             Word::Verdict(told) => Some(told),
             _ => None,
         }
+    }
+
+    /// The same of what became of the lease that this attempt gives back.
+    pub(crate) fn take_given_back(&mut self, number: u64) -> Option<Told<Result<GivenBack>>> {
+        match self.take_out(|word| matches!(word, Word::GivenBack(told) if told.number == number))? {
+            Word::GivenBack(told) => Some(told),
+            _ => None,
+        }
+    }
+
+    fn take_out(&mut self, is_it: impl Fn(&Word) -> bool) -> Option<Word> {
+        self.first.take_if(|word| is_it(word)).or_else(|| {
+            let at = self.more.iter().position(is_it)?;
+            Some(self.more.remove(at))
+        })
     }
 
     fn push(&mut self, word: Word) {
@@ -81,11 +88,12 @@ impl Words {
 
     pub(crate) fn given_back(
         &mut self,
+        number: u64,
         caller: Option<oneshot::Sender<Result<GivenBack>>>,
-        word: impl FnOnce() -> Result<GivenBack>,
+        what: impl FnOnce() -> Result<GivenBack>,
     ) {
         if let Some(caller) = caller {
-            self.push(Word::GivenBack(caller, word()));
+            self.push(Word::GivenBack(Told { number, caller, what: what() }));
         }
     }
 
@@ -115,12 +123,12 @@ impl Words {
     pub(crate) fn say(self, mut untaken: impl FnMut(&Hold)) {
         for word in self.first.into_iter().chain(self.more) {
             match word {
-                Word::Verdict(Told { caller, verdict, .. }) => {
-                    if let Err(Verdict::Granted(hold)) = caller.send(verdict) {
+                Word::Verdict(Told { caller, what, .. }) => {
+                    if let Err(Verdict::Granted(hold)) = caller.send(what) {
                         untaken(&hold);
                     }
                 }
-                Word::GivenBack(caller, word) => drop(caller.send(word)),
+                Word::GivenBack(Told { caller, what, .. }) => drop(caller.send(what)),
                 Word::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
                 Word::Signal(waiting) => drop(waiting),
                 Word::HangUp(link) => link.close(),
