@@ -62,7 +62,7 @@ impl Failure {
         Self { exit: Exit::Failed, message: Some(message.into()) }
     }
 
-    /// The system refuses something, and what to do about that, where it is known.
+    /// The failure of a system call, with advice if the cause is known.
     pub(crate) fn system(what: &str, error: &io::Error) -> Self {
         let advice = leasehold::seam::descriptors_advice(error);
         let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));

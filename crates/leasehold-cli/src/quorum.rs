@@ -10,7 +10,7 @@ use crate::said::{OfQuorum, Quorum};
 use crate::show;
 use crate::store::Location;
 
-/// A question to all nodes that takes longer is told of.
+/// After this time the command says that it is still asking.
 const TOLD_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(said: &Quorum) -> Result<Exit, Failure> {

@@ -162,7 +162,7 @@ pub(crate) fn write(bytes: &[u8]) -> Result<Exit, Failure> {
     written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// What it comes to that this was written to standard output, or was not.
+/// Turns the result of a write to standard output into the exit of the command.
 pub(crate) fn written(result: io::Result<()>) -> Result<Exit, Failure> {
     match result {
         Ok(()) => Ok(Exit::Done),

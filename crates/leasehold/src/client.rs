@@ -52,7 +52,7 @@ impl Leasehold {
     ///
     /// A quorum has parameters of its own: `node`, one of the URLs above, with `%26` for each `&` in it (or all of it
     /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`); and
-    /// `prefix`, for all nodes. A lease that nobody named is no longer than `max_lease`. All programs give the same nodes
+    /// `prefix`, for all nodes. The default lease is never longer than `max_lease`. All programs give the same nodes
     /// and the same `max_lease`. A new quorum grants nothing for as long, and for 22 s at least, unless it is initialized
     /// with `leasehold::quorum::begin`.
     ///

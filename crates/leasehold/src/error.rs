@@ -42,7 +42,8 @@ pub enum ErrorKind {
     Full,
     /// Too few nodes of a quorum vote. The message names each that does not, and why.
     Quorum,
-    /// A quorum was not begun: a node knows a holder or a waiter, which the message names.
+    /// A quorum was not begun: a node knows a holder or a waiter, or was emptied while it was asked. The message says
+    /// which.
     InUse,
     /// The lease was lost.
     Lost,

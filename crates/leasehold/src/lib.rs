@@ -37,10 +37,11 @@
 //! # Runtime
 //!
 //! Locks run on any executor. A client has a thread of its own, with a small tokio runtime, for renewals and whatever else
-//! must happen while the program is busy. On the tokio runtime that connected the client, an acquire and a release go out
-//! without that thread, which is faster. Calls from other runtimes, or from none, use the thread. No call depends on a
-//! runtime other than its caller's: the one that connected may be blocked, or gone. A call that is polled by something else
-//! within a tokio runtime that it blocks (`futures::executor::block_on`) may take half a second longer.
+//! must happen while the program is busy. On one tokio runtime, an acquire and a release go out without that thread, which
+//! is faster: first on the runtime that connected the client, and on another one if that has not used the client for 10 s.
+//! Calls from other runtimes, or from none, use the thread. No call depends on a runtime other than its caller's: the one
+//! that connected may be blocked, or gone. A call may take half a second longer if its caller blocks the tokio runtime that
+//! it runs in (`futures::executor::block_on`).
 //! [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
 //!
 //! # Time
@@ -140,7 +141,7 @@ pub mod seam {
     }
 
     pub use crate::descriptors::{advice as descriptors_advice, runtime};
-    /// The lease of whoever names none, at the store of this URL. No I/O.
+    /// Returns the default lease at the store of this URL. No I/O.
     pub fn default_lease(url: &str) -> crate::Result<std::time::Duration> {
         Ok(crate::store::default_lease(&*choose(url, None, &Real::world())?))
     }

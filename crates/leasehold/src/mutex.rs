@@ -179,10 +179,10 @@ impl Mutex {
         self.acquire(Wait::No).await
     }
 
-    /// Waits for the lock, at most `wait`. However short that is, the store is asked once, and its answer awaited for up to
-    /// half a second, or four round trips where that is longer: no time at all is [`Mutex::try_lock`], and not an error. So
-    /// is the answer to the claim of a [`full_lease`](Mutex::full_lease) that was handed over before the wait ended. One
-    /// round trip when the lock is free.
+    /// Waits for the lock, at most `wait`. The store is asked even if `wait` is zero, which is not an error. If `wait` ends
+    /// before the store has answered, this waits for the answer for half a second more, or for four round trips if they
+    /// take longer (2 s at most). It also waits that long for the claim of a [`full_lease`](Mutex::full_lease) that was
+    /// handed over before `wait` ended. One round trip if the lock is free.
     ///
     /// # Cancel safety
     /// As [`Mutex::lock`].

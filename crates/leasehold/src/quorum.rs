@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind};
 ///
 /// Tokens go on rising: before it tells the nodes, this waits until the clocks of all of them are a second past the largest
 /// token that one of them remembers. That is a second or two where a lock was used just now, and no time elsewhere. A clock
-/// that is further behind than a token can be ahead (10 s) is an error, `Store`.
+/// that is more than 10 s behind that token is an error, `Store`.
 ///
 /// # Time
 /// Nodes are asked at once, each for a page of 1,000 keys and the records in it. All nodes have to be there: each has to
@@ -35,11 +35,11 @@ use crate::{Error, ErrorKind};
 /// Dropping the future leaves each node as it was, or begun.
 ///
 /// # Errors
-/// `Invalid` for a URL that is none of a quorum. `InUse` if somebody holds or waits. `Unreachable`, `Denied` (the user of
-/// each node needs `+scan`), `Foreign` and others of the first node that cannot be asked; `Unreachable` also where looking
-/// takes longer than 60 s; `Store` for a clock that is far behind a token. No node is told in all these cases. A node that
-/// is told last may be away by then, or was emptied since it was asked (`InUse` as well): that error leaves the others
-/// begun.
+/// `Invalid` for a URL that does not begin with `quorum:`. `InUse` if somebody holds or waits. `Unreachable`, `Denied` (the
+/// user of each node needs `+scan`), `Foreign` and others of the first node that cannot be asked; `Unreachable` also where
+/// looking takes longer than 60 s; `Store` for a clock that is far behind a token. In all these cases no node is told. A
+/// node that is told last may be away by then, or was emptied since it was asked (`InUse` as well): that error leaves the
+/// others begun.
 pub async fn begin(url: &str) -> Result<()> {
     of(url, Begin::Asked).await
 }

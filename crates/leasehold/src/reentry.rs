@@ -5,8 +5,8 @@
 //!
 //! - **All tasks of an owner share one attempt.** Two of them that lock at the same time must not both go to the store: the
 //!   second would wait there for the first, which has no reason to give back, and may be waiting for the second. So the
-//!   first one begins an attempt on its own terms, and whoever of them is polled drives it: none depends on a runtime of
-//!   another (P17). Who sees the grant first enters. The others find the hold, or begin an attempt in their turn.
+//!   first one begins an attempt on its own terms, and any of them that is polled drives it: none depends on the runtime of
+//!   another (P17). The first task that sees the grant enters. The others find the hold, or begin another attempt.
 //! - **The last one gives back.** The guards share the hold by reference count, and its end is the release. A new lock
 //!   finds no hold from that moment on, and goes to the store behind that release: nothing of a lease that is being given
 //!   back is ever entered.
@@ -44,22 +44,41 @@ struct Gate {
     client: Arc<Handle>,
     key: Key,
     /// The attempt that is under way, while a task waits for it.
-    asking: Mutex<Option<WeakShared<Pending<Said>>>>,
+    attempt: Mutex<Option<WeakShared<Pending<Outcome>>>>,
     /// What this owner holds.
     held: Mutex<Weak<Share>>,
 }
 
-/// What became of an attempt. A grant is taken by the first task that sees it: one that is not polled keeps no lease. What
-/// else was said is for the task that began the attempt.
-type Said = Arc<Mutex<Option<Result<Option<Arc<Share>>>>>>;
+/// The result of an attempt that tasks share. The first task that sees a grant takes it, so a task that is not polled keeps
+/// no lease. Any other result is for the task that began the attempt.
+#[derive(Clone)]
+struct Outcome(Arc<Mutex<Option<Entered>>>);
 
-/// What a task does that wants in.
+/// `None`: somebody else holds.
+type Entered = Result<Option<Arc<Share>>>;
+
+/// How a task gets in.
 enum Way {
+    /// By the lease that its owner holds.
     ReEnter(Arc<Share>),
-    /// It waits for the attempt that it has begun,
-    Own(Shared<Pending<Said>>),
-    /// or for one that another task has begun.
-    Anothers(Shared<Pending<Said>>),
+    /// By an attempt that it has begun.
+    Own(Shared<Pending<Outcome>>),
+    /// By an attempt that another task has begun.
+    Anothers(Shared<Pending<Outcome>>),
+}
+
+impl Outcome {
+    fn new(result: Entered) -> Self {
+        Self(Arc::new(Mutex::new(Some(result))))
+    }
+
+    fn take(&self) -> Option<Entered> {
+        lock(&self.0).take()
+    }
+
+    fn take_grant(&self) -> Option<Arc<Share>> {
+        lock(&self.0).take_if(|result| matches!(result, Ok(Some(_))))?.ok()?
+    }
 }
 
 /// What the guards of an owner share. The last one to go gives it back.
@@ -70,8 +89,7 @@ pub(crate) struct Share {
     gate: Arc<Gate>,
 }
 
-/// Enters again what the owner holds, or acquires it. `None`: somebody else holds, or another of this owner is on its way,
-/// and `wait` is over.
+/// Re-enters what the owner holds, or acquires it. Returns `None` if `wait` is over before this owner holds.
 ///
 /// Dropping the future of the last task that waits for an attempt gives the attempt up.
 pub(crate) async fn enter(
@@ -93,40 +111,36 @@ pub(crate) async fn enter(
         };
         match way {
             Way::ReEnter(share) => return Ok(Some(share)),
-            Way::Own(asking) => {
-                let said = asking.await;
-                let mine = lock(&said).take();
-                match mine {
-                    // It was granted and lost before this task came to look.
-                    Some(Ok(Some(share))) if share.hold.check().is_err() => {}
-                    Some(said) => return said,
-                    // Another task has entered, and may have left.
-                    None => {}
-                }
-            }
-            Way::Anothers(asking) => {
-                let Some(said) = within(client.session(), wait, asking).await? else { return Ok(None) };
+            Way::Own(attempt) => match attempt.await.take() {
+                // The lease was granted and lost before this task was polled.
+                Some(Ok(Some(share))) if share.hold.check().is_err() => {}
+                Some(result) => return result,
+                // Another task has entered, and may have left.
+                None => {}
+            },
+            Way::Anothers(attempt) => {
+                let Some(outcome) = within(client.session(), wait, attempt).await? else { return Ok(None) };
                 hit(Mark::SharedAttempt);
-                granted = lock(&said).take_if(|said| matches!(said, Ok(Some(_))));
+                granted = outcome.take_grant();
             }
         }
     }
 }
 
-/// Waits for another task's attempt. `None`: `wait` is over.
-async fn within(session: &Session, wait: Wait, asking: Shared<Pending<Said>>) -> Result<Option<Said>> {
-    let said = match wait {
+/// Waits for another task's attempt. Returns `None` if `wait` is over before that.
+async fn within(session: &Session, wait: Wait, attempt: Shared<Pending<Outcome>>) -> Result<Option<Outcome>> {
+    let outcome = match wait {
         Wait::No => None,
-        Wait::ForEver => Some(asking.await),
+        Wait::ForEver => Some(attempt.await),
         Wait::Until { until_us } => {
             let left_us = until_us.saturating_sub(session.world.now_us());
-            session.within(left_us, asking).await
+            session.within(left_us, attempt).await
         }
     };
-    if said.is_none() {
+    if outcome.is_none() {
         session.check_open()?;
     }
-    Ok(said)
+    Ok(outcome)
 }
 
 impl Gate {
@@ -135,7 +149,7 @@ impl Gate {
         let mut gates = client.gates().lock();
         gates.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
             let client = Arc::clone(client);
-            let gate = Arc::new(Self { client, key: key.clone(), asking: Mutex::default(), held: Mutex::default() });
+            let gate = Arc::new(Self { client, key: key.clone(), attempt: Mutex::default(), held: Mutex::default() });
             gates.insert(key, Arc::downgrade(&gate));
             gate
         })
@@ -143,23 +157,23 @@ impl Gate {
 
     /// Finds what this owner holds, or the attempt that is under way, or begins one.
     fn way(self: &Arc<Self>, terms: &Arc<Terms>, wait: Wait) -> Result<Way> {
-        let mut known = lock(&self.asking);
-        let asking = known.as_ref().and_then(WeakShared::upgrade).filter(|asking| asking.peek().is_none());
+        let mut known = lock(&self.attempt);
+        let attempt = known.as_ref().and_then(WeakShared::upgrade).filter(|attempt| attempt.peek().is_none());
         // In this order: a hold is known before the attempt that has won it is over.
         if let Some(share) = self.re_enter(terms)? {
             return Ok(Way::ReEnter(share));
         }
-        if let Some(asking) = asking.filter(|_| !is_on(Mutant::P16NoTurns)) {
-            return Ok(Way::Anothers(asking));
+        if let Some(attempt) = attempt.filter(|_| !is_on(Mutant::P16NoTurns)) {
+            return Ok(Way::Anothers(attempt));
         }
         let (gate, terms) = (Arc::clone(self), Arc::clone(terms));
-        let ask: Pending<Said> = Box::pin(async move {
-            let held = gate.client.session().acquire(&gate.key.0, &terms, wait).await;
-            Arc::new(Mutex::new(Some(held.map(|hold| hold.map(|hold| gate.begin(hold, &terms))))))
+        let acquire: Pending<Outcome> = Box::pin(async move {
+            let acquired = gate.client.session().acquire(&gate.key.0, &terms, wait).await;
+            Outcome::new(acquired.map(|hold| hold.map(|hold| gate.begin(hold, &terms))))
         });
-        let asking = ask.shared();
-        *known = asking.downgrade();
-        Ok(Way::Own(asking))
+        let attempt = acquire.shared();
+        *known = attempt.downgrade();
+        Ok(Way::Own(attempt))
     }
 
     /// What this owner holds, if it does; no round trip.

@@ -10,8 +10,8 @@ use leasehold_testkit::history::Event;
 
 use super::notes::Call;
 
-/// What a machine with two processors takes longer, with all clients and other work on them.
-pub(crate) const MACHINE: Duration = Duration::from_secs(1);
+/// Added to every bound: two processors run all clients and other work.
+pub(crate) const SLACK: Duration = Duration::from_secs(1);
 
 /// When no store was broken, and what had to happen then.
 #[derive(Clone, Debug, Default)]
@@ -62,7 +62,7 @@ impl Calm {
 impl Call {
     fn judge(&self) -> Option<String> {
         let Self { client, what, began_us, ended_us, within_us, error, .. } = self;
-        let (took_us, most_us) = (ended_us - began_us, within_us + us(MACHINE));
+        let (took_us, most_us) = (ended_us - began_us, within_us + us(SLACK));
         let call = format!("{client}: where no store was broken, at {began_us} µs, {what}");
         match error {
             Some(error) => Some(format!("{call} failed with {error} after {took_us} µs")),
@@ -74,7 +74,7 @@ impl Call {
 
 impl Follow {
     fn judge(&self, events: &[Event]) -> Option<String> {
-        let by_us = self.by_us + us(MACHINE);
+        let by_us = self.by_us + us(SLACK);
         let behind = format!("{}/", self.behind);
         let followed_us = events.iter().filter_map(|event| match event {
             Event::Granted { name, client, granted_us, .. }
@@ -88,14 +88,15 @@ impl Follow {
         if followed_us.is_some_and(|at_us| at_us <= by_us) {
             return None;
         }
-        let after = followed_us.map_or("not".into(), |at_us| format!("after {} µs", at_us - self.from_us));
+        let next = followed_us.map_or("has not come".into(), |at_us| format!("came after {} µs", at_us - self.from_us));
         let Self { name, behind, why, from_us, .. } = self;
         let most_us = by_us - from_us;
-        Some(format!("{behind} held {name}, was {why} at {from_us} µs, and followed {after}, of {most_us} µs at most"))
+        let what = format!("{behind} held {name} and was {why} at {from_us} µs");
+        Some(format!("{what}: the next grant {next}, {most_us} µs are allowed"))
     }
 }
 
-fn us(time: Duration) -> u64 {
+pub(crate) fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).expect("seconds")
 }
 

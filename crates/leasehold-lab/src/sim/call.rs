@@ -30,9 +30,9 @@ impl Call {
         sim.exec.halted_us(self.pid, self.part) - self.halted_us
     }
 
-    /// Whether any part of its program has stood still since it began. In a line it waits behind the task that was there
-    /// first, which has the answer to what it has asked for all of them.
-    pub(super) fn has_stood_in_line(&self, sim: &Sim) -> bool {
+    /// Returns whether any part of its program has stood still since it began. A waiter in a line depends on the task that
+    /// asked for the line, which may run on another part.
+    pub(super) fn program_stood_still(&self, sim: &Sim) -> bool {
         sim.exec.halted_in_all_us(self.pid) > self.halted_in_all_us
     }
 

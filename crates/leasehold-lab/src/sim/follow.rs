@@ -145,7 +145,7 @@ fn look_at(sim: &Arc<Sim>, number: u64, due_us: u64) {
 }
 
 impl Follow {
-    /// Records who waits, apart from the step in which the grant began to end: that has the store.
+    /// Records who waits. Runs after the step that ended the grant, because that step holds the store's lock.
     fn queue(&self, sim: &Sim, number: u64) {
         if let Some(ended) = lock(&self.0).get_mut(&number).filter(|_| sim.plan.quorum.is_some()) {
             ended.queue = sim.waiters(&ended.name);

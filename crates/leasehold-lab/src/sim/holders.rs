@@ -1,4 +1,4 @@
-//! Returns what the server knows about holders and waiters.
+//! What a server knows about holders and waiters, and which waiters a revocation has to notify (P10).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

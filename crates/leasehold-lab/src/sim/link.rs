@@ -179,8 +179,8 @@ impl Link for Line {
         self.wire.close();
     }
 
-    fn progress(&self) -> Progress {
-        self.wire.progress()
+    fn check_driven(&self) -> Progress {
+        self.wire.check_driven()
     }
 
     fn has_unsent(&self) -> bool {

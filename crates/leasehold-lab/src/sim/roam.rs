@@ -107,7 +107,7 @@ impl Worker {
             Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
             Ok(None) => {}
             // Who stands in the way of its own answer hears that there was none.
-            Err(error) => self.failed("try_lock", &error, call.is_blocked() || call.has_stood_in_line(&self.sim)),
+            Err(error) => self.failed("try_lock", &error, call.is_blocked() || call.program_stood_still(&self.sim)),
         }
     }
 

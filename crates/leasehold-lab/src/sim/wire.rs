@@ -37,7 +37,7 @@ pub(super) trait Way: Send + Sync + 'static {
 /// Shared by the link, by the driver, and by the network.
 pub(super) struct Wire<W: Way> {
     is_closed: AtomicBool,
-    /// [`Wire::progress`] has woken the driver, which was not polled since then.
+    /// [`Wire::check_driven`] has woken the driver, which was not polled since then.
     is_suspect: AtomicBool,
     ends: Mutex<Ends<W>>,
 }
@@ -91,8 +91,8 @@ impl<W: Way> Wire<W> {
         driver.into_iter().for_each(Waker::wake);
     }
 
-    /// See [`Link::progress`](leasehold::seam::Link::progress).
-    pub(super) fn progress(&self) -> Progress {
+    /// See [`Link::check_driven`](leasehold::seam::Link::check_driven).
+    pub(super) fn check_driven(&self) -> Progress {
         let mut ends = lock(&self.ends);
         if ends.waiting.values().all(oneshot::Sender::is_closed) {
             return Progress::Moving;
@@ -240,10 +240,10 @@ mod tests {
         assert!(turn(first.as_mut()).is_pending() && turn(second.as_mut()).is_pending());
         wire.arrive(Word::Reply(1, 70));
         assert!(lock(&seen).is_empty() && turn(first.as_mut()).is_pending());
-        assert_eq!((wire.progress(), wire.progress()), (Progress::Waiting, Progress::Stalled));
+        assert_eq!((wire.check_driven(), wire.check_driven()), (Progress::Waiting, Progress::Stalled));
         assert!(turn(driver.as_mut()).is_pending());
         assert_eq!(*lock(&seen), ["1 asks 7", "2 asks 8"]);
-        assert_eq!((turn(first.as_mut()), wire.progress()), (Poll::Ready(Some(70)), Progress::Waiting));
+        assert_eq!((turn(first.as_mut()), wire.check_driven()), (Poll::Ready(Some(70)), Progress::Waiting));
     }
 
     #[test]

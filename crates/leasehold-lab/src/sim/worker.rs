@@ -108,7 +108,7 @@ impl Worker {
                 self.is_soon(&guard, name);
                 self.gives_way(&guard, name);
                 let is_first = || self.sim.book.is_first_since(name, guard.token().get(), call.began_us);
-                if was_free && !call.has_stood_in_line(&self.sim) && is_first() {
+                if was_free && !call.program_stood_still(&self.sim) && is_first() {
                     call.returned_soon(&self.sim);
                 }
                 self.section(guard, name, call.began_us).await;
@@ -325,7 +325,7 @@ impl Worker {
     }
 
     fn said(&self, what: &'static str, error: Option<&Error>, call: &Call) {
-        error.into_iter().for_each(|error| self.failed(what, error, call.has_stood_in_line(&self.sim)));
+        error.into_iter().for_each(|error| self.failed(what, error, call.program_stood_still(&self.sim)));
     }
 
     /// A call has failed. Its caller stood still meanwhile, or did not.

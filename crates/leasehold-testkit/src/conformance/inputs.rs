@@ -31,7 +31,7 @@ dimension! {
         LeaseShortest,
         /// A whole day.
         LeaseLongest,
-        /// No lease at all, also where the store has none as long as the default.
+        /// No lease is named, also where the store's longest lease is shorter than the default.
         LeaseUnsaid,
         /// A longest hold that is shorter than the lease.
         HoldTooShort,

@@ -64,8 +64,8 @@ impl Server {
         if let Some(line) = self.present() {
             return Ok(line);
         }
-        // Of many callers that find the connection gone one makes the next. It may be on a runtime that stands still: by
-        // this time it would be done, and nobody waits for it any longer.
+        // One of the callers that find the connection gone makes the next one. Its runtime may stand still, so the others
+        // wait only as long as connecting may take.
         let _turn = within(&*self.world, PATIENCE, self.turn.lock()).await;
         if let Some(line) = self.present() {
             return Ok(line);

@@ -29,10 +29,10 @@ use crate::clock::margin_us;
 use crate::error::Error;
 use crate::store::Link;
 
-/// Until when a caller whose time is over waits for an answer all the same: for no longer than one that is only asked for
-/// an answer does, however often the store has to be asked.
-pub(super) fn unknown_until_us(until_us: u64) -> u64 {
-    until_us.saturating_add(ANSWER_MAX_US)
+/// Returns when a caller with this deadline stops waiting. If an answer is due later than the deadline, the caller waits
+/// for it, but no longer than [`ANSWER_MAX_US`] after the deadline.
+pub(super) fn wait_ends_us(until_us: u64, answer_us: u64) -> u64 {
+    until_us.max(answer_us.min(until_us.saturating_add(ANSWER_MAX_US)))
 }
 
 /// How many answers in a row make no sense before it is surely the record that is damaged: one may be a proxy's hiccup.
@@ -140,16 +140,16 @@ impl Returning {
         Self { what, until_us, next_us, there_us, answered_us, unheard, left, behind: Vec::new(), caller: None }
     }
 
-    /// The store says at `said_us`, in its time, that the attempt is there. Whether that is behind the request that was
-    /// answered last: then another one is due, and not only when the acquire that it comes of is too late (P14).
-    pub(crate) fn is_there(&mut self, said_us: u64) -> bool {
+    /// Notes that the store said, at `said_us` of its time, that the attempt waits or holds. Returns whether that is later
+    /// than the last answer to a leave: then another leave is due at once, and not only when its acquire is too late (P14).
+    pub(crate) fn note_present(&mut self, said_us: u64) -> bool {
         self.there_us = self.there_us.max(said_us);
         self.there_us > self.answered_us
     }
 
-    /// One of its requests was answered at `answered_us`, in the store's time. Whether the store has said already that the
-    /// attempt was there behind that. Each such word counts once: a store may say anything, and again and again.
-    pub(crate) fn is_still_there(&mut self, answered_us: u64) -> bool {
+    /// Notes that the store answered a leave at `answered_us` of its time. Returns whether it had said that the attempt was
+    /// there after that time. Each such statement counts once: a store that lies causes no endless repetition.
+    pub(crate) fn note_answered(&mut self, answered_us: u64) -> bool {
         self.answered_us = answered_us;
         std::mem::take(&mut self.there_us) > answered_us
     }
@@ -283,12 +283,12 @@ impl Attempt {
         phase_us.min(self.patience_us())
     }
 
-    /// Returns when the caller stops waiting. With a deadline in the next moment the caller still waits for one answer, to
-    /// the first request or to a claim: that nobody knows is no use to it.
+    /// Returns when the caller stops waiting. A caller whose deadline is near still waits for the answer to its first
+    /// request, or to a claim: an error that says that nobody knows is of no use to it.
     pub(crate) fn patience_us(&self) -> u64 {
         match (&self.phase, self.wait) {
             (Phase::Asking { .. } | Phase::Claiming { .. } | Phase::Queued { .. }, Wait::Until { until_us }) => {
-                until_us.max(self.first_answer_us().min(unknown_until_us(until_us)))
+                wait_ends_us(until_us, self.first_answer_us())
             }
             _ => u64::MAX,
         }

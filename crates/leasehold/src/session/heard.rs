@@ -113,8 +113,8 @@ impl State {
                 let since_us = self.note(name, &answer, asked.sent_us, heard_us);
                 self.acquire_says(counter, since_us, heard_us, name, &answer);
             }
-            // Nobody has answered because nothing was sent: the session's link asks.
-            Err(Fault::Undecided(_)) if is_latest && self.lies_in_the_lane(asked) => self.left_alone(counter),
+            // The lane may not have sent it, so this fault says nothing about the store: the session's link asks.
+            Err(Fault::Undecided(_)) if is_latest && self.may_be_unsent(asked) => self.left_alone(counter),
             Err(fault) if is_latest => self.acquire_failed(counter, heard_us, fault),
             Err(_) => {}
         }

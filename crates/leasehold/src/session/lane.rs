@@ -32,8 +32,8 @@ use crate::world::RuntimeId;
 const UNUSED_US: u64 = 10_000_000;
 /// How often the thread looks whether the lane is driven: with every tick.
 pub(crate) const LOOK_US: u64 = TICK_US;
-/// How soon it looks again when requests are under way. Both together are less than a caller without patience waits for
-/// its answer.
+/// The second look, if requests are under way. Both together take less than the half second for which `try_lock_for`
+/// awaits an answer.
 const SECOND_LOOK_US: u64 = 100_000;
 
 /// What whoever wanted the lane has to do about it.
@@ -74,8 +74,9 @@ pub(crate) enum Lane {
     Never,
     #[default]
     Absent,
-    /// Nobody else tries before this moment. Whoever does then ends this try: where a server takes connections and says
-    /// nothing, each call would leave one more behind.
+    /// Nobody else tries before `until_us`. A later try ends this one by dropping `alive`: a server that accepts
+    /// connections and says nothing would have one more with each call. On the same runtime the later try first waits for
+    /// `task` to end: a runtime that nobody polls gets one task at most.
     Opening { until_us: u64, runtime: RuntimeId, alive: Option<oneshot::Sender<()>>, task: Weak<()> },
     Open {
         link: Arc<dyn Link>,
@@ -140,8 +141,9 @@ impl State {
         is_driven && !link.is_closed() && link.run() == self.run
     }
 
-    /// Whether a request was asked by the lane, and some that were asked by it are not sent yet.
-    pub(crate) fn lies_in_the_lane(&self, asked: &Asked) -> bool {
+    /// Returns whether this request may be unsent: it was handed to the lane, the lane has requests that are not sent yet,
+    /// and the session's link is there to ask instead.
+    pub(crate) fn may_be_unsent(&self, asked: &Asked) -> bool {
         let Lane::Open { link, .. } = &self.lane else { return false };
         same(link, &asked.link) && link.has_unsent() && self.home().is_some()
     }
@@ -150,7 +152,7 @@ impl State {
     /// Returns when to look again.
     pub(crate) fn look_at_lane(&mut self) -> u64 {
         let Lane::Open { link, .. } = &self.lane else { return LOOK_US };
-        match link.progress() {
+        match link.check_driven() {
             Progress::Moving => return LOOK_US,
             Progress::Waiting => return SECOND_LOOK_US,
             Progress::Stalled if is_on(Mutant::P17LaneStandsStill) => return LOOK_US,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 
-use super::attempt::{Attempt, Phase, Verdict, unknown_until_us};
+use super::attempt::{Attempt, Phase, Verdict, wait_ends_us};
 use super::lines::{Line, Waiter};
 use super::state::{State, Wake};
 
@@ -102,7 +102,7 @@ impl State {
         let Some((first_us, _)) = line.deadlines.each.first().copied() else { return };
         // Who has no time at all still waits for one answer.
         let answer_us = self.attempts.get(&line.counter()).map_or(0, |attempt| attempt.first_answer_us());
-        let due_us = first_us.max(answer_us.min(unknown_until_us(first_us)));
+        let due_us = wait_ends_us(first_us, answer_us);
         if due_us < line.deadlines.alarm_us && !is_on(Mutant::P21WaitsOn) {
             line.deadlines.alarm_us = due_us;
             self.line_alarms.set(due_us, id);
@@ -119,7 +119,7 @@ impl State {
             line.deadlines.alarm_us = u64::MAX;
             let counter = line.counter();
             let answer_us = self.attempts.get(&counter).map_or(0, |attempt| attempt.first_answer_us());
-            let is_over = |until_us: u64| until_us.max(answer_us.min(unknown_until_us(until_us))) <= now_us;
+            let is_over = |until_us: u64| wait_ends_us(until_us, answer_us) <= now_us;
             while let Some(waiter) = self.lines.get_mut(&id).and_then(|line| line.take_overdue(is_over)) {
                 let verdict = self.verdict_at_deadline(counter, now_us);
                 self.words.verdict(waiter.number, Some(waiter.caller), verdict);

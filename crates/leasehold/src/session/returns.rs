@@ -237,7 +237,7 @@ impl State {
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(NOT_AFTER_MAX_US);
             let (What::Release { used, .. } | What::Leave { used }) = what;
             returning.what = What::Leave { used };
-            returning.next_us = match returning.is_still_there(answer.now_us) {
+            returning.next_us = match returning.note_answered(answer.now_us) {
                 true => now_us,
                 false => now_us + wait_us + 1_000,
             };
@@ -250,13 +250,13 @@ impl State {
         }
     }
 
-    /// The store says of an attempt that is given back that it waits, or holds. An acquire of it may have been carried out
-    /// behind the leave: on another link, where it could overtake nothing. Nobody enters, and everybody else would wait.
+    /// Leaves again at once if the store says that an attempt which was given up waits or holds. Its acquire may have been
+    /// carried out after the leave, on another link. Nobody enters by that attempt, and all others would wait for it.
     pub(crate) fn there_behind_a_leave(&mut self, counter: u64, said_us: u64, now_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         // A request that is under way is judged by its answer.
-        if returning.is_there(said_us) && attempt.asked.is_none() {
+        if returning.note_present(said_us) && attempt.asked.is_none() {
             returning.next_us = now_us;
         }
     }

@@ -42,7 +42,7 @@ pub trait Store: Send + Sync + 'static {
         Ok(())
     }
 
-    /// The longest lease that the store has, where it has a limit of its own. A lease that nobody named is no longer.
+    /// Returns the longest lease of the store, if it has a limit of its own. The default lease is no longer than that.
     fn longest_lease_ms(&self) -> Option<u64> {
         None
     }
@@ -99,8 +99,10 @@ pub trait Link: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
-    /// Looks whether the link is driven. [`Progress::Moving`] for a link that no runtime drives.
-    fn progress(&self) -> Progress {
+    /// Checks whether the runtime of the link drives it. If requests are under way, this wakes the driver and returns
+    /// [`Progress::Waiting`]. If the driver was not polled until the next check, that returns [`Progress::Stalled`].
+    /// Returns [`Progress::Moving`] for a link that no runtime drives.
+    fn check_driven(&self) -> Progress {
         Progress::Moving
     }
 

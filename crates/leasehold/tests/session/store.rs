@@ -190,7 +190,7 @@ impl Link for Handle {
         })
     }
 
-    fn progress(&self) -> Progress {
+    fn check_driven(&self) -> Progress {
         match () {
             () if self.0.is_stalled.load(Ordering::SeqCst) => Progress::Stalled,
             () if self.0.is_waiting.load(Ordering::SeqCst) => Progress::Waiting,
@@ -199,7 +199,7 @@ impl Link for Handle {
     }
 
     fn has_unsent(&self) -> bool {
-        self.progress() != Progress::Moving
+        self.check_driven() != Progress::Moving
     }
 
     fn is_closed(&self) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::ErrorKind;
 use leasehold_testkit::boottime_us;
 
+use super::super::calm::us;
 use super::super::notes::Call as Noted;
 use super::shift::Shift;
 
@@ -33,7 +34,6 @@ impl<'a> Call<'a> {
         if self.undisturbed.is_none() || self.undisturbed != self.shift.runtimes.undisturbed(self.at) {
             return;
         }
-        let us = |time: Duration| u64::try_from(time.as_micros()).expect("seconds");
         let (wait_us, within_us) = (us(self.wait), us(self.wait + self.within));
         let (client, what, began_us) = (client.to_owned(), self.what.to_owned(), self.began_us);
         let error = error.map(|kind| format!("{kind:?}"));

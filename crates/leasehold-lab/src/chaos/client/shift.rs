@@ -63,8 +63,6 @@ const WAYS: [(u64, Way); 6] =
 const SHORT_MS: u64 = 50;
 /// For so long after its wait `try_lock_for` awaits an answer of the store; and as long again the claim of a full lease.
 const ANSWERED: Duration = Duration::from_secs(1);
-/// A lease whose `try_lock` awaits its answer for half a second, too.
-const AS_PATIENT: Duration = Duration::from_secs(3);
 
 impl Shift {
     pub(super) fn new(
@@ -202,10 +200,7 @@ impl Shift {
                     Duration::from_micros(if random.chance(10) { 0 } else { random.within(1, SHORT_MS * 1_000) });
                 let call = Call::begin(self, at, "try_lock_for with a short wait", (wait, ANSWERED));
                 let tried = mutex.try_lock_for(wait).await;
-                // Without any wait it is `try_lock`, which awaits an answer for a sixth of the lease.
-                if !wait.is_zero() || lease >= AS_PATIENT {
-                    call.ended(me, tried.as_ref().err().map(leasehold::Error::kind));
-                }
+                call.ended(me, tried.as_ref().err().map(leasehold::Error::kind));
                 tried
             }
             Way::Cancel => {

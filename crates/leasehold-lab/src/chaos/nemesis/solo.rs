@@ -1,4 +1,4 @@
-//! The fault that comes alone, before the mix: what is promised while nothing else is broken is judged here.
+//! Injects the fault that comes alone, before the mix, and records what has to go well meanwhile. `calm.rs` judges that.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use leasehold::Inspection;
 use leasehold_testkit::boottime_us;
 use leasehold_testkit::history::{Event, Promise};
 
-use super::super::calm::{Follow, MACHINE};
+use super::super::calm::{Follow, SLACK, us};
 use super::super::client::RUNTIMES;
 use super::super::fleet::{CLIENTS, PROXIED, Who, is_keeper};
 use super::super::kind::Kind;
@@ -123,7 +123,7 @@ impl Nemesis<'_> {
         }
         self.stage.fleet.cont(holder);
         // It has the notice, or learns of it at its next renewal.
-        let (breaks, to_us) = (Promise::Exclusion, boottime_us() + us(lease / 3 + MACHINE));
+        let (breaks, to_us) = (Promise::Exclusion, boottime_us() + us(lease / 3 + SLACK));
         let excuse = Event::Fault { name, breaks, from_us, to_us, why: "revoked while stopped".into() };
         self.ledger.recorder().record(excuse);
     }
@@ -157,7 +157,7 @@ impl Nemesis<'_> {
             Follow {
                 name,
                 behind: label,
-                why: "killed, with the clock set back,".into(),
+                why: "killed, and the clock was set back,".into(),
                 from_us,
                 by_us: dead_us + us(2 * lease + Duration::from_secs(1)),
             },
@@ -192,7 +192,7 @@ impl Nemesis<'_> {
     /// Waits until the next one holds, of so many that wait, or until it is late. A lease that is over is not enough: the
     /// holder is not to go on before somebody follows.
     fn follow(&self, follow: Follow, waiting: usize) {
-        let left = Duration::from_micros(follow.by_us.saturating_sub(boottime_us())) + MACHINE + MARGIN;
+        let left = Duration::from_micros(follow.by_us.saturating_sub(boottime_us())) + SLACK + MARGIN;
         let is_next = |seen: &Inspection| match &seen.holder {
             Some(holder) => holder.label != follow.behind,
             None => seen.waiters < waiting,
@@ -218,8 +218,4 @@ impl Nemesis<'_> {
         dice.shuffle(&mut slots);
         slots
     }
-}
-
-fn us(time: Duration) -> u64 {
-    u64::try_from(time.as_micros()).expect("seconds")
 }

@@ -126,7 +126,7 @@ impl Model for Scene {
                 acts.push(Act::GiveUp { attempt });
             }
         }
-        acts.extend(self.operators(cluster));
+        acts.extend(self.operator_act(cluster));
         for (at, node) in nodes.iter().enumerate() {
             if at > 0 && nodes[at - 1] == *node {
                 continue; // The same again.

@@ -195,8 +195,8 @@ impl NodeLink for Line {
         })
     }
 
-    fn progress(&self) -> Progress {
-        self.wire.progress()
+    fn check_driven(&self) -> Progress {
+        self.wire.check_driven()
     }
 
     fn has_unsent(&self) -> bool {

@@ -1,4 +1,4 @@
-//! Waits that are shorter than anybody needs for anything.
+//! Waits that are shorter than a round trip may be.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,8 +13,9 @@ use crate::conformance::stage::{Stage, soon};
 const CALLS: u32 = 250;
 /// The longest wait.
 const LONGEST: Duration = Duration::from_millis(50);
-/// A wait that the lock is released in, and how long before its end at most.
+/// A wait within which the lock is released.
 const LAST: Duration = Duration::from_millis(5);
+/// The lock is released at most this long before the wait ends.
 const MOMENTS: Duration = Duration::from_millis(3);
 /// What a store is given to answer, however short the caller's wait (the table *Time* of the crate's front page).
 const ANSWER: Duration = Duration::from_millis(500);

@@ -32,6 +32,7 @@ const AT_ONCE: u32 = 4;
 const TRIES: u32 = 3;
 /// When to look again at a holder of which nothing is known.
 const UNKNOWN_US: u64 = 1_000_000;
+
 impl Inner {
     pub(super) async fn acquire(self: Arc<Self>, name: Name, acquire: Acquire) -> Result<Answer, Fault> {
         let begun_us = self.now_us();

@@ -1,6 +1,6 @@
 //! The beginning of a quorum: its nodes vote at once, whatever they may have forgotten.
 //!
-//! That is a promise of an operator's: nobody holds. It is easily broken. A holds by the votes of three nodes. Two of them
+//! An operator promises that nobody holds. That promise is easily broken. A holds by the votes of three nodes. Two of them
 //! restart, forget, and rest. Every call fails, and an operator in a hurry begins the quorum anew. B is granted by the two.
 //! So all nodes are asked first, and one that knows a holder or a waiter is enough for a refusal.
 //!
@@ -127,10 +127,10 @@ async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Res
 async fn pass_tokens(shared: &Shared, census: &Census) -> Result<(), Error> {
     let Some((node, left_us)) = census.behind(shared.world.now_us()) else { return Ok(()) };
     if left_us > AHEAD_US + BEHIND_US {
-        let (at, left_s) = (shared.members[node].node.at(), left_us / 1_000_000);
+        let (at, behind_s) = (shared.members[node].node.at(), (left_us - BEHIND_US) / 1_000_000);
         let message = format!(
-            "the clock of {at} is {left_s} s behind a token that was granted: is it right? No node was told to begin; \
-             {FORCE_TOKENS}"
+            "the clock of {at} is {behind_s} s behind the largest token of the quorum, and no node was told to begin: \
+             set that clock, or {FORCE_TOKENS}"
         );
         return Err(Error::new(ErrorKind::Store, message));
     }
@@ -138,7 +138,7 @@ async fn pass_tokens(shared: &Shared, census: &Census) -> Result<(), Error> {
     Ok(())
 }
 
-const FORCE_TOKENS: &str = "use `leasehold quorum begin --force` if no resource goes by these tokens";
+const FORCE_TOKENS: &str = "use `leasehold quorum begin --force` if no resource checks these tokens";
 const FORCE: &str = "use `leasehold quorum begin --force` if you know that nobody holds";
 const UNKNOWN: &str = "it is not known whether anybody holds or waits; use `leasehold quorum begin --force` if you \
                        know that nobody holds";

@@ -230,8 +230,8 @@ impl Link for QuorumLink {
         Box::pin(Arc::clone(&self.0.shared).idle())
     }
 
-    fn progress(&self) -> Progress {
-        self.0.progress()
+    fn check_driven(&self) -> Progress {
+        self.0.check_driven()
     }
 
     fn has_unsent(&self) -> bool {

@@ -12,17 +12,17 @@
 //! | `hearing.rs` | one question to all nodes, and when enough have answered |
 //! | `round.rs` | counting votes: pure |
 //! | `asking.rs` | rounds for a lease |
-//! | `turns.rs` | whose turn it is |
+//! | `turns.rs` | what starts the next round of an attempt that waits |
 //! | `attempts.rs` | how many rounds grants took: for benchmarks |
 //! | `returning.rs` | what is left of rounds that were lost |
 //! | `keeping.rs` | renewals, and nodes that are filled |
 //! | `ending.rs` | giving back, and what operators ask |
-//! | `beginning.rs` | what an operator says of a quorum that is new, and what its nodes say to that |
+//! | `beginning.rs` | `quorum begin`: asks all nodes for holders and waiters, then writes their markers |
 //! | `places.rs`, `keeper.rs` | who is connected; connections that come and go |
 //! | `member.rs` | what is known of a node |
 //! | `names.rs` | what is known of names: tokens, holders, waiters |
 //! | `timers.rs`, `fan.rs` | deadlines; many requests at once |
-//! | `under_way.rs` | what nobody waits for |
+//! | `under_way.rs` | work that no caller waits for |
 //! | `node.rs` | what a node is: of its server only `store/redis/node/` knows |
 //! | `url.rs` | what a `quorum:` URL says |
 //!

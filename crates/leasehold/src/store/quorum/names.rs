@@ -197,8 +197,8 @@ impl Names {
         self.attempts.get(id).map_or(Nodes::ALL, |attempt| attempt.asked)
     }
 
-    /// An attempt is granted by this round of it, unless it is over, or a later round has begun: the runtime that polls the
-    /// earlier one stood still meanwhile, and what that one has counted is out of date.
+    /// Records that this round has won. It has not if the attempt is over, or if a later round has begun: then the runtime
+    /// of the earlier round stood still, and its count is out of date. A round that confirms the token that is held wins.
     #[must_use]
     pub(super) fn hold(&mut self, id: &GrantId, round: u32, held: Held) -> Winning {
         let Some(attempt) = self.attempts.get_mut(id) else { return Winning::Over };
@@ -326,7 +326,8 @@ impl Waiting {
         self.asking.take_if(|asking| asking.number == turn.number);
     }
 
-    /// Rounds of it begin: what to ask, of which lease the time follows that they take. `None` if some are under way.
+    /// Begins rounds of this attempt, and returns what to ask. `within_us` returns how long rounds with that lease may
+    /// take. Returns `None` if rounds are under way.
     pub(super) fn begin(
         &mut self,
         now_us: u64,

@@ -42,7 +42,7 @@ pub trait Candidate: Send + Sync + 'static {
 /// On whose word a quorum begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// That of its nodes: all of them were asked. One that may have lost since what it knew then refuses.
+    /// All nodes were asked first. A node whose marker has changed since then refuses.
     Asked,
     /// That of an operator.
     Forced,
@@ -66,7 +66,7 @@ pub trait NodeLink: Send + Sync + 'static {
     /// Until when the node rests, by its own clock: as it said when it was greeted. Another marker is another link.
     fn rests_until_us(&self) -> u64;
 
-    /// Whether the node's marker shows that it was in use before: one of another run was there.
+    /// Whether the node was in use before: its marker was written over that of another run.
     fn was_used(&self) -> bool;
 
     /// Which run of the server this is. No two nodes of a quorum have the same.
@@ -75,8 +75,8 @@ pub trait NodeLink: Send + Sync + 'static {
     /// One exchange, for the node's clock and for a sign of life.
     fn ping(&self) -> Pending<Result<u64, Fault>>;
 
-    /// As [`Link::progress`](crate::store::Link::progress) has it.
-    fn progress(&self) -> Progress {
+    /// As [`Link::check_driven`](crate::store::Link::check_driven) has it.
+    fn check_driven(&self) -> Progress {
         Progress::Moving
     }
 

@@ -84,9 +84,9 @@ impl Inner {
     }
 
     /// The progress of the node that makes the least: one runtime drives all of them.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn check_driven(&self) -> Progress {
         let links = (0..self.nodes()).filter_map(|node| self.place(node).link.clone());
-        links.map(|link| link.progress()).max().unwrap_or(Progress::Moving)
+        links.map(|link| link.check_driven()).max().unwrap_or(Progress::Moving)
     }
 
     pub(super) fn has_unsent(&self) -> bool {

@@ -53,22 +53,23 @@ impl Inner {
         }
     }
 
-    /// Gives back what may have been voted for a round that was not won, and waits at those nodes as at the others. What
-    /// they have answered comes before that by any link. So it goes by the session's: a caller whose round is lost is told
-    /// so at once, and its runtime may be polled no longer than that.
+    /// Gives back what may have been voted for a lost round, and waits at those nodes. They have answered, so any link
+    /// keeps the order. The session's link is used: the caller's runtime may be polled no longer.
     fn stand_back(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
-        let (home, own): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| self.by_home().link(*node).is_some());
-        self.by_home().stand_back_by(name, lost, home);
+        let home_link = self.by_home();
+        let (home, own): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| home_link.link(*node).is_some());
+        home_link.stand_back_by(name, lost, home);
         self.stand_back_by(name, lost, own);
     }
 
-    /// The same after the last of several rounds. What a node has not answered yet is followed on its own link.
+    /// Gives back after the last of several rounds. A node that has not answered yet is told on the link that asked it.
     pub(super) fn stand_back_after(self: &Arc<Self>, name: &Name, lost: Lost, tally: &Tally) {
         let (heard, late): (Vec<_>, Vec<_>) = tally.not_refused().into_iter().partition(|node| !tally.is_late(*node));
         self.stand_back(name, lost, heard);
         self.stand_back_by(name, lost, late);
     }
 
+    /// Gives back, or waits, at these nodes by this link.
     fn stand_back_by(self: &Arc<Self>, name: &Name, lost: Lost, nodes: Vec<usize>) {
         let Lost { id, token: upto, wait } = lost;
         let Some(wait) = wait.filter(|_| self.shared.names().is_live(&id)) else {

@@ -35,6 +35,7 @@ impl Drop for Asking<'_> {
         }
     }
 }
+
 impl Inner {
     /// A node calls an attempt of ours.
     pub(super) fn called(self: &Arc<Self>, node: usize, name: &Name, id: &GrantId) {

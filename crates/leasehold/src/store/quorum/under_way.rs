@@ -1,4 +1,4 @@
-//! What is under way and waited for by nobody: answers beyond a majority, and votes that go back.
+//! Work that no caller waits for: answers beyond a majority, and votes that are given back.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use tokio::sync::Notify;
 use super::timers::Timers;
 use crate::world::Pending;
 
-/// How many tasks of that kind there are.
+/// Counts these tasks.
 #[derive(Default)]
 pub(super) struct UnderWay {
     tasks: AtomicUsize,
     is_idle: Notify,
 }
 
-/// One of them.
+/// One such task, until it is dropped.
 pub(super) struct Task(Arc<UnderWay>);
 
 /// Work that its caller does not wait for. If it is dropped unfinished, because its runtime has ended, the session's thread
@@ -69,7 +69,7 @@ impl UnderWay {
     pub(super) async fn idle(&self) {
         loop {
             let mut is_idle = pin!(self.is_idle.notified());
-            // From here on it is heard of the last one's end.
+            // From here on the end of the last task is noticed.
             is_idle.as_mut().enable();
             if self.tasks.load(Ordering::Acquire) == 0 {
                 return;

@@ -10,6 +10,9 @@
 //! - Nothing waits for a request that does not come, and nothing for a time: where the driver was behind everybody else and
 //!   nobody has added a request meanwhile, it is polled with those that there are.
 //! - So it steps aside once for each request that it waits for, and that is at most [`AT_MOST`] times.
+//!
+//! It also knows whether the driver is polled at all ([`Gather::check_driven`]): on a runtime that stands still nothing is
+//! written, and no answer is read.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -36,7 +39,7 @@ pub(super) struct Gather {
     under_way: AtomicUsize,
     /// How many of them were handed over since the driver was last polled.
     gathered: AtomicUsize,
-    /// Whether [`Gather::progress`] has woken the driver, which was not polled since then.
+    /// Whether [`Gather::check_driven`] has woken the driver, which was not polled since then.
     is_suspect: AtomicBool,
     driver: Mutex<Option<Waker>>,
 }
@@ -60,7 +63,7 @@ impl Gather {
 
     /// Looks whether the driver is polled while requests are under way. Nobody but it can tell, and it may have nothing to
     /// do while the server is silent. So the first look wakes it, and the second one sees whether it was polled.
-    pub(super) fn progress(&self) -> Progress {
+    pub(super) fn check_driven(&self) -> Progress {
         match self.under_way.load(Ordering::Relaxed) {
             0 => Progress::Moving,
             _ if self.is_suspect.swap(true, Ordering::Relaxed) => Progress::Stalled,
@@ -222,18 +225,18 @@ mod tests {
     fn a_driver_that_nobody_polls_is_found_by_the_second_look() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
-        assert_eq!(gather.progress(), Progress::Moving, "nothing is asked");
+        assert_eq!(gather.check_driven(), Progress::Moving, "nothing is asked");
         let one = stage.asks(1);
-        assert_eq!(gather.progress(), Progress::Waiting);
+        assert_eq!(gather.check_driven(), Progress::Waiting);
         assert!(stage.turn());
-        assert_eq!(gather.progress(), Progress::Waiting, "its answer may be there, unread");
-        assert_eq!(gather.progress(), Progress::Stalled);
+        assert_eq!(gather.check_driven(), Progress::Waiting, "its answer may be there, unread");
+        assert_eq!(gather.check_driven(), Progress::Stalled);
         assert!(stage.turn());
         drop(one);
-        assert_eq!(gather.progress(), Progress::Moving, "it was answered");
+        assert_eq!(gather.check_driven(), Progress::Moving, "it was answered");
         let _another = stage.asks(1);
-        assert_eq!(gather.progress(), Progress::Waiting);
-        assert_eq!(gather.progress(), Progress::Stalled);
+        assert_eq!(gather.check_driven(), Progress::Waiting);
+        assert_eq!(gather.check_driven(), Progress::Stalled);
     }
 
     #[test]
@@ -245,7 +248,7 @@ mod tests {
         assert!(stage.turn() && !gather.has_unsent());
     }
 
-    /// A driver that waits for a silent server is polled by nobody, and stands for a runtime that runs.
+    /// While the server is silent nothing polls the driver, although its runtime runs: the check has to wake it.
     #[test]
     fn a_look_wakes_the_driver() {
         let gather = Gather::default();
@@ -253,7 +256,7 @@ mod tests {
         let _one = gather.begin();
         let woken = Arc::new(Count(AtomicUsize::new(0)));
         assert!(driving.as_mut().poll(&mut Context::from_waker(&Waker::from(Arc::clone(&woken)))).is_pending());
-        assert_eq!(gather.progress(), Progress::Waiting);
+        assert_eq!(gather.check_driven(), Progress::Waiting);
         assert_eq!(woken.0.load(Ordering::Relaxed), 1);
     }
 

@@ -65,8 +65,8 @@ impl Link for RedisLink {
         Box::pin(self.wire.clone().ping())
     }
 
-    fn progress(&self) -> Progress {
-        self.wire.line.progress()
+    fn check_driven(&self) -> Progress {
+        self.wire.line.check_driven()
     }
 
     fn has_unsent(&self) -> bool {

@@ -75,9 +75,9 @@ impl Line {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// See [`Link::progress`](crate::store::Link::progress).
-    pub(super) fn progress(&self) -> Progress {
-        self.requests.progress()
+    /// See [`Link::check_driven`](crate::store::Link::check_driven).
+    pub(super) fn check_driven(&self) -> Progress {
+        self.requests.check_driven()
     }
 
     /// See [`Link::has_unsent`](crate::store::Link::has_unsent).

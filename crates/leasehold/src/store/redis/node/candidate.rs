@@ -44,7 +44,7 @@ pub(super) async fn prepare(target: Target, charter: Charter, world: Arc<dyn Wor
     let (run, memory) = introduce(&mut wire.0).await?;
     let found = wire.0.ask(redis::cmd("GET").arg(wire.0.keys.marker())).await;
     let found = found.map_err(|error| match error.code() {
-        // What it is, a script would say; the others are asked for nothing until all are looked at.
+        // Only a script could name the type. Scripts are not run before all nodes were asked.
         Some("WRONGTYPE") => fault::foreign(&wire.0.keys.marker(), "value of another type"),
         _ => wire.0.fault(&error, None),
     });

@@ -87,8 +87,8 @@ pub(super) fn refused(wire: &Wire, charter: Charter, said: Greeting) -> Error {
         Greeting::Changed => Error::new(
             ErrorKind::InUse,
             format!(
-                "the Redis at {} was emptied, or is set up anew by somebody else, while it was asked who holds: begin \
-                 the quorum again",
+                "the Redis at {} was emptied or begun by somebody else while the nodes were asked who holds: begin the \
+                 quorum again",
                 wire.line.at
             ),
         ),
@@ -225,8 +225,8 @@ impl NodeLink for RedisNodeLink {
         Box::pin(self.wire.clone().ping())
     }
 
-    fn progress(&self) -> Progress {
-        self.wire.line.progress()
+    fn check_driven(&self) -> Progress {
+        self.wire.line.check_driven()
     }
 
     fn has_unsent(&self) -> bool {
