@@ -4,9 +4,9 @@
 //! one hold. Two things follow, and make the gate that stands before the session for each (name, owner):
 //!
 //! - **All tasks of an owner share one attempt.** Two of them that lock at the same time must not both go to the store: the
-//!   second would wait there for the first, which has no reason to give back, and may be waiting for the second. So the
-//!   first one begins an attempt on its own terms, and any of them that is polled drives it: none depends on the runtime of
-//!   another (P17). The first task that sees the grant enters. The others find the hold, or begin another attempt.
+//! second would wait there for the first, which has no reason to give back, and may be waiting for the second. So the first
+//! one begins an attempt on its own terms, and any of them that is polled drives it: none depends on the runtime of another
+//! (P17). The grant belongs to the first one, and the others re-enter it. If it failed they begin another attempt.
 //! - **The last one gives back.** The guards share the hold by reference count, and its end is the release. A new lock
 //!   finds no hold from that moment on, and goes to the store behind that release: nothing of a lease that is being given
 //!   back is ever entered.
@@ -49,10 +49,13 @@ struct Gate {
     held: Mutex<Weak<Share>>,
 }
 
-/// The result of an attempt that tasks share. The first task that sees a grant takes it, so a task that is not polled keeps
-/// no lease. Any other result is for the task that began the attempt.
+/// The result of an attempt that tasks share. It belongs to the task that began the attempt, as what a waiter was granted
+/// does: the others enter the lease as well. If that task has given up, the next task that is polled takes the grant.
 #[derive(Clone)]
-struct Outcome(Arc<Mutex<Option<Entered>>>);
+struct Outcome {
+    result: Arc<Mutex<Option<Entered>>>,
+    beginner: Weak<()>,
+}
 
 /// `None`: somebody else holds.
 type Entered = Result<Option<Arc<Share>>>;
@@ -61,23 +64,26 @@ type Entered = Result<Option<Arc<Share>>>;
 enum Way {
     /// By the lease that its owner holds.
     ReEnter(Arc<Share>),
-    /// By an attempt that it has begun.
-    Own(Shared<Pending<Outcome>>),
+    /// By an attempt that it has begun, for as long as it keeps the second part.
+    Own(Shared<Pending<Outcome>>, Arc<()>),
     /// By an attempt that another task has begun.
     Anothers(Shared<Pending<Outcome>>),
 }
 
 impl Outcome {
-    fn new(result: Entered) -> Self {
-        Self(Arc::new(Mutex::new(Some(result))))
-    }
-
+    /// Takes the result, for the task that began the attempt.
     fn take(&self) -> Option<Entered> {
-        lock(&self.0).take()
+        lock(&self.result).take()
     }
 
-    fn take_grant(&self) -> Option<Arc<Share>> {
-        lock(&self.0).take_if(|result| matches!(result, Ok(Some(_))))?.ok()?
+    /// Returns what was granted, for another task.
+    fn granted(&self) -> Option<Arc<Share>> {
+        let mut result = lock(&self.result);
+        let Some(Ok(Some(share))) = &*result else { return None };
+        match self.beginner.strong_count() {
+            0 => result.take()?.ok()?,
+            _ => Some(Arc::clone(share)),
+        }
     }
 }
 
@@ -111,17 +117,16 @@ pub(crate) async fn enter(
         };
         match way {
             Way::ReEnter(share) => return Ok(Some(share)),
-            Way::Own(attempt) => match attempt.await.take() {
-                // The lease was granted and lost before this task was polled.
-                Some(Ok(Some(share))) if share.hold.check().is_err() => {}
-                Some(result) => return result,
-                // Another task has entered, and may have left.
-                None => {}
+            Way::Own(attempt, _beginner) => match attempt.await.take() {
+                Some(Ok(Some(share))) if share.hold.check().is_ok() => return Ok(Some(share)),
+                // It was granted and lost before this task was polled.
+                Some(Ok(Some(_))) | None => {}
+                Some(said) => return said,
             },
             Way::Anothers(attempt) => {
                 let Some(outcome) = within(client.session(), wait, attempt).await? else { return Ok(None) };
                 hit(Mark::SharedAttempt);
-                granted = outcome.take_grant();
+                granted = outcome.granted();
             }
         }
     }
@@ -167,13 +172,16 @@ impl Gate {
             return Ok(Way::Anothers(attempt));
         }
         let (gate, terms) = (Arc::clone(self), Arc::clone(terms));
+        let begun_by = Arc::new(());
+        let beginner = Arc::downgrade(&begun_by);
         let acquire: Pending<Outcome> = Box::pin(async move {
             let acquired = gate.client.session().acquire(&gate.key.0, &terms, wait).await;
-            Outcome::new(acquired.map(|hold| hold.map(|hold| gate.begin(hold, &terms))))
+            let entered = acquired.map(|hold| hold.map(|hold| gate.begin(hold, &terms)));
+            Outcome { result: Arc::new(Mutex::new(Some(entered))), beginner }
         });
         let attempt = acquire.shared();
         *known = attempt.downgrade();
-        Ok(Way::Own(attempt))
+        Ok(Way::Own(attempt, begun_by))
     }
 
     /// What this owner holds, if it does; no round trip.
