@@ -237,6 +237,8 @@ marks! {
     PassUntaken,
     /// Quorum: a round was begun anew at once, above the tokens that nodes had seen.
     RoundAgain,
+    /// The session's thread took over work that a caller's runtime had not finished.
+    TakenOver,
     /// Quorum: a majority answered, and nobody has one.
     RoundSplit,
     /// Quorum: a round was lost to somebody who holds.

@@ -9,6 +9,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::common::{
     MAX_LEASE, NAME, PROMPT, await_no_residue, client, client_at_all, five, granted, is_busy, vote, votes, within,
 };
+use leasehold_testkit::proxy::{FaultProxy, Latency};
 use leasehold_testkit::wait_until;
 
 /// Far below the 250 ms after which a request that too few nodes answered is asked again.
@@ -112,6 +113,31 @@ fn who_is_refused_on_a_runtime_that_is_polled_no_more_leaves_no_vote_behind() {
     assert!(is_busy(first.block_on(ours.mutex(NAME).try_lock())));
     let is_given_back = || unaware.iter().all(|server| vote(server).is_none());
     wait_until("the votes of two", Duration::from_secs(2), is_given_back);
+    assert_eq!(second.block_on(held.release()).unwrap(), Released::Released);
+}
+
+/// The same of two votes that come when the round is lost already.
+#[test]
+fn late_votes_go_back_where_the_runtime_of_the_caller_is_polled_no_more() {
+    let (first, second) = (runtime(), Runtime::new().unwrap());
+    let quorum = second.block_on(five());
+    let slow: Vec<_> = quorum.servers()[..2].iter().map(|server| FaultProxy::start(server.port())).collect();
+    let mut url = quorum.url();
+    for (server, proxy) in quorum.servers().iter().zip(&slow) {
+        url = url.replace(&format!(":{}", server.port()), &format!(":{}", proxy.port()));
+    }
+    let ours = first.block_on(client_at_all(&url, MAX_LEASE, quorum.servers()));
+    let held = second.block_on(async { client(&quorum.url(), MAX_LEASE).await.mutex(NAME).lock().await.unwrap() });
+    wait_until("the votes of all", PROMPT, || votes(quorum.servers(), held.token()) == 5);
+    let unaware = &quorum.servers()[..2];
+    for server in unaware {
+        server.command(&["DEL", "lq1:{stock}"]);
+    }
+    slow.iter().for_each(|proxy| proxy.set_latency(Some(Latency::fixed(Duration::from_millis(20)))));
+    assert!(is_busy(first.block_on(ours.mutex(NAME).try_lock())));
+    wait_until("the votes of two", PROMPT, || unaware.iter().all(|server| vote(server).is_some()));
+    let is_given_back = || unaware.iter().all(|server| vote(server).is_none());
+    wait_until("their return", Duration::from_secs(2), is_given_back);
     assert_eq!(second.block_on(held.release()).unwrap(), Released::Released);
 }
 

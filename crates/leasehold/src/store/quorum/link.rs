@@ -87,6 +87,8 @@ impl Inner {
         *self.shared.home.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&inbox));
         *self.shared.home_link.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&self);
         self.attached.get_or_init(|| (session, inbox));
+        // From now on the connectors of the nodes pay what other links owe.
+        (0..self.nodes()).for_each(|node| self.look_at(node));
         self.keep_time();
         let attaching = (0..self.nodes()).map(|node| {
             let inner = Arc::clone(&self);

@@ -68,13 +68,15 @@ use self::names::{Names, Nodes};
 use self::node::Node;
 use self::places::Inner;
 use self::timers::Timers;
-use self::under_way::{LeftBehind, UnderWay};
+use self::under_way::{LeftBehind, UnderWay, taken_over};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Inbox, Link, Message, Store};
 use crate::world::{Pending, World};
 
 /// What a node has for its answer beside the way there.
 const ANSWER_US: u64 = 50_000;
+/// After this time the session's thread goes on with what a caller's runtime has not finished.
+const TAKEN_OVER_US: u64 = 250_000;
 
 /// A quorum, as one client has it.
 pub struct QuorumStore {
@@ -220,16 +222,18 @@ impl Shared {
         })
     }
 
-    /// Runs what its caller does not wait for, on the caller's runtime. If there is none, or it ends before the task has,
-    /// the session's thread runs the task: a request that is dropped before it is written is never sent.
+    /// Runs what its caller does not wait for, on the caller's runtime. If there is none, if it ends before the task has, or
+    /// if the task takes longer than [`TAKEN_OVER_US`], the session's thread runs the task: a request that is dropped before
+    /// it is written is never sent, and a runtime that stands still gives no vote back.
     fn spawn(&self, task: Pending<()>) {
-        // Where there is no runtime the task comes back, and is left behind by being dropped.
-        drop(self.world.spawn(Box::pin(LeftBehind::new(task, self.under_way.begin(), &self.timers))));
+        let at_us = self.world.now_us() + TAKEN_OVER_US;
+        // Without a runtime the task comes back and is dropped. Its `Drop` hands it to the session's thread.
+        drop(self.world.spawn(Box::pin(LeftBehind::new(task, self.under_way.begin(), &self.timers, at_us))));
     }
 
     /// Has the session's thread run it.
     fn leave(&self, task: Pending<()>) {
-        drop(LeftBehind::new(task, self.under_way.begin(), &self.timers));
+        self.timers.leave(taken_over((task, self.under_way.begin())));
     }
 
     /// Ends when nothing of that is under way, and no later than a node has to answer: one that stands still would keep

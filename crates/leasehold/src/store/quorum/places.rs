@@ -23,6 +23,7 @@ pub(super) struct Inner {
     slots: Vec<Slot>,
     pub(super) attached: OnceLock<(SessionId, Inbox)>,
     is_closed: AtomicBool,
+    closes: Notify,
     /// The attempts that it has given back last: what it had asked for them before is given back behind it, at every node.
     given_back: Mutex<VecDeque<GrantId>>,
 }
@@ -58,6 +59,7 @@ impl Inner {
             slots,
             attached: OnceLock::new(),
             is_closed: AtomicBool::new(false),
+            closes: Notify::new(),
             given_back: Mutex::default(),
         })
     }
@@ -97,6 +99,16 @@ impl Inner {
         self.is_closed.load(Ordering::Acquire)
     }
 
+    /// Waits until the link is closed.
+    pub(super) async fn closed(&self) {
+        let mut closes = std::pin::pin!(self.closes.notified());
+        // From here on it is notified.
+        closes.as_mut().enable();
+        if !self.is_closed() {
+            closes.await;
+        }
+    }
+
     /// An attempt is given back by this link, at every node.
     pub(super) fn note_given_back(&self, id: GrantId) {
         let mut given_back = self.given_back.lock().unwrap_or_else(PoisonError::into_inner);
@@ -122,6 +134,7 @@ impl Inner {
     /// Gives all of it up.
     pub(super) fn close(&self) {
         if !self.is_closed.swap(true, Ordering::AcqRel) {
+            self.closes.notify_waiters();
             self.shared.names().give_up(self.number);
             (0..self.nodes()).for_each(|node| self.hang_up(node));
             self.tell(Message::Detached);

@@ -5,13 +5,15 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::future::poll_fn;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_spec::GrantId;
+use leasehold_spec::mark::{Mark, hit};
 use tokio::sync::{Notify, oneshot};
 
+use super::under_way::{Work, taken_over};
 use crate::world::{Pending, World};
 
 /// The longest sleep: the clock runs while the machine sleeps, and timers do not.
@@ -49,6 +51,8 @@ enum Rings {
     Round(oneshot::Sender<()>),
     /// An attempt asks again, unless it was given another alarm since.
     Turn(GrantId, u64),
+    /// The caller's runtime may stand still: what it has not finished is taken over.
+    TakeOver(Weak<Work>),
 }
 
 impl Timers {
@@ -67,6 +71,11 @@ impl Timers {
     /// Has an attempt ask at that moment.
     pub(super) fn turn_at(&self, at_us: u64, id: GrantId, alarm: u64) {
         self.add(at_us, Rings::Turn(id, alarm));
+    }
+
+    /// Has this work taken over at that moment, if it is not finished then.
+    pub(super) fn take_over_at(&self, at_us: u64, work: &Arc<Work>) {
+        self.add(at_us, Rings::TakeOver(Arc::downgrade(work)));
     }
 
     /// Has it run by whoever keeps the time. Nobody does behind the end of a session: then it is dropped.
@@ -124,7 +133,11 @@ impl Timers {
         let mut set = self.set();
         while let Some(Reverse(alarm)) = set.due.pop() {
             // Whoever does not wait any more is in nobody's way.
-            let is_wanted = !matches!(&alarm.rings, Rings::Round(round) if round.is_closed());
+            let is_wanted = match &alarm.rings {
+                Rings::Round(round) => !round.is_closed(),
+                Rings::Turn(..) => true,
+                Rings::TakeOver(work) => work.strong_count() > 0,
+            };
             if alarm.at_us > now_us && is_wanted {
                 set.due.push(Reverse(alarm));
                 break;
@@ -140,9 +153,22 @@ impl Timers {
                 // Nobody there: it was decided.
                 Rings::Round(round) => drop(round.send(())),
                 Rings::Turn(id, alarm) => turn(id, alarm),
+                Rings::TakeOver(work) => self.take_over(&work, now_us),
             }
         }
         for_us
+    }
+
+    fn take_over(&self, work: &Weak<Work>, now_us: u64) {
+        let Some(work) = work.upgrade() else { return };
+        match work.take() {
+            Some(work) => {
+                hit(Mark::TakenOver);
+                self.set().left.push(taken_over(work));
+            }
+            // Its runtime polls it just now.
+            None => self.take_over_at(now_us + TICK_US, &work),
+        }
     }
 
     fn set(&self) -> MutexGuard<'_, Set> {

@@ -1,8 +1,8 @@
 //! Work that no caller waits for: answers beyond a majority, and votes that are given back.
 
 use std::pin::{Pin, pin};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use tokio::sync::Notify;
@@ -20,28 +20,52 @@ pub(super) struct UnderWay {
 /// One such task, until it is dropped.
 pub(super) struct Task(Arc<UnderWay>);
 
-/// Work that its caller does not wait for. If it is dropped unfinished, because its runtime has ended, the session's thread
-/// finishes it.
+/// Work that no caller waits for, as long as it is not finished.
+pub(super) struct Work(Mutex<Option<(Pending<()>, Task)>>);
+
+/// The task of a caller's runtime that does such work. If the runtime has not finished the work in time, because it stands
+/// still or because a node does, or if the runtime ends, the session's thread takes the work over.
 pub(super) struct LeftBehind {
-    /// `None` once it has finished, and while it is polled: work that panics is not polled again.
-    work: Option<(Pending<()>, Task)>,
+    work: Arc<Work>,
     timers: Arc<Timers>,
 }
 
+impl Work {
+    /// Takes the work. `None` while it is polled, and once it has finished: work that panics is not polled again.
+    pub(super) fn take(&self) -> Option<(Pending<()>, Task)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    fn put_back(&self, work: (Pending<()>, Task)) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+    }
+}
+
+/// The same work for another runtime.
+pub(super) fn taken_over((work, task): (Pending<()>, Task)) -> Pending<()> {
+    Box::pin(async move {
+        let _task = task;
+        work.await;
+    })
+}
+
 impl LeftBehind {
-    pub(super) fn new(work: Pending<()>, task: Task, timers: &Arc<Timers>) -> Self {
-        Self { work: Some((work, task)), timers: Arc::clone(timers) }
+    /// Work that the session's thread takes over at `at_us`, if it is not finished then.
+    pub(super) fn new(work: Pending<()>, task: Task, timers: &Arc<Timers>, at_us: u64) -> Self {
+        let work = Arc::new(Work(Mutex::new(Some((work, task)))));
+        timers.take_over_at(at_us, &work);
+        Self { work, timers: Arc::clone(timers) }
     }
 }
 
 impl Future for LeftBehind {
     type Output = ();
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Some((mut work, task)) = self.work.take() else { return Poll::Ready(()) };
         let polled = work.as_mut().poll(context);
         if polled.is_pending() {
-            self.work = Some((work, task));
+            self.work.put_back((work, task));
         }
         polled
     }
@@ -49,11 +73,8 @@ impl Future for LeftBehind {
 
 impl Drop for LeftBehind {
     fn drop(&mut self) {
-        if let Some((work, task)) = self.work.take() {
-            self.timers.leave(Box::pin(async move {
-                let _task = task;
-                work.await;
-            }));
+        if let Some(work) = self.work.take() {
+            self.timers.leave(taken_over(work));
         }
     }
 }
