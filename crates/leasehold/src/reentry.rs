@@ -4,9 +4,10 @@
 //! one hold. Two things follow, and make the gate that stands before the session for each (name, owner):
 //!
 //! - **All tasks of an owner share one attempt.** Two of them that lock at the same time must not both go to the store: the
-//! second would wait there for the first, which has no reason to give back, and may be waiting for the second. So the first
-//! one begins an attempt on its own terms, and any of them that is polled drives it: none depends on the runtime of another
-//! (P17). The grant belongs to the first one, and the others re-enter it. If it failed they begin another attempt.
+//!   second would wait there for the first, which has no reason to give back, and may be waiting for the second. So the
+//!   first one begins an attempt on its own terms, and any of them that is polled drives it: none depends on the runtime
+//!   of another (P17). The grant belongs to the first one, and the others re-enter it. If the attempt failed they begin
+//!   another one.
 //! - **The last one gives back.** The guards share the hold by reference count, and its end is the release. A new lock
 //!   finds no hold from that moment on, and goes to the store behind that release: nothing of a lease that is being given
 //!   back is ever entered.

@@ -147,8 +147,8 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     bench.nothing();
 }
 
-/// The first task of an owner is polled no more: its runtime stands still. The others enter without it. Like any waiter that
-/// was granted the lock, it keeps the lease until it comes to look.
+/// The first task of an owner is polled no more: its runtime stands still. The others enter without it. Like any waiter
+/// that was granted the lock, it keeps the lease until it comes to look.
 #[tokio::test]
 async fn p17_a_task_that_is_polled_no_more_keeps_no_other_of_its_owner_waiting() {
     let mut bench = Bench::new().await;

@@ -222,9 +222,9 @@ impl Shared {
         })
     }
 
-    /// Runs what its caller does not wait for, on the caller's runtime. If there is none, if it ends before the task has, or
-    /// if the task takes longer than [`TAKEN_OVER_US`], the session's thread runs the task: a request that is dropped before
-    /// it is written is never sent, and a runtime that stands still gives no vote back.
+    /// Runs what its caller does not wait for, on the caller's runtime. If there is none, if it ends before the task has,
+    /// or if the task takes longer than [`TAKEN_OVER_US`], the session's thread runs the task: a request that is dropped
+    /// before it is written is never sent, and a runtime that stands still gives no vote back.
     fn spawn(&self, task: Pending<()>) {
         let at_us = self.world.now_us() + TAKEN_OVER_US;
         // Without a runtime the task comes back and is dropped. Its `Drop` hands it to the session's thread.
