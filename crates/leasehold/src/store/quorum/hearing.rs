@@ -36,7 +36,12 @@ impl Inner {
         let of = if let Request::Ask(Ask { id, token, .. }) = request { Some((*id, *token)) } else { None };
         Some(Box::pin(async move {
             let sent_us = inner.now_us();
-            let said = asking.await;
+            let said = tokio::select! {
+                biased;
+                said = asking => said,
+                // If its runtime stands still, nobody reads answers, and nobody sees the connection end.
+                () = inner.closed() => return Ballot::Failed(ErrorKind::Unreachable, "the link was closed".into()),
+            };
             inner.heard(&Question { node, link: &link, name: &name, of, sent_us }, said)
         }))
     }

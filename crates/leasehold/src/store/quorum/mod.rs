@@ -68,7 +68,7 @@ use self::names::{Names, Nodes};
 use self::node::Node;
 use self::places::Inner;
 use self::timers::Timers;
-use self::under_way::{LeftBehind, UnderWay, taken_over};
+use self::under_way::{LeftBehind, UnderWay, apart};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Inbox, Link, Message, Store};
 use crate::world::{Pending, World};
@@ -233,7 +233,7 @@ impl Shared {
 
     /// Has the session's thread run it.
     fn leave(&self, task: Pending<()>) {
-        self.timers.leave(taken_over((task, self.under_way.begin())));
+        self.timers.leave(apart((task, self.under_way.begin())));
     }
 
     /// Ends when nothing of that is under way, and no later than a node has to answer: one that stands still would keep

@@ -13,7 +13,7 @@ use leasehold_spec::GrantId;
 use leasehold_spec::mark::{Mark, hit};
 use tokio::sync::{Notify, oneshot};
 
-use super::under_way::{Work, taken_over};
+use super::under_way::Work;
 use crate::world::{Pending, World};
 
 /// The longest sleep: the clock runs while the machine sleeps, and timers do not.
@@ -161,10 +161,10 @@ impl Timers {
 
     fn take_over(&self, work: &Weak<Work>, now_us: u64) {
         let Some(work) = work.upgrade() else { return };
-        match work.take() {
+        match work.take_over() {
             Some(work) => {
                 hit(Mark::TakenOver);
-                self.set().left.push(taken_over(work));
+                self.set().left.push(work);
             }
             // Its runtime polls it just now.
             None => self.take_over_at(now_us + TICK_US, &work),

@@ -2,8 +2,8 @@
 
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
@@ -21,7 +21,15 @@ pub(super) struct UnderWay {
 pub(super) struct Task(Arc<UnderWay>);
 
 /// Work that no caller waits for, as long as it is not finished.
-pub(super) struct Work(Mutex<Option<(Pending<()>, Task)>>);
+pub(super) struct Work(Mutex<Kept>);
+
+#[derive(Default)]
+struct Kept {
+    /// `None` while it is polled, and once it has finished: work that panics is not polled again.
+    work: Option<(Pending<()>, Task)>,
+    /// Wakes the task that has polled it last.
+    waker: Option<Waker>,
+}
 
 /// The task of a caller's runtime that does such work. If the runtime has not finished the work in time, because it stands
 /// still or because a node does, or if the runtime ends, the session's thread takes the work over.
@@ -31,18 +39,22 @@ pub(super) struct LeftBehind {
 }
 
 impl Work {
-    /// Takes the work. `None` while it is polled, and once it has finished: work that panics is not polled again.
-    pub(super) fn take(&self) -> Option<(Pending<()>, Task)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the work over from its task, which ends. `None` if the work is polled just now, or has finished.
+    pub(super) fn take_over(&self) -> Option<Pending<()>> {
+        let mut kept = self.kept();
+        let (work, waker) = (kept.work.take()?, kept.waker.take());
+        drop(kept);
+        waker.into_iter().for_each(Waker::wake);
+        Some(apart(work))
     }
 
-    fn put_back(&self, work: (Pending<()>, Task)) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(work);
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The same work for another runtime.
-pub(super) fn taken_over((work, task): (Pending<()>, Task)) -> Pending<()> {
+/// The same work without the task that had it.
+pub(super) fn apart((work, task): (Pending<()>, Task)) -> Pending<()> {
     Box::pin(async move {
         let _task = task;
         work.await;
@@ -52,7 +64,7 @@ pub(super) fn taken_over((work, task): (Pending<()>, Task)) -> Pending<()> {
 impl LeftBehind {
     /// Work that the session's thread takes over at `at_us`, if it is not finished then.
     pub(super) fn new(work: Pending<()>, task: Task, timers: &Arc<Timers>, at_us: u64) -> Self {
-        let work = Arc::new(Work(Mutex::new(Some((work, task)))));
+        let work = Arc::new(Work(Mutex::new(Kept { work: Some((work, task)), waker: None })));
         timers.take_over_at(at_us, &work);
         Self { work, timers: Arc::clone(timers) }
     }
@@ -62,10 +74,15 @@ impl Future for LeftBehind {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Some((mut work, task)) = self.work.take() else { return Poll::Ready(()) };
+        let Some((mut work, task)) = self.work.kept().work.take() else { return Poll::Ready(()) };
         let polled = work.as_mut().poll(context);
         if polled.is_pending() {
-            self.work.put_back((work, task));
+            let mut kept = self.work.kept();
+            kept.work = Some((work, task));
+            match &mut kept.waker {
+                Some(known) => known.clone_from(context.waker()),
+                unknown => *unknown = Some(context.waker().clone()),
+            }
         }
         polled
     }
@@ -73,8 +90,9 @@ impl Future for LeftBehind {
 
 impl Drop for LeftBehind {
     fn drop(&mut self) {
-        if let Some(work) = self.work.take() {
-            self.timers.leave(taken_over(work));
+        let work = self.work.kept().work.take();
+        if let Some(work) = work {
+            self.timers.leave(apart(work));
         }
     }
 }
