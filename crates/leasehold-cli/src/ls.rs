@@ -29,10 +29,10 @@ pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
     let all_known = locks.iter().all(|(_, is)| is.is_known());
     let mut exit = if all_known { Exit::Done } else { Exit::Failed };
     if lines.is_empty() && found.values().all(Result::is_ok) && !said.store.quiet && !said.form.json {
-        eprintln!("leasehold: {}", nothing(said));
+        show::warn(&nothing(said));
     }
     for (name, error) in found.iter().filter_map(|(name, is)| Some((name, is.as_ref().err()?))) {
-        eprintln!("leasehold: {}: {error}", show::plain(name));
+        show::warn(&format!("{}: {error}", show::plain(name)));
         exit = Exit::Failed;
     }
     Ok(exit)

@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|failure| {
         if let Some(message) = failure.message() {
-            eprintln!("leasehold: {message}");
+            show::warn(message);
         }
         failure.exit
     })

@@ -38,7 +38,7 @@ async fn begin(said: &Quorum, url: &str) -> Result<(), Failure> {
         begun = &mut beginning => begun,
         () = sleep(TOLD_AFTER) => {
             if !said.store.quiet {
-                eprintln!("leasehold: asking all nodes whether anybody holds or waits, for at most 60 s");
+                show::warn("asking all nodes whether anybody holds or waits, for at most 60 s");
             }
             beginning.await
         }

@@ -38,7 +38,7 @@ impl Said {
                 && env::args().nth(1).is_some_and(|verb| verb == "run")
                 && !word.starts_with('-')
             {
-                eprintln!("\nleasehold: put -- before the command: leasehold run NAME -- {word}");
+                show::warn(&format!("put -- before the command: leasehold run NAME -- {word}"));
             }
             Ok(Exit::Usage)
         })

@@ -162,6 +162,11 @@ pub(crate) fn write(bytes: &[u8]) -> Result<Exit, Failure> {
     written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
+/// Writes a line to standard error. Nobody reads it where that fails, and the exit status says the rest.
+pub(crate) fn warn(line: &str) {
+    let _nobody_reads_it = writeln!(io::stderr(), "leasehold: {line}");
+}
+
 /// Turns the result of a write to standard output into the exit of the command.
 pub(crate) fn written(result: io::Result<()>) -> Result<Exit, Failure> {
     match result {

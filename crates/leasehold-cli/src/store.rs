@@ -8,6 +8,7 @@ use nix::unistd::{User, geteuid};
 
 use crate::exit::Failure;
 use crate::said;
+use crate::show;
 
 pub(crate) const VARIABLE: &str = "LEASEHOLD_STORE";
 /// What may hold a password, or say where one is. Beside them goes what a URL names.
@@ -159,7 +160,7 @@ fn has_user_only(url: &str) -> bool {
 pub(crate) async fn connect(said: &said::Store) -> Result<Leasehold, Failure> {
     let location = Location::of(said)?;
     if let Some(notice) = location.notice().filter(|_| !said.quiet) {
-        eprintln!("leasehold: {notice}");
+        show::warn(&notice);
     }
     Ok(Leasehold::builder(&location.url).one_connection().connect().await?)
 }

@@ -132,6 +132,28 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
     }
 }
 
+/// The exit status is all that is left to say.
+#[test]
+fn a_full_standard_error_changes_no_exit_status() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = format!("file:{}", dir.path().join("locks").display());
+    let away = "redis://127.0.0.1:1";
+    let cases: [(&[&str], i32); 6] = [
+        (&["ls", "--store", &store], 0),
+        (&["ls", "--store", away], 125),
+        (&["inspect", "a", "--store", away], 125),
+        (&["revoke", "a", "--store", away], 125),
+        (&["quorum", "begin", "--store", away], 2),
+        (&["run", "a", "true"], 2),
+    ];
+    for (arguments, status) in cases {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        let ended = command.args(arguments).env_remove("LEASEHOLD_STORE").stderr(full).output().unwrap();
+        assert_eq!(ended.status.code(), Some(status), "{arguments:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn revoke_tells_the_holder_that_was_meant() {
     let server = RedisServer::start();

@@ -166,6 +166,11 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             let revoked = mutex.revoke(&holder, Duration::from_millis(grace_ms.parse().unwrap())).await;
             say(&format!("revoked {revoked:?}"));
         }
+        // Waits until the lease is lost, and says why.
+        ["lost", name] => {
+            let lost = guards[name].lost().await;
+            say(&format!("lost {lost:?}"));
+        }
         // Asks for something, whatever comes of it: whoever has to attach again finds out so.
         ["attached"] => {
             let _asked = client.mutex("attached").inspect().await;

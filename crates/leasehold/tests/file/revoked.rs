@@ -37,6 +37,11 @@ async fn p10_a_stopped_holder_is_followed_when_its_grace_is_over() {
     let took = revoked.elapsed();
     assert!((GRACE..=GRACE + SERVED_WITHIN).contains(&took), "{took:?}");
     assert!(guard.token().get() > first);
+    // It goes on while somebody else holds, and reads the message then: its next renewal is 200 s away.
+    holder.signal(Signal::CONT);
+    let continued = Instant::now();
+    assert_eq!(holder.ask("lost x", "lost"), "Revoked");
+    assert!(continued.elapsed() < SERVED_WITHIN, "{:?}", continued.elapsed());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     behind.hears("locked");
 }

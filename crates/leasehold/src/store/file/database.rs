@@ -35,7 +35,7 @@ const BUSY: Duration = Duration::from_millis(500);
 /// Normalised: a row per name, and rows for who waits. Numbers of 64 bits are SQLite's signed ones, bit by bit.
 ///
 /// `stamp` changes with every change of a name and never comes again: what was read before need not be read again.
-/// `ended` has the grant of each name that was revoked without a grace, and whose holder has to hear of that: the name's
+/// `ended` has the grant of each name that was revoked and has ended, and whose holder has to hear of that: the name's
 /// row is another's by then.
 ///
 /// `seq` orders waiters with equal tickets by when they came. `range` is how many tokens a grant has, or is to have.

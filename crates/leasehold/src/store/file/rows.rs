@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use leasehold_spec::limits::{LABEL_MAX, LAPSES, LEASE_MAX_MS, QUEUE_MAX, RANGE_END, RANGE_MAX, RETENTION_US};
 use leasehold_spec::{
-    Contention, Delivery, Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token,
+    Contention, Entry, Grant, GrantId, GrantState, Hears, Lapse, Name, Order, Resource, SessionId, Token,
 };
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
@@ -202,8 +202,7 @@ pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad
 }
 
 /// Notes that a grant was revoked of which the name's row will not tell.
-pub(super) fn note_ended(db: &Connection, name: &Name, told: &Delivery) -> Result<(), Bad> {
-    let Delivery { id, token, range, .. } = *told;
+pub(super) fn note_ended(db: &Connection, name: &Name, (id, token, range): (GrantId, Token, u64)) -> Result<(), Bad> {
     let sql = "INSERT OR REPLACE INTO ended SELECT id, ?2, ?3, ?4, ?5, ?6 FROM names WHERE name = ?1";
     let (counter, nonce) = (id.counter.cast_signed(), id.nonce.cast_signed());
     let (token, range) = (token.get().cast_signed(), range.cast_signed());

@@ -293,14 +293,22 @@ fn one(
     record.begin(subject);
     let (wall_us, lease_us) = (ask.world.wall_us(), lease_us(ask.world));
     let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
+    let marked = record.resource.grant.clone().filter(|grant| grant.state == GrantState::Revoked);
     let mut deliveries = bury(&mut record, &env, op, ask);
     let (answer, more) = step(&mut record.resource, &env, op);
     deliveries.extend(more);
     record.save(db, name, subject, lease_us)?;
     for told in deliveries.iter().filter(|told| told.event == Event::Revoked) {
         if record.resource.held_by(told.id).is_none() {
-            rows::note_ended(db, name, told)?;
+            rows::note_ended(db, name, (told.id, told.token, told.range))?;
         }
+    }
+    // A holder that was stopped for the whole grace has not read that it was revoked, and the row of the name says so no
+    // more. One that gives back itself needs no message.
+    let gives_back = |id: GrantId| matches!(op, Op::Release { id: own, .. } | Op::Leave { id: own, .. } if *own == id);
+    let has_ended = |grant: &Grant| record.resource.held_by(grant.id).is_none() && !gives_back(grant.id);
+    if let Some(Grant { id, token, range, .. }) = marked.filter(has_ended) {
+        rows::note_ended(db, name, (id, token, range))?;
     }
     let resource = &record.resource;
     let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. })) && record.was_pushed();
