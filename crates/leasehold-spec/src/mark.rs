@@ -197,8 +197,8 @@ marks! {
     ReEntered,
     /// P16: an owner was refused: its lease was lost, and a guard of it is out.
     ReEntryRefused,
-    /// P16: a task of an owner waited for the attempt of another task.
-    SharedAttempt,
+    /// P16: a task of an owner waited for another of it, and found the hold.
+    TurnFoundHold,
     /// P20: a lease was handed on inside its session.
     Passed,
     /// P20: a run ended with others of its session in line: as many passes were made since somebody waits elsewhere.

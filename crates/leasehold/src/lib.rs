@@ -40,8 +40,9 @@
 //! must happen while the program is busy. On one tokio runtime, an acquire and a release go out without that thread, which
 //! is faster: first on the runtime that connected the client, and on another one if that has not used the client for 10 s.
 //! Calls from other runtimes, or from none, use the thread. No call depends on a runtime other than its caller's: the one
-//! that connected may be blocked, or gone. A call may take half a second longer if its caller blocks the tokio runtime that
-//! it runs in (`futures::executor::block_on`).
+//! that connected may be blocked, or gone. (Tasks of one [`Owner`] that lock a name at the same time take turns, and so
+//! wait for each other's runtimes.) A call may take half a second longer if its caller blocks the tokio runtime that it
+//! runs in (`futures::executor::block_on`).
 //! [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
 //!
 //! # Time

@@ -3,11 +3,10 @@
 //! Nothing of it goes over the wire, and the session knows of no owner: to it and to the store the guards of an owner are
 //! one hold. Two things follow, and make the gate that stands before the session for each (name, owner):
 //!
-//! - **All tasks of an owner share one attempt.** Two of them that lock at the same time must not both go to the store: the
-//!   second would wait there for the first, which has no reason to give back, and may be waiting for the second. So the
-//!   first one begins an attempt on its own terms, and any of them that is polled drives it: none depends on the runtime
-//!   of another (P17). The grant belongs to the first one, and the others re-enter it. If the attempt failed they begin
-//!   another one.
+//! - **One goes, the others wait for what becomes of it.** Two tasks of one owner that lock at the same time must not both
+//!   go to the store: the second would wait there for the first, which has no reason to give back, and may be waiting for
+//!   the second. So there is a turn: who has it asks the store, and who gets it next finds the hold, or asks in its place.
+//!   Giving up is dropping the turn, wherever the future stands.
 //! - **The last one gives back.** The guards share the hold by reference count, and its end is the release. A new lock
 //!   finds no hold from that moment on, and goes to the store behind that release: nothing of a lease that is being given
 //!   back is ever entered.
@@ -21,18 +20,16 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
 
-use futures_util::FutureExt;
-use futures_util::future::{Shared, WeakShared};
 use leasehold_spec::Name;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
+use tokio::sync::{Mutex as Turns, MutexGuard as Turn};
 
 use crate::client::Handle;
 use crate::error::{Error, ErrorKind, Lost, Result};
 use crate::owner::Owner;
-use crate::session::{Hold, Session, Terms, Wait};
+use crate::session::{Hold, Terms, Wait};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
-use crate::world::Pending;
 
 /// The gates of one client.
 #[derive(Default)]
@@ -44,48 +41,10 @@ type Key = (Name, Owner);
 struct Gate {
     client: Arc<Handle>,
     key: Key,
-    /// The attempt that is under way, while a task waits for it.
-    attempt: Mutex<Option<WeakShared<Pending<Outcome>>>>,
-    /// What this owner holds.
+    /// Whoever has it asks the store. First come, first served.
+    turn: Turns<()>,
+    /// What this owner holds. Apart from the turn, which is taken for as long as somebody waits: re-entry asks nobody.
     held: Mutex<Weak<Share>>,
-}
-
-/// The result of an attempt that tasks share. It belongs to the task that began the attempt, as what a waiter was granted
-/// does: the others enter the lease as well. If that task has given up, the next task that is polled takes the grant.
-#[derive(Clone)]
-struct Outcome {
-    result: Arc<Mutex<Option<Entered>>>,
-    beginner: Weak<()>,
-}
-
-/// `None`: somebody else holds.
-type Entered = Result<Option<Arc<Share>>>;
-
-/// How a task gets in.
-enum Way {
-    /// By the lease that its owner holds.
-    ReEnter(Arc<Share>),
-    /// By an attempt that it has begun, for as long as it keeps the second part.
-    Own(Shared<Pending<Outcome>>, Arc<()>),
-    /// By an attempt that another task has begun.
-    Anothers(Shared<Pending<Outcome>>),
-}
-
-impl Outcome {
-    /// Takes the result, for the task that began the attempt.
-    fn take(&self) -> Option<Entered> {
-        lock(&self.result).take()
-    }
-
-    /// Returns what was granted, for another task.
-    fn granted(&self) -> Option<Arc<Share>> {
-        let mut result = lock(&self.result);
-        let Some(Ok(Some(share))) = &*result else { return None };
-        match self.beginner.strong_count() {
-            0 => result.take()?.ok()?,
-            _ => Some(Arc::clone(share)),
-        }
-    }
 }
 
 /// What the guards of an owner share. The last one to go gives it back.
@@ -96,9 +55,10 @@ pub(crate) struct Share {
     gate: Arc<Gate>,
 }
 
-/// Re-enters what the owner holds, or acquires it. Returns `None` if `wait` is over before this owner holds.
+/// Enters again what the owner holds, or acquires it. `None`: somebody else holds, or another of this owner is on its way,
+/// and `wait` is over.
 ///
-/// Dropping the future of the last task that waits for an attempt gives the attempt up.
+/// Dropping the future gives the turn to the next, and gives up what was asked for.
 pub(crate) async fn enter(
     client: &Arc<Handle>,
     (name, owner): (&Name, &Owner),
@@ -108,45 +68,25 @@ pub(crate) async fn enter(
     // Before any lock of ours: in a forked child it is as one of the parent's threads has left it.
     client.session().check_usable()?;
     let gate = Gate::of(client, name, owner);
-    // What another task was granted, until this one has entered.
-    let mut granted = None;
-    loop {
-        let way = match gate.way(terms, wait) {
-            // It was lost meanwhile, and no other guard of it is out.
-            Err(_) if granted.take().is_some() => continue,
-            way => way?,
-        };
-        match way {
-            Way::ReEnter(share) => return Ok(Some(share)),
-            Way::Own(attempt, _beginner) => match attempt.await.take() {
-                Some(Ok(Some(share))) if share.hold.check().is_ok() => return Ok(Some(share)),
-                // It was granted and lost before this task was polled.
-                Some(Ok(Some(_))) | None => {}
-                Some(said) => return said,
-            },
-            Way::Anothers(attempt) => {
-                let Some(outcome) = within(client.session(), wait, attempt).await? else { return Ok(None) };
-                hit(Mark::SharedAttempt);
-                granted = outcome.granted();
-            }
-        }
+    if let Some(share) = gate.re_enter(terms)? {
+        return Ok(Some(share));
     }
-}
-
-/// Waits for another task's attempt. Returns `None` if `wait` is over before that.
-async fn within(session: &Session, wait: Wait, attempt: Shared<Pending<Outcome>>) -> Result<Option<Outcome>> {
-    let outcome = match wait {
-        Wait::No => None,
-        Wait::ForEver => Some(attempt.await),
-        Wait::Until { until_us } => {
-            let left_us = until_us.saturating_sub(session.world.now_us());
-            session.within(left_us, attempt).await
-        }
+    let turn = match is_on(Mutant::P16NoTurns) {
+        true => None,
+        false => match gate.turn(wait).await? {
+            None => return Ok(None),
+            turn => turn,
+        },
     };
-    if outcome.is_none() {
-        session.check_open()?;
+    // Whoever had the turn before may hold by now.
+    if let Some(share) = gate.re_enter(terms)? {
+        hit(Mark::TurnFoundHold);
+        return Ok(Some(share));
     }
-    Ok(outcome)
+    let hold = client.session().acquire(name, terms, wait).await?;
+    let share = hold.map(|hold| gate.begin(hold, terms));
+    drop(turn);
+    Ok(share)
 }
 
 impl Gate {
@@ -154,35 +94,11 @@ impl Gate {
         let key = (name.clone(), owner.clone());
         let mut gates = client.gates().lock();
         gates.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let client = Arc::clone(client);
-            let gate = Arc::new(Self { client, key: key.clone(), attempt: Mutex::default(), held: Mutex::default() });
+            let (client, turn, held) = (Arc::clone(client), Turns::new(()), Mutex::default());
+            let gate = Arc::new(Self { client, key: key.clone(), turn, held });
             gates.insert(key, Arc::downgrade(&gate));
             gate
         })
-    }
-
-    /// Finds what this owner holds, or the attempt that is under way, or begins one.
-    fn way(self: &Arc<Self>, terms: &Arc<Terms>, wait: Wait) -> Result<Way> {
-        let mut known = lock(&self.attempt);
-        let attempt = known.as_ref().and_then(WeakShared::upgrade).filter(|attempt| attempt.peek().is_none());
-        // In this order: a hold is known before the attempt that has won it is over.
-        if let Some(share) = self.re_enter(terms)? {
-            return Ok(Way::ReEnter(share));
-        }
-        if let Some(attempt) = attempt.filter(|_| !is_on(Mutant::P16NoTurns)) {
-            return Ok(Way::Anothers(attempt));
-        }
-        let (gate, terms) = (Arc::clone(self), Arc::clone(terms));
-        let begun_by = Arc::new(());
-        let beginner = Arc::downgrade(&begun_by);
-        let acquire: Pending<Outcome> = Box::pin(async move {
-            let acquired = gate.client.session().acquire(&gate.key.0, &terms, wait).await;
-            let entered = acquired.map(|hold| hold.map(|hold| gate.begin(hold, &terms)));
-            Outcome { result: Arc::new(Mutex::new(Some(entered))), beginner }
-        });
-        let attempt = acquire.shared();
-        *known = attempt.downgrade();
-        Ok(Way::Own(attempt, begun_by))
     }
 
     /// What this owner holds, if it does; no round trip.
@@ -202,6 +118,25 @@ impl Gate {
                 Ok(Some(share))
             }
         }
+    }
+
+    async fn turn(&self, wait: Wait) -> Result<Option<Turn<'_, ()>>> {
+        if let Ok(turn) = self.turn.try_lock() {
+            return Ok(Some(turn));
+        }
+        let session = self.client.session();
+        let turn = match wait {
+            Wait::No => None,
+            Wait::ForEver => Some(self.turn.lock().await),
+            Wait::Until { until_us } => {
+                let left_us = until_us.saturating_sub(session.world.now_us());
+                session.within(left_us, self.turn.lock()).await
+            }
+        };
+        if turn.is_none() {
+            session.check_open()?;
+        }
+        Ok(turn)
     }
 
     fn begin(self: &Arc<Self>, hold: Arc<Hold>, terms: &Terms) -> Arc<Share> {

@@ -116,7 +116,7 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     let mutex = mutex(&bench, &Owner::new());
     let (mut one, mut two) = (lock(&mutex), lock(&mutex));
     assert!(poll(&mut one).await.is_pending());
-    let (asked, acquire) = bench.next_acquire().await;
+    let (asked, _) = bench.next_acquire().await;
     assert!(poll(&mut two).await.is_pending());
     // Who does not wait is told at once, and who waits a while in time; neither asks the store.
     assert!(mutex.try_lock().await.unwrap().is_none());
@@ -127,11 +127,15 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     assert!(mutex.try_lock().await.unwrap().is_none(), "it waits, for somebody else");
     bench.nothing();
 
-    // The first gives up: the second keeps the attempt, and its place in the queue.
+    // The first gives up: the second asks in its place, and not before the first has left.
     drop(one);
     let locking = tokio::spawn(two);
-    bench.nothing();
-    bench.push(acquire.id, 7, bench.store.server_us(), LEASE_MS * MS);
+    let mut asked = vec![bench.next().await, bench.next().await];
+    asked.sort_by_key(|asked| matches!(asked.op, Op::Acquire(_)));
+    let (acquire, leave) = (asked.pop().unwrap(), asked.pop().unwrap());
+    assert!(matches!(leave.op, Op::Leave { .. }), "{:?}", leave.op);
+    bench.say(leave, Outcome::Left { was: Was::Queued }, 6);
+    bench.say(acquire, Outcome::Granted { token: token(7), left_us: LEASE_MS * MS, range: 1 }, 7);
     let guard = locking.await.unwrap().unwrap();
 
     // While the store is asked others of this owner come and share what it says.
@@ -145,47 +149,6 @@ async fn p16_two_tasks_of_an_owner_share_one_attempt() {
     }
     assert!(guards.iter().all(|guard| guard.token() == token(8)));
     bench.nothing();
-}
-
-/// The first task of an owner is polled no more: its runtime stands still. The others enter without it. Like any waiter
-/// that was granted the lock, it keeps the lease until it comes to look.
-#[tokio::test]
-async fn p17_a_task_that_is_polled_no_more_keeps_no_other_of_its_owner_waiting() {
-    let mut bench = Bench::new().await;
-    let mutex = mutex(&bench, &Owner::new());
-    let (mut one, mut two) = (lock(&mutex), lock(&mutex));
-    assert!(poll(&mut one).await.is_pending());
-    let (asked, acquire) = bench.next_acquire().await;
-    assert!(poll(&mut two).await.is_pending());
-    bench.say(asked, queued(1, 60_000), 6);
-    bench.push(acquire.id, 7, bench.store.server_us(), LEASE_MS * MS);
-    let guard = timeout(Duration::from_secs(5), two).await.expect("it was granted").unwrap();
-    assert_eq!(guard.token(), token(7));
-    drop(guard);
-    let guard = one.await.unwrap();
-    assert_eq!(guard.token(), token(7));
-    assert_eq!(released(&mut bench, guard).await, Released::Released);
-}
-
-/// The first task gives up when the lock is granted already, and no task has looked.
-#[tokio::test]
-async fn p16_a_grant_whose_task_has_given_up_goes_to_the_next_one_of_its_owner() {
-    let mut bench = Bench::new().await;
-    let mutex = mutex(&bench, &Owner::new());
-    let (mut one, mut two, mut three) = (lock(&mutex), lock(&mutex), lock(&mutex));
-    assert!(poll(&mut one).await.is_pending());
-    let (asked, acquire) = bench.next_acquire().await;
-    assert!(poll(&mut two).await.is_pending() && poll(&mut three).await.is_pending());
-    bench.say(asked, queued(1, 60_000), 6);
-    bench.push(acquire.id, 7, bench.store.server_us(), LEASE_MS * MS);
-    drop(one);
-    let guard = timeout(Duration::from_secs(5), two).await.expect("it was granted").unwrap();
-    assert_eq!(released(&mut bench, guard).await, Released::Released);
-    // The third one has not looked, and keeps nothing.
-    let locking = tokio::spawn(three);
-    let (asked, _) = bench.next_acquire().await;
-    bench.say(asked, Outcome::Granted { token: token(8), left_us: LEASE_MS * MS, range: 1 }, 8);
-    assert_eq!(locking.await.unwrap().unwrap().token(), token(8));
 }
 
 /// A failure is the first one's own: the second asks for itself.
