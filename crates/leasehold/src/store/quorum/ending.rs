@@ -129,7 +129,11 @@ impl Inner {
         };
         let inner = Arc::clone(self);
         Some(Box::pin(async move {
-            let ballot = giving_back.await;
+            let ballot = tokio::select! {
+                biased;
+                ballot = giving_back => ballot,
+                () = inner.closed() => Ballot::Failed(ErrorKind::Unreachable, "the link was closed".into()),
+            };
             if !matches!(ballot, Ballot::Cast { .. }) {
                 inner.owe(node, owed);
             }

@@ -36,12 +36,7 @@ impl Inner {
         let of = if let Request::Ask(Ask { id, token, .. }) = request { Some((*id, *token)) } else { None };
         Some(Box::pin(async move {
             let sent_us = inner.now_us();
-            let said = tokio::select! {
-                biased;
-                said = asking => said,
-                // If its runtime stands still, nobody reads answers, and nobody sees the connection end.
-                () = inner.closed() => return Ballot::Failed(ErrorKind::Unreachable, "the link was closed".into()),
-            };
+            let said = asking.await;
             inner.heard(&Question { node, link: &link, name: &name, of, sent_us }, said)
         }))
     }
@@ -144,10 +139,20 @@ impl Inner {
     }
 
     /// Hears out what is no longer waited for: the nodes' clocks, and what is to be done about late votes.
-    pub(super) fn finish<T: Send + 'static>(&self, fan: Fan<T>) {
-        if !fan.is_empty() {
-            self.shared.spawn(Box::pin(unconstrained(fan.finish())));
+    pub(super) fn finish<T: Send + 'static>(self: &Arc<Self>, fan: Fan<T>) {
+        if fan.is_empty() {
+            return;
         }
+        let inner = Arc::clone(self);
+        let finishing = async move {
+            tokio::select! {
+                biased;
+                () = fan.finish() => {}
+                // If its runtime stands still, nobody reads the answers, and nobody sees the connection end.
+                () = inner.closed() => {}
+            }
+        };
+        self.shared.spawn(Box::pin(unconstrained(finishing)));
     }
 
     /// The same of what was sent by the session's link: its thread hears it, also where the caller's runtime stands still.

@@ -99,11 +99,18 @@ impl Inner {
     }
 
     /// Gives back at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to
-    /// give back.
+    /// give back. Nobody reads the answers of a link that was closed because its runtime stands still: then all of these
+    /// nodes are told.
     fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost) {
         let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);
         let hear = async move {
-            while let Some((node, ballot)) = fan.next().await {
+            loop {
+                let heard = tokio::select! {
+                    biased;
+                    heard = fan.next() => heard,
+                    () = inner.closed() => break,
+                };
+                let Some((node, ballot)) = heard else { return };
                 let is_refused =
                     matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
                 let holds = inner.shared.names().held(&id).is_some();
@@ -111,6 +118,10 @@ impl Inner {
                     hit(Mark::StoodBackLate);
                     inner.stand_back(&late_name, lost, vec![node]);
                 }
+            }
+            if inner.shared.names().held(&id).is_none() {
+                hit(Mark::StoodBackLate);
+                inner.stand_back(&late_name, lost, fan.nodes().collect());
             }
         };
         self.shared.spawn(Box::pin(unconstrained(hear)));
