@@ -114,7 +114,10 @@ impl State {
                 self.acquire_says(counter, since_us, heard_us, name, &answer);
             }
             // The lane may not have sent it, so this fault says nothing about the store: the session's link asks.
-            Err(Fault::Undecided(_)) if is_latest && self.may_be_unsent(asked) => self.left_alone(counter),
+            Err(Fault::Undecided(_)) if is_latest && self.may_be_unsent(asked) => {
+                self.left_alone(counter);
+                self.give_lane_up();
+            }
             Err(fault) if is_latest => self.acquire_failed(counter, heard_us, fault),
             Err(_) => {}
         }

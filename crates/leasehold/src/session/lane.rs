@@ -156,15 +156,22 @@ impl State {
             Progress::Moving => return LOOK_US,
             Progress::Waiting => return SECOND_LOOK_US,
             Progress::Stalled if is_on(Mutant::P17LaneStandsStill) => return LOOK_US,
-            Progress::Stalled => hit(Mark::LaneStalled),
+            Progress::Stalled => self.give_lane_up(),
         }
+        LOOK_US
+    }
+
+    /// Closes the lane, and has the session's link ask all that was asked by it. All of it at once: the thread sends releases
+    /// before acquires, and an acquire that overtook the release before it would be refused.
+    pub(crate) fn give_lane_up(&mut self) {
+        let Lane::Open { link, .. } = &self.lane else { return };
+        hit(Mark::LaneStalled);
         let link = Arc::clone(link);
         self.close_lane();
         let asked_by_it = |attempt: &Attempt| attempt.asked.as_ref().is_some_and(|asked| same(&asked.link, &link));
         let unanswered: Vec<u64> =
             self.attempts.iter().filter(|(_, attempt)| asked_by_it(attempt)).map(|(counter, _)| *counter).collect();
         unanswered.into_iter().for_each(|counter| self.left_alone(counter));
-        LOOK_US
     }
 
     fn lane_opened(&mut self, runtime: RuntimeId, link: Result<Arc<dyn Link>, Error>) {

@@ -160,6 +160,9 @@ impl State {
     pub(crate) fn heard_return(&mut self, counter: u64, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
         let heard = self.hear(asked, heard);
+        if matches!(heard, Err(Fault::Undecided(_))) && self.may_be_unsent(asked) {
+            return self.give_lane_up(); // As with an acquire: the session's link asks.
+        }
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         attempt.unask(asked);
         let name = attempt.name.clone();

@@ -187,7 +187,7 @@ mod tests {
                     has_heard.store(true, Ordering::Relaxed);
                 });
             }
-            tell.send(()).unwrap();
+            tell.send(()).expect("the test waits for it");
         });
         told.recv_timeout(Duration::from_secs(60)).expect("a thread waits for a lock that it has");
     }
