@@ -161,8 +161,8 @@ impl State {
         LOOK_US
     }
 
-    /// Closes the lane, and has the session's link ask all that was asked by it. All of it at once: the thread sends releases
-    /// before acquires, and an acquire that overtook the release before it would be refused.
+    /// Closes the lane, and has the session's link ask all that was asked by it. All of it at once: the thread sends
+    /// releases before acquires, and an acquire that overtook the release before it would be refused.
     pub(crate) fn give_lane_up(&mut self) {
         let Lane::Open { link, .. } = &self.lane else { return };
         hit(Mark::LaneStalled);
