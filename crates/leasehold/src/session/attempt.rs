@@ -303,11 +303,10 @@ impl Attempt {
         }
     }
 
-    /// Ends the wait for an answer: for this request, not for a later one.
-    pub(crate) fn unask(&mut self, asked: &Asked) {
-        if self.asked.as_ref().is_some_and(|current| current.serial == asked.serial) {
-            self.asked = None;
-        }
+    /// Ends the wait for an answer to this request, not to a later one. Returns whether the attempt waited for this one: if
+    /// not, it asks again, or will, and a fault of this one says nothing of that.
+    pub(crate) fn unask(&mut self, asked: &Asked) -> bool {
+        self.asked.take_if(|current| current.serial == asked.serial).is_some()
     }
 
     /// The token of the grant that it holds, or is about to claim.

@@ -98,9 +98,7 @@ impl State {
             }
             return;
         };
-        // One that was given up with its lane is asked for anew, and what became of it says nothing of that.
-        let is_latest = attempt.asked.as_ref().is_some_and(|latest| latest.serial == asked.serial);
-        attempt.unask(asked);
+        let is_latest = attempt.unask(asked);
         if heard.is_ok() {
             attempt.damaged = 0;
         }

@@ -164,12 +164,13 @@ impl State {
             return self.give_lane_up(); // As with an acquire: the session's link asks.
         }
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
-        attempt.unask(asked);
+        let is_latest = attempt.unask(asked);
         let name = attempt.name.clone();
         let Phase::Returning(returning) = &mut attempt.phase else { return };
         let answer = match heard {
             Ok(answer) => answer,
-            Err(fault) => return self.return_failed(counter, fault, heard_us),
+            Err(fault) if is_latest => return self.return_failed(counter, fault, heard_us),
+            Err(_) => return,
         };
         returning.unheard = returning.unheard.saturating_sub(1);
         // Behind one that was never answered it proves nothing: that one may have given the lease back, and the record

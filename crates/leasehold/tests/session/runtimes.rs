@@ -165,11 +165,13 @@ async fn p17_too_few_answers_to_what_was_not_sent_are_no_answer() {
     }
 }
 
-/// A release and the next request for its name are in the lane, and neither is sent. Whichever of them ends first, the
-/// session's link sends the release first: behind the request it would make the store refuse the request.
+/// A release and the next request for its name are in the lane, and neither is sent. Whichever of them ends first, and
+/// however soon the other one ends, the session's link sends the release first: behind the request it would make the store
+/// refuse the request.
 #[tokio::test]
 async fn p17_a_release_that_was_not_sent_is_sent_again_before_the_request_behind_it() {
-    for ends_first in ["release", "request"] {
+    let orders = [("release", 20), ("request", 20), ("release", 0), ("request", 0)];
+    for (ends_first, between_ms) in orders {
         let (mut bench, _world) = bench().await;
         let guard = bench.locked(30_000, 7).await;
         let _releasing = tokio::spawn(guard.release());
@@ -180,13 +182,15 @@ async fn p17_a_release_that_was_not_sent_is_sent_again_before_the_request_behind
         bench.store.links()[LANE].is_waiting.store(true, Ordering::SeqCst);
         let (first, second) = if ends_first == "release" { (release, request) } else { (request, release) };
         drop(first.reply.send(Err(Fault::Undecided(any_error()))));
-        pause(20).await;
+        if between_ms > 0 {
+            pause(between_ms).await;
+        }
         drop(second.reply.send(Err(Fault::Undecided(any_error()))));
         let again = timeout(NOTICED, bench.next()).await.expect("sent again");
-        assert_eq!(again.link, HOME, "the {ends_first} ends first");
+        assert_eq!(again.link, HOME, "the {ends_first} ends first, by {between_ms} ms");
         assert!(
             matches!(again.op, Op::Release { .. } | Op::Leave { .. }),
-            "the {ends_first} ends first: {:?}",
+            "the {ends_first} ends first, by {between_ms} ms: {:?}",
             again.op
         );
         bench.say(again, Outcome::Released, 7);
