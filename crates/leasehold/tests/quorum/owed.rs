@@ -182,6 +182,30 @@ fn what_the_lane_of_a_runtime_that_ended_owes_is_paid_by_the_sessions_link() {
     wait_until("the vote has gone back", SOON, || votes_for(&voters.nodes[0]).is_none());
 }
 
+/// A runtime stands still, and its link is given up. From then on its attempt is asked for by the session's link alone: one
+/// more round of the closed link would overtake that of the session's link, which would give back what it has won.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_link_begins_no_round() {
+    let voters = voters(3);
+    let (nodes, store) = Shy::each(&voters, Real::world());
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    let lane = store.open().await.unwrap();
+    wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+    nodes.iter().for_each(|node| node.hesitate(true));
+    let asked = tokio::spawn(lane.apply(&name(), &acquire(Patience::Try), Contention::None));
+    tokio::time::sleep(Duration::from_millis(40)).await;
+    lane.close();
+    // A node has 50 ms to answer. Within them the closed link has the time for some rounds without any node.
+    let again = tokio::spawn(link.apply(&name(), &acquire(Patience::Try), Contention::None));
+    tokio::time::sleep(Duration::from_millis(35)).await;
+    nodes.iter().for_each(|node| node.hesitate(false));
+    let answer = again.await.unwrap().unwrap();
+    assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
+    assert!(asked.await.unwrap().is_err());
+    wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| votes_for(node).is_some()));
+}
+
 /// The release is done when a majority has heard it, and the client closes behind it: the others hear of it all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_closes_is_heard_by_all_nodes() {

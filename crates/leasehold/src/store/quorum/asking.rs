@@ -80,7 +80,7 @@ impl Inner {
                     Outcome::Busy { left_us: left_us(free_us) }
                 }
                 // Who was only slow may answer the next time.
-                Asked::TooFew if self.now_us() >= until_us || !tally.has_silent() || !self.is_live(&acquire.id) => {
+                Asked::TooFew if self.now_us() >= until_us || !tally.has_silent() || self.is_over(&acquire.id) => {
                     return Err(self.undecided(&tally));
                 }
                 Asked::Refused(_) | Asked::TooFew | Asked::Again => {
@@ -92,8 +92,9 @@ impl Inner {
         }
     }
 
-    fn is_live(&self, id: &GrantId) -> bool {
-        self.shared.names().is_live(id)
+    /// Whether no more rounds of an attempt begin on this link.
+    fn is_over(&self, id: &GrantId) -> bool {
+        self.is_closed() || !self.shared.names().is_live(id)
     }
 
     /// Notes that an attempt waits. `None` if rounds of it are under way.
@@ -150,8 +151,9 @@ impl Inner {
         let (mut tally, mut token, mut is_held) = (Tally::new(self.nodes()), Token::NONE, false);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
-            // Its leave has gone to all nodes, and would not follow another round. It can have overtaken the last one.
-            let Some(round) = self.shared.names().begin_round(&acquire.id, now_us) else {
+            // The leave of an attempt that is over has gone to all nodes, and would not follow another round. It can have
+            // overtaken the last one.
+            let Some(round) = self.begin_round(&acquire.id, now_us) else {
                 if token != Token::NONE {
                     self.give_back_everywhere(name, acquire.id, token);
                 }
@@ -233,6 +235,15 @@ impl Inner {
             return (Asked::TooFew, tally);
         }
         (Asked::Refused(Refusal { is_held: false, is_called: false, free_us: self.now_us() }), tally)
+    }
+
+    /// Begins a round, unless the attempt is over, or the link is closed. The session's link asks instead of a lane that is
+    /// closed, and a later round than its own would overtake it.
+    fn begin_round(&self, id: &GrantId, now_us: u64) -> Option<u32> {
+        if self.is_closed() {
+            return None;
+        }
+        self.shared.names().begin_round(id, now_us)
     }
 
     /// A round is won, and its attempt holds what a majority keeps until then, unless a clock was seen to be set meanwhile.
