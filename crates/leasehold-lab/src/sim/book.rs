@@ -11,6 +11,7 @@ use leasehold_spec::{Contention, Delivery};
 use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise};
 
 use super::exec::{Pid, lock};
+use super::jumps::{Jumps, Trip};
 
 /// Beside the seed a failure says what is wrong, in words.
 #[derive(Default)]
@@ -40,10 +41,8 @@ struct Pages {
     early_us: BTreeMap<(String, u64), Vec<(u64, u64)>>,
     /// When a hold ended before its lease.
     cut_us: BTreeMap<(String, u64), u64>,
-    /// When the server's clock was set forward.
-    jumps_us: Vec<u64>,
-    /// When the latest answer was made that a client has heard.
-    answered_us: BTreeMap<Pid, u64>,
+    /// When the server's clock was set forward, and who knows of it.
+    jumps: Jumps,
     /// Since when a client knows that somebody waits for its grant in strict order, where nothing else was heard since.
     strict_us: BTreeMap<(Pid, u64), u64>,
 }
@@ -181,26 +180,24 @@ impl Book {
     }
 
     /// So does an answer. It tells the server's clock, too.
-    pub(super) fn heard_answer(&self, pid: Pid, made_us: u64) {
+    pub(super) fn heard_answer(&self, pid: Pid, trip: Trip) {
         let mut pages = lock(&self.0);
         pages.strict_us.clear();
-        let latest_us = pages.answered_us.entry(pid).or_default();
-        *latest_us = made_us.max(*latest_us);
+        pages.jumps.heard(pid, trip);
     }
 
     /// The server's clock is set forward.
-    pub(super) fn jumps(&self, at_us: u64) {
-        lock(&self.0).jumps_us.push(at_us);
+    pub(super) fn jumps(&self, at_us: u64, by_us: u64) {
+        lock(&self.0).jumps.set_forward(at_us, by_us);
     }
 
-    /// Whether the server made the grant of this token behind a jump of its clock of which no answer has told this client.
+    /// Whether the server made the grant of this token behind a jump of its clock that no answer has shown to this client.
     /// A message of the grant that is held up on its way is then taken for younger than it is.
     pub(super) fn is_placed_by_an_old_clock(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);
         let grant = pages.grant_of(name, token).map(|grant| (name.to_owned(), grant));
         let Some(given_us) = grant.and_then(|grant| pages.given_us.get(&grant)) else { return false };
-        let answered_us = pages.answered_us.get(&pid).copied().unwrap_or(0);
-        pages.jumps_us.iter().any(|jump_us| answered_us < *jump_us && jump_us <= given_us)
+        pages.jumps.is_unknown(pid, *given_us)
     }
 
     /// Since when this client knows surely that somebody waits for its grant in strict order.

@@ -236,7 +236,7 @@ pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, by_us: i64) {
     super::failover::end_early(sim, &net.nodes[net.primary], before, 0);
     super::failover::tokens_may_fall(sim, net);
     if by_us > 0 {
-        sim.book.jumps(sim.exec.now_us());
+        sim.book.jumps(sim.exec.now_us(), by_us.unsigned_abs());
         exclusion(sim, sim.plan.lease_max_us(), "the server's clock was set forward");
     }
 }

@@ -32,6 +32,8 @@ struct Ended {
     length_us: u64,
     /// How often the clock of each node was set back meanwhile.
     set_back: BTreeMap<usize, u64>,
+    /// When the next grant must have been made, by what waiters were notified of behind that.
+    notified_us: u64,
     /// The waiters that know the end.
     told: Vec<Waiter>,
     /// Of a quorum: the queue when it began. A waiter that has died, or stands still, may be called before the others, for
@@ -89,7 +91,17 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
     let Held { name, token, left_us, length_us } = held;
     let least_us = if why == Why::UnseenDeath { sim.plan.look_us() } else { 0 };
     let base_us = due_us(sim, left_us.max(least_us));
-    let ended = Ended { name, token, why, base_us, length_us, set_back: BTreeMap::new(), told, queue: Vec::new() };
+    let ended = Ended {
+        name,
+        token,
+        why,
+        base_us,
+        length_us,
+        set_back: BTreeMap::new(),
+        notified_us: 0,
+        told,
+        queue: Vec::new(),
+    };
     let mut known = lock(&sim.follow.0);
     let number = known.last_key_value().map_or(0, |(last, _)| last + 1);
     known.insert(number, ended);
@@ -99,12 +111,17 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
     look_at(sim, number, base_us);
 }
 
-/// Records that the store had to notify these waiters of the end of a revoked grant.
-pub(super) fn notified(sim: &Sim, name: &str, token: u64, waiters: &[(GrantId, Pid)]) {
+/// Records that the store had to notify these waiters of the end of a revoked grant. If its clock was set back, and nobody
+/// has asked since, the lease lasts from now on (P1).
+pub(super) fn notified(sim: &Sim, held: &Held, waiters: &[(GrantId, Pid)]) {
+    let due_us = due_us(sim, held.left_us);
     let mut known = lock(&sim.follow.0);
-    let is_it = |ended: &&mut Ended| ended.why == Why::Revocation && ended.is_of(name, token);
+    let is_it = |ended: &&mut Ended| ended.why == Why::Revocation && ended.is_of(&held.name, held.token);
     for ended in known.values_mut().filter(is_it) {
         ended.told.extend(waiters.iter().map(|waiter| Waiter::new(sim, *waiter)));
+        if !ended.set_back.is_empty() {
+            ended.notified_us = due_us.max(ended.notified_us);
+        }
     }
 }
 
@@ -159,7 +176,8 @@ impl Ended {
     }
 
     fn due_us(&self) -> u64 {
-        self.base_us + self.length_us * self.set_back.values().max().copied().unwrap_or(0)
+        let set_back_us = self.length_us * self.set_back.values().max().copied().unwrap_or(0);
+        self.notified_us.max(self.base_us + set_back_us)
     }
 
     /// The same, as it is known now. A quorum grants the lease when a majority votes, and silent waiters may be called
@@ -345,8 +363,24 @@ mod tests {
         let scene = scene(3);
         scene.is_revoked();
         scene.leaves(0);
-        notified(&scene.sim, NAME, 7, &scene.next());
+        notified(&scene.sim, &Scene::held(), &scene.next());
         scene.stands_still(1);
         assert!(scene.is_late());
+    }
+
+    #[test]
+    fn who_is_the_first_to_ask_a_clock_that_was_set_back_waits_for_a_whole_lease() {
+        let (set, not) = (scene(1), scene(1));
+        for scene in [&set, &not] {
+            begins(&scene.sim, Scene::held(), Why::Revocation, Vec::new());
+        }
+        set_back(&set.sim, 0);
+        for scene in [&set, &not] {
+            assert!(scene.wrong(2_500_000).is_empty(), "nobody waits");
+            notified(&scene.sim, &Scene::held(), &scene.next());
+        }
+        assert!(not.is_late(), "the clock was not set");
+        assert!(set.wrong(2_500_000 + LEASE_US + SECOND_US).is_empty(), "it is not late yet");
+        assert!(set.is_late());
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use leasehold_spec::limits::REVOKE_NOTIFIED;
+use leasehold_spec::limits::{REVOKE_NOTIFIED, SETTLE_STEPS};
 use leasehold_spec::{Answer, GrantId, GrantState, Name, Op, Outcome, Resource, Was};
 
 use super::exec::Pid;
@@ -29,13 +29,13 @@ impl Net {
         self.waiters(&held.name).into_iter().filter(|(id, _)| know.contains(id)).collect()
     }
 
-    /// Returns the waiters that a server has to notify when a lease of this name is revoked (P10): the first ones of two
-    /// sessions, of those that could be granted the lease.
+    /// Returns the waiters that a server has to notify when a lease of this name is revoked (P10): of the first entries of
+    /// the queue the first ones of two sessions, of those that could be granted the lease.
     pub(super) fn next_waiters(&self, node: usize, name: &str, now_us: u64) -> Vec<(GrantId, Pid)> {
         let clock_us = self.nodes[node].clock.at_us(now_us);
         let mut next: Vec<(GrantId, Pid)> = Vec::new();
         let Some(record) = self.record(node, name) else { return next };
-        for entry in &record.queue {
+        for entry in record.queue.iter().take(SETTLE_STEPS) {
             let session = entry.id.session;
             let seen_us = if entry.seen_us > clock_us { 0 } else { entry.seen_us };
             let has_lapsed = record.lapses.iter().any(|lapse| lapse.session == session && seen_us < lapse.at_us);
@@ -82,7 +82,7 @@ pub(super) fn judge_revocation(sim: &Arc<Sim>, net: &Net, node: usize, name: &Na
     let has_left = matches!(answer.outcome, Outcome::Left { was: Was::Queued });
     let Some(held) = net.revoked(node, name, now_us).filter(|_| is_marked || has_left) else { return };
     let next = net.next_waiters(node, name, now_us);
-    follow::notified(sim, name, held.token, &next);
+    follow::notified(sim, &held, &next);
     if is_marked {
         follow::begins(sim, held, Why::Revocation, next.into_iter().map(|waiter| Waiter::new(sim, waiter)).collect());
     }

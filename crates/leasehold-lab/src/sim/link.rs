@@ -1,5 +1,6 @@
 //! A connection as its client has it: the store's two traits, and where what is asked goes.
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
@@ -8,6 +9,7 @@ use leasehold::{Error, ErrorKind, Result};
 use leasehold_spec::{Answer, Contention, Delivery, Event, Name, Op, Renew, SessionId};
 
 use super::exec::{Pid, lock};
+use super::jumps::Trip;
 use super::net;
 use super::node::{Ask, Said};
 use super::stage::Sim;
@@ -25,6 +27,8 @@ pub(super) struct Road {
     pid: Pid,
     id: u64,
     inbox: Arc<Mutex<Option<Inbox>>>,
+    /// When the requests were sent that are not answered yet. Answers come in their order.
+    sent_us: Mutex<VecDeque<u64>>,
 }
 
 impl Store for Shop {
@@ -33,7 +37,7 @@ impl Store for Shop {
         Box::pin(async move {
             let (id, run, wire) = net::open(&sim, pid).await?;
             let inbox = Arc::new(Mutex::new(None));
-            let road = Road { sim: Arc::clone(&sim), pid, id, inbox: Arc::clone(&inbox) };
+            let road = Road { sim: Arc::clone(&sim), pid, id, inbox: Arc::clone(&inbox), sent_us: Mutex::default() };
             let driver = Box::pin(wire.drive(road));
             // Dropped, it closes what was opened.
             let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
@@ -58,12 +62,15 @@ impl Way for Road {
     type Push = (Name, Delivery);
 
     fn send(&self, number: u64, ask: Ask) {
+        lock(&self.sent_us).push_back(self.sim.exec.now_us());
         net::send(&self.sim, self.id, net::Way::Up { reply: Some(number), ask });
     }
 
     fn answered(&self, (_, made_us): &(Said, u64)) {
+        let (made_us, heard_us) = (*made_us, self.sim.exec.now_us());
+        let sent_us = lock(&self.sent_us).pop_front().unwrap_or(made_us);
         // Of which name, nobody knows here. It may have been the word that who asked for strict order has gone.
-        self.sim.book.heard_answer(self.pid, *made_us);
+        self.sim.book.heard_answer(self.pid, Trip { sent_us, made_us, heard_us });
     }
 
     fn pushed(&self, (name, delivery): (Name, Delivery)) {

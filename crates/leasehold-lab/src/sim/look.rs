@@ -3,7 +3,7 @@
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Event, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
+    Answer, Contention, Delivery, Entry, Event, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
 };
 
 /// One step: what there was, what was asked, and what came of it.
@@ -51,7 +51,10 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
                 return Some("P2: an acquire that was said again has lengthened its lease");
             }
             let ticket = if let Patience::Queue(place) = &acquire.patience { place.ticket } else { None };
-            let had = before.queue.iter().find(|entry| entry.id == acquire.id).map(|entry| entry.ticket);
+            // A waiter whose time is over has none: it asks once more, unheard as yet, and leaves.
+            let stands =
+                |entry: &&Entry| entry.id == acquire.id && entry.limit_us.is_none_or(|until_us| *now_us < until_us);
+            let had = before.queue.iter().find(stands).map(|entry| entry.ticket);
             // Behind a failover two may have the same ticket: then the tail is as good a place.
             let is_near = before.queue.len() < TICKET_STEPS
                 && ticket.is_none_or(|ticket| before.queue.back().is_none_or(|tail| tail.ticket != ticket));

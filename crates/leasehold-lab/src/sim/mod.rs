@@ -21,6 +21,7 @@ mod failover;
 mod faults;
 mod follow;
 mod holders;
+mod jumps;
 mod kind;
 mod link;
 mod look;

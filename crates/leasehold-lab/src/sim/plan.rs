@@ -265,8 +265,9 @@ impl Plan {
 
     /// Within this time a store that is well answers.
     pub(super) fn answers_us(&self) -> u64 {
-        // Rounds of a quorum may be lost to each other, again and again.
-        self.soon_us() + if self.quorum.is_some() { 100_000 + 8 * self.trip_us() } else { 0 }
+        // Rounds of a quorum may be lost to each other. One who does not wait tries three times, and waits for up to 6 and
+        // 12 round trips between them.
+        self.soon_us() + if self.quorum.is_some() { 100_000 + 20 * self.trip_us() } else { 0 }
     }
 
     /// Whether a run that is wanted all the time goes on for as long as its answers come, and they do.

@@ -3,6 +3,7 @@
 
 use super::book::Book;
 use super::exec::{Exec, NOBODY, Part, Still, Stop};
+use super::jumps::Trip;
 use super::mutants::ALL;
 use super::plan::Plan;
 use super::report::Total;
@@ -65,14 +66,15 @@ fn only_what_is_handed_on_behind_an_early_end_is_excused_by_a_clock() {
 #[test]
 fn only_a_grant_behind_a_jump_that_its_client_has_not_heard_of_is_placed_by_an_old_clock() {
     let book = Book::default();
-    book.heard_answer(1, 100);
-    book.jumps(200);
+    let at = |us| Trip { sent_us: us, made_us: us, heard_us: us };
+    book.heard_answer(1, at(100));
+    book.jumps(200, 10_000);
     [("a", 7, 150), ("a", 8, 250)].into_iter().for_each(|(name, token, at_us)| book.given(name, token, at_us));
     assert!(book.is_placed_by_an_old_clock(1, "a", 8));
     assert!(!book.is_placed_by_an_old_clock(1, "a", 7), "made before it");
-    book.heard_answer(2, 210);
+    book.heard_answer(2, at(210));
     assert!(!book.is_placed_by_an_old_clock(2, "a", 8), "another client, which has heard");
-    book.heard_answer(1, 260);
+    book.heard_answer(1, at(260));
     assert!(!book.is_placed_by_an_old_clock(1, "a", 8), "it has heard since");
 }
 

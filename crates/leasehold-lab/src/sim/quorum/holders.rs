@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use leasehold_spec::limits::{REVOKE_NOTIFIED, TOKEN_WINDOW_MS};
+use leasehold_spec::limits::{REVOKE_NOTIFIED, SETTLE_STEPS, TOKEN_WINDOW_MS};
 use leasehold_spec::node::{Granted, Record};
 use leasehold_spec::{GrantId, GrantState, Name, Token};
 
@@ -25,13 +25,14 @@ impl Net {
         most.filter_map(|(id, _)| Some((id, *self.who.get(&id.session)?))).collect()
     }
 
-    /// Returns the waiters that a node has to notify when its vote is revoked (P10): the first ones of two sessions, of
-    /// those that have an inbox.
+    /// Returns the waiters that a node has to notify when its vote is revoked (P10): of the first entries of its queue
+    /// the first ones of two sessions, of those that have an inbox.
     pub(super) fn next_waiters(&self, node: usize, name: &str) -> Vec<(GrantId, Pid)> {
         let mut next: Vec<(GrantId, Pid)> = Vec::new();
         let voter = &self.nodes[node];
         let queue = record(&voter.records, name).into_iter().flat_map(|record| record.queue.keys());
-        for (_, id) in queue.filter(|(_, id)| voter.inboxes.contains_key(&id.session)) {
+        let first = queue.take(SETTLE_STEPS);
+        for (_, id) in first.filter(|(_, id)| voter.inboxes.contains_key(&id.session)) {
             let is_known = next.iter().any(|(known, _)| known.session == id.session);
             if let Some(pid) = self.who.get(&id.session).filter(|_| !is_known) {
                 next.push((*id, *pid));

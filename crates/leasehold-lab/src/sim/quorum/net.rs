@@ -308,7 +308,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
     // A revocation, and each leave of a waiter while the vote is marked, have to notify the waiters that are next (P10).
     let must_notify = matches!(vote.said, Said::Revoking { .. } | Said::GivenBack { was: Was::Queued });
     if let Some(held) = net.revoked(node, name.as_str(), now_us).filter(|_| must_notify) {
-        follow::notified(sim, name.as_str(), held.token, &net.next_waiters(node, name.as_str()));
+        follow::notified(sim, &held, &net.next_waiters(node, name.as_str()));
     }
     if let (Request::Revoke { token, .. }, Said::Revoking { left_us }) = (request, &vote.said) {
         let at_us = now_us + left_us - left_us / 100;

@@ -1,0 +1,106 @@
+//! Which clients know that the server's clock was set forward.
+//!
+//! A message of a grant that is held up on its way is placed by the clock of before, and looks young, if no answer has
+//! shown the jump. An answer shows a jump that is larger than what the ways of two answers leave open: its own way back,
+//! and the way there of the best answer from before.
+
+use std::collections::BTreeMap;
+
+use super::exec::Pid;
+
+/// How far the client's arithmetic is off: a millisecond, and one in so many for clocks of different rates.
+const SLACK_US: u64 = 1_000;
+const DRIFT: u64 = 500;
+
+/// One answer's moments, in true time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trip {
+    pub(super) sent_us: u64,
+    pub(super) made_us: u64,
+    pub(super) heard_us: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Jumps {
+    /// When the clock was set forward, and by how much.
+    set_us: Vec<(u64, u64)>,
+    known: BTreeMap<Pid, Known>,
+}
+
+/// What a client knows of the server's clock.
+struct Known {
+    /// It knows all jumps that were made before.
+    until_us: u64,
+    /// The answer with the shortest way there, since it learned of a jump last.
+    best: Trip,
+}
+
+impl Jumps {
+    pub(super) fn set_forward(&mut self, at_us: u64, by_us: u64) {
+        self.set_us.push((at_us, by_us));
+    }
+
+    /// A client hears an answer.
+    pub(super) fn heard(&mut self, pid: Pid, trip: Trip) {
+        let Some(known) = self.known.get_mut(&pid) else {
+            self.known.insert(pid, Known { until_us: trip.made_us, best: trip });
+            return;
+        };
+        let is_new = |at_us: u64| known.until_us < at_us && at_us <= trip.made_us;
+        let by_us: u64 = self.set_us.iter().filter(|(at_us, _)| is_new(*at_us)).map(|(_, by_us)| by_us).sum();
+        let slack_us = SLACK_US + trip.heard_us.saturating_sub(known.best.sent_us) / DRIFT;
+        let (there, back_us) = (|trip: Trip| trip.made_us - trip.sent_us, trip.heard_us - trip.made_us);
+        if by_us > 0 && by_us <= there(known.best) + back_us + slack_us {
+            return;
+        }
+        known.until_us = known.until_us.max(trip.made_us);
+        if by_us > 0 || there(trip) <= there(known.best) {
+            known.best = trip;
+        }
+    }
+
+    /// Returns whether the clock was set forward before this moment, and the client does not know it.
+    pub(super) fn is_unknown(&self, pid: Pid, before_us: u64) -> bool {
+        let until_us = self.known.get(&pid).map_or(0, |known| known.until_us);
+        self.set_us.iter().any(|(at_us, _)| until_us < *at_us && *at_us <= before_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000;
+
+    /// An answer that was made at this moment, and had so long a way there and back.
+    fn trip(made_ms: u64, there_ms: u64, back_ms: u64) -> Trip {
+        let made_us = made_ms * MS;
+        Trip { sent_us: made_us - there_ms * MS, made_us, heard_us: made_us + back_ms * MS }
+    }
+
+    #[test]
+    fn an_answer_shows_a_jump() {
+        let mut jumps = Jumps::default();
+        jumps.heard(1, trip(100, 1, 1));
+        jumps.set_forward(200 * MS, 300 * MS);
+        assert!(jumps.is_unknown(1, 250 * MS) && !jumps.is_unknown(1, 150 * MS));
+        jumps.heard(2, trip(210, 1, 1));
+        assert!(!jumps.is_unknown(2, 250 * MS), "its clock is from behind the jump");
+        jumps.heard(1, trip(260, 1, 1));
+        assert!(!jumps.is_unknown(1, 250 * MS));
+    }
+
+    #[test]
+    fn a_jump_that_the_ways_are_longer_than_is_not_shown() {
+        let mut jumps = Jumps::default();
+        jumps.heard(1, trip(1_000, 150, 1));
+        jumps.set_forward(1_100 * MS, 300 * MS);
+        jumps.heard(1, trip(1_200, 1, 200));
+        assert!(jumps.is_unknown(1, 1_300 * MS), "150 ms and 200 ms are more than 300 ms");
+        jumps.heard(1, trip(1_300, 1, 100));
+        assert!(!jumps.is_unknown(1, 1_300 * MS));
+        jumps.set_forward(1_400 * MS, 300 * MS);
+        jumps.heard(1, trip(1_500, 1, 200));
+        assert!(!jumps.is_unknown(1, 1_600 * MS), "the answer that showed the jump had a way of 1 ms");
+    }
+}
