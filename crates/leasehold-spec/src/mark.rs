@@ -251,6 +251,8 @@ marks! {
     RoundTooFew,
     /// Quorum: the vote of a round that was lost came late, and was given back.
     StoodBackLate,
+    /// Quorum: an answer behind the decision of a round says that a majority is free earlier.
+    FreeEarlier,
     /// Quorum: an attempt stood back at a node, and had gone meanwhile.
     StoodBackGone,
     /// Quorum: a node voted for an attempt behind its release, and the vote goes back.

@@ -237,6 +237,8 @@ pub enum Mutant {
     QBeginsBlindly,
     /// Quorum: what gives back a lost round takes the vote of a later one, too.
     QTakesLaterVotes,
+    /// Quorum: an answer behind the decision of a round moves no end.
+    QKeepsFirstEnd,
 }
 
 pub use switch::*;

@@ -114,6 +114,10 @@ fn inbox(session: &Arc<Session>) -> Inbox {
                 state.shortened(id, Shortened { token, until_us, since_us });
             }
             Message::Look(name) => state.look_behind(&name, state.world.now_us(), 0),
+            Message::Ending { name, at_us } => {
+                let now_us = state.world.now_us();
+                state.look_behind(&name, now_us, at_us.saturating_sub(now_us));
+            }
             Message::LookAtAll => state.look_at_everything(state.world.now_us()),
             Message::Detached => state.wake = Wake::Now,
         });

@@ -139,6 +139,13 @@ pub enum Message {
     Delivery(Name, Delivery),
     /// Who holds this name has died: whoever waits for it may look.
     Look(Name),
+    /// What somebody holds of this name ends earlier than an answer said: whoever waits for it looks then.
+    Ending {
+        /// The name.
+        name: Name,
+        /// On our clock.
+        at_us: u64,
+    },
     /// The store keeps this grant until then at most: less than it had said.
     Shortened {
         /// The grant.

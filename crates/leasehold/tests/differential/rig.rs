@@ -111,7 +111,9 @@ impl Rig {
         let heard = Arc::clone(&inbox);
         let hear = Arc::new(move |message| match message {
             Message::Delivery(name, delivery) => heard.lock().unwrap().push((name, delivery)),
-            Message::LookAtAll | Message::Look(_) | Message::Shortened { .. } => panic!("garbage in an inbox"),
+            Message::LookAtAll | Message::Look(_) | Message::Ending { .. } | Message::Shortened { .. } => {
+                panic!("garbage in an inbox")
+            }
             // The link goes with the rig. Gone before, it would answer nothing.
             Message::Detached => {}
         });

@@ -206,6 +206,40 @@ async fn a_closed_link_begins_no_round() {
     wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| votes_for(node).is_some()));
 }
 
+/// A lease is revoked at two of three nodes, and a round is refused by the other two answers: by those it lasts until the
+/// third node is free. The answer that comes behind the decision says that a majority is free earlier, and the session is
+/// told.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refusal_behind_the_decision_says_when_a_majority_is_free() {
+    let voters = voters(3);
+    let (nodes, store) = Shy::each(&voters, Real::world());
+    let link = store.open().await.unwrap();
+    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let heard = Arc::clone(&told);
+    let inbox = move |message| {
+        if let Message::Ending { name: ends, at_us } = message {
+            assert_eq!(ends, name());
+            heard.lock().unwrap().push(at_us);
+        }
+    };
+    link.attach(ID.session, Arc::new(inbox)).await.unwrap();
+    wait_until("it is connected to all", SOON, || nodes.iter().all(|node| node.opened() == 1));
+    taken(&voters.nodes);
+    for node in &voters.nodes[..2] {
+        let (holder, token) = (STRANGER.public(), node.record("a").highest);
+        let said = node.ask("a", &Request::Revoke { holder, token, grace_ms: 1_000 }).said;
+        assert!(matches!(said, Said::Revoking { .. }), "{said:?}");
+    }
+    nodes[1].hesitate(true);
+    let queued = apply(&link, &queue()).await;
+    let Outcome::Queued { left_us, .. } = queued.outcome else { panic!("{queued:?}") };
+    assert!(left_us > 5_000_000, "by the first two answers: {left_us} µs");
+    nodes[1].hesitate(false);
+    wait_until("the session is told", SOON, || !told.lock().unwrap().is_empty());
+    let left_us = told.lock().unwrap()[0].saturating_sub(Real::world().now_us());
+    assert!(left_us <= 1_000_000, "{left_us} µs");
+}
+
 /// The release is done when a majority has heard it, and the client closes behind it: the others hear of it all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_closes_is_heard_by_all_nodes() {

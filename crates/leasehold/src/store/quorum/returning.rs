@@ -10,6 +10,7 @@ use tokio::task::unconstrained;
 use super::fan::Fan;
 use super::places::Inner;
 use super::round::{Ballot, Tally};
+use crate::store::Message;
 use crate::world::Pending;
 
 /// A round that was not won, and where its attempt waits for the next one.
@@ -49,7 +50,7 @@ impl Inner {
         self.stand_back(name, lost, heard);
         match late.is_empty() {
             true => self.finish(fan),
-            false => self.stand_back_late(fan, name, lost),
+            false => self.stand_back_late(fan, name, lost, tally.clone()),
         }
     }
 
@@ -99,9 +100,10 @@ impl Inner {
     }
 
     /// Gives back at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to
-    /// give back. Nobody reads the answers of a link that was closed because its runtime stands still: then all of these
-    /// nodes are told.
-    fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost) {
+    /// give back. Such a refusal may say that a majority is free earlier than the session was told: then the session hears
+    /// it. Nobody reads the answers of a link that was closed because its runtime stands still: then all of these nodes are
+    /// told.
+    fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, mut tally: Tally) {
         let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);
         let hear = async move {
             loop {
@@ -113,6 +115,10 @@ impl Inner {
                 let Some((node, ballot)) = heard else { return };
                 let is_refused =
                     matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
+                if let Some(at_us) = tally.free_earlier(node, ballot).filter(|_| lost.wait.is_some()) {
+                    hit(Mark::FreeEarlier);
+                    inner.shared.tell_home(Message::Ending { name: late_name.clone(), at_us });
+                }
                 let holds = inner.shared.names().held(&id).is_some();
                 if !holds && (!is_refused || !inner.shared.names().is_live(&id)) {
                     hit(Mark::StoodBackLate);

@@ -4,6 +4,7 @@
 //! nothing while a majority answers.
 
 use leasehold_spec::mark::Mark;
+use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::node::{Said, Vote};
 use leasehold_spec::{Contention, Holder, LostHow, Outcome, PublicId, Token, Was};
 
@@ -314,6 +315,16 @@ impl Tally {
         let holders = || self.cast().filter_map(|(_, vote)| holder(&vote.said));
         let votes = |one: PublicId| holders().filter(|other| *other == one).count();
         holders().map(|one| (one, votes(one))).max_by_key(|(_, votes)| *votes)
+    }
+
+    /// Takes an answer that comes behind the decision. Returns when a majority is free, if somebody holds, and that is
+    /// earlier than the answers before it said.
+    pub(super) fn free_earlier(&mut self, node: usize, ballot: Ballot) -> Option<u64> {
+        let before = self.refusal();
+        self.hear(node, ballot);
+        let now = self.refusal();
+        let is_earlier = before.is_held && now.free_us < before.free_us && !is_on(Mutant::QKeepsFirstEnd);
+        is_earlier.then_some(now.free_us)
     }
 
     fn refusal(&self) -> Refusal {
