@@ -229,6 +229,8 @@ pub enum Mutant {
     QFillsBehind,
     /// Quorum: a call lasts longer by as much as the node's clock was set back.
     QCallsIntoTheFuture,
+    /// Quorum: whoever let a call lapse keeps its place if another has the vote before somebody looks after the queue.
+    QCallsAgain,
     /// Quorum: a later round of an attempt proposes no more than an earlier one.
     QProposesAgain,
     /// Quorum: `begin` asks no node for holders.

@@ -73,7 +73,10 @@ impl Node<'_, '_> {
         let length_ms = ask.lease_ms;
         self.record.highest = self.record.highest.max(ask.token.plus(range - 1));
         self.leave_queue(ask.id);
-        self.record.called = None;
+        match is_on(Mutant::QCallsAgain) {
+            true => self.record.called = None,
+            false => self.end_call(),
+        }
         let spare_us = if self.record.keep_until_us == 0 { 0 } else { RETENTION_SPARE_US };
         let granted = Granted {
             id: ask.id,
@@ -115,7 +118,7 @@ impl Node<'_, '_> {
                     self.record.highest = self.record.highest.max(renewal.last());
                     // A call that lapses under it would cost its waiter the place. And it does not wait for itself, at a
                     // node that had refused it.
-                    self.record.called = None;
+                    self.end_call();
                     self.leave_queue(renewal.id);
                     let granted = Granted {
                         id: renewal.id,
@@ -298,8 +301,15 @@ impl Node<'_, '_> {
         self.record.grant = Some(granted);
     }
 
-    /// Calls the first who waits and is there, if the vote is free and nobody is called. Whoever let a call lapse goes: it
-    /// comes back by its next look.
+    /// The call is over. Whoever let it lapse goes, wherever its vote goes: it comes back by its next look.
+    fn end_call(&mut self) {
+        let lapsed = self.record.called.take().filter(|called| called.until_us <= self.env.wall_us);
+        if let Some(called) = lapsed {
+            self.record.queue.remove(&(called.ticket, called.id));
+        }
+    }
+
+    /// Calls the first who waits and is there, if the vote is free and nobody is called.
     ///
     /// Behind so many waiters that have gone that the step ends with them, it calls nobody, and says nothing of that: the
     /// vote stays free, and is that of the first who asks. Whoever waits asks at its next look, at the latest; where a node
@@ -317,10 +327,7 @@ impl Node<'_, '_> {
             if called.until_us > now_us && is_first {
                 return;
             }
-            if called.until_us <= now_us {
-                self.record.queue.remove(&(called.ticket, called.id));
-            }
-            self.record.called = None;
+            self.end_call();
         }
         for _ in 0..SETTLE_STEPS {
             let Some(((ticket, id), order)) = self.record.queue.pop_first() else { return };

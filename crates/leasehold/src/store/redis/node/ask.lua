@@ -18,7 +18,8 @@
 -- EFFECTS  gives the vote, or makes the entry; looks after the queue; tells the holder of a range when somebody begins to
 --          wait (P9). Not `allow-oom`: with a full memory it is refused before it begins.
 -- RETRY    safe: whose id has the vote has it again, for the token of the first time; whose id waits, waits
--- COST     GET, TIME, GET, SET. Refused with a wait: ZRANGE, ZADD, SET, PEXPIRE the first time, later ZMSCORE
+-- COST     GET, TIME, GET, SET. Refused with a wait: ZRANGE, ZADD, SET, PEXPIRE the first time, later ZMSCORE.
+--          Behind a call that has lapsed: ZMSCORE, ZREM, ZRANGE
 --@clock
 local marker, seen = KEYS[2], ARGV[1]
 --@marked
@@ -85,7 +86,8 @@ if word == 'REFUSED' and wait and not is_known then
 --@enqueue
 elseif word == 'VOTE' then
 --@unlink
-  word, called = 'GRANTED', nil
+--@lapse
+  word = 'GRANTED'
   local allowed = math.max(LEAD_US - ahead_us, 1)
   if sub(tail, 1, 8) + 0 > allowed then tail = string.format('%08.0f', allowed) .. sub(tail, 9) end
   local spare_us = keep == ZEROS and 0 or SPARE_US

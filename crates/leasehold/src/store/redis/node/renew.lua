@@ -64,7 +64,8 @@ local function renew(name, found, want, not_after)
     -- What it has voted for since may have been granted, and whoever is behind that does not go on by this vote.
     -- A call that lapses under it would cost its waiter the place.
 --@unlink
-    word, called = 'FILLED', nil
+--@lapse
+    word = 'FILLED'
     local tail, spare_us = sub(want, 90), 0
 --@give
   else

@@ -6,7 +6,7 @@ use crate::store::redis::handshake::Known;
 use crate::store::redis::scripts::{Script, question, script};
 
 /// What scripts share, put in as text where one says so. What has another in it comes before that.
-const PARTS: [(&str, &str); 10] = [
+const PARTS: [(&str, &str); 11] = [
     ("--@clock\n", include_str!("../part/clock.lua")),
     ("--@marked\n", include_str!("part/marked.lua")),
     ("--@open\n", include_str!("part/open.lua")),
@@ -14,6 +14,7 @@ const PARTS: [(&str, &str); 10] = [
     ("--@unlink\n", include_str!("part/unlink.lua")),
     ("--@give\n", include_str!("part/give.lua")),
     ("--@settle\n", include_str!("part/settle.lua")),
+    ("--@lapse\n", include_str!("part/lapse.lua")),
     ("--@next\n", include_str!("part/next.lua")),
     ("--@head\n", include_str!("part/head.lua")),
     ("--@save\n", include_str!("part/save.lua")),

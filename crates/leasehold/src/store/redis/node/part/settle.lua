@@ -1,5 +1,4 @@
--- settle: calls the first who waits and is there, if the vote is free and nobody is called. Whoever let a call lapse goes:
--- it comes back by its next look.
+-- settle: calls the first who waits and is there, if the vote is free and nobody is called.
 local is_called = false
 if state == 'F' and called then
   if called_until > now then
@@ -8,15 +7,10 @@ if state == 'F' and called then
     end
     -- Who came earlier, and stands before the one that was called, is called instead.
     is_called = others == 'N' or head_ticket + 0 >= called_ticket + 0
-  elseif others ~= 'N' then
-    -- At that place, and at no other.
-    local at, ticket = redis.call('ZMSCORE', queue, called .. 's', called .. 'r'), called_ticket + 0
-    if at[1] and at[1] + 0 == ticket or at[2] and at[2] + 0 == ticket then
-      redis.call('ZREM', queue, called .. 's', called .. 'r')
-    end
-    head = nil
   end
-  if not is_called then called = nil end
+  if not is_called then
+--@lapse
+  end
 end
 if state == 'F' and not is_called and others ~= 'N' then
   if not head then
