@@ -144,21 +144,27 @@ impl State {
         if is_alone && self.burns_ranges() { RUN_PASSES.into() } else { RANGE_MAX }
     }
 
-    /// Nobody waits for the attempt any more: it is given up, whatever became of it (P16).
+    /// The caller's future is dropped, and sends nothing any more: its attempt is given up, whatever became of it (P16).
     pub(crate) fn abandon(&mut self, counter: u64) {
+        let serial = self.last_serial();
+        if let Some(attempt) = self.attempts.get_mut(&counter) {
+            attempt.tries.sent_by_caller(serial);
+        }
+        self.forsake(counter);
+    }
+
+    /// Nobody waits for the attempt any more. Its first request may still be about to be sent, by a future that stands
+    /// still: then a leave before that is not the last word (P14).
+    pub(crate) fn forsake(&mut self, counter: u64) {
         hit(Mark::Abandoned);
         if is_on(Mutant::P16DropSilent) {
             self.remove(counter);
             return;
         }
-        let (now_us, serial) = (self.world.now_us(), self.last_serial());
-        if let Some(attempt) = self.attempts.get_mut(&counter) {
-            if attempt.is_passed_on() {
-                return; // Whoever did not take it has given it to the next one here.
-            }
-            attempt.tries.sent_by_caller(serial);
+        // Whoever did not take what was passed on has given it to the next one here.
+        if !self.attempts.get(&counter).is_some_and(Attempt::is_passed_on) {
+            self.give_back(counter, self.world.now_us());
         }
-        self.give_back(counter, now_us);
     }
 
     /// The caller's own acquire will not be heard: the thread asks again where an answer is still wanted.

@@ -262,7 +262,7 @@ impl State {
     pub(super) fn desert(&mut self, counter: u64) {
         if self.attempts.get(&counter).is_some_and(|attempt| !attempt.is_held()) {
             hit(Mark::LineDeserted);
-            self.abandon(counter);
+            self.forsake(counter);
         }
     }
 

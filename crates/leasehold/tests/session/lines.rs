@@ -1,8 +1,8 @@
 //! Who waits in line inside the session: who is next, and what becomes of the others when a run ends (P21).
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::seam::World;
@@ -549,4 +549,66 @@ async fn p21_a_run_whose_lease_was_granted_anew_is_over_and_who_waits_goes_on() 
     drop(guard);
     pause(20).await;
     bench.nothing();
+}
+
+/// The first in a line has not sent its request when its time is over: its task has used up what the runtime gives a task
+/// for one turn (`consume_budget`), and then blocks its runtime. The thread leaves for it. Then the caller goes on, and
+/// sends the request behind that leave. Nobody holds what the store grants by it, so it has to be given back.
+#[tokio::test]
+async fn p14_a_request_that_is_sent_behind_its_leave_is_left_again() {
+    for is_in_line in [false, true] {
+        let bench = Bench::new().await;
+        let mut mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
+        if !is_in_line {
+            mutex = mutex.fair(); // An attempt of its own.
+        }
+        let told = tokio::spawn(async move {
+            let mut locking = Box::pin(mutex.try_lock_for(Duration::from_millis(10)));
+            let mut has_blocked = false;
+            std::future::poll_fn(|context| {
+                if !std::mem::replace(&mut has_blocked, true) {
+                    while std::pin::pin!(tokio::task::consume_budget()).poll(context).is_ready() {}
+                    assert!(locking.as_mut().poll(context).is_pending());
+                    std::thread::sleep(Duration::from_millis(800));
+                    context.waker().wake_by_ref();
+                    return std::task::Poll::Pending;
+                }
+                locking.as_mut().poll(context)
+            })
+            .await
+        });
+        // The store answers at once, whatever runtime is blocked.
+        let order: Arc<Mutex<Vec<&str>>> = Arc::default();
+        let (said, store) = (Arc::clone(&order), Arc::clone(&bench.store));
+        *bench.store.at_once.lock().unwrap() = Some(Box::new(move |op| {
+            let mut order = said.lock().unwrap();
+            let (outcome, highest) = match op {
+                Op::Acquire(acquire) => {
+                    assert!(store.server_us() < acquire.not_after_us, "the store carries it out");
+                    // Its answer is still on its way when the caller is told that its time is over.
+                    order.push("acquire: granted");
+                    return None;
+                }
+                Op::Leave { .. } if order.last() == Some(&"acquire: granted") => {
+                    order.push("leave: was granted");
+                    (Outcome::Left { was: Was::Granted }, token(7))
+                }
+                Op::Leave { .. } => {
+                    order.push("leave: absent");
+                    (Outcome::Left { was: Was::Absent }, token(6))
+                }
+                other => panic!("{other:?}"),
+            };
+            let (contention, rest, now_us) = (Contention::None, Rest::Done, store.server_us());
+            Some(Answer { now_us, highest, contention, rest, handed_claim_ms: None, outcome })
+        }));
+        let told = told.await.unwrap();
+        assert!(!matches!(told, Ok(Some(_))), "its time was over");
+        // Until the request is too late for the store, and a second.
+        pause(3_500).await;
+        let order = order.lock().unwrap().clone();
+        println!("in line: {is_in_line}: {order:?}, told {told:?}");
+        let is_given_back = order.last() != Some(&"acquire: granted");
+        assert!(is_given_back, "in line: {is_in_line}: held by nobody for its whole lease: {order:?}");
+    }
 }
