@@ -248,16 +248,17 @@ impl Session {
         self.with(|state| state.check_lease(lease_ms))
     }
 
-    /// Changes the state, wakes the thread when that made something due before its next look, and tells callers what they
-    /// are to hear.
+    /// Changes the state, closes links that were given up, wakes the thread when that made something due before its next
+    /// look, and tells callers what they are to hear.
     fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut state);
         #[cfg(debug_assertions)]
         state.assert_lines();
         let wake = std::mem::replace(&mut state.wake, Wake::No);
-        let words = state.words.take();
+        let mut words = state.words.take();
         drop(state);
+        words.close_links();
         if wake == Wake::Now {
             self.wake.notify_one();
         }

@@ -20,6 +20,8 @@ pub(crate) struct Words {
     /// Nearly always the only one: it needs no allocation.
     first: Option<Word>,
     more: Vec<Word>,
+    /// The links to close.
+    links: Vec<Arc<dyn Link>>,
 }
 
 /// What a caller waits for, and whom it is for.
@@ -43,7 +45,6 @@ enum Word {
     GivenBack(Told<Result<GivenBack>>),
     Lost(Vec<Waker>),
     Signal(oneshot::Sender<()>),
-    HangUp(Arc<dyn Link>),
 }
 
 impl Words {
@@ -112,7 +113,13 @@ impl Words {
 
     /// Closes a link that nothing of the session goes by any more. Whoever still waits on it for an answer is woken.
     pub(crate) fn hang_up(&mut self, link: Arc<dyn Link>) {
-        self.push(Word::HangUp(link));
+        self.links.push(link);
+    }
+
+    /// Closes these links. It has to be called before the thread is woken: what the thread asks again by another link must
+    /// not meet a later round of a closed link.
+    pub(crate) fn close_links(&mut self) {
+        mem::take(&mut self.links).into_iter().for_each(|link| link.close());
     }
 
     pub(crate) fn take(&mut self) -> Self {
@@ -131,7 +138,6 @@ impl Words {
                 Word::GivenBack(Told { caller, what, .. }) => drop(caller.send(what)),
                 Word::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
                 Word::Signal(waiting) => drop(waiting),
-                Word::HangUp(link) => link.close(),
             }
         }
     }

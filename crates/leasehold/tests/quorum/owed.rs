@@ -393,3 +393,64 @@ async fn what_has_ended_at_the_nodes_is_asked_for_anew_by_whoever_looks() {
     // The third may have been the stranger's still when most of them called.
     assert!(voters.nodes.iter().filter(|node| votes_for(node) == Some(second)).count() >= 2);
 }
+
+/// A lane's round has its answers (each node says that the token is too small), and its caller is not polled. The lane is
+/// given up. The session's link asks for the same attempt, is refused, and waits in the queue of each node. Then the caller
+/// of the lane goes on. What it gives back must not take the attempt out of the queues: nobody would call it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another() {
+    let voters = voters(3);
+    let (nodes, store) = Shy::each(&voters, Real::world());
+    let link = store.open().await.unwrap();
+    let granted: Arc<Mutex<Vec<Token>>> = Arc::default();
+    let heard = Arc::clone(&granted);
+    let inbox = move |message| {
+        if let Message::Delivery(_, Delivery { id: ID, token, event: Event::Granted, .. }) = message {
+            heard.lock().unwrap().push(token);
+        }
+    };
+    link.attach(ID.session, Arc::new(inbox)).await.unwrap();
+    let lane = store.open().await.unwrap();
+    wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+    // Free, with a token ahead of the clock: somebody has had a range of them, and has given back.
+    taken_ahead(&voters.nodes, 2_000_000);
+    voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
+
+    // The runtime of the lane stands still when the answers are there.
+    let (go_on, stands) = tokio::sync::watch::channel(false);
+    nodes.iter().for_each(|node| node.withhold(Some(stands.clone())));
+    let mut asked = lane.apply(&name(), &queue(), Contention::None);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(asked.as_mut().poll(&mut context).is_pending());
+    assert!(voters.nodes.iter().all(|node| node.asked() == 2), "all are asked");
+    nodes.iter().for_each(|node| node.withhold(None));
+    lane.close();
+
+    // Meanwhile a stranger has it, and the session's link asks, and waits.
+    taken_ahead(&voters.nodes, 4_000_000);
+    let queued = apply(&link, &queue()).await;
+    assert!(matches!(queued.outcome, Outcome::Queued { .. }), "{queued:?}");
+    let waiters = || voters.nodes.iter().map(|node| node.record("a").queue.len()).collect::<Vec<_>>();
+    assert_eq!(waiters(), [1, 1, 1], "it waits at all nodes");
+
+    go_on.send_replace(true);
+    assert!(asked.await.is_err(), "the lane is closed");
+    tokio::time::sleep(Duration::from_millis(2_000)).await;
+    let waiters_then = waiters();
+    // The holder gives back: who waits is called, asks, and is told of its grant.
+    voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let told = granted.lock().unwrap().len();
+    assert_eq!((waiters_then, told), (vec![1, 1, 1], 1), "it waits, and is granted when the holder has given back");
+}
+
+/// Another client's vote, for a token so far ahead of the nodes' clocks.
+fn taken_ahead(nodes: &[Arc<Voter>], by_us: u64) {
+    for node in nodes {
+        let (token, not_after_us) = (Token::new(node.clock_us() + by_us).unwrap(), u64::MAX);
+        let ask =
+            Ask { id: STRANGER, token, range: 1, lease_ms: LEASE_MS, not_after_us, wait: None, label: "s".into() };
+        let said = node.ask("a", &Request::Ask(ask)).said;
+        assert!(matches!(said, Said::Granted { .. }), "{said:?}");
+    }
+}

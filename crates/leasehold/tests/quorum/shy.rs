@@ -36,6 +36,8 @@ pub(crate) struct Shy {
     silent: Mutex<Silent>,
     says: Mutex<Arc<Says>>,
     hesitates: watch::Sender<bool>,
+    /// Answers to what is asked from now on are heard when this is dropped or says so.
+    withheld: Mutex<Option<watch::Receiver<bool>>>,
     breaks: AtomicBool,
     tried: AtomicUsize,
     opened: AtomicUsize,
@@ -55,8 +57,8 @@ impl Shy {
             let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
             let says: Arc<Says> = Arc::new(|_| None);
             let (silent, says, hesitates) = (Mutex::new(Silent::Never), Mutex::new(says), watch::Sender::new(false));
-            let breaks = AtomicBool::new(false);
-            Arc::new(Self { node, silent, says, hesitates, breaks, tried, opened, closed })
+            let (breaks, withheld) = (AtomicBool::new(false), Mutex::default());
+            Arc::new(Self { node, silent, says, hesitates, withheld, breaks, tried, opened, closed })
         };
         let each: Vec<Arc<Self>> = voters.seats().into_iter().map(shy).collect();
         let nodes = each.iter().map(|shy| Arc::new(Seat(Arc::clone(shy))) as Arc<dyn Node>).collect();
@@ -77,6 +79,12 @@ impl Shy {
     /// a client that writes when it gets to it.
     pub(crate) fn hesitate(&self, hesitates: bool) {
         self.hesitates.send_replace(hesitates);
+    }
+
+    /// What is asked from now on is carried out, and its answers are there, unread, until this says `true`: as where the
+    /// caller's runtime stands still. `None`: answers are heard as they come.
+    pub(crate) fn withhold(&self, until: Option<watch::Receiver<bool>>) {
+        *self.withheld.lock().unwrap() = until;
     }
 
     /// While this is on, its links are broken, and nobody was told yet.
@@ -178,7 +186,16 @@ impl NodeLink for ShyLink {
                     link.ask(&name, &request).await
                 })
             }
-            None => self.link.ask(name, request),
+            None => {
+                let (asked, withheld) = (self.link.ask(name, request), self.shy.withheld.lock().unwrap().clone());
+                Box::pin(async move {
+                    let said = asked.await;
+                    if let Some(mut withheld) = withheld {
+                        let _heard = withheld.wait_for(|heard| *heard).await;
+                    }
+                    said
+                })
+            }
         }
     }
 

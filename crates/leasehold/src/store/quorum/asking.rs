@@ -94,7 +94,11 @@ impl Inner {
 
     /// Whether no more rounds of an attempt begin on this link.
     fn is_over(&self, id: &GrantId) -> bool {
-        self.is_closed() || !self.shared.names().is_live(id)
+        self.is_closed() || !self.is_live(id)
+    }
+
+    pub(super) fn is_live(&self, id: &GrantId) -> bool {
+        self.shared.names().is_live(id)
     }
 
     /// Notes that an attempt waits. `None` if rounds of it are under way.
@@ -151,11 +155,15 @@ impl Inner {
         let (mut tally, mut token, mut is_held) = (Tally::new(self.nodes()), Token::NONE, false);
         for _ in 0..AT_ONCE {
             let now_us = self.now_us();
-            // The leave of an attempt that is over has gone to all nodes, and would not follow another round. It can have
-            // overtaken the last one.
             let Some(round) = self.begin_round(&acquire.id, now_us) else {
-                if token != Token::NONE {
-                    self.give_back_everywhere(name, acquire.id, token);
+                match token {
+                    Token::NONE => {}
+                    // The session's link asks for it, and may wait by now.
+                    _ if self.is_live(&acquire.id) => {
+                        self.stand_back_after(name, Lost { id: acquire.id, token, wait }, &tally);
+                    }
+                    // Its leave has gone to all nodes, and would not follow another round. It can have overtaken the last.
+                    _ => self.give_back_everywhere(name, acquire.id, token),
                 }
                 return (Asked::TooFew, tally);
             };
@@ -240,10 +248,11 @@ impl Inner {
     /// Begins a round, unless the attempt is over, or the link is closed. The session's link asks instead of a lane that is
     /// closed, and a later round than its own would overtake it.
     fn begin_round(&self, id: &GrantId, now_us: u64) -> Option<u32> {
+        let mut names = self.shared.names();
         if self.is_closed() {
             return None;
         }
-        self.shared.names().begin_round(id, now_us)
+        names.begin_round(id, now_us)
     }
 
     /// A round is won, and its attempt holds what a majority keeps until then, unless a clock was seen to be set meanwhile.

@@ -122,7 +122,9 @@ impl Inner {
     }
 
     fn paying(self: &Arc<Self>, node: usize, owed: Owed) -> Option<Pending<Ballot>> {
-        let request = Request::GiveBack { id: owed.id, upto: owed.upto, wait: None };
+        // A debt of an earlier round must not take the attempt out of the queue, if it waits again.
+        let wait = self.shared.names().waits_at(&owed.id);
+        let request = Request::GiveBack { id: owed.id, upto: owed.upto, wait };
         let Some(giving_back) = self.ask(node, &owed.name, &request) else {
             self.owe(node, owed);
             return None;
@@ -134,8 +136,11 @@ impl Inner {
                 ballot = giving_back => ballot,
                 () = inner.closed() => Ballot::Failed(ErrorKind::Unreachable, "the link was closed".into()),
             };
-            if !matches!(ballot, Ballot::Cast { .. }) {
-                inner.owe(node, owed);
+            match ballot {
+                Ballot::Cast { .. } if wait.is_none() || inner.is_live(&owed.id) => {}
+                // Its leave can have overtaken this, on another connection.
+                Ballot::Cast { .. } => inner.give_back_at(node, &owed.name, owed.id, owed.upto),
+                _ => inner.owe(node, owed),
             }
             // The link broke, and another one may be there by now: whoever connected it has paid before this was owed.
             if matches!(ballot, Ballot::Failed(ErrorKind::Unreachable, _)) {

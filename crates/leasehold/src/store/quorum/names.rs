@@ -310,6 +310,11 @@ impl Names {
         (before.is_some(), turn)
     }
 
+    /// The place at which an attempt waits, if it does.
+    pub(super) fn waits_at(&self, id: &GrantId) -> Option<Wait> {
+        Some(self.attempts.get(id)?.waiting.as_ref()?.wait)
+    }
+
     pub(super) fn waiting(&mut self, id: &GrantId) -> Option<&mut Waiting> {
         self.attempts.get_mut(id)?.waiting.as_mut()
     }
