@@ -127,10 +127,10 @@ impl Gate {
         let session = self.client.session();
         let turn = match wait {
             Wait::No => None,
-            Wait::ForEver => Some(self.turn.lock().await),
+            Wait::ForEver => session.while_open(self.turn.lock()).await,
             Wait::Until { until_us } => {
                 let left_us = until_us.saturating_sub(session.world.now_us());
-                session.within(left_us, self.turn.lock()).await
+                session.while_open(session.within(left_us, self.turn.lock())).await.flatten()
             }
         };
         if turn.is_none() {

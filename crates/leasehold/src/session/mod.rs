@@ -39,6 +39,7 @@ mod window;
 mod words;
 
 use std::collections::BTreeSet;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 
 use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, SessionId};
@@ -67,6 +68,8 @@ pub(crate) struct Session {
     known_process: u32,
     state: Mutex<State>,
     wake: Notify,
+    /// Notified when the client is closed.
+    closing: Notify,
 }
 
 impl Session {
@@ -86,6 +89,7 @@ impl Session {
             known_process: world.process_as_known(),
             state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes), hand_over)),
             wake: Notify::new(),
+            closing: Notify::new(),
             world,
             store,
         });
@@ -185,6 +189,31 @@ impl Session {
             return; // What is held is the parent's, and the lock may be as one of its threads left it.
         }
         self.with(|state| state.begin_close(state.world.now_us()));
+        self.closing.notify_waiters();
+    }
+
+    /// The session's thread has ended.
+    fn end(&self) {
+        self.with(State::end_all);
+        self.closing.notify_waiters();
+    }
+
+    /// Polls `future` until the client is closed.
+    pub(crate) async fn while_open<F: Future>(&self, future: F) -> Option<F::Output> {
+        if !self.is_surely_ours() {
+            return Some(future.await); // As with the time: nothing waits there.
+        }
+        let mut closing = pin!(self.closing.notified());
+        // From here on it is notified.
+        closing.as_mut().enable();
+        if self.with(|state| state.stage != Stage::Open) {
+            return None;
+        }
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = closing => None,
+        }
     }
 
     /// Waits until everything is given back, within bounds; answers what was not.

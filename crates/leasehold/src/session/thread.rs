@@ -89,7 +89,7 @@ struct LastWords(Arc<Session>);
 
 impl Drop for LastWords {
     fn drop(&mut self) {
-        self.0.with(State::end_all);
+        self.0.end();
     }
 }
 

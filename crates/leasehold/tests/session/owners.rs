@@ -347,3 +347,30 @@ async fn a_forked_child_re_enters_nothing() {
     assert!(outer.is_valid());
     bench.nothing();
 }
+
+/// The first task of an owner waits for the lock, on a runtime that polls it no more. The client is closed. The tasks that
+/// wait for the first one hear that, too.
+#[tokio::test]
+async fn p18_a_task_that_waits_for_another_of_its_owner_hears_that_the_client_is_closed() {
+    let mut bench = Bench::new().await;
+    let mutex = mutex(&bench, &Owner::new());
+    let mut first = lock(&mutex);
+    assert!(poll(&mut first).await.is_pending());
+    let (asked, _) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 30_000), 7);
+    let second = tokio::spawn(lock(&mutex));
+    tokio::task::yield_now().await;
+    let mut closing = tokio::spawn(bench.leasehold.clone().close());
+    let closed = async {
+        loop {
+            tokio::select! {
+                closed = &mut closing => return closed.unwrap(),
+                (left, _) = bench.next_leave() => bench.say(left, Outcome::Left { was: Was::Absent }, 7),
+            }
+        }
+    };
+    assert!(timeout(SOON, closed).await.expect("bounded").unconfirmed().is_empty());
+    let told = timeout(SOON, second).await.expect("the client is closed, and its lock() waits on").unwrap();
+    assert_eq!(told.expect_err("closed").kind(), ErrorKind::Closed);
+    drop(first);
+}
