@@ -10,6 +10,9 @@ use leasehold_spec::{Contention, Holder, LostHow, Outcome, PublicId, Token, Was}
 
 use crate::error::ErrorKind;
 
+/// Ends so close to each other are one: a waiter looks so much late rather than twice.
+const SAME_END_US: u64 = 100_000;
+
 /// What is known of one node's vote.
 #[derive(Clone, Debug)]
 pub(super) enum Ballot {
@@ -318,12 +321,12 @@ impl Tally {
     }
 
     /// Takes an answer that comes behind the decision. Returns when a majority is free, if somebody holds, and that is
-    /// earlier than the answers before it said.
+    /// clearly earlier than the answers before it said.
     pub(super) fn free_earlier(&mut self, node: usize, ballot: Ballot) -> Option<u64> {
         let before = self.refusal();
         self.hear(node, ballot);
         let now = self.refusal();
-        let is_earlier = before.is_held && now.free_us < before.free_us && !is_on(Mutant::QKeepsFirstEnd);
+        let is_earlier = before.is_held && now.free_us + SAME_END_US < before.free_us && !is_on(Mutant::QKeepsFirstEnd);
         is_earlier.then_some(now.free_us)
     }
 
