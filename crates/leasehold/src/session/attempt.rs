@@ -303,8 +303,8 @@ impl Attempt {
         }
     }
 
-    /// Ends the wait for an answer to this request, not to a later one. Returns whether the attempt waited for this one: if
-    /// not, it asks again, or will, and a fault of this one says nothing of that.
+    /// Ends the wait for an answer to this request, but not to a later one. Returns whether the attempt waited for this
+    /// request. If not, it has asked again or is about to, and a fault of this request has no meaning for it.
     pub(crate) fn unask(&mut self, asked: &Asked) -> bool {
         self.asked.take_if(|current| current.serial == asked.serial).is_some()
     }

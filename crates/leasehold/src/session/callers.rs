@@ -129,7 +129,7 @@ impl State {
         self.insert(Attempt { caller, line, range, ..attempt });
         let first = link.and_then(|link| {
             let (_, op, asked) = self.ask(counter, &link, now_us)?;
-            self.attempts.get_mut(&counter)?.tries.left_to_caller();
+            self.attempts.get_mut(&counter)?.tries.left_to_caller(asked.serial);
             Some(First { op, asked, guess: self.guess(name), before })
         });
         self.arm(counter);
@@ -144,7 +144,7 @@ impl State {
         if is_alone && self.burns_ranges() { RUN_PASSES.into() } else { RANGE_MAX }
     }
 
-    /// The caller's future is dropped, and sends nothing any more: its attempt is given up, whatever became of it (P16).
+    /// Gives an attempt up whose caller's future is dropped: the future sends nothing any more (P16).
     pub(crate) fn abandon(&mut self, counter: u64) {
         let serial = self.last_serial();
         if let Some(attempt) = self.attempts.get_mut(&counter) {
@@ -153,15 +153,15 @@ impl State {
         self.forsake(counter);
     }
 
-    /// Nobody waits for the attempt any more. Its first request may still be about to be sent, by a future that stands
-    /// still: then a leave before that is not the last word (P14).
+    /// Gives an attempt up that nobody waits for. A future that stands still may send its first request later. A leave that
+    /// was sent before that request does not close the attempt (P14).
     pub(crate) fn forsake(&mut self, counter: u64) {
         hit(Mark::Abandoned);
         if is_on(Mutant::P16DropSilent) {
             self.remove(counter);
             return;
         }
-        // Whoever did not take what was passed on has given it to the next one here.
+        // The waiter that did not take the lease has passed it to the next waiter here.
         if !self.attempts.get(&counter).is_some_and(Attempt::is_passed_on) {
             self.give_back(counter, self.world.now_us());
         }

@@ -81,7 +81,7 @@ impl State {
     pub(crate) fn heard_acquire(&mut self, name: &Name, id: GrantId, asked: &Asked, heard: Heard) {
         let heard_us = self.world.now_us();
         let heard = self.hear(asked, heard).and_then(|answer| of_acquire(answer, asked));
-        let counter = id.counter;
+        let (counter, last_serial) = (id.counter, self.last_serial());
         let Some(attempt) = self.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
             // It was closed, and carried out all the same: a script that the server had forgotten is sent a second time,
             // and that can come behind the leave.
@@ -99,6 +99,7 @@ impl State {
             return;
         };
         let is_latest = attempt.unask(asked);
+        attempt.tries.heard(asked.serial, last_serial);
         if heard.is_ok() {
             attempt.damaged = 0;
         }

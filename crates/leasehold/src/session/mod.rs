@@ -192,7 +192,7 @@ impl Session {
         self.closing.notify_waiters();
     }
 
-    /// The session's thread has ended.
+    /// Ends the session when its thread has ended.
     fn end(&self) {
         self.with(State::end_all);
         self.closing.notify_waiters();
@@ -201,7 +201,7 @@ impl Session {
     /// Polls `future` until the client is closed.
     pub(crate) async fn while_open<F: Future>(&self, future: F) -> Option<F::Output> {
         if !self.is_surely_ours() {
-            return Some(future.await); // As with the time: nothing waits there.
+            return Some(future.await); // As in `within`: everything is refused in a forked child.
         }
         let mut closing = pin!(self.closing.notified());
         // From here on it is notified.
@@ -277,8 +277,8 @@ impl Session {
         self.with(|state| state.check_lease(lease_ms))
     }
 
-    /// Changes the state, closes links that were given up, wakes the thread when that made something due before its next
-    /// look, and tells callers what they are to hear.
+    /// Changes the state, and then, without the lock: closes the links that were given up, wakes the thread if something is
+    /// due before its next turn, and wakes callers.
     fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let result = change(&mut state);

@@ -17,6 +17,8 @@ pub(crate) struct Tries {
     pub(crate) until_us: u64,
     /// The requests up to this serial may have been sent before one of them.
     before: u64,
+    /// The serial of the one that its caller sends.
+    of_caller: u64,
     /// The thread has noted one, and is about to send it.
     is_due: bool,
 }
@@ -31,13 +33,21 @@ impl Tries {
 
     /// The one that was noted last is its caller's to send. It may be stopped before that, and whatever we send meanwhile
     /// would overtake it.
-    pub(crate) fn left_to_caller(&mut self) {
-        self.before = u64::MAX;
+    pub(crate) fn left_to_caller(&mut self, serial: u64) {
+        (self.before, self.of_caller) = (u64::MAX, serial);
     }
 
     /// The caller has sent it, or never will. The requests after that of this serial come behind it.
     pub(crate) fn sent_by_caller(&mut self, last_serial: u64) {
         self.before = self.before.min(last_serial);
+    }
+
+    /// A fate of the request with this serial is known. If it is the one that its caller sends, the caller has sent it, or
+    /// never will.
+    pub(crate) fn heard(&mut self, serial: u64, last_serial: u64) {
+        if serial == self.of_caller {
+            self.sent_by_caller(last_serial);
+        }
     }
 
     /// The one that was noted last is the thread's to send. Before that nobody else sends anything of its attempt.

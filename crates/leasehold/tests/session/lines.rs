@@ -365,9 +365,12 @@ async fn p30_a_line_of_which_nothing_was_heard_is_not_busy() {
 /// the same: the store may be there, and slow for a moment.
 #[tokio::test]
 async fn p30_a_short_lease_awaits_its_answer_for_as_long_as_any_other() {
-    let mut bench = Bench::new().await;
-    let mutex = bench.leasehold.mutex("name").lease(Duration::from_millis(400));
-    for mutex in [mutex.clone(), mutex.fair()] {
+    for is_in_line in [true, false] {
+        let mut bench = Bench::new().await;
+        let mut mutex = bench.leasehold.mutex("name").lease(Duration::from_millis(400));
+        if !is_in_line {
+            mutex = mutex.fair();
+        }
         let trying = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(5)).await });
         let (asked, _) = bench.next_acquire().await;
         pause(200).await;
@@ -378,6 +381,27 @@ async fn p30_a_short_lease_awaits_its_answer_for_as_long_as_any_other() {
         let leave = bench.next_but(|op| matches!(op, Op::Acquire(_))).await;
         bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
     }
+}
+
+/// The session's thread repeats the request of a waiter that has a short lease, on the same link. The first answer shows that
+/// the waiter has sent its own request. So the leave behind both requests closes the attempt.
+#[tokio::test]
+async fn p14_one_leave_is_enough_behind_an_answered_request() {
+    let mut bench = Bench::new().await;
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_millis(400));
+    // Without a runtime of its own, the waiter asks by the session's link, too.
+    let trying = std::thread::spawn(move || pollster::block_on(mutex.try_lock_for(Duration::from_millis(5))));
+    let (asked, _) = bench.next_acquire().await;
+    let (again, _) = bench.next_acquire().await;
+    assert_eq!(asked.link, again.link);
+    bench.say(asked, queued(1, 60_000), 7);
+    let told = tokio::task::spawn_blocking(|| trying.join().unwrap()).await.unwrap();
+    assert!(told.expect("it was answered in time").is_none());
+    let leave = bench.next_but(|op| matches!(op, Op::Acquire(_))).await;
+    bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
+    // The store would refuse the request after 2 s.
+    pause(2_500).await;
+    bench.nothing();
 }
 
 #[tokio::test]
@@ -551,9 +575,9 @@ async fn p21_a_run_whose_lease_was_granted_anew_is_over_and_who_waits_goes_on() 
     bench.nothing();
 }
 
-/// The first in a line has not sent its request when its time is over: its task has used up what the runtime gives a task
-/// for one turn (`consume_budget`), and then blocks its runtime. The thread leaves for it. Then the caller goes on, and
-/// sends the request behind that leave. Nobody holds what the store grants by it, so it has to be given back.
+/// The first waiter of a line has not sent its request when its time is over: its task has used up its budget
+/// (`consume_budget`), and then blocks its runtime. The thread sends a leave for it. Then the task goes on, and sends the
+/// request after that leave. Nobody holds the lease that the store grants, so the session has to leave again.
 #[tokio::test]
 async fn p14_a_request_that_is_sent_behind_its_leave_is_left_again() {
     for is_in_line in [false, true] {
@@ -577,7 +601,7 @@ async fn p14_a_request_that_is_sent_behind_its_leave_is_left_again() {
             })
             .await
         });
-        // The store answers at once, whatever runtime is blocked.
+        // The store answers at once, even while the runtime of the caller is blocked.
         let order: Arc<Mutex<Vec<&str>>> = Arc::default();
         let (said, store) = (Arc::clone(&order), Arc::clone(&bench.store));
         *bench.store.at_once.lock().unwrap() = Some(Box::new(move |op| {
@@ -585,7 +609,7 @@ async fn p14_a_request_that_is_sent_behind_its_leave_is_left_again() {
             let (outcome, highest) = match op {
                 Op::Acquire(acquire) => {
                     assert!(store.server_us() < acquire.not_after_us, "the store carries it out");
-                    // Its answer is still on its way when the caller is told that its time is over.
+                    // The answer is still on its way when the caller learns that its time is over.
                     order.push("acquire: granted");
                     return None;
                 }
@@ -604,7 +628,7 @@ async fn p14_a_request_that_is_sent_behind_its_leave_is_left_again() {
         }));
         let told = told.await.unwrap();
         assert!(!matches!(told, Ok(Some(_))), "its time was over");
-        // Until the request is too late for the store, and a second.
+        // The store refuses the request after 2 s. One more second is slack.
         pause(3_500).await;
         let order = order.lock().unwrap().clone();
         println!("in line: {is_in_line}: {order:?}, told {told:?}");
