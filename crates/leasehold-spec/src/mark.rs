@@ -251,7 +251,7 @@ marks! {
     RoundTooFew,
     /// Quorum: the vote of a round that was lost came late, and was given back.
     StoodBackLate,
-    /// Quorum: an answer behind the decision of a round says that a majority is free earlier.
+    /// Quorum: an answer that came after its round was decided says that a majority is free earlier.
     FreeEarlier,
     /// Quorum: an attempt stood back at a node, and had gone meanwhile.
     StoodBackGone,

@@ -229,7 +229,7 @@ pub enum Mutant {
     QFillsBehind,
     /// Quorum: a call lasts longer by as much as the node's clock was set back.
     QCallsIntoTheFuture,
-    /// Quorum: whoever let a call lapse keeps its place if another has the vote before somebody looks after the queue.
+    /// Quorum: a waiter that let its call lapse keeps its place if the node votes for another one next.
     QCallsAgain,
     /// Quorum: a later round of an attempt proposes no more than an earlier one.
     QProposesAgain,
@@ -239,7 +239,7 @@ pub enum Mutant {
     QBeginsBlindly,
     /// Quorum: what gives back a lost round takes the vote of a later one, too.
     QTakesLaterVotes,
-    /// Quorum: an answer behind the decision of a round moves no end.
+    /// Quorum: an answer that comes after its round was decided does not bring the end forward.
     QKeepsFirstEnd,
 }
 

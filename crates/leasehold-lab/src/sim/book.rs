@@ -41,7 +41,7 @@ struct Pages {
     early_us: BTreeMap<(String, u64), Vec<(u64, u64)>>,
     /// When a hold ended before its lease.
     cut_us: BTreeMap<(String, u64), u64>,
-    /// When the server's clock was set forward, and who knows of it.
+    /// The forward jumps of the server's clock, and which clients know of them.
     jumps: Jumps,
     /// Since when a client knows that somebody waits for its grant in strict order, where nothing else was heard since.
     strict_us: BTreeMap<(Pid, u64), u64>,
@@ -191,7 +191,8 @@ impl Book {
         lock(&self.0).jumps.set_forward(at_us, by_us);
     }
 
-    /// Whether the server made the grant of this token behind a jump of its clock that no answer has shown to this client.
+    /// Returns whether the server made the grant of this token after its clock had jumped forward, and no answer has shown
+    /// the jump to this client.
     /// A message of the grant that is held up on its way is then taken for younger than it is.
     pub(super) fn is_placed_by_an_old_clock(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);

@@ -32,7 +32,7 @@ struct Ended {
     length_us: u64,
     /// How often the clock of each node was set back meanwhile.
     set_back: BTreeMap<usize, u64>,
-    /// When the next grant must have been made, by what waiters were notified of behind that.
+    /// When the next grant must have been made, if waiters were notified after a clock was set back.
     notified_us: u64,
     /// The waiters that know the end.
     told: Vec<Waiter>,
@@ -111,8 +111,8 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
     look_at(sim, number, base_us);
 }
 
-/// Records that the store had to notify these waiters of the end of a revoked grant. If its clock was set back, and nobody
-/// has asked since, the lease lasts from now on (P1).
+/// Records that the store had to notify these waiters of the end of a revoked grant. If the clock was set back, and no
+/// client has asked since, the lease begins anew now (P1).
 pub(super) fn notified(sim: &Sim, held: &Held, waiters: &[(GrantId, Pid)]) {
     let due_us = due_us(sim, held.left_us);
     let mut known = lock(&sim.follow.0);
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_the_first_to_ask_a_clock_that_was_set_back_waits_for_a_whole_lease() {
+    fn the_first_waiter_behind_a_clock_that_was_set_back_waits_for_a_whole_lease() {
         let (set, not) = (scene(1), scene(1));
         for scene in [&set, &not] {
             begins(&scene.sim, Scene::held(), Why::Revocation, Vec::new());

@@ -1,18 +1,18 @@
-//! Which clients know that the server's clock was set forward.
+//! Records which clients know that the server's clock jumped forward.
 //!
-//! A message of a grant that is held up on its way is placed by the clock of before, and looks young, if no answer has
-//! shown the jump. An answer shows a jump that is larger than what the ways of two answers leave open: its own way back,
-//! and the way there of the best answer from before.
+//! If no answer has shown the jump to a client, the client computes the age of a message from the clock as it was before.
+//! A delayed message then looks young. An answer shows a jump only if the jump is larger than two delays together: the way
+//! back of this answer, and the shortest way there of the answers before the jump.
 
 use std::collections::BTreeMap;
 
 use super::exec::Pid;
 
-/// How far the client's arithmetic is off: a millisecond, and one in so many for clocks of different rates.
+/// The tolerance of the client's arithmetic: a millisecond, and one part in [`DRIFT`] for clocks of different rates.
 const SLACK_US: u64 = 1_000;
 const DRIFT: u64 = 500;
 
-/// One answer's moments, in true time.
+/// When an answer was asked for, made and heard, in true time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trip {
     pub(super) sent_us: u64,
@@ -29,9 +29,9 @@ pub(super) struct Jumps {
 
 /// What a client knows of the server's clock.
 struct Known {
-    /// It knows all jumps that were made before.
+    /// The client knows all jumps before this time.
     until_us: u64,
-    /// The answer with the shortest way there, since it learned of a jump last.
+    /// The answer with the shortest way there since the client last learned of a jump.
     best: Trip,
 }
 
@@ -40,7 +40,7 @@ impl Jumps {
         self.set_us.push((at_us, by_us));
     }
 
-    /// A client hears an answer.
+    /// Records that a client hears an answer.
     pub(super) fn heard(&mut self, pid: Pid, trip: Trip) {
         let Some(known) = self.known.get_mut(&pid) else {
             self.known.insert(pid, Known { until_us: trip.made_us, best: trip });
@@ -59,7 +59,7 @@ impl Jumps {
         }
     }
 
-    /// Returns whether the clock was set forward before this moment, and the client does not know it.
+    /// Returns whether the clock jumped forward before this time without the client knowing it.
     pub(super) fn is_unknown(&self, pid: Pid, before_us: u64) -> bool {
         let until_us = self.known.get(&pid).map_or(0, |known| known.until_us);
         self.set_us.iter().any(|(at_us, _)| until_us < *at_us && *at_us <= before_us)
@@ -72,7 +72,7 @@ mod tests {
 
     const MS: u64 = 1_000;
 
-    /// An answer that was made at this moment, and had so long a way there and back.
+    /// Returns an answer that was made at this time, after these delays there and back.
     fn trip(made_ms: u64, there_ms: u64, back_ms: u64) -> Trip {
         let made_us = made_ms * MS;
         Trip { sent_us: made_us - there_ms * MS, made_us, heard_us: made_us + back_ms * MS }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_that_the_ways_are_longer_than_is_not_shown() {
+    fn an_answer_does_not_show_a_jump_that_is_shorter_than_the_delays() {
         let mut jumps = Jumps::default();
         jumps.heard(1, trip(1_000, 150, 1));
         jumps.set_forward(1_100 * MS, 300 * MS);

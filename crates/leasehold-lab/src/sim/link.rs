@@ -27,7 +27,7 @@ pub(super) struct Road {
     pid: Pid,
     id: u64,
     inbox: Arc<Mutex<Option<Inbox>>>,
-    /// When the requests were sent that are not answered yet. Answers come in their order.
+    /// When each unanswered request was sent. Answers come in the same order.
     sent_us: Mutex<VecDeque<u64>>,
 }
 

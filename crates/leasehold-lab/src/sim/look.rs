@@ -51,7 +51,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
                 return Some("P2: an acquire that was said again has lengthened its lease");
             }
             let ticket = if let Patience::Queue(place) = &acquire.patience { place.ticket } else { None };
-            // A waiter whose time is over has none: it asks once more, unheard as yet, and leaves.
+            // A waiter whose time is over has no place. It may ask once more if its first answer is late, and then leaves.
             let stands =
                 |entry: &&Entry| entry.id == acquire.id && entry.limit_us.is_none_or(|until_us| *now_us < until_us);
             let had = before.queue.iter().find(stands).map(|entry| entry.ticket);

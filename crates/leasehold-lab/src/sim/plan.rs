@@ -265,8 +265,8 @@ impl Plan {
 
     /// Within this time a store that is well answers.
     pub(super) fn answers_us(&self) -> u64 {
-        // Rounds of a quorum may be lost to each other. One who does not wait tries three times, and waits for up to 6 and
-        // 12 round trips between them.
+        // Rounds of a quorum may be lost to each other. `try_lock` tries three times, and waits for up to 6 and 12 round
+        // trips in between.
         self.soon_us() + if self.quorum.is_some() { 100_000 + 20 * self.trip_us() } else { 0 }
     }
 

@@ -301,7 +301,7 @@ impl Node<'_, '_> {
         self.record.grant = Some(granted);
     }
 
-    /// The call is over. Whoever let it lapse goes, wherever its vote goes: it comes back by its next look.
+    /// Ends the call. A waiter that let its call lapse leaves the queue; its next re-check brings it back to its place.
     fn end_call(&mut self) {
         let lapsed = self.record.called.take().filter(|called| called.until_us <= self.env.wall_us);
         if let Some(called) = lapsed {
@@ -309,7 +309,7 @@ impl Node<'_, '_> {
         }
     }
 
-    /// Calls the first who waits and is there, if the vote is free and nobody is called.
+    /// Calls the first waiter that is attached, if the vote is free and nobody is called.
     ///
     /// Behind so many waiters that have gone that the step ends with them, it calls nobody, and says nothing of that: the
     /// vote stays free, and is that of the first who asks. Whoever waits asks at its next look, at the latest; where a node

@@ -100,8 +100,8 @@ fn a_lapsed_call_keeps_nobody_out() {
     assert_eq!(world.ask(id(5, 1), token(9)), granted(token(9)), "nobody looked after the queue meanwhile");
 }
 
-/// One round after the other would be lost to calls of the same waiter, which stands still: one at each node, never at the
-/// same time.
+/// Otherwise the nodes would call a waiter that stands still again and again, one node after the other. Each call would
+/// cost the other waiters a round.
 #[test]
 fn a_lapsed_call_is_over_also_when_another_gives_the_vote_back() {
     let mut world = called();
@@ -109,7 +109,7 @@ fn a_lapsed_call_is_over_also_when_another_gives_the_vote_back() {
     assert_eq!(world.ask_waiting(id(3, 1), token(9), 30), granted(token(9)));
     assert_eq!(world.wait(id(3, 1), 30), Was::Granted, "its round is lost");
     assert_eq!((world.called(), world.waiters()), (Some(id(3, 1)), vec![id(3, 1), id(4, 1)]));
-    // A call that has not lapsed costs nobody the place.
+    // A call that has not lapsed does not cost its waiter the place.
     assert_eq!(world.ask(id(3, 2), token(10)), granted(token(10)), "the call is for its session");
     world.give_back(id(3, 2));
     assert_eq!(world.called(), Some(id(3, 1)));

@@ -139,7 +139,7 @@ pub enum Message {
     Delivery(Name, Delivery),
     /// Who holds this name has died: whoever waits for it may look.
     Look(Name),
-    /// What somebody holds of this name ends earlier than an answer said: whoever waits for it looks then.
+    /// The lease on this name ends earlier than an answer said. A waiter has to re-check then.
     Ending {
         /// The name.
         name: Name,

@@ -182,8 +182,8 @@ fn what_the_lane_of_a_runtime_that_ended_owes_is_paid_by_the_sessions_link() {
     wait_until("the vote has gone back", SOON, || votes_for(&voters.nodes[0]).is_none());
 }
 
-/// A runtime stands still, and its link is given up. From then on its attempt is asked for by the session's link alone: one
-/// more round of the closed link would overtake that of the session's link, which would give back what it has won.
+/// A runtime stands still, and its link is given up. From then on only the session's link asks for the attempt. Another
+/// round of the closed link would overtake the round of the session's link, which would then give back what it has won.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_link_begins_no_round() {
     let voters = voters(3);
@@ -196,7 +196,7 @@ async fn a_closed_link_begins_no_round() {
     let asked = tokio::spawn(lane.apply(&name(), &acquire(Patience::Try), Contention::None));
     tokio::time::sleep(Duration::from_millis(40)).await;
     lane.close();
-    // A node has 50 ms to answer. Within them the closed link has the time for some rounds without any node.
+    // A node has 50 ms to answer. In this time the closed link could begin several rounds, although it has no node.
     let again = tokio::spawn(link.apply(&name(), &acquire(Patience::Try), Contention::None));
     tokio::time::sleep(Duration::from_millis(35)).await;
     nodes.iter().for_each(|node| node.hesitate(false));
@@ -206,9 +206,9 @@ async fn a_closed_link_begins_no_round() {
     wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| votes_for(node).is_some()));
 }
 
-/// A lease is revoked at two of three nodes, and a round is refused by the other two answers: by those it lasts until the
-/// third node is free. The answer that comes behind the decision says that a majority is free earlier, and the session is
-/// told.
+/// A lease is revoked at two of three nodes. The first two answers to a round come from a revoked node and from the third
+/// one: according to them the lease lasts until the third node is free. The last answer comes after the decision, and says
+/// that a majority is free earlier. The session is notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_behind_the_decision_says_when_a_majority_is_free() {
     let voters = voters(3);
@@ -394,9 +394,9 @@ async fn what_has_ended_at_the_nodes_is_asked_for_anew_by_whoever_looks() {
     assert!(voters.nodes.iter().filter(|node| votes_for(node) == Some(second)).count() >= 2);
 }
 
-/// A lane's round has its answers (each node says that the token is too small), and its caller is not polled. The lane is
-/// given up. The session's link asks for the same attempt, is refused, and waits in the queue of each node. Then the caller
-/// of the lane goes on. What it gives back must not take the attempt out of the queues: nobody would call it.
+/// All nodes have answered a round of a lane (the token is too small), and the caller is not polled. The lane is given up.
+/// The session's link asks for the same attempt, is refused, and waits in the queue of each node. Then the caller goes on,
+/// and gives its round back. The attempt has to stay in the queues, or no node would call it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another() {
     let voters = voters(3);
@@ -412,11 +412,11 @@ async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another(
     link.attach(ID.session, Arc::new(inbox)).await.unwrap();
     let lane = store.open().await.unwrap();
     wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
-    // Free, with a token ahead of the clock: somebody has had a range of them, and has given back.
+    // The lock is free, and its last token is ahead of the clock: a client had a range of tokens, and has released.
     taken_ahead(&voters.nodes, 2_000_000);
     voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
 
-    // The runtime of the lane stands still when the answers are there.
+    // The answers have arrived, and the runtime of the lane stands still.
     let (go_on, stands) = tokio::sync::watch::channel(false);
     nodes.iter().for_each(|node| node.withhold(Some(stands.clone())));
     let mut asked = lane.apply(&name(), &queue(), Contention::None);
@@ -426,7 +426,7 @@ async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another(
     nodes.iter().for_each(|node| node.withhold(None));
     lane.close();
 
-    // Meanwhile a stranger has it, and the session's link asks, and waits.
+    // Meanwhile another client holds the lock. The session's link asks, and waits.
     taken_ahead(&voters.nodes, 4_000_000);
     let queued = apply(&link, &queue()).await;
     assert!(matches!(queued.outcome, Outcome::Queued { .. }), "{queued:?}");
@@ -437,14 +437,14 @@ async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another(
     assert!(asked.await.is_err(), "the lane is closed");
     tokio::time::sleep(Duration::from_millis(2_000)).await;
     let waiters_then = waiters();
-    // The holder gives back: who waits is called, asks, and is told of its grant.
+    // The holder releases: the waiter is called, asks, and is granted the lease.
     voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
     tokio::time::sleep(Duration::from_secs(1)).await;
     let told = granted.lock().unwrap().len();
     assert_eq!((waiters_then, told), (vec![1, 1, 1], 1), "it waits, and is granted when the holder has given back");
 }
 
-/// Another client's vote, for a token so far ahead of the nodes' clocks.
+/// Gives these nodes' votes to another client, for a token that is so far ahead of their clocks.
 fn taken_ahead(nodes: &[Arc<Voter>], by_us: u64) {
     for node in nodes {
         let (token, not_after_us) = (Token::new(node.clock_us() + by_us).unwrap(), u64::MAX);

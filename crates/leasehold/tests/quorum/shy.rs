@@ -36,7 +36,7 @@ pub(crate) struct Shy {
     silent: Mutex<Silent>,
     says: Mutex<Arc<Says>>,
     hesitates: watch::Sender<bool>,
-    /// Answers to what is asked from now on are heard when this is dropped or says so.
+    /// While this says `false`, nobody reads the answers to later requests.
     withheld: Mutex<Option<watch::Receiver<bool>>>,
     breaks: AtomicBool,
     tried: AtomicUsize,
@@ -81,8 +81,8 @@ impl Shy {
         self.hesitates.send_replace(hesitates);
     }
 
-    /// What is asked from now on is carried out, and its answers are there, unread, until this says `true`: as where the
-    /// caller's runtime stands still. `None`: answers are heard as they come.
+    /// Carries later requests out, and leaves their answers unread until `until` says `true`, as if the caller's runtime
+    /// stood still. `None`: answers are read at once.
     pub(crate) fn withhold(&self, until: Option<watch::Receiver<bool>>) {
         *self.withheld.lock().unwrap() = until;
     }

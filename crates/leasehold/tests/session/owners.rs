@@ -348,8 +348,8 @@ async fn a_forked_child_re_enters_nothing() {
     bench.nothing();
 }
 
-/// The first task of an owner waits for the lock, on a runtime that polls it no more. The client is closed. The tasks that
-/// wait for the first one hear that, too.
+/// The first task of an owner waits for the lock, on a runtime that does not poll it any more. The client is closed. The
+/// other tasks of the owner, which wait for the first one, get the error too.
 #[tokio::test]
 async fn p18_a_task_that_waits_for_another_of_its_owner_hears_that_the_client_is_closed() {
     let mut bench = Bench::new().await;

@@ -165,9 +165,9 @@ async fn p17_too_few_answers_to_what_was_not_sent_are_no_answer() {
     }
 }
 
-/// A release and the next request for its name are in the lane, and neither is sent. Whichever of them ends first, and
-/// however soon the other one ends, the session's link sends the release first: behind the request it would make the store
-/// refuse the request.
+/// A release and the next request for its name are in the lane, and neither is sent. Whichever of them fails first, and
+/// however soon the other one fails, the session's link sends the release first. Otherwise the store would refuse the
+/// request.
 #[tokio::test]
 async fn p17_a_release_that_was_not_sent_is_sent_again_before_the_request_behind_it() {
     let orders = [("release", 20), ("request", 20), ("release", 0), ("request", 0)];

@@ -25,8 +25,8 @@ impl Net {
         most.filter_map(|(id, _)| Some((id, *self.who.get(&id.session)?))).collect()
     }
 
-    /// Returns the waiters that a node has to notify when its vote is revoked (P10): of the first entries of its queue
-    /// the first ones of two sessions, of those that have an inbox.
+    /// Returns the waiters that a node has to notify when its vote is revoked (P10). The node looks at the first entries of
+    /// its queue, and notifies the first two sessions that have an inbox.
     pub(super) fn next_waiters(&self, node: usize, name: &str) -> Vec<(GrantId, Pid)> {
         let mut next: Vec<(GrantId, Pid)> = Vec::new();
         let voter = &self.nodes[node];

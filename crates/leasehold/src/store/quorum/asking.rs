@@ -92,7 +92,7 @@ impl Inner {
         }
     }
 
-    /// Whether no more rounds of an attempt begin on this link.
+    /// Returns whether this link begins no more rounds of an attempt.
     fn is_over(&self, id: &GrantId) -> bool {
         self.is_closed() || !self.is_live(id)
     }
@@ -158,11 +158,11 @@ impl Inner {
             let Some(round) = self.begin_round(&acquire.id, now_us) else {
                 match token {
                     Token::NONE => {}
-                    // The session's link asks for it, and may wait by now.
+                    // The session's link asks for the attempt, which may wait in the queues by now.
                     _ if self.is_live(&acquire.id) => {
                         self.stand_back_after(name, Lost { id: acquire.id, token, wait }, &tally);
                     }
-                    // Its leave has gone to all nodes, and would not follow another round. It can have overtaken the last.
+                    // The leave of this attempt was sent to all nodes, and may have overtaken the last round.
                     _ => self.give_back_everywhere(name, acquire.id, token),
                 }
                 return (Asked::TooFew, tally);
@@ -245,8 +245,8 @@ impl Inner {
         (Asked::Refused(Refusal { is_held: false, is_called: false, free_us: self.now_us() }), tally)
     }
 
-    /// Begins a round, unless the attempt is over, or the link is closed. The session's link asks instead of a lane that is
-    /// closed, and a later round than its own would overtake it.
+    /// Begins a round, unless the attempt is over or the link is closed. After a lane is closed the session's link asks for
+    /// its attempts, and a round of the lane would overtake the round of the session's link.
     fn begin_round(&self, id: &GrantId, now_us: u64) -> Option<u32> {
         let mut names = self.shared.names();
         if self.is_closed() {

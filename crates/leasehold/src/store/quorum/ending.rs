@@ -122,7 +122,7 @@ impl Inner {
     }
 
     fn paying(self: &Arc<Self>, node: usize, owed: Owed) -> Option<Pending<Ballot>> {
-        // A debt of an earlier round must not take the attempt out of the queue, if it waits again.
+        // The debt belongs to an earlier round. If the attempt waits again, it must keep its place in the queue.
         let wait = self.shared.names().waits_at(&owed.id);
         let request = Request::GiveBack { id: owed.id, upto: owed.upto, wait };
         let Some(giving_back) = self.ask(node, &owed.name, &request) else {
@@ -138,7 +138,7 @@ impl Inner {
             };
             match ballot {
                 Ballot::Cast { .. } if wait.is_none() || inner.is_live(&owed.id) => {}
-                // Its leave can have overtaken this, on another connection.
+                // The leave of the attempt may have overtaken this request on another connection.
                 Ballot::Cast { .. } => inner.give_back_at(node, &owed.name, owed.id, owed.upto),
                 _ => inner.owe(node, owed),
             }

@@ -310,7 +310,7 @@ impl Names {
         (before.is_some(), turn)
     }
 
-    /// The place at which an attempt waits, if it does.
+    /// Returns the place at which an attempt waits, if it waits.
     pub(super) fn waits_at(&self, id: &GrantId) -> Option<Wait> {
         Some(self.attempts.get(id)?.waiting.as_ref()?.wait)
     }

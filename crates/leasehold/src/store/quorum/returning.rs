@@ -100,8 +100,8 @@ impl Inner {
     }
 
     /// Gives back at nodes that have not answered yet, once they do: most of them refuse as well, and there is nothing to
-    /// give back. Such a refusal may say that a majority is free earlier than the session was told: then the session hears
-    /// it. Nobody reads the answers of a link that was closed because its runtime stands still: then all of these nodes are
+    /// give back. If such a refusal says that a majority is free earlier than the session knows, the session is notified.
+    /// Nobody reads the answers of a link that was closed because its runtime stands still: then all of these nodes are
     /// told.
     fn stand_back_late(self: &Arc<Self>, mut fan: Fan<Ballot>, name: &Name, lost: Lost, mut tally: Tally) {
         let (inner, late_name, id) = (Arc::clone(self), name.clone(), lost.id);

@@ -10,7 +10,7 @@ use leasehold_spec::{Contention, Holder, LostHow, Outcome, PublicId, Token, Was}
 
 use crate::error::ErrorKind;
 
-/// Ends so close to each other are one: a waiter looks so much late rather than twice.
+/// Ends that are this close to each other count as one: a waiter re-checks a little late rather than twice.
 const SAME_END_US: u64 = 100_000;
 
 /// What is known of one node's vote.
@@ -320,8 +320,8 @@ impl Tally {
         holders().map(|one| (one, votes(one))).max_by_key(|(_, votes)| *votes)
     }
 
-    /// Takes an answer that comes behind the decision. Returns when a majority is free, if somebody holds, and that is
-    /// clearly earlier than the answers before it said.
+    /// Takes an answer that comes after the decision. If somebody holds, and a majority is free clearly earlier than the
+    /// answers before it said, returns that time.
     pub(super) fn free_earlier(&mut self, node: usize, ballot: Ballot) -> Option<u64> {
         let before = self.refusal();
         self.hear(node, ballot);

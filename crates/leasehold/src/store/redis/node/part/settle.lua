@@ -1,4 +1,4 @@
--- settle: calls the first who waits and is there, if the vote is free and nobody is called.
+-- settle: calls the first waiter that is attached, if the vote is free and nobody is called.
 local is_called = false
 if state == 'F' and called then
   if called_until > now then
