@@ -383,8 +383,8 @@ async fn p30_a_short_lease_awaits_its_answer_for_as_long_as_any_other() {
     }
 }
 
-/// The session's thread repeats the request of a waiter that has a short lease, on the same link. The first answer shows that
-/// the waiter has sent its own request. So the leave behind both requests closes the attempt.
+/// The session's thread repeats the request of a waiter that has a short lease, on the same link. The first answer shows
+/// that the waiter has sent its own request. So the leave behind both requests closes the attempt.
 #[tokio::test]
 async fn p14_one_leave_is_enough_behind_an_answered_request() {
     let mut bench = Bench::new().await;
