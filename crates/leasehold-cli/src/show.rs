@@ -79,15 +79,17 @@ impl<'a> HeldBy<'a> {
 
 /// A lock in a sentence.
 pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
-    let waiting = match inspection.waiters {
-        0 => "nobody waits".to_owned(),
-        1 => "1 waits".to_owned(),
-        many => format!("{many} wait"),
+    let waiting = match (inspection.waiters, inspection.is_known()) {
+        (0, true) => "nobody waits".to_owned(),
+        (0, false) => "no waiter is known".to_owned(),
+        (1, true) => "1 waits".to_owned(),
+        (many, true) => format!("{many} wait"),
+        (many, false) => format!("{many} wait at least"),
     };
     let Some(holder) = &inspection.holder else {
         return match inspection.is_known() {
             true => format!("{name}: free; {waiting}"),
-            false => format!("{name}: held or free, which no majority of the nodes can say; {waiting}"),
+            false => format!("{name}: held or free: no majority of the nodes can say; {waiting}"),
         };
     };
     let told = if holder.is_revoked { ", told to stop" } else { "" };
@@ -233,7 +235,7 @@ mod tests {
     }
 
     fn unknown() -> String {
-        "a: held or free, which no majority of the nodes can say; nobody waits".to_owned()
+        "a: held or free: no majority of the nodes can say; no waiter is known".to_owned()
     }
 
     #[tokio::test]

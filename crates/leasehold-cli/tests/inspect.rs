@@ -59,7 +59,7 @@ fn of_a_quorum_that_rests_nobody_knows_who_holds() {
     let seen = leasehold(&["inspect", "stock", "--store", &url]);
     let (said, code) = (text(&seen.stdout), seen.status.code());
     let (head, nodes) = said.split_once('\n').expect("lines");
-    assert_eq!((head, code), ("stock: held or free, which no majority of the nodes can say; nobody waits", Some(125)));
+    assert_eq!((head, code), ("stock: held or free: no majority of the nodes can say; no waiter is known", Some(125)));
     for (line, server) in nodes.lines().zip(quorum.servers()) {
         assert!(line.starts_with(&format!("  127.0.0.1:{}  no ", server.port())), "{said}");
     }
