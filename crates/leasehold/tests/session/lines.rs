@@ -388,7 +388,7 @@ async fn p30_a_short_lease_awaits_its_answer_for_as_long_as_any_other() {
 #[tokio::test]
 async fn p14_one_leave_is_enough_behind_an_answered_request() {
     let mut bench = Bench::new().await;
-    let mutex = bench.leasehold.mutex("name").lease(Duration::from_millis(400));
+    let mutex = bench.leasehold.mutex("name").lease(Duration::from_millis(1_500));
     // Without a runtime of its own, the waiter asks by the session's link, too.
     let trying = std::thread::spawn(move || pollster::block_on(mutex.try_lock_for(Duration::from_millis(5))));
     let (asked, _) = bench.next_acquire().await;
