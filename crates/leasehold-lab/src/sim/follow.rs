@@ -36,8 +36,8 @@ struct Ended {
     notified_us: u64,
     /// The waiters that know the end.
     told: Vec<Waiter>,
-    /// Of a quorum: the queue when it began. A waiter that has died, or stands still, may be called before the others, for
-    /// a second.
+    /// Of a quorum: the waiters in the queue of any node, when the lease ended. Those that have died, or stand still, may be
+    /// called before the others, for a second.
     queue: Vec<Waiter>,
 }
 
@@ -165,7 +165,8 @@ impl Follow {
     /// Records who waits. Runs after the step that ended the grant, because that step holds the store's lock.
     fn queue(&self, sim: &Sim, number: u64) {
         if let Some(ended) = lock(&self.0).get_mut(&number).filter(|_| sim.plan.quorum.is_some()) {
-            ended.queue = sim.waiters(&ended.name);
+            let waiters = lock(&sim.votes).waiters_at(&ended.name, 1);
+            ended.queue = waiters.into_iter().map(|waiter| Waiter::new(sim, waiter)).collect();
         }
     }
 }

@@ -14,6 +14,11 @@ use super::voter::Voter;
 impl Net {
     /// Returns the waiters of a name that are in the queues of most nodes, and have an inbox there.
     pub(in super::super) fn waiters(&self, name: &str) -> Vec<(GrantId, Pid)> {
+        self.waiters_at(name, self.nodes.len() / 2 + 1)
+    }
+
+    /// Returns the waiters of a name that are in the queues of this many nodes, and have an inbox there.
+    pub(in super::super) fn waiters_at(&self, name: &str, least: usize) -> Vec<(GrantId, Pid)> {
         let mut at: BTreeMap<GrantId, usize> = BTreeMap::new();
         for voter in &self.nodes {
             let queue = record(&voter.records, name).into_iter().flat_map(|record| record.queue.keys());
@@ -21,8 +26,8 @@ impl Net {
                 *at.entry(*id).or_default() += 1;
             }
         }
-        let most = at.into_iter().filter(|(_, count)| *count > self.nodes.len() / 2);
-        most.filter_map(|(id, _)| Some((id, *self.who.get(&id.session)?))).collect()
+        let enough = at.into_iter().filter(|(_, count)| *count >= least);
+        enough.filter_map(|(id, _)| Some((id, *self.who.get(&id.session)?))).collect()
     }
 
     /// Returns the waiters that a node has to notify when its vote is revoked (P10). The node looks at the first entries of
