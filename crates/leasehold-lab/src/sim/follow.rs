@@ -36,8 +36,8 @@ struct Ended {
     notified_us: u64,
     /// The waiters that know the end.
     told: Vec<Waiter>,
-    /// Of a quorum: the waiters in the queue of any node, when the lease ended. Those that have died, or stand still, may be
-    /// called before the others, for a second.
+    /// Of a quorum: the waiters in the queue of any node when it began. Those that have died, or stand still, may be called
+    /// before the others, for a second.
     queue: Vec<Waiter>,
 }
 
