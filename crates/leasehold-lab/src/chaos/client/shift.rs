@@ -9,6 +9,7 @@ use leasehold::{Guard, Leasehold, Owner, Result};
 use leasehold_spec::mark::{self, Mark};
 use leasehold_testkit::history::{GaveUp, Promise};
 use leasehold_testkit::{Recorder, Registers, boottime_us};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::super::fleet::is_keepers_label;
@@ -29,6 +30,8 @@ pub(super) struct Shift {
     pub(super) notes: Notes,
     pub(super) is_over: watch::Receiver<bool>,
     pub(super) runtimes: Arc<Runtimes>,
+    /// The runtime that keeps the time: it never ends.
+    clock: Handle,
     doings: Mutex<BTreeMap<String, Doing>>,
     is_shut: AtomicBool,
     tally: Mutex<BTreeMap<String, u64>>,
@@ -73,19 +76,24 @@ impl Shift {
     ) -> Self {
         let (doings, tally, marks_before) = (Mutex::default(), Mutex::default(), mark::everywhere());
         let is_shut = AtomicBool::new(false);
-        Self { names, store, recorder, notes, is_over, runtimes, doings, is_shut, tally, marks_before }
+        let clock = Handle::current();
+        Self { names, store, recorder, notes, is_over, runtimes, clock, doings, is_shut, tally, marks_before }
     }
 
     pub(super) fn over(&self) -> bool {
         *self.is_over.borrow()
     }
 
-    /// Sleeps, but not for longer than the round.
+    /// Sleeps, but not for longer than the round. A timer of a runtime that ends would panic if it is polled just then.
     pub(super) async fn rest(&self, time: Duration) {
         let mut is_over = self.is_over.clone();
+        let slept = {
+            let _entered = self.clock.enter();
+            tokio::time::sleep(time)
+        };
         tokio::select! {
             _ = is_over.wait_for(|over| *over) => {}
-            () = tokio::time::sleep(time) => {}
+            () = slept => {}
         }
     }
 
