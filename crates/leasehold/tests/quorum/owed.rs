@@ -53,19 +53,26 @@ async fn granted_to(link: &Arc<dyn Link>) -> Token {
     token
 }
 
+/// Attaches an inbox. Returns the tokens that are granted by messages.
+async fn grants(link: &Arc<dyn Link>) -> Arc<Mutex<Vec<Token>>> {
+    let granted: Arc<Mutex<Vec<Token>>> = Arc::default();
+    let heard = Arc::clone(&granted);
+    let inbox = move |message| {
+        if let Message::Delivery(_, Delivery { id: ID, token, event: Event::Granted, .. }) = message {
+            heard.lock().unwrap().push(token);
+        }
+    };
+    link.attach(ID.session, Arc::new(inbox)).await.unwrap();
+    granted
+}
+
 fn give_back(node: &Voter, id: GrantId) {
     node.ask("a", &Request::GiveBack { id, upto: Token::HIGHEST, wait: None });
 }
 
-/// Another client's vote, which these nodes have given to it.
+/// Gives these nodes' votes to another client.
 fn taken(nodes: &[Arc<Voter>]) {
-    for node in nodes {
-        let (token, not_after_us) = (Token::new(node.clock_us() + 1_000).unwrap(), u64::MAX);
-        let ask =
-            Ask { id: STRANGER, token, range: 1, lease_ms: LEASE_MS, not_after_us, wait: None, label: "s".into() };
-        let said = node.ask("a", &Request::Ask(ask)).said;
-        assert!(matches!(said, Said::Granted { .. }), "{said:?}");
-    }
+    taken_ahead(nodes, 1_000);
 }
 
 fn votes_for(node: &Voter) -> Option<Token> {
@@ -371,14 +378,7 @@ async fn what_has_ended_at_the_nodes_is_asked_for_anew_by_whoever_looks() {
     let voters = voters(3);
     let (_, store) = Shy::each(&voters, Real::world());
     let link = store.open().await.unwrap();
-    let granted: Arc<Mutex<Vec<Token>>> = Arc::default();
-    let heard = Arc::clone(&granted);
-    let inbox = move |message| {
-        if let Message::Delivery(_, Delivery { id: ID, token, event: Event::Granted, .. }) = message {
-            heard.lock().unwrap().push(token);
-        }
-    };
-    link.attach(ID.session, Arc::new(inbox)).await.unwrap();
+    let granted = grants(&link).await;
     let first = granted_to(&link).await;
     wait_until("all have voted", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(first)));
     voters.nodes.iter().for_each(|node| give_back(node, ID));
@@ -402,14 +402,7 @@ async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another(
     let voters = voters(3);
     let (nodes, store) = Shy::each(&voters, Real::world());
     let link = store.open().await.unwrap();
-    let granted: Arc<Mutex<Vec<Token>>> = Arc::default();
-    let heard = Arc::clone(&granted);
-    let inbox = move |message| {
-        if let Message::Delivery(_, Delivery { id: ID, token, event: Event::Granted, .. }) = message {
-            heard.lock().unwrap().push(token);
-        }
-    };
-    link.attach(ID.session, Arc::new(inbox)).await.unwrap();
+    let granted = grants(&link).await;
     let lane = store.open().await.unwrap();
     wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
     // The lock is free, and its last token is ahead of the clock: a client had a range of tokens, and has released.
@@ -439,9 +432,8 @@ async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another(
     let waiters_then = waiters();
     // The holder releases: the waiter is called, asks, and is granted the lease.
     voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    let told = granted.lock().unwrap().len();
-    assert_eq!((waiters_then, told), (vec![1, 1, 1], 1), "it waits, and is granted when the holder has given back");
+    assert_eq!(waiters_then, [1, 1, 1], "it waits still");
+    wait_until("it is called, and granted", SOON, || !granted.lock().unwrap().is_empty());
 }
 
 /// Gives these nodes' votes to another client, for a token that is so far ahead of their clocks.

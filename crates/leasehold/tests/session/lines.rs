@@ -1,8 +1,8 @@
 //! Who waits in line inside the session: who is next, and what becomes of the others when a run ends (P21).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use leasehold::seam::World;
@@ -383,27 +383,6 @@ async fn p30_a_short_lease_awaits_its_answer_for_as_long_as_any_other() {
     }
 }
 
-/// The session's thread repeats the request of a waiter that has a short lease, on the same link. The first answer shows
-/// that the waiter has sent its own request. So the leave behind both requests closes the attempt.
-#[tokio::test]
-async fn p14_one_leave_is_enough_behind_an_answered_request() {
-    let mut bench = Bench::new().await;
-    let mutex = bench.leasehold.mutex("name").lease(Duration::from_millis(1_500));
-    // Without a runtime of its own, the waiter asks by the session's link, too.
-    let trying = std::thread::spawn(move || pollster::block_on(mutex.try_lock_for(Duration::from_millis(5))));
-    let (asked, _) = bench.next_acquire().await;
-    let (again, _) = bench.next_acquire().await;
-    assert_eq!(asked.link, again.link);
-    bench.say(asked, queued(1, 60_000), 7);
-    let told = tokio::task::spawn_blocking(|| trying.join().unwrap()).await.unwrap();
-    assert!(told.expect("it was answered in time").is_none());
-    let leave = bench.next_but(|op| matches!(op, Op::Acquire(_))).await;
-    bench.say(leave, Outcome::Left { was: Was::Queued }, 7);
-    // The store would refuse the request after 2 s.
-    pause(2_500).await;
-    bench.nothing();
-}
-
 #[tokio::test]
 async fn p21_the_store_is_told_of_the_longest_patience() {
     let mut bench = Bench::new().await;
@@ -573,66 +552,4 @@ async fn p21_a_run_whose_lease_was_granted_anew_is_over_and_who_waits_goes_on() 
     drop(guard);
     pause(20).await;
     bench.nothing();
-}
-
-/// The first waiter of a line has not sent its request when its time is over: its task has used up its budget
-/// (`consume_budget`), and then blocks its runtime. The thread sends a leave for it. Then the task goes on, and sends the
-/// request after that leave. Nobody holds the lease that the store grants, so the session has to leave again.
-#[tokio::test]
-async fn p14_a_request_that_is_sent_behind_its_leave_is_left_again() {
-    for is_in_line in [false, true] {
-        let bench = Bench::new().await;
-        let mut mutex = bench.leasehold.mutex("name").lease(Duration::from_secs(30));
-        if !is_in_line {
-            mutex = mutex.fair(); // An attempt of its own.
-        }
-        let told = tokio::spawn(async move {
-            let mut locking = Box::pin(mutex.try_lock_for(Duration::from_millis(10)));
-            let mut has_blocked = false;
-            std::future::poll_fn(|context| {
-                if !std::mem::replace(&mut has_blocked, true) {
-                    while std::pin::pin!(tokio::task::consume_budget()).poll(context).is_ready() {}
-                    assert!(locking.as_mut().poll(context).is_pending());
-                    std::thread::sleep(Duration::from_millis(800));
-                    context.waker().wake_by_ref();
-                    return std::task::Poll::Pending;
-                }
-                locking.as_mut().poll(context)
-            })
-            .await
-        });
-        // The store answers at once, even while the runtime of the caller is blocked.
-        let order: Arc<Mutex<Vec<&str>>> = Arc::default();
-        let (said, store) = (Arc::clone(&order), Arc::clone(&bench.store));
-        *bench.store.at_once.lock().unwrap() = Some(Box::new(move |op| {
-            let mut order = said.lock().unwrap();
-            let (outcome, highest) = match op {
-                Op::Acquire(acquire) => {
-                    assert!(store.server_us() < acquire.not_after_us, "the store carries it out");
-                    // The answer is still on its way when the caller learns that its time is over.
-                    order.push("acquire: granted");
-                    return None;
-                }
-                Op::Leave { .. } if order.last() == Some(&"acquire: granted") => {
-                    order.push("leave: was granted");
-                    (Outcome::Left { was: Was::Granted }, token(7))
-                }
-                Op::Leave { .. } => {
-                    order.push("leave: absent");
-                    (Outcome::Left { was: Was::Absent }, token(6))
-                }
-                other => panic!("{other:?}"),
-            };
-            let (contention, rest, now_us) = (Contention::None, Rest::Done, store.server_us());
-            Some(Answer { now_us, highest, contention, rest, handed_claim_ms: None, outcome })
-        }));
-        let told = told.await.unwrap();
-        assert!(!matches!(told, Ok(Some(_))), "its time was over");
-        // The store refuses the request after 2 s. One more second is slack.
-        pause(3_500).await;
-        let order = order.lock().unwrap().clone();
-        println!("in line: {is_in_line}: {order:?}, told {told:?}");
-        let is_given_back = order.last() != Some(&"acquire: granted");
-        assert!(is_given_back, "in line: {is_in_line}: held by nobody for its whole lease: {order:?}");
-    }
 }

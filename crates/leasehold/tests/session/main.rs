@@ -4,6 +4,7 @@
 
 mod bench;
 mod hand_over;
+mod late;
 mod lines;
 mod links;
 mod looks;
