@@ -94,6 +94,13 @@ fn refuses(node: &Shy, kind: ErrorKind) -> (Arc<AtomicBool>, Arc<AtomicUsize>) {
     (refuses, asked)
 }
 
+/// Counts how often a node is asked to take something back.
+fn releases_of(node: &Shy) -> Arc<AtomicUsize> {
+    let (refuses, asked) = refuses(node, ErrorKind::Store);
+    refuses.store(false, Ordering::SeqCst);
+    asked
+}
+
 /// Its link breaks, and is found to have: all that it knew is there.
 async fn opened_anew(voters: &Voters, nodes: &[Arc<Shy>], link: &Arc<dyn Link>) {
     let before = nodes[0].opened();
@@ -187,6 +194,47 @@ fn what_the_lane_of_a_runtime_that_ended_owes_is_paid_by_the_sessions_link() {
     assert!(votes_for(&voters.nodes[0]).is_some());
     refuses.store(false, Ordering::SeqCst);
     wait_until("the vote has gone back", SOON, || votes_for(&voters.nodes[0]).is_none());
+}
+
+/// A runtime stands still before it reads what nodes answer to a release, and its link is given up. Nobody knows whether
+/// these nodes have carried the release out, so the session's link repeats it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_closed_link_owes_what_its_nodes_have_not_answered() {
+    for unread in [1, 3] {
+        let voters = voters(3);
+        let (nodes, store) = Shy::each(&voters, Real::world());
+        let link = store.open().await.unwrap();
+        link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+        let lane = store.open().await.unwrap();
+        wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+        let token = granted_to(&lane).await;
+        wait_until("all have voted", SOON, || granted(&voters, "a") == 3);
+
+        let (_stands_still, stands) = tokio::sync::watch::channel(false);
+        nodes[3 - unread..].iter().for_each(|node| node.withhold(Some(stands.clone())));
+        let told: Vec<_> = nodes[3 - unread..].iter().map(|node| releases_of(node)).collect();
+        let times = || told.iter().map(|told| told.load(Ordering::SeqCst)).min().unwrap();
+        let released = tokio::spawn(lane.apply(&name(), &Op::Release { id: ID, token, used: token }, Contention::None));
+        wait_until("all are told", SOON, || times() == 1);
+        let released = match unread {
+            1 => released.await.unwrap().is_ok(),
+            _ => {
+                let closed = Instant::now();
+                lane.close();
+                let is_done = released.await.unwrap().is_ok();
+                assert!(
+                    closed.elapsed() < Duration::from_millis(500),
+                    "it waits for no answer: {:?}",
+                    closed.elapsed()
+                );
+                is_done
+            }
+        };
+        assert_eq!(released, unread == 1, "a majority has answered, or the link is closed");
+        nodes.iter().for_each(|node| node.withhold(None));
+        lane.close();
+        wait_until("they are told again", SOON, || times() == 2);
+    }
 }
 
 /// A runtime stands still, and its link is given up. From then on only the session's link asks for the attempt. Another

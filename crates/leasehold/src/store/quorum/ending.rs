@@ -1,16 +1,18 @@
 //! Giving back, at all nodes: those that refused included, and those that are away once they are back. And what is asked
 //! of all nodes for operators.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold_spec::mark::{Mark, hit};
-use leasehold_spec::node::{Request, Said};
+use leasehold_spec::node::{Request, Said, Wait};
 use leasehold_spec::{Answer, GrantId, Inspection, Name, Outcome, PublicId, Token, Was};
 
 use super::fan::Fan;
 use super::member::{Owed, Standing};
-use super::names::Nodes;
+use super::names::Traces;
 use super::places::Inner;
 use super::round::{Ballot, Ended, Tally};
 use crate::error::ErrorKind;
@@ -41,16 +43,20 @@ impl Inner {
         outcome: impl FnOnce(Was) -> Outcome,
     ) -> Result<Answer, Fault> {
         let begun_us = self.now_us();
-        let asked = {
+        let traces = {
             let mut names = self.shared.names();
-            let asked = names.asked(&id);
+            let traces = names.traces(&id);
             names.end(&id);
-            asked
+            Traces { wait: None, ..traces }
         };
         self.note_given_back(id);
         let mut tally = Tally::new(self.nodes());
-        let mut fan = self.giving_back_everywhere(&name, (id, Token::HIGHEST), asked, Some(&mut tally));
-        let ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended).await;
+        let mut fan = self.giving_back_everywhere(&name, (id, Token::HIGHEST), traces, Some(&mut tally));
+        let ended = tokio::select! {
+            biased;
+            ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended) => ended,
+            () = self.closed() => None,
+        };
         self.finish(fan);
         match ended.unwrap_or(Ended::TooFew) {
             Ended::Done(was) => Ok(self.answer(begun_us, &tally, outcome(was))),
@@ -65,17 +71,17 @@ impl Inner {
 
     /// Gives back what is left of a grant, and waits for nobody.
     pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId, upto: Token) {
-        let asked = self.shared.names().asked(&id);
-        let mut fan = self.giving_back_everywhere(name, (id, upto), asked, None);
-        fan.send();
+        let traces = self.shared.names().traces(&id);
+        let mut fan = self.giving_back_everywhere(name, (id, upto), traces, None);
+        fan.poll();
         self.finish(fan);
     }
 
     /// Gives back what is left of an attempt at one node.
     pub(super) fn give_back_at(self: &Arc<Self>, node: usize, name: &Name, id: GrantId, upto: Token) {
-        let asked = self.shared.names().asked(&id);
-        let mut fan = Fan::of(self.giving_back(node, name, (id, upto), asked).map(|giving_back| (node, giving_back)));
-        fan.send();
+        let traces = self.shared.names().traces(&id);
+        let mut fan = Fan::of(self.giving_back(node, name, (id, upto), traces).map(|giving_back| (node, giving_back)));
+        fan.poll();
         match self.attached.get() {
             Some(_) => self.finish_at_home(fan),
             None => self.finish(fan),
@@ -86,12 +92,12 @@ impl Inner {
         self: &Arc<Self>,
         name: &Name,
         (id, upto): (GrantId, Token),
-        asked: Nodes,
+        traces: Traces,
         mut tally: Option<&mut Tally>,
     ) -> Fan<Ballot> {
         let mut asking: Vec<(usize, Pending<Ballot>)> = Vec::new();
         for node in 0..self.nodes() {
-            match self.giving_back(node, name, (id, upto), asked) {
+            match self.giving_back(node, name, (id, upto), traces) {
                 Some(giving_back) => asking.push((node, giving_back)),
                 None => {
                     if let Some(tally) = tally.as_deref_mut() {
@@ -111,31 +117,35 @@ impl Inner {
         node: usize,
         name: &Name,
         (id, upto): (GrantId, Token),
-        asked: Nodes,
+        traces: Traces,
     ) -> Option<Pending<Ballot>> {
-        if !asked.has(node) && self.link(node).is_none() {
+        if !traces.asked.has(node) && self.link(node).is_none() {
             return None;
         }
         // By then a lease has ended by itself, which was given before this.
         let until_us = self.now_us() + self.shared.charter.max_lease_ms * 1000;
-        self.paying(node, Owed { name: name.clone(), id, upto, until_us })
+        self.paying(node, Owed { name: name.clone(), id, upto, until_us }, traces.wait)
     }
 
-    fn paying(self: &Arc<Self>, node: usize, owed: Owed) -> Option<Pending<Ballot>> {
-        // The debt belongs to an earlier round. If the attempt waits again, it must keep its place in the queue.
-        let wait = self.shared.names().waits_at(&owed.id);
+    /// Gives back what is owed. The debt belongs to an earlier round: if the attempt waits again, it keeps its place in the
+    /// queue.
+    ///
+    /// The link may be closed because its runtime stands still. Then nobody reads the answer, and the node must be told
+    /// again. Closing the link does not wake this future: its caller waits for that, too.
+    fn paying(self: &Arc<Self>, node: usize, owed: Owed, wait: Option<Wait>) -> Option<Pending<Ballot>> {
         let request = Request::GiveBack { id: owed.id, upto: owed.upto, wait };
-        let Some(giving_back) = self.ask(node, &owed.name, &request) else {
+        let Some(mut giving_back) = self.ask(node, &owed.name, &request) else {
             self.owe(node, owed);
             return None;
         };
         let inner = Arc::clone(self);
         Some(Box::pin(async move {
-            let ballot = tokio::select! {
-                biased;
-                ballot = giving_back => ballot,
-                () = inner.closed() => Ballot::Failed(ErrorKind::Unreachable, "the link was closed".into()),
-            };
+            let closed = || Ballot::Failed(ErrorKind::Unreachable, "the link was closed".into());
+            let ballot = poll_fn(|context| match giving_back.as_mut().poll(context) {
+                Poll::Pending if inner.is_closed() => Poll::Ready(closed()),
+                polled => polled,
+            })
+            .await;
             match ballot {
                 Ballot::Cast { .. } if wait.is_none() || inner.is_live(&owed.id) => {}
                 // The leave of the attempt may have overtaken this request on another connection.
@@ -164,8 +174,9 @@ impl Inner {
         }
         for owed in self.shared.members[node].take_owed(self.now_us()) {
             hit(Mark::OwedPaid);
-            let mut fan = Fan::of(self.paying(node, owed).map(|paying| (node, paying)));
-            fan.send();
+            let wait = self.shared.names().traces(&owed.id).wait;
+            let mut fan = Fan::of(self.paying(node, owed, wait).map(|paying| (node, paying)));
+            fan.poll();
             self.finish(fan);
         }
     }

@@ -36,13 +36,13 @@ impl<T> Fan<T> {
         .await
     }
 
-    /// Sends all of them. For whoever does not wait for an answer.
-    pub(super) fn send(&mut self) {
+    /// Polls each of them once, which sends it. For whoever does not wait for an answer.
+    pub(super) fn poll(&mut self) {
         self.poll_all(&mut Context::from_waker(Waker::noop()));
     }
 
     /// Hears the rest out.
-    pub(super) async fn finish(mut self) {
+    pub(super) async fn finish(&mut self) {
         while self.next().await.is_some() {}
     }
 

@@ -140,26 +140,29 @@ impl Inner {
 
     /// Hears out what is no longer waited for: the nodes' clocks, and what is to be done about late votes.
     pub(super) fn finish<T: Send + 'static>(self: &Arc<Self>, fan: Fan<T>) {
-        if fan.is_empty() {
-            return;
+        if !fan.is_empty() {
+            self.shared.spawn(self.finishing(fan));
         }
-        let inner = Arc::clone(self);
-        let finishing = async move {
-            tokio::select! {
-                biased;
-                () = fan.finish() => {}
-                // If its runtime stands still, nobody reads the answers, and nobody sees the connection end.
-                () = inner.closed() => {}
-            }
-        };
-        self.shared.spawn(Box::pin(unconstrained(finishing)));
     }
 
     /// The same of what was sent by the session's link: its thread hears it, also where the caller's runtime stands still.
-    pub(super) fn finish_at_home<T: Send + 'static>(&self, fan: Fan<T>) {
+    pub(super) fn finish_at_home<T: Send + 'static>(self: &Arc<Self>, fan: Fan<T>) {
         if !fan.is_empty() {
-            self.shared.leave(Box::pin(unconstrained(fan.finish())));
+            self.shared.leave(self.finishing(fan));
         }
+    }
+
+    fn finishing<T: Send + 'static>(self: &Arc<Self>, mut fan: Fan<T>) -> Pending<()> {
+        let inner = Arc::clone(self);
+        Box::pin(unconstrained(async move {
+            tokio::select! {
+                biased;
+                () = fan.finish() => {}
+                // If its runtime stands still, nobody reads the answers, and nobody sees the connection end. The next poll of
+                // the requests shows them that the link is closed.
+                () = inner.closed() => fan.poll(),
+            }
+        }))
     }
 
     /// A round, to its end: heard until it is decided, or for so long.

@@ -70,6 +70,20 @@ impl Kept {
     }
 }
 
+/// What nodes can have of an attempt.
+#[derive(Clone, Copy)]
+pub(super) struct Traces {
+    /// Only these nodes can have something of it.
+    pub(super) asked: Nodes,
+    /// The place at which it waits, if it waits.
+    pub(super) wait: Option<Wait>,
+}
+
+impl Traces {
+    /// An attempt that is over waits nowhere. Which nodes were asked for it is forgotten.
+    const OVER: Self = Self { asked: Nodes::ALL, wait: None };
+}
+
 /// A grant: what a node needs to know that is filled.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
@@ -192,9 +206,10 @@ impl Names {
         }
     }
 
-    /// Where there can be anything of an attempt: everywhere, of one that is over.
-    pub(super) fn asked(&self, id: &GrantId) -> Nodes {
-        self.attempts.get(id).map_or(Nodes::ALL, |attempt| attempt.asked)
+    /// Returns what nodes can have of an attempt.
+    pub(super) fn traces(&self, id: &GrantId) -> Traces {
+        let Some(attempt) = self.attempts.get(id) else { return Traces::OVER };
+        Traces { asked: attempt.asked, wait: attempt.waiting.as_ref().map(|waiting| waiting.wait) }
     }
 
     /// Records that this round has won. It has not if the attempt is over, or if a later round has begun: then the runtime
@@ -308,11 +323,6 @@ impl Names {
         let (alarm, turn) = (alarm + 1, Turn { number: alarm + 1, link, until_us });
         attempt.waiting = Some(Waiting { name, acquire, wait, asking: Some(turn), called, splits, alarm });
         (before.is_some(), turn)
-    }
-
-    /// Returns the place at which an attempt waits, if it waits.
-    pub(super) fn waits_at(&self, id: &GrantId) -> Option<Wait> {
-        Some(self.attempts.get(id)?.waiting.as_ref()?.wait)
     }
 
     pub(super) fn waiting(&mut self, id: &GrantId) -> Option<&mut Waiting> {

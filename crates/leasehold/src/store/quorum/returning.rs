@@ -92,7 +92,7 @@ impl Inner {
             Some((node, Box::pin(standing)))
         };
         let mut fan = Fan::of(nodes.into_iter().filter_map(stand_back).collect::<Vec<_>>());
-        fan.send();
+        fan.poll();
         match self.attached.get() {
             Some(_) => self.finish_at_home(fan),
             None => self.finish(fan),

@@ -84,10 +84,13 @@ impl Gather {
     pub(super) async fn drive(&self, driver: impl Future<Output = ()>) {
         let (mut driver, mut aside) = (pin!(driver), pin!(yield_now()));
         // With how many gathered the driver stepped aside last.
-        let mut seen = None;
+        let (mut seen, mut waker) = (None, Waker::noop().clone());
         poll_fn(|context| {
             self.is_suspect.store(false, Ordering::Relaxed);
-            self.keep_waker(context.waker());
+            if !waker.will_wake(context.waker()) {
+                waker.clone_from(context.waker());
+                *self.driver.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
+            }
             let gathered = self.gathered.load(Ordering::Relaxed);
             if gathered < self.enough() && seen != Some(gathered) {
                 seen = Some(gathered);
@@ -103,15 +106,6 @@ impl Gather {
             driver.as_mut().poll(context)
         })
         .await;
-    }
-
-    fn keep_waker(&self, waker: &Waker) {
-        let mut driver = self.driver.lock().unwrap_or_else(PoisonError::into_inner);
-        match driver.as_mut() {
-            // Mostly it is the same one, and nothing is cloned.
-            Some(known) => known.clone_from(waker),
-            None => *driver = Some(waker.clone()),
-        }
     }
 
     /// So many requests are worth a write now.
