@@ -158,8 +158,8 @@ impl Inner {
             tokio::select! {
                 biased;
                 () = fan.finish() => {}
-                // If its runtime stands still, nobody reads the answers, and nobody sees the connection end. The next poll of
-                // the requests shows them that the link is closed.
+                // If its runtime stands still, nobody reads the answers, and nobody sees the connection end. With the next
+                // poll the requests see that the link is closed.
                 () = inner.closed() => fan.poll(),
             }
         }))

@@ -1,8 +1,7 @@
 //! Deadlines of rounds, kept by the session's thread: a caller's runtime may have no timer, and may stand still. And what a
 //! caller without a runtime leaves behind.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -30,7 +29,8 @@ pub(super) struct Timers {
 
 #[derive(Default)]
 struct Set {
-    due: BinaryHeap<Reverse<Alarm>>,
+    /// By time, then by the order in which they were set.
+    due: BTreeMap<Key, Rings>,
     /// The keeper sleeps until then, and need not be woken for what is later.
     planned_us: u64,
     serial: u64,
@@ -40,10 +40,13 @@ struct Set {
     left: Vec<Pending<()>>,
 }
 
-struct Alarm {
-    at_us: u64,
-    serial: u64,
-    rings: Rings,
+/// When an alarm rings, and its serial number.
+type Key = (u64, u64);
+
+/// An alarm. Dropped, it does not ring.
+pub(super) struct Alarm {
+    pub(super) timers: Arc<Timers>,
+    key: Key,
 }
 
 enum Rings {
@@ -57,10 +60,11 @@ enum Rings {
 
 impl Timers {
     /// Ends at that moment, while somebody [keeps](Self::keep) the time.
-    pub(super) fn at(&self, at_us: u64) -> impl Future<Output = ()> + Send + 'static {
+    pub(super) fn at(self: &Arc<Self>, at_us: u64) -> impl Future<Output = ()> + Send + 'static {
         let (rings, rung) = oneshot::channel();
-        self.add(at_us, Rings::Round(rings));
+        let alarm = self.alarm(at_us, Rings::Round(rings));
         async move {
+            let _alarm = alarm;
             if rung.await.is_err() {
                 // Never: an alarm is dropped only when it rings.
                 std::future::pending::<()>().await;
@@ -74,8 +78,8 @@ impl Timers {
     }
 
     /// Has this work taken over at that moment, if it is not finished then.
-    pub(super) fn take_over_at(&self, at_us: u64, work: &Arc<Work>) {
-        self.add(at_us, Rings::TakeOver(Arc::downgrade(work)));
+    pub(super) fn take_over_at(self: &Arc<Self>, at_us: u64, work: &Arc<Work>) -> Alarm {
+        self.alarm(at_us, Rings::TakeOver(Arc::downgrade(work)))
     }
 
     /// Has it run by whoever keeps the time. Nobody does behind the end of a session: then it is dropped.
@@ -88,16 +92,21 @@ impl Timers {
         }
     }
 
-    fn add(&self, at_us: u64, rings: Rings) {
+    fn alarm(self: &Arc<Self>, at_us: u64, rings: Rings) -> Alarm {
+        Alarm { timers: Arc::clone(self), key: self.add(at_us, rings) }
+    }
+
+    fn add(&self, at_us: u64, rings: Rings) -> Key {
         let mut set = self.set();
         set.serial += 1;
-        let serial = set.serial;
-        set.due.push(Reverse(Alarm { at_us, serial, rings }));
+        let key = (at_us, set.serial);
+        set.due.insert(key, rings);
         let is_earlier = at_us < set.planned_us;
         drop(set);
         if is_earlier {
             self.is_set.notify_one();
         }
+        key
     }
 
     /// Keeps the time until `is_over` says so, at the latest a tick later. What is left from now on is run when the future
@@ -129,27 +138,15 @@ impl Timers {
 
     /// Wakes whoever is due, and answers how long nobody is.
     fn ring(&self, now_us: u64, turn: impl Fn(GrantId, u64)) -> u64 {
-        let mut due = Vec::new();
         let mut set = self.set();
-        while let Some(Reverse(alarm)) = set.due.pop() {
-            // Whoever does not wait any more is in nobody's way.
-            let is_wanted = match &alarm.rings {
-                Rings::Round(round) => !round.is_closed(),
-                Rings::Turn(..) => true,
-                Rings::TakeOver(work) => work.strong_count() > 0,
-            };
-            if alarm.at_us > now_us && is_wanted {
-                set.due.push(Reverse(alarm));
-                break;
-            }
-            due.push(alarm);
-        }
-        let next_us = set.due.peek().map_or(u64::MAX, |Reverse(alarm)| alarm.at_us);
+        let later = set.due.split_off(&(now_us + 1, 0));
+        let due = std::mem::replace(&mut set.due, later);
+        let next_us = set.due.first_key_value().map_or(u64::MAX, |((at_us, _), _)| *at_us);
         let for_us = next_us.saturating_sub(now_us).clamp(PAUSE_US, TICK_US);
         set.planned_us = now_us + for_us;
         drop(set);
-        for alarm in due {
-            match alarm.rings {
+        for rings in due.into_values() {
+            match rings {
                 // Nobody there: it was decided.
                 Rings::Round(round) => drop(round.send(())),
                 Rings::Turn(id, alarm) => turn(id, alarm),
@@ -167,7 +164,7 @@ impl Timers {
                 self.set().left.push(work);
             }
             // Its runtime polls it just now.
-            None => self.take_over_at(now_us + TICK_US, &work),
+            None => drop(self.add(now_us + TICK_US, Rings::TakeOver(Arc::downgrade(&work)))),
         }
     }
 
@@ -201,23 +198,9 @@ impl Drop for Keeping {
     }
 }
 
-impl PartialEq for Alarm {
-    fn eq(&self, other: &Self) -> bool {
-        self.serial == other.serial
-    }
-}
-
-impl Eq for Alarm {}
-
-impl PartialOrd for Alarm {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Alarm {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at_us, self.serial).cmp(&(other.at_us, other.serial))
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.timers.set().due.remove(&self.key);
     }
 }
 

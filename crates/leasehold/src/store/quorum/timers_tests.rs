@@ -90,3 +90,16 @@ fn what_is_left_as_soon_as_somebody_is_to_keep_the_time_is_kept() {
     drop(keep);
     assert_eq!(Arc::strong_count(&held), 1, "nobody will run it");
 }
+
+/// Most rounds are decided long before their deadline. An alarm that stays would hold its memory until then.
+#[test]
+fn an_alarm_that_nobody_waits_for_is_removed() {
+    let timers = Arc::new(Timers::default());
+    let context = &mut Context::from_waker(Waker::noop());
+    let mut polled = Box::pin(timers.at(10));
+    assert!(polled.as_mut().poll(context).is_pending());
+    let unpolled = timers.at(10);
+    assert_eq!(timers.set().due.len(), 2);
+    drop((polled, unpolled));
+    assert!(timers.set().due.is_empty());
+}

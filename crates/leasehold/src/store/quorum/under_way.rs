@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
-use super::timers::Timers;
+use super::timers::{Alarm, Timers};
 use crate::world::Pending;
 
 /// Counts these tasks.
@@ -35,7 +35,7 @@ struct Kept {
 /// still or because a node does, or if the runtime ends, the session's thread takes the work over.
 pub(super) struct LeftBehind {
     work: Arc<Work>,
-    timers: Arc<Timers>,
+    takes_over: Alarm,
 }
 
 impl Work {
@@ -65,8 +65,8 @@ impl LeftBehind {
     /// Work that the session's thread takes over at `at_us`, if it is not finished then.
     pub(super) fn new(work: Pending<()>, task: Task, timers: &Arc<Timers>, at_us: u64) -> Self {
         let work = Arc::new(Work(Mutex::new(Kept { work: Some((work, task)), waker: None })));
-        timers.take_over_at(at_us, &work);
-        Self { work, timers: Arc::clone(timers) }
+        let takes_over = timers.take_over_at(at_us, &work);
+        Self { work, takes_over }
     }
 }
 
@@ -92,7 +92,7 @@ impl Drop for LeftBehind {
     fn drop(&mut self) {
         let work = self.work.kept().work.take();
         if let Some(work) = work {
-            self.timers.leave(apart(work));
+            self.takes_over.timers.leave(apart(work));
         }
     }
 }
