@@ -1,4 +1,4 @@
-//! A client: the way in.
+//! The client.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,71 +14,79 @@ use crate::session::{HandOver, Lanes, Session};
 use crate::store::{Store, choose, default_lease};
 use crate::world::World;
 
-/// A client of one store: one session, one inbox, one thread. Clones share it.
+/// A client of one store. It has one session, one inbox for messages, and one thread. Clones share all of these.
 ///
-/// A client connects once and reconnects by itself. Dropping the last handle (clones, mutexes and guards count) gives
-/// everything back in the background; [`Leasehold::close`] does so and waits.
+/// A client connects once and reconnects by itself. When the last handle is dropped (clones, mutexes and guards count
+/// as handles), the client releases everything in the background. [`Leasehold::close`] does the same and waits for it.
 ///
 /// # Forks
-/// A client does not survive `fork`: every call in the child answers `Unsupported`, and closing or dropping what the child
-/// has of it does nothing. The leases are the parent's, and the copy of a guard is not to be believed.
+///
+/// A client cannot be used after `fork`. In the child process every call fails with `Unsupported`, and closing or
+/// dropping the client does nothing. The leases belong to the parent process. Do not trust a guard in the child
+/// process.
 #[derive(Clone)]
 pub struct Leasehold {
     handle: Arc<Handle>,
 }
 
 impl Leasehold {
-    /// Connects to a store, and fails fast: a bad URL, an unreachable server and a wrong password are told at once.
+    /// Connects to a store. A bad URL, an unreachable server and a wrong password are reported at once.
     ///
     /// | URL | Store |
     /// |---|---|
-    /// | `memory:` | in this client alone |
-    /// | `memory:NAME` | shared by the clients of this process that name it |
-    /// | `file:/PATH` | shared by the programs of this host that name this directory (feature `file`, Linux) |
-    /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?PARAMETERS]` | a Redis, 7.0 or newer |
-    /// | `rediss://…` | the same by TLS (feature `tls`) |
-    /// | `quorum:?node=URL&node=URL&node=URL` | a majority of 3 to 9 of them, which know nothing of each other |
+    /// | `memory:` | private to this client |
+    /// | `memory:NAME` | shared by the clients of this process that use the same name |
+    /// | `file:/PATH` | shared by the programs of this host that use the same directory (feature `file`, Linux) |
+    /// | `redis://[USER:PASSWORD@]HOST[:PORT][/DB][?PARAMETERS]` | one Redis primary, version 7.0 or newer |
+    /// | `rediss://…` | the same over TLS (feature `tls`) |
+    /// | `quorum:?node=URL&node=URL&node=URL` | a majority of 3 to 9 independent Redis servers |
     ///
-    /// The port is 6379 unless said, of both. Parameters are joined by `&`, each at most once; what is none of these is
-    /// refused:
+    /// The default port is 6379, also for `rediss://`. Parameters are joined by `&`. Each may be given once, and
+    /// unknown ones are refused:
     ///
-    /// | Parameter | |
+    /// | Parameter | Meaning |
     /// |---|---|
-    /// | `prefix=P` | a tenant's prefix: see [`Builder::prefix`] |
-    /// | `password_file=/PATH` | the password is in this file, on its only line |
-    /// | `password_env=NAME` | the password is in this variable of the environment |
-    /// | `ca=/PATH` | `rediss:` trusts the certificates of this file and no others; the system's unless said |
-    /// | `cert=/PATH&key=/PATH` | `rediss:` shows this certificate, to a server that asks for one |
+    /// | `prefix=P` | a prefix for all keys: see [`Builder::prefix`] |
+    /// | `password_file=/PATH` | read the password from this file, which has one line |
+    /// | `password_env=NAME` | read the password from this environment variable |
+    /// | `ca=/PATH` | `rediss:` only: trust the certificates in this file and no others; default: the authorities of the system |
+    /// | `cert=/PATH&key=/PATH` | `rediss:` only: the client certificate, for servers that ask for one |
     ///
-    /// A quorum has parameters of its own: `node`, one of the URLs above, with `%26` for each `&` in it (or all of it
-    /// percent-encoded); `max_lease=60s`, the longest lease, 60 s unless said, from 1 s to 24 h (`ms`, `s`, `m`, `h`); and
-    /// `prefix`, for all nodes. The default lease is never longer than `max_lease`. All programs give the same nodes
-    /// and the same `max_lease`. A new quorum grants nothing for as long, and for 22 s at least, unless it is initialized
-    /// with `leasehold::quorum::begin`.
+    /// The parameters of a quorum are `node`, `max_lease` and `prefix`. Each `node` is one of the Redis URLs above,
+    /// with `%26` for each `&` in it (or percent-encoded as a whole). `max_lease` is the longest lease, from 1 s to 24
+    /// h (units `ms`, `s`, `m`, `h`); the default is 60 s. The default lease is never longer than `max_lease`. `prefix`
+    /// applies to all nodes. All programs must use the same nodes and the same `max_lease`. A new quorum grants nothing
+    /// for `max_lease`, and for at least 22 s, unless it is initialized with `leasehold::quorum::begin`.
     ///
-    /// A password is given once: in the URL, percent-encoded where it has to be, or by one of the parameters, with a user
-    /// before the host or without. It is shown in no error and no `Debug`.
+    /// Give the password once: in the URL (percent-encoded where necessary) or by one of the parameters, with or
+    /// without a user name in the URL. No error message and no `Debug` output contains the password.
     ///
-    /// Paths are absolute, certificates and keys in PEM. Files and variables are read anew for every connection, also when
-    /// the client reconnects: who rotates a password or a certificate replaces the file, and no program is restarted.
-    /// While they do not fit, `lock` waits, and other calls are told why.
+    /// Paths are absolute. Certificates and keys are in PEM format. The client reads files and environment variables
+    /// again for each connection, also when it reconnects. To rotate a password or a certificate, replace the file; no
+    /// program has to restart. While the new content does not match the server, `lock` waits, and other calls fail with
+    /// the reason.
     ///
-    /// A server's certificate has to be signed by somebody who is trusted, to be of today, and to name the host of the URL,
-    /// a DNS name or an IP address. There is no switch to turn that off.
+    /// The certificate of a server must be signed by a trusted authority, be valid today, and contain the host of the
+    /// URL (a DNS name or an IP address). This check cannot be turned off.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    ///
+    /// Dropping the future closes the connections that were opened.
     ///
     /// # Errors
-    /// `Invalid`, also for a file or a variable that is missing or makes no sense; `Unreachable` at once when nothing
-    /// listens there, and after 5 s when what listens does not answer; `Denied`, also where one side does not believe the
-    /// other's certificate; `Unsupported`, also for a server older than 7.0; `Store` when the system gives no thread, or
-    /// the process has too many files open; of a quorum `Quorum` when most of its nodes cannot be reached.
+    ///
+    /// - `Invalid`: the URL is wrong, or a file or variable that it names is missing or unusable.
+    /// - `Unreachable`: nothing listens at the address (reported at once), or the server does not reply within 5 s.
+    /// - `Denied`: the server refused the user or the password, or one side does not trust the certificate of the
+    ///   other.
+    /// - `Unsupported`: the feature for this URL is not enabled, or the server is older than 7.0.
+    /// - `Quorum`: most nodes of the quorum cannot be reached.
+    /// - `Store`: the system cannot start a thread, or the process has too many open files.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect().await
     }
 
-    /// Connects with more said than a URL.
+    /// Returns a builder for a client with more settings than a URL can express.
     pub fn builder(url: &str) -> Builder {
         Builder {
             url: url.to_owned(),
@@ -90,22 +98,28 @@ impl Leasehold {
         }
     }
 
-    /// The lock of this name: 1 to 255 bytes of UTF-8 without control characters, taken as they are. No I/O; a bad name
-    /// is the first call's error.
+    /// Returns the lock with this name: 1 to 255 bytes of UTF-8 without control characters, used as they are.
+    ///
+    /// This does no I/O and never fails. The first call on the mutex reports an invalid name.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(Arc::clone(&self.handle), name.as_ref())
     }
 
-    /// The names that the store has a record of, sorted: those that are held or waited for, and those that were a minute
-    /// ago. For operators: it looks through the whole store, on Redis by `SCAN` (a thousand keys a round trip, the keys of
-    /// others too), which its user must be allowed to do beside what locks need (`+scan`).
+    /// Returns the names of which the store has a record, sorted: locks that are held or waited for, and locks that
+    /// were so until a minute ago.
+    ///
+    /// This is for operators, because it reads the whole store. On Redis it uses `SCAN` with 1,000 keys per round trip,
+    /// and it passes over the keys of other programs. The Redis user needs the permission `+scan`, which locks do not
+    /// need.
     ///
     /// # Cancel safety
+    ///
     /// Dropping the future changes nothing.
     ///
     /// # Errors
-    /// `Unreachable` when a step of it has no answer within 2 s; `Denied`, `Quorum`, `Unsupported`, `Closed`.
+    ///
+    /// `Unreachable` if the store does not reply to one step within 2 s; `Denied`, `Quorum`, `Unsupported`, `Closed`.
     pub async fn names(&self) -> Result<Vec<String>> {
         let names = self.handle.session().names().await?;
         Ok(names.iter().map(ToString::to_string).collect())
@@ -116,25 +130,28 @@ impl Leasehold {
         &self.handle
     }
 
-    /// The descriptor that says to others that this client lives, for a command that is started under a lock: as long as
-    /// any process has it open, what the client holds is not given back before the lease has ended. It is closed on `exec`
-    /// unless the caller sees to it. `None` where a store cannot tell the dead from the silent.
+    /// Returns the file descriptor that shows other processes that this client is alive, or `None` if the store cannot
+    /// detect dead clients.
+    ///
+    /// While any process has this descriptor open, the leases of the client are not released before they end. Pass it
+    /// to a command that runs under the lock. It is closed on `exec` unless the caller prevents that.
     #[doc(hidden)]
     #[must_use]
     pub fn life(&self) -> Option<std::os::fd::OwnedFd> {
         self.handle.session().life()
     }
 
-    /// Closes the client for all its clones: waiters hear `Closed`, guards are [lost](crate::Lost::Closed), and
-    /// everything is given back.
+    /// Closes this client and all its clones. Pending calls fail with `Closed`, guards are [lost](crate::Lost::Closed),
+    /// and all leases are released.
     ///
-    /// Waiters and guards hear of it at the call itself, before its future is polled. The future waits until the store has
-    /// confirmed what is given back, at most 5 s. It does not wait for the work under the guards: that is to end by
-    /// itself, and somebody else may hold meanwhile. What is left are the leases of [`Closed::unconfirmed`], each of which
-    /// the store keeps until it ends there.
+    /// The call itself notifies waiters and guards, before its future is polled. The future waits until the store has
+    /// confirmed the releases, for at most 5 s. It does not wait for the work under the guards: another client may hold
+    /// these locks while that work still runs. [`Closed::unconfirmed`] names the leases without confirmation. The store
+    /// keeps each of them until it expires.
     ///
     /// # Cancel safety
-    /// The client is closed whether this future is finished or dropped.
+    ///
+    /// The client is closed whether the future is completed or dropped.
     pub fn close(self) -> impl Future<Output = Closed> + Send {
         self.handle.session().begin_close();
         async move {
@@ -150,21 +167,22 @@ impl fmt::Debug for Leasehold {
     }
 }
 
-/// What [`Leasehold::close`] could not give back.
+/// The result of [`Leasehold::close`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     left: Vec<String>,
 }
 
 impl Closed {
-    /// The names of leases that the store has not confirmed as given back. Each ends there by itself when its lease does.
+    /// Returns the names of the leases whose release the store has not confirmed. Each of them ends when its lease
+    /// expires.
     #[must_use]
     pub fn unconfirmed(&self) -> &[String] {
         &self.left
     }
 }
 
-/// Says more than a URL: see [`Leasehold::builder`].
+/// Settings of a client: see [`Leasehold::builder`].
 #[must_use = "a builder does nothing until `connect`"]
 pub struct Builder {
     url: String,
@@ -176,49 +194,57 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A tenant's prefix for every key and inbox, at most 128 bytes without control characters or braces. The same as
-    /// `?prefix=` in the URL; giving both is an error.
+    /// Sets a prefix for all keys and inboxes, so that several tenants can use one Redis. It has at most 128 bytes,
+    /// without control characters and braces.
+    ///
+    /// This is the same as `?prefix=` in the URL. It is an error to give both.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = Some(prefix.into());
         self
     }
 
-    /// The lease of every mutex that names none: 30 s unless said, or the longest lease of a quorum (`max_lease`) where
-    /// that is shorter. [`Mutex::lease`] has the range; one outside of it is an error of [`Builder::connect`].
+    /// Sets the default lease of all mutexes of this client. The default is 30 s, or the `max_lease` of a quorum if
+    /// that is shorter.
+    ///
+    /// [`Mutex::lease`] lists the valid range. [`Builder::connect`] reports a value outside of it.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// What this client calls itself, shown by `inspect`: at most 256 bytes without control characters. `HOST/PID` unless
-    /// said.
+    /// Sets the label by which `inspect` shows this client: at most 256 bytes without control characters. The default
+    /// is `HOST/PID`.
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
         self
     }
 
-    /// With one connection instead of two: for a program that has one lock and runs for long, of which a server may have
-    /// thousands. Its acquires and releases go by the client's thread, which costs two wake-ups more.
+    /// Uses one connection instead of two. This is for programs that hold one lock for a long time, when a server has
+    /// thousands of them. Acquires and releases then go through the thread of the client, which costs two more
+    /// wake-ups.
     #[doc(hidden)]
     pub fn one_connection(mut self) -> Self {
         self.lanes = Lanes::One;
         self
     }
 
-    /// Without hand-over inside this client: every lock stands in the store's queue for itself. For tests that compare.
+    /// Turns the hand-over inside this client off, so that each lock waits in the queue of the store. For tests that
+    /// compare.
     #[doc(hidden)]
     pub fn remote_hand_over(mut self) -> Self {
         self.hand_over = HandOver::Remote;
         self
     }
 
-    /// Connects.
+    /// Connects to the store.
     ///
     /// # Cancel safety
-    /// As [`Leasehold::connect`].
+    ///
+    /// See [`Leasehold::connect`].
     ///
     /// # Errors
-    /// As [`Leasehold::connect`].
+    ///
+    /// See [`Leasehold::connect`].
     pub async fn connect(self) -> Result<Leasehold> {
         let world = Real::world();
         let store = self.choose(&world)?;
@@ -229,7 +255,7 @@ impl Builder {
         choose(&self.url, self.prefix.as_deref(), world)
     }
 
-    /// Connects to a store and in a world of the caller's own.
+    /// Connects to the given store, in the given world. For tests.
     #[doc(hidden)]
     pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
         let lease = self.lease.unwrap_or_else(|| default_lease(&*store));
@@ -245,7 +271,7 @@ impl Builder {
     }
 }
 
-/// What clones, mutexes and guards share. The last one to go ends the session.
+/// The part that clones, mutexes and guards share. Dropping the last handle closes the session.
 pub(crate) struct Handle {
     session: Arc<Session>,
     lease: Duration,

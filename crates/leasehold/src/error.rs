@@ -1,4 +1,4 @@
-//! What can go wrong, and what to do about it.
+//! The errors of this crate, and the reasons for which a lease is lost.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -11,12 +11,13 @@ use crate::descriptors;
 /// `Result` with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a call failed. Its `Display` says what to do; [`Error::kind`] is for programs.
+/// The reason for which a call failed. `Display` says what failed and what to do about it. [`Error::kind`] is for
+/// programs.
 ///
-/// That somebody else holds the lock is not an error: `try_lock` answers `None`.
+/// It is not an error if somebody else holds the lock: `try_lock` then returns `None`.
 pub struct Error(Box<Inner>);
 
-/// Boxed: every call answers with a `Result`, and nearly none of them with an error.
+/// Boxed, because every call returns a `Result`, and almost none of them an error.
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -28,32 +29,33 @@ struct Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// A name, a duration, a label or a URL is not acceptable. Nothing was sent.
+    /// A name, duration, label or URL is invalid. Nothing was sent.
     Invalid,
-    /// The store cannot be reached, or does not answer.
+    /// The store cannot be reached, or does not reply.
     Unreachable,
-    /// The store refuses us: wrong password, or a right is missing.
+    /// The store denied access: the password is wrong, or the user lacks a permission.
     Denied,
-    /// This store cannot give what was asked for, or this program may not ask here.
+    /// The store does not support this operation, or the client cannot be used from this process (for example after
+    /// `fork`).
     Unsupported,
-    /// Under our name is something that Leasehold did not write, or that a newer Leasehold wrote. It is left alone.
+    /// Another program, or a newer version of Leasehold, wrote the data under this name. It is left unchanged.
     Foreign,
-    /// Too many wait for this name already: 10,000. Nothing was done; try again later.
+    /// The queue of this name is full: 10,000 waiters. Nothing was changed; try again later.
     Full,
-    /// Too few nodes of a quorum vote. The message names each that does not, and why.
+    /// Too few nodes of a quorum vote. The message names each node that does not vote, and the reason.
     Quorum,
-    /// A quorum was not begun: a node knows a holder or a waiter, or was emptied while it was asked. The message says
-    /// which.
+    /// A quorum was not initialized: a node has a holder or a waiter, or was emptied in the meantime. The message names
+    /// it.
     InUse,
     /// The lease was lost.
     Lost,
     /// The client was closed.
     Closed,
-    /// The store answered with an error of its own.
+    /// The store returned an error of its own, or the system refused a thread or a file descriptor.
     Store,
 }
 
-/// Whether the store may have carried the request out.
+/// Whether the store may have carried out the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Acted {
     No,
@@ -73,13 +75,13 @@ impl Error {
         Self::new(ErrorKind::Closed, "this client was closed: connect a new one")
     }
 
-    /// A thread of ours cannot be started.
+    /// Returns the error for a thread that cannot be started.
     pub(crate) fn no_thread(which: &str, error: io::Error) -> Self {
         let why = match descriptors::advice(&error) {
             Some(advice) => format!(" ({error}): {advice}"),
-            None => ": are threads or memory used up?".to_owned(),
+            None => ": has the process reached its limit of threads or memory?".to_owned(),
         };
-        Self::new(ErrorKind::Store, format!("{which} cannot be started{why}")).because(error)
+        Self::new(ErrorKind::Store, format!("cannot start {which}{why}")).because(error)
     }
 
     pub(crate) fn because(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
@@ -97,28 +99,30 @@ impl Error {
         self
     }
 
-    /// What kind of failure it is.
+    /// Returns the kind of this error.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// Whether the store may have carried the request out although it failed here. Of a lock: the session goes on until
-    /// what it may have taken is given back, and nothing is left to do for the caller. Of a revocation, or of a write under
-    /// a fence: it may still be on its way.
+    /// Returns whether the store may have carried out the request although the call failed.
+    ///
+    /// After a failed acquire or release the caller has nothing to do: the client repeats requests until nothing is
+    /// left in the store. A failed revocation, or a failed write through a fence, may still take effect.
     #[must_use]
     pub fn may_have_acted(&self) -> bool {
         self.0.acted == Acted::Maybe
     }
 
-    /// Whether the same call may succeed later, without a change to the program or the store's configuration.
+    /// Returns whether the same call may succeed later without a change to the program or to the configuration of the
+    /// store.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Full, InUse, Quorum, Store, Unreachable};
         matches!(self.0.kind, Unreachable | Full | Quorum | InUse | Store)
     }
 
-    /// The same error, for another of the callers that it concerns.
+    /// Returns the same error for another caller that it concerns.
     pub(crate) fn share(&self) -> Self {
         let Inner { kind, message, acted, source } = &*self.0;
         let source = source.as_ref().map(|source| source.to_string().into());
@@ -137,8 +141,8 @@ impl fmt::Debug for Error {
         let Inner { kind, message, source, .. } = &*self.0;
         let mut debug = f.debug_struct("Error");
         debug.field("kind", kind).field("message", message).field("may_have_acted", &self.may_have_acted());
-        // Not what the message has told already: this is what `fn main() -> Result` prints.
-        if let Some(source) = source.as_ref().map(ToString::to_string).filter(|told| !message.contains(told)) {
+        // `fn main() -> Result` prints this: a source that the message already contains is left out.
+        if let Some(source) = source.as_ref().map(ToString::to_string).filter(|source| !message.contains(source)) {
             debug.field("source", &source);
         }
         debug.finish()
@@ -157,33 +161,34 @@ impl From<BadName> for Error {
     }
 }
 
-/// Why a lease is not, or no longer, ours.
+/// The reason for which the holder does not have its lease any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Lost {
-    /// It ended: not renewed in time, a fixed lease that ran out, or `max_hold` reached.
+    /// The lease ended: it was not renewed in time, it was a fixed lease, or its `max_hold` was reached.
     Expired,
-    /// Somebody revoked it.
+    /// An operator or another program revoked the lease.
     Revoked,
-    /// The store no longer knows of it: it restarted empty, was flushed, or failed over to a node that missed the grant.
+    /// The store has no record of the lease: it restarted without data, was flushed, or failed over to a replica that
+    /// lacked the grant.
     Forgotten,
-    /// Somebody else holds it already.
+    /// Another holder has the lock.
     Superseded,
     /// The client was closed.
     Closed,
-    /// It was not lost: its guard gave it back.
+    /// The lease was not lost: its guard released it.
     Released,
 }
 
 impl fmt::Display for Lost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Expired => "the lease has ended: stop the work, its effects are no longer exclusive",
+            Self::Expired => "the lease expired: stop the work, it is no longer exclusive",
             Self::Revoked => "the lease was revoked: stop the work",
-            Self::Forgotten => "the store has forgotten the lease (restart, flush or failover): stop the work",
-            Self::Superseded => "the lease has passed to another holder: stop the work",
-            Self::Closed => "the client was closed, and its leases with it: stop the work",
-            Self::Released => "the lease was given back by its guard",
+            Self::Forgotten => "the store lost the lease (restart, flush or failover): stop the work",
+            Self::Superseded => "another holder has the lock: stop the work",
+            Self::Closed => "the client was closed: stop the work",
+            Self::Released => "the guard was released",
         })
     }
 }

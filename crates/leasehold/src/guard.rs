@@ -1,4 +1,4 @@
-//! What a holder has in its hands.
+//! The guard of a lock, and the signal of its loss.
 
 use std::fmt;
 use std::future::Future;
@@ -15,12 +15,12 @@ use crate::error::{Lost, Result};
 use crate::reentry::Share;
 use crate::session::{GIVEN_BACK_WITHIN_US, GivenBack, Hold, Seat};
 
-/// A held lease. Dropping it gives the lease back in the background, with a runtime or without; [`Guard::release`] does
-/// so and tells how it went. What this client asks for next by that name comes behind it: who drops a guard and tries again
-/// does not meet itself.
+/// A held lock. Dropping the guard releases the lease in the background, with or without a runtime. [`Guard::release`]
+/// releases it and returns the result. Later calls of this client for the same name do not contend with the pending
+/// release.
 ///
-/// A guard is bound to no thread and no task. It is a *lease*: it can be lost, and then says so. Put [`Guard::check`]
-/// before each effect, or wait for [`Guard::lost`] beside the work.
+/// A guard is not bound to a thread or a task. It stands for a *lease*, which can be lost. Call [`Guard::check`] before
+/// each effect, or wait for [`Guard::lost`] beside the work.
 #[must_use = "dropping the guard gives the lease back at once"]
 pub struct Guard {
     hold: Arc<Hold>,
@@ -28,24 +28,25 @@ pub struct Guard {
     keeps: Option<Keeps>,
 }
 
-/// What a guard has a part in until it goes.
+/// The part that a guard keeps alive until it is released.
 enum Keeps {
-    /// The lease is its own.
+    /// The lease belongs to this guard alone.
     Alone(Arc<Handle>),
-    /// The lease is its owner's: see [`Mutex::owner`](crate::Mutex::owner).
+    /// The lease belongs to an owner: see [`Mutex::owner`](crate::Mutex::owner).
     Shared(Arc<Share>),
 }
 
-/// What became of a release.
+/// The result of a release.
 #[must_use = "NotHeld means that the work outlived its lease"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
-    /// The lease is given back, or handed on inside this client; the next waiter holds already. Also where the answer to
-    /// the first request was lost and the second found nothing, if the lease was valid by our own clock: the first has
-    /// given it back, as far as anybody knows.
+    /// The lease was released, or handed on inside this client. The next waiter already holds the lock.
+    ///
+    /// This is also the result if the reply to the first request was lost, the retry found no grant, and the lease was
+    /// still valid by the client's clock: then the first request has released it.
     Released,
-    /// There was nothing to give back: the lease had ended before, was revoked, or was lost. Somebody should hear of it:
-    /// the work outlived its lease.
+    /// There was no lease to release: it had expired, was revoked, or was lost. Report this, because the work outlived
+    /// its lease.
     NotHeld,
 }
 
@@ -58,21 +59,25 @@ impl Guard {
         Self { hold: Arc::clone(share.hold()), keeps: Some(Keeps::Shared(share)) }
     }
 
-    /// The fencing token: larger than that of every earlier grant of this name, and the same for all guards of an owner
-    /// that holds. Hand it to the resource, which refuses a smaller one (see [`fence`](crate::fence)).
+    /// Returns the fencing token. It is larger than the token of every earlier grant of this name. All guards of one
+    /// owner have the same token.
+    ///
+    /// Pass it to the resource, which refuses smaller tokens (see [`fence`](crate::fence)).
     #[must_use]
     pub fn token(&self) -> Token {
         self.hold.token
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &str {
         self.hold.name.as_str()
     }
 
-    /// The token, if the lease is surely still ours. No round trip: a look at a clock that also runs while the machine
-    /// sleeps, so the first call after a stop of an hour tells the truth.
+    /// Returns the token if the lease is certainly still held. No round trip.
+    ///
+    /// This reads a clock that also runs while the machine sleeps. So the first call after a stop of an hour returns
+    /// the truth.
     ///
     /// ```
     /// # tokio_test(async {
@@ -88,67 +93,80 @@ impl Guard {
     /// ```
     ///
     /// # Errors
-    /// Why it is not: see [`Lost`].
+    ///
+    /// The reason for the loss: see [`Lost`].
     pub fn check(&self) -> std::result::Result<Token, Lost> {
         self.hold.check()
     }
 
-    /// Whether the lease is surely still ours. No round trip.
+    /// Returns whether the lease is certainly still held. No round trip.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.hold.check().is_ok()
     }
 
-    /// For how long the lease is surely still ours if it is not renewed; zero once lost. No round trip.
+    /// Returns for how long the lease is certainly held if it is not renewed, or zero if it is lost. No round trip.
     ///
-    /// Not how long the lock may be held: renewals go on. After a wait this begins at a second or so, whatever the lease,
-    /// because a grant that was handed over lasts for one claim until its first renewal.
+    /// This is not a limit for the work, because renewals continue. After a wait it starts at 1 s or so, whatever the
+    /// lease: a grant by hand-over lasts for one claim until its first renewal.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         Duration::from_micros(self.hold.remaining_us())
     }
 
-    /// For how long the store surely keeps others out: [`Guard::remaining`] while the lease is held, what is left of the
-    /// grace once it was revoked, and zero after any other loss. It is the time in which to stop. Zero, too, where the
-    /// revocation was heard of by a renewal only: how long ago it began is not known then. No round trip.
+    /// Returns for how long the store certainly keeps others out. Use it as the time in which to stop. No round trip.
+    ///
+    /// It equals [`Guard::remaining`] while the lease is held, the rest of the grace after a revocation, and zero after
+    /// any other loss. It is also zero if the client learned of the revocation by a renewal only, because it does not
+    /// know then how long ago the grace began.
     #[must_use]
     pub fn grace(&self) -> Duration {
         Duration::from_micros(self.hold.kept_us())
     }
 
-    /// Whether others were waiting, in other clients or for strict order, when the store was last heard: a long holder may
-    /// want to give way. It says so at once where this client hands on (see [`Mutex`](crate::Mutex#who-is-next)), and is
-    /// as old as the last renewal otherwise. No round trip.
+    /// Returns whether others were waiting, according to the last message from the store: in other clients, or in
+    /// strict order. A long holder may want to release the lock then. No round trip.
+    ///
+    /// If the client can hand this lock on (see [`Mutex`](crate::Mutex#who-is-next)), it is notified at once. Otherwise
+    /// this information is as old as the last renewal.
     #[must_use]
     pub fn others_wait(&self) -> bool {
         self.hold.contention() != Contention::None
     }
 
-    /// A future that is ready when the lease is lost, before it ends at the store. It is owned: it outlives this borrow
-    /// and goes to other tasks. No round trip. Dropping it changes nothing, and any number of them may wait. It is of the
-    /// lease: where that has several guards of one owner, it says `Released` when the last of them has gone.
+    /// Returns a future that completes when the lease is lost, before the lease ends in the store. No round trip.
+    ///
+    /// The future is owned: it can outlive the guard, and move to other tasks. Any number of them may wait, and
+    /// dropping one changes nothing. It belongs to the lease. If several guards of an owner share the lease, it returns
+    /// `Released` when the last of them has gone.
     pub fn lost(&self) -> LostSignal {
         LostSignal::new(&self.hold)
     }
 
-    /// Gives the lease back, and answers once the store has said so: one round trip. From the moment of this call the
-    /// lease is no longer ours. Where it goes to the next one who waits in this client, or is [kept](crate::Mutex::sticky)
-    /// for it, this answers at once and asks nobody.
+    /// Releases the lease, and waits until the store has confirmed that: one round trip. From the moment of the call
+    /// the lease is no longer held. If the lease goes to the next waiter in this client, or is
+    /// [kept](crate::Mutex::sticky), this returns at once without a round trip.
     ///
-    /// While the store is away it waits for it, until the lease must have ended there: at most for the lease and 2 s. Put a
-    /// time-out around it to wait for less: what is dropped goes on in the background.
+    /// While the store is unreachable, this waits until the lease must have ended there: at most the lease and 2 s. Use
+    /// a timeout around it to wait for less. The release then continues in the background.
     ///
     /// # Cancel safety
-    /// The lease goes back whether this future is finished or dropped.
+    ///
+    /// The lease is released whether the future is completed or dropped.
     ///
     /// # Errors
-    /// `Denied`, `Foreign` or `Store` where the store refused, and `Unreachable` (of a quorum `Quorum`) where it did not
-    /// answer for as long as that. After an error, too, the client repeats the release until it is answered, or the lease
-    /// has ended by itself. `Closed`, `Unsupported` after a fork.
+    ///
+    /// - `Denied`, `Foreign`, `Store`: the store refused.
+    /// - `Unreachable` (on a quorum `Quorum`): the store did not reply in the time above.
+    /// - `Closed`, and `Unsupported` after a fork.
+    ///
+    /// After an error, too, the client repeats the release until it gets a reply or the lease has ended.
     ///
     /// # Owners
-    /// Of several guards of one owner the last to go gives back, whichever that is. The others answer at once and without a
-    /// round trip: `Released` while the lease is surely its owner's, `NotHeld` once it is not.
+    ///
+    /// If several guards of one owner share the lease, the last one to go releases it. The release of the others
+    /// returns at once and without a round trip: `Released` while the owner certainly holds the lease, and `NotHeld`
+    /// otherwise.
     pub async fn release(mut self) -> Result<Released> {
         let (client, last) = match self.keeps.take() {
             None => return Ok(Released::NotHeld),
@@ -156,7 +174,7 @@ impl Guard {
             Some(Keeps::Shared(share)) => {
                 let client = Arc::clone(share.client());
                 client.session().check_usable()?;
-                // While this one still counts: afterwards the last may go at any moment.
+                // Checked while this guard still counts: after that the last guard may go at any moment.
                 let was_valid = self.is_valid();
                 match Arc::into_inner(share) {
                     None if is_on(Mutant::P16InnerReleases) => (client, None),
@@ -166,7 +184,7 @@ impl Guard {
                 }
             }
         };
-        // Dropped here before its end, this future hands the release to the session.
+        // If this future is dropped here, the session continues the release.
         let given_back = client.session().release(&self.hold).await;
         drop(last);
         Ok(match given_back? {
@@ -175,7 +193,8 @@ impl Guard {
         })
     }
 
-    /// Gives back, and waits for the store's word no longer than anything depends on it: the session sees to it.
+    /// Releases, and stops waiting for the reply of the store when nothing depends on it any more. The session repeats
+    /// the request.
     pub(crate) async fn finish(self) {
         let client = self.client().map(Arc::clone);
         if let Some(client) = client {
@@ -193,7 +212,7 @@ impl Guard {
         let within_us = u64::try_from(at_most.as_micros()).unwrap_or(u64::MAX);
         match self.client() {
             Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
-            // In a forked child: the lease is the parent's, and nobody would ever tell.
+            // In a forked child: the lease belongs to the parent, so no message about it ever comes here.
             _ => Some(Lost::Closed),
         }
     }
@@ -224,7 +243,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Ready when a lease is lost: see [`Guard::lost`]. A lease that is given back is not lost; its signal then says
+/// A future that completes when a lease is lost: see [`Guard::lost`]. If the lease was released instead, it returns
 /// [`Lost::Released`].
 #[must_use = "a signal does nothing unless it is awaited"]
 pub struct LostSignal {

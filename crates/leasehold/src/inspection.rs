@@ -1,26 +1,28 @@
-//! What an operator sees of a lock.
+//! The state of a lock, as operators see it.
 
 use std::time::Duration;
 
 use leasehold_spec::{GrantState, PublicId, Token};
 
-/// What there is under a name: see [`Mutex::inspect`](crate::Mutex::inspect).
+/// The state of a lock: see [`Mutex::inspect`](crate::Mutex::inspect).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// Who holds; `None` when the lock is free, or where that [is not known](Self::is_known).
+    /// The holder. It is `None` if the lock is free, or if the state [is not known](Self::is_known).
     pub holder: Option<Holder>,
-    /// How many wait in the store's queue; those that died count until their turn comes. A client's tasks that wait in one
-    /// line count as one there, and not at all while that client holds.
+    /// The number of waiters in the queue of the store. A waiter that died counts until its turn comes. Tasks of one
+    /// client that wait in its local queue count as one, and do not count while that client holds the lock.
     pub waiters: usize,
-    /// What each node of a quorum says by itself, in the order of the URL. A holder has the votes of a majority; the others
-    /// may be late, or have none to give. Empty where the store is no quorum.
+    /// The reply of each node of a quorum, in the order of the URL. The holder has the votes of a majority; the other
+    /// nodes may be late, or may have no vote to give. It is empty for all other stores.
     pub nodes: Vec<NodeView>,
 }
 
 impl Inspection {
-    /// Whether it is known who holds, or that nobody does. It always is, but of a quorum of which so many nodes rest or do
-    /// not answer that somebody may have a majority.
+    /// Returns whether it is known who holds the lock, or that it is free.
+    ///
+    /// This is always `true` except on a quorum: if too many nodes are in quarantine or do not reply, a holder with a
+    /// majority may exist that cannot be seen.
     #[must_use]
     pub fn is_known(&self) -> bool {
         let unheard = |node: &&NodeView| matches!(node.says, NodeSays::Resting { .. } | NodeSays::Nothing { .. });
@@ -30,7 +32,7 @@ impl Inspection {
         self.holder.is_some() || self.nodes.is_empty() || most + unheard <= self.nodes.len() / 2
     }
 
-    /// For whom nodes have voted.
+    /// Returns the holders that nodes have voted for.
     fn voted(&self) -> impl Iterator<Item = &Holder> {
         self.nodes.iter().filter_map(|node| match &node.says {
             NodeSays::Voted(holder) => Some(holder),
@@ -39,24 +41,24 @@ impl Inspection {
     }
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
     pub(crate) id: PublicId,
-    /// The fencing token of its grant. A client that has handed the lock on since has gone up from there: the guard that is
-    /// out may have a larger one, and never a smaller one.
+    /// The fencing token of the grant. If the client has handed the lock on inside itself, the current guard has a
+    /// larger token. It never has a smaller one.
     pub token: Token,
-    /// What is left of its lease.
+    /// The rest of the lease.
     pub remaining: Duration,
-    /// What it calls itself: see [`Builder::holder`](crate::Builder::holder).
+    /// The label of the client: see [`Builder::holder`](crate::Builder::holder).
     pub label: String,
-    /// Whether it was told to stop.
+    /// Whether the lease was revoked, so that it ends when its grace is over.
     pub is_revoked: bool,
 }
 
 impl Holder {
-    /// The public part of its grant id: which client, and which acquisition of it.
+    /// Returns the public part of the grant ID: which client, and which of its acquisitions.
     #[must_use]
     pub fn id(&self) -> String {
         self.id.to_string()
@@ -75,18 +77,18 @@ impl From<leasehold_spec::Holder> for Holder {
     }
 }
 
-/// What one node of a quorum says of a lock.
+/// The reply of one node of a quorum about a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeView {
-    /// Its address.
+    /// The address of the node.
     pub at: String,
-    /// What it says.
+    /// Its vote, or the reason why it has none.
     pub says: NodeSays,
 }
 
 impl NodeView {
-    /// For tests of what shows it.
+    /// Makes such a reply, for tests.
     #[doc(hidden)]
     #[must_use]
     pub fn new(at: impl Into<String>, says: NodeSays) -> Self {
@@ -94,22 +96,22 @@ impl NodeView {
     }
 }
 
-/// To whom a node of a quorum has given its vote for a lock, or why it has none to give.
+/// The vote of a node of a quorum for a lock, or the reason why it has no vote.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeSays {
-    /// To this one. That is who holds, where a majority says so.
+    /// The node has voted for this client. If a majority has done so, this client is the holder.
     Voted(Holder),
-    /// To nobody.
+    /// The node has voted for nobody.
     Free,
-    /// It may have forgotten what it voted, and abstains.
+    /// The node is in quarantine: it may have forgotten votes, and does not vote until the quarantine is over.
     Resting {
-        /// For so long.
+        /// The rest of the quarantine.
         left: Duration,
     },
-    /// Nothing: there is no answer from it, or none of this kind.
+    /// There is no usable reply from the node.
     Nothing {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }

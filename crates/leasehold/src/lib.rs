@@ -1,6 +1,8 @@
 //! Distributed locks that are fast, fair, fenced and honest about loss.
 //!
-//! A lock that its holder can die with is a *lease*, and a live holder can lose it: look before each effect.
+//! A lock whose holder may crash must expire by itself: it is a *lease*. A live holder can lose a lease, too: its
+//! process was stopped for longer than the lease, the network failed, the server lost its data, or an operator revoked
+//! it. So check the guard before each effect, and let the resource check the token.
 //!
 //! ```
 //! use leasehold::{Leasehold, Released, Token};
@@ -19,83 +21,108 @@
 //! # Ok(())
 //! # }
 //!
-//! async fn sell(_token: Token) { /* write under the token */ }
+//! async fn sell(_token: Token) { /* write with the token */ }
 //! ```
 //!
-//! | I want to | |
+//! | I want to | Use |
 //! |---|---|
 //! | connect | [`Leasehold::connect`], [`Leasehold::builder`] |
-//! | lock, try, wait so long | [`Mutex::lock`], [`Mutex::try_lock`], [`Mutex::try_lock_for`], [`Mutex::run`] |
-//! | know that I still hold | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
-//! | make a resource refuse an old holder | [`Guard::token`] and [`fence`] |
-//! | see, or end, another's lease | [`Mutex::inspect`], [`Mutex::revoke`] |
-//! | lock again what I hold already | [`Mutex::owner`] |
-//! | give everything back and wait for that | [`Leasehold::close`] |
-//! | go on when a server dies | `quorum:`, a majority of several: [`Leasehold::connect`] |
-//! | do all this without a runtime | `blocking` (a feature) |
+//! | lock, try to lock, wait with a timeout | [`Mutex::lock`], [`Mutex::try_lock`], [`Mutex::try_lock_for`] |
+//! | lock, work and release in one call | [`Mutex::run`] |
+//! | know whether I still hold the lock | [`Guard::check`] before each effect, [`Guard::lost`] beside the work |
+//! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
+//! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
+//! | lock again what I already hold (re-entry) | [`Mutex::owner`] |
+//! | release everything and wait for that | [`Leasehold::close`] |
+//! | survive the loss of a server | `quorum:`, a majority of several servers: [`Leasehold::connect`] |
+//! | do all this from threads, without a runtime | the module `blocking` (a feature) |
+//!
+//! # Terms
+//!
+//! - A *lease* is the right to hold a lock for a limited time. The client renews it while a guard lives.
+//! - A *grant* is one acquisition. Each grant of a name has a *token* that is larger than the token of every earlier
+//!   grant.
+//! - A *waiter* is a call that waits for a lock. A *holder* is a client that has the lease.
+//! - The *hand-over* is the release that grants the lock to the next waiter in the same step, inside the store.
+//! - A waiter that was granted a lock in this way has 1 s (or ten round trips, if these take longer) to confirm it:
+//!   this is the *claim*. A waiter whose process is stopped therefore delays the others by 1 s, and not by a whole
+//!   lease.
 //!
 //! # Runtime
 //!
-//! Locks run on any executor. A client has a thread of its own, with a small tokio runtime, for renewals and whatever else
-//! must happen while the program is busy. On one tokio runtime, an acquire and a release go out without that thread, which
-//! is faster: first on the runtime that connected the client, and on another one if that has not used the client for 10 s.
-//! Calls from other runtimes, or from none, use the thread. No call depends on a runtime other than its caller's: the one
-//! that connected may be blocked, or gone. (Tasks of one [`Owner`] that lock a name at the same time take turns, and so
-//! wait for each other's runtimes.) A call may take half a second longer if its caller blocks the tokio runtime that it
-//! runs in (`futures::executor::block_on`).
-//! [`fence::RedisFence`](fence) needs a tokio runtime. Programs without a runtime block, by `blocking`.
+//! Locks work on any executor. Each client has a thread of its own with a small tokio runtime. This thread renews
+//! leases, so a busy program loses none.
 //!
-//! # Time
+//! On a tokio runtime, a client sends acquires and releases without its thread, which is faster. It does so on one
+//! runtime at a time: first on the runtime that connected it, later on another one if the former has not used the
+//! client for 10 s. Calls from all other runtimes, and from outside of a runtime, go through the thread.
 //!
-//! | With a store that does not answer | ends after |
+//! No call depends on a runtime other than the caller's own. The runtime that connected the client may be blocked, or
+//! may have ended. There is one exception: tasks of one [`Owner`] that lock a name at the same time take turns, so they
+//! wait for each other's runtimes.
+//!
+//! If the caller blocks the tokio runtime that it runs in (for example with `futures::executor::block_on`), a call may
+//! take half a second longer. [`fence::RedisFence`](fence) needs a tokio runtime.
+//!
+//! # Time limits
+//!
+//! If the store does not answer, a call ends after this time:
+//!
+//! | Call | Time limit |
 //! |---|---|
-//! | `connect` | 5 s; one second more where the caller blocks its own runtime |
-//! | `try_lock` | 2 s, and 2 s more for each reply of the store that the request came too late; half a second more where the caller blocks its own runtime |
-//! | `inspect`, `revoke` | 2 s at most |
-//! | `try_lock_for` | what it was told, and half a second, or four round trips where that is longer: 2 s at most |
-//! | `lock` | never: it goes on when the store is back |
-//! | `release` | the lease and 2 s: it is repeated until then. Dropping its future leaves that to the client |
-//! | `run` | 5 s, once the work is done; the release goes on behind it |
+//! | `connect` | 5 s; 6 s if the caller blocks its own runtime |
+//! | `try_lock` | 2 s. Add 2 s for each reply that says that the request arrived too late. Add 0.5 s if the caller blocks its own runtime |
+//! | `inspect`, `revoke` | 2 s |
+//! | `try_lock_for(d)` | `d`, and then 0.5 s or four round trips, whichever is longer, but at most 2 s |
+//! | `lock` | none: it continues when the store is back |
+//! | `release` | the lease and 2 s. The client repeats the release until then, also after its future was dropped |
+//! | `run` | 5 s after the work has ended. The release continues in the background |
 //! | `close` | 5 s |
 //! | a call of a fence | 5 s |
 //!
-//! A client that has lost its store tries to reach it again within 20 ms, and then ever later, up to 1 s.
+//! A client that has lost its connection reconnects within 20 ms, and then with a growing backoff of at most 1 s.
 //!
 //! # Hand-over inside a client
 //!
-//! Tasks of one client that wait for one name and the same lease stand in one line. A lease that is given back goes along
-//! this line from guard to guard, and the store hears nothing of that until somebody waits elsewhere. (Whoever asks for
-//! `fair`, `fixed_lease`, `max_hold` or `full_lease` stands in the store's queue for itself. Two clients in one process are
-//! strangers.) What this means:
+//! Tasks of one client that wait for the same name with the same lease wait in one local queue. The client hands the
+//! lease on along this queue, from guard to guard. It sends nothing to the store until a waiter exists in another
+//! client. Two clients in one process count as different clients. A mutex with `fair`, `fixed_lease`, `max_hold` or
+//! `full_lease` does not use the local queue: each of its calls waits in the queue of the store.
 //!
-//! - **Tokens.** Each guard has a larger one than the guard before it, out of a range that the store reserved with the
-//!   grant: a fence tells them apart. [`Mutex::inspect`] shows the token of the store's grant, and the guard that is out
-//!   may have a larger one.
-//! - **Time.** A guard comes with what is left of the lease, at least half of what was granted last, and renewals go on.
-//!   The store sees one holder all the time.
+//! This has consequences:
+//!
+//! - **Tokens.** Each guard has a larger token than the guard before it. The token comes from a range that the store
+//!   reserved with the grant, so a fence tells the guards apart. [`Mutex::inspect`] shows the first token of the grant;
+//!   the current guard may have a larger one.
+//! - **Time.** A guard starts with the rest of the lease, which is at least half of the last granted length. Renewals
+//!   continue. The store sees one holder all the time.
 //! - **Fairness.** See [Who is next](Mutex#who-is-next).
-//! - **Loss.** The guard that is out hears of it. Those in line do not fail: the client asks the store for them again, from
-//!   the end of its queue.
-//! - **Revocation.** It takes the lease from whichever guard has it by then.
-//! - **A panic.** A guard that is dropped in one gives back to the store, so that whoever waits elsewhere comes first.
-//! - **Death.** The whole line dies with its process, and others wait as for any holder that died: for the end of one lease
-//!   (`file:`: not at all).
+//! - **Loss.** The current guard reports the loss. Tasks in the local queue do not fail: the client asks the store
+//!   again for them, at the end of the store's queue.
+//! - **Revocation.** A revocation takes the lease away from whichever guard has it at that time.
+//! - **Panics.** If a guard is dropped during a panic, the client returns the lease to the store, so that waiters of
+//!   other clients are next.
+//! - **Crashes.** If the process dies, its whole local queue dies with it. Waiters elsewhere wait until the lease ends,
+//!   as for every holder that died (`file:` notices the death at once).
 //!
-//! A lease that is [kept](Mutex::sticky) is such a lease with nobody in line: all of this holds for it.
+//! The same applies to a lease that the client [keeps](Mutex::sticky) while its local queue is empty.
 //!
 //! # Features
 //!
-//! | | | |
+//! | Feature | Default | Adds |
 //! |---|---|---|
-//! | `redis` | on unless turned off | the stores `redis://` and `quorum:`, and the fence of the first |
-//! | `tls` | off unless turned on | `rediss://`, the same by TLS (rustls) |
-//! | `file` | off | the store `file:` for the programs of one host, on Linux (SQLite, which a C compiler builds) |
-//! | `blocking` | off | the module of that name, the same words for threads |
+//! | `redis` | on | the stores `redis://` and `quorum:`, and `fence::RedisFence` |
+//! | `tls` | off | `rediss://`: Redis over TLS (rustls) |
+//! | `file` | off | the store `file:` for the programs of one Linux host (SQLite; needs a C compiler) |
+//! | `blocking` | off | the module `blocking`: the same operations for threads |
 //!
-//! There is always `memory:`.
+//! The store `memory:` is always there.
 //!
-//! What it does not give: exclusion of effects without a fence. The README says why, and what is promised under which
-//! assumptions.
+//! # What a lock cannot do
+//!
+//! Between the last check of a guard and the arrival of a write, the process can be stopped for an hour. Only the
+//! resource can refuse that late write, by its token: see [`fence`]. The page `docs/guarantees.md` of the repository
+//! lists what is promised, and under which assumptions.
 #![forbid(unsafe_code)]
 
 #[cfg(feature = "blocking")]

@@ -15,17 +15,21 @@ use crate::owner::Owner;
 use crate::reentry::enter;
 use crate::session::{Entry, KnownLine, Renewal, Terms, Wait};
 
-/// A lock on a name: at most one holder at a time, first come, first served.
+/// A lock on a name. At most one client holds it at a time, and waiters are served first come, first served.
+///
+/// A mutex is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid name or
+/// lease. A second `lock` by the same task waits like every other caller: there is no re-entry, unless the mutex has an
+/// [owner](Mutex::owner).
 ///
 /// # Who is next
-/// Those who wait in one client for the same lease are served in the order of their calls, and so are clients among each
-/// other. A client hands a lock on to those who wait in it [without a round trip](crate#hand-over-inside-a-client); once
-/// somebody waits elsewhere it does so at most 64 times, and for at most 10 ms (an eighth of the lease, where that is
-/// less), and then goes to the end of the store's queue. The word that somebody waits comes at once or, should that message
-/// be lost, within a second. A mutex that is [`fair`](Mutex::fair) is served in the order of all calls of all clients.
 ///
-/// Cheap to make and to clone; making one does no I/O, and a bad name or lease is the first call's error. A second `lock`
-/// by the same task waits for the first, like anybody's: there is no re-entry, unless an [owner](Mutex::owner) is named.
+/// The calls of one client with the same lease are served in their order. The clients are served in their order, too. A
+/// client hands the lock on among its own waiters [without a round trip](crate#hand-over-inside-a-client). When a
+/// waiter exists in another client, it starts at most 64 more guards, and none after 10 ms. Then it goes to the end of
+/// the store's queue. The store notifies the client of the first such waiter at once; if that message is lost, the
+/// client learns of it within 1 s.
+///
+/// With [`fair`](Mutex::fair), calls are served in the order of all calls of all clients.
 #[derive(Clone)]
 pub struct Mutex {
     client: Arc<Handle>,
@@ -36,7 +40,7 @@ pub struct Mutex {
     entry: Entry,
     sticky: Duration,
     owner: Option<Owner>,
-    /// What follows from all that, once it was asked for.
+    /// Computed from the settings at the first call.
     terms: OnceLock<Arc<Terms>>,
 }
 
@@ -48,61 +52,81 @@ impl Mutex {
         Self { client, name, lease, renewal, order, entry, sticky: Duration::ZERO, owner: None, terms: OnceLock::new() }
     }
 
-    /// How long a lease lasts without a renewal by its holder: 100 ms to 24 h. The default is that of
-    /// [`crate::Builder::lease`]: 30 s, or the longest lease of a quorum where that is shorter; a quorum refuses a longer
-    /// one. The lease is renewed each third for as long as the guard lives, so this is how long the others wait for a
-    /// holder that died. The first call reports a lease out of range. Replaces `fixed_lease`.
+    /// Sets the lease: how long a lock lasts without a renewal by its holder, from 100 ms to 24 h.
+    ///
+    /// The default is that of [`crate::Builder::lease`]: 30 s, or the `max_lease` of a quorum if that is shorter. A
+    /// quorum refuses a longer lease. The client renews the lease at each third of it while the guard lives. So the
+    /// lease is the time for which others wait for a holder that died. The first call reports a lease out of range.
+    ///
+    /// This replaces `fixed_lease`.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         let renewal = if self.renewal == Renewal::Never { Renewal::Always } else { self.renewal };
         Self { lease, renewal, ..self.unasked() }
     }
 
-    /// A lease of this length (100 ms to 24 h) that is never renewed: it ends by itself, and the guard then says
-    /// [`Lost::Expired`](crate::Lost::Expired). Replaces `lease` and `max_hold`.
+    /// Sets a lease of this length (100 ms to 24 h) that is never renewed. It ends by itself, and the guard is then
+    /// lost with [`Lost::Expired`](crate::Lost::Expired).
+    ///
+    /// This replaces `lease` and `max_hold`.
     #[must_use]
     pub fn fixed_lease(self, lease: Duration) -> Self {
         Self { lease, renewal: Renewal::Never, ..self.unasked() }
     }
 
-    /// Renewal stops so early that the lease ends this long after the grant, whether or not others wait: a holder that
-    /// hangs loses it then, and its guard says [`Lost::Expired`](crate::Lost::Expired). At least the lease. No limit unless
-    /// said. Such a lock is a grant of its own: the client does not hand it on inside itself. Replaces `fixed_lease`.
+    /// Sets the longest time for which a guard can hold the lock. The client stops renewing, so that the lease ends
+    /// this long after the grant, whether or not others wait. The guard is then lost with
+    /// [`Lost::Expired`](crate::Lost::Expired). Use it for work that may hang.
+    ///
+    /// It must be at least the lease. By default there is no limit. The client does not hand such a lock on inside
+    /// itself.
+    ///
+    /// This replaces `fixed_lease`.
     #[must_use]
     pub fn max_hold(self, hold: Duration) -> Self {
         let renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
         Self { renewal, ..self.unasked() }
     }
 
-    /// Strict first come, first served over all clients: this call stands in the store's queue for itself, and while it
-    /// waits there nobody hands the lock on past it (see [Who is next](Mutex#who-is-next)). A round trip for each lock and
-    /// each release, also where nobody outside of this client wants it.
+    /// Serves this call in strict order, first come, first served, over all clients. The call waits in the queue of the
+    /// store, and no client passes the lock on to a later call of its own (see [Who is next](Mutex#who-is-next)).
+    ///
+    /// Each lock and each release costs one round trip, even if no other client wants the lock.
     #[must_use]
     pub fn fair(self) -> Self {
         Self { order: Order::Strict, ..self.unasked() }
     }
 
-    /// Who locks: this owner may lock again what it holds, from any task, and as often as it likes. Without one nobody may.
+    /// Sets the owner of the lock: this owner may lock again what it holds, from any task and any number of times.
+    /// Without an owner there is no re-entry.
     ///
-    /// A lock by an owner that holds costs no round trip. All its guards are of the same grant, with the same token, and
-    /// the last one to go, in any order, gives back. Two tasks of an owner that lock at the same time share what the first
-    /// of them gets: the second waits for that. Only where the first gave up or failed it asks the store itself, from the
-    /// end of the queue. While the first is on its way, [`Mutex::try_lock`] by the same owner answers `None`.
+    /// Locking again costs no round trip. All guards of the owner share one grant and one token. The last guard to go,
+    /// in any order, releases the lease.
     ///
-    /// The owner's *tasks* do not exclude each other: that is what it is for.
+    /// If two tasks of an owner lock at the same time, the second waits for the first and shares its grant. If the
+    /// first task gave up or failed, the second asks the store itself, at the end of the queue. While the first is on
+    /// its way, [`Mutex::try_lock`] by the same owner returns `None`.
     ///
-    /// # What is asked for on re-entry
-    /// Of a lease that is renewed a longer [`lease`](Mutex::lease) counts, for all its guards and until its end: it is
-    /// renewed to that length at once, in the background. Everything else is as the first of them asked: a shorter lease, a
-    /// `max_hold` or `fair` changes nothing, a fixed lease stays one and keeps its end, and one that is renewed goes on so,
-    /// although `fixed_lease` was asked for on re-entry.
+    /// The tasks of one owner do not exclude each other. That is the purpose of an owner.
     ///
-    /// # When the lease is lost
-    /// Locking again is an error of kind `Lost` until the last guard of the lost lease has gone: what was done under it may
-    /// not have been exclusive, and a new token would hide that.
+    /// # Settings on re-entry
+    ///
+    /// If a guard with a longer [`lease`](Mutex::lease) is added to a lease that is renewed, the longer lease applies
+    /// to all guards until the last one has gone. The client renews to that length at once, in the background.
+    ///
+    /// All other settings stay as the first guard asked for them. A shorter lease, `max_hold` or `fair` changes
+    /// nothing. A fixed lease stays fixed and keeps its end. A lease that is renewed stays so, even if the re-entry
+    /// asks for `fixed_lease`.
+    ///
+    /// # After a loss
+    ///
+    /// If the lease is lost, locking again fails with kind `Lost` until the last guard of the lost lease has gone. The
+    /// work under that lease may not have been exclusive, and a new token would hide this.
     ///
     /// # Clients
-    /// An owner is known to one client. With another one, also in this process, it waits for itself like a stranger.
+    ///
+    /// Owners belong to one client. From another client, also in this process, the same owner contends like any other
+    /// caller.
     ///
     /// ```
     /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
@@ -118,91 +142,118 @@ impl Mutex {
         self
     }
 
-    /// A guard comes with a whole lease. After a wait it otherwise comes with what the hand-over granted, a second or so
-    /// until its first renewal: enough for a section that looks before each effect, and too little for what, once begun,
-    /// cannot be stopped within that. One more round trip after a wait; none where the lock was free.
+    /// Makes every guard start with a whole lease.
+    ///
+    /// Without this setting, a guard that had to wait starts with 1 s or so (the claim of the hand-over) until its
+    /// first renewal. That is enough if the work checks the guard before each effect. It is too little for work that
+    /// cannot be aborted before the first renewal: use this setting then.
+    ///
+    /// It costs one more round trip after a wait, and none if the lock was free.
     #[must_use]
     pub fn full_lease(self) -> Self {
         Self { entry: Entry::OnLease, ..self.unasked() }
     }
 
-    /// When the last guard of this client has gone and nobody waits, its lease is kept for up to this long, at most a
-    /// minute, and the next lock by this client, on the same terms, is granted at once, with a new token and without a
-    /// round trip. It is given back as soon as somebody else waits for it: that one waits for one message and one release
-    /// more (or for a second, should the message be lost). Zero, which is the default, keeps nothing.
+    /// Keeps the lease for up to this long (at most 1 min) after the last guard of this client has gone, if nobody else
+    /// waits. The next lock by this client with the same settings is then granted without a round trip, with a new
+    /// token. The default is zero, which keeps nothing.
     ///
-    /// For a lock that one client takes again and again. A lease that is kept is renewed twice a second. To others it is
-    /// held: [`Mutex::inspect`] shows it, and a [`Mutex::try_lock`] elsewhere answers `None` and asks for nothing. Closing
-    /// the client gives it back. Where its process dies, the others wait as for any other holder that died, although nobody
-    /// was at work. Where it is lost or revoked, nobody has to be told: the next lock asks the store.
+    /// Use it for a lock that one client takes again and again.
     ///
-    /// A lease that may not be handed on cannot be kept: with `fair`, `fixed_lease`, `max_hold` or `full_lease`, as with
-    /// more than a minute, the first call's error is `Invalid`.
+    /// - When another client waits for the lock, the lease is released at once. That client waits for one message and
+    ///   one release more, or for 1 s if the message is lost.
+    /// - The client renews a kept lease at least twice a second.
+    /// - Other clients see the lock as held: [`Mutex::inspect`] shows it. A [`Mutex::try_lock`] in another client
+    ///   returns `None`, and does not make this client release it.
+    /// - Closing the client releases the lease. If the process dies, others wait until the lease ends, as for every
+    ///   holder that died.
+    /// - If a kept lease is lost or revoked, nobody has to be notified: the next lock asks the store.
+    ///
+    /// A lease that cannot be handed on cannot be kept. With `fair`, `fixed_lease`, `max_hold` or `full_lease`, or with
+    /// more than 1 min, the first call fails with `Invalid`.
     #[must_use]
     pub fn sticky(self, keep: Duration) -> Self {
         Self { sticky: keep, ..self.unasked() }
     }
 
-    /// Waits until this task holds the lock, however long that takes, over restarts and reconnects of the store. One
-    /// round trip when the lock is free; none where this client holds it and hands it on in time.
+    /// Waits until the lock is acquired, for as long as that takes, also while the store restarts or is unreachable.
+    ///
+    /// It takes one round trip if the lock is free, and none if this client holds the lock and hands it on in time.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the queue. If the grant was already on its way it is given back.
+    ///
+    /// Dropping the future removes the call from the queue. If the grant is already on its way, it is released.
     ///
     /// # Errors
-    /// `Invalid` for a bad name or lease, or a `max_hold` below the lease; `Full`, `Foreign`, `Denied`, `Closed`;
-    /// `Unsupported` after a fork; `Store` when the store is out of memory; and `Lost` when its [owner](Mutex::owner) has a
-    /// guard of a lease that was lost. Never `Unreachable`, nor `Quorum`: it waits.
+    ///
+    /// - `Invalid`: the name or the lease is invalid, or `max_hold` is shorter than the lease.
+    /// - `Full`: 10,000 waiters are in the queue.
+    /// - `Lost`: the [owner](Mutex::owner) has a guard of a lease that was lost.
+    /// - `Foreign`, `Denied`, `Closed`, `Unsupported` (after a fork), and `Store` (for example if the store is out of
+    ///   memory).
+    ///
+    /// It never fails with `Unreachable` or `Quorum`: it waits.
     pub async fn lock(&self) -> Result<Guard> {
         loop {
-            // `None` is an answer to those who do not wait for ever.
+            // `None` cannot occur here: only calls with a time limit return it.
             if let Some(guard) = self.acquire(Wait::ForEver).await? {
                 return Ok(guard);
             }
         }
     }
 
-    /// Takes the lock if nobody holds it or waits for it. One round trip; none where this client [keeps](Mutex::sticky) it,
-    /// or holds it: that is `None`, too, unless its [owner](Mutex::owner) asks.
+    /// Acquires the lock if it is free and nobody waits for it, and returns `None` otherwise.
     ///
-    /// A client is not in its own way: a guard of it that was dropped before, and a lease that it
-    /// [keeps](Mutex::sticky) on other terms, go back first, within the same round trip. (One whose future was dropped
-    /// on its way to the lock may still be.)
+    /// It takes one round trip. It takes none if this client [keeps](Mutex::sticky) the lease, or if this client holds
+    /// the lock with the same settings: then the result is `None`, unless the [owner](Mutex::owner) of the lock calls.
+    ///
+    /// A `try_lock` after a drop does not contend with the pending release of the same client: a guard that was dropped
+    /// before, or a lease that the client [keeps](Mutex::sticky) with other settings, is released first, within the
+    /// same round trip. (A `lock` of this client whose future was dropped a moment ago may still be in the way.)
     ///
     /// # Cancel safety
-    /// As [`Mutex::lock`].
+    ///
+    /// See [`Mutex::lock`].
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Unreachable` when the store does not answer within a sixth of the lease: 50 ms to 2 s; of a
-    /// quorum `Quorum`, when too few of its nodes vote.
+    ///
+    /// See [`Mutex::lock`]. Also `Unreachable` if the store does not reply within a sixth of the lease (at least 50 ms,
+    /// at most 2 s), and `Quorum` if too few nodes of a quorum vote.
     pub async fn try_lock(&self) -> Result<Option<Guard>> {
         self.acquire(Wait::No).await
     }
 
-    /// Waits for the lock, at most `wait`. The store is asked even if `wait` is zero, which is not an error. If `wait` ends
-    /// before the store has answered, this waits for the answer for half a second more, or for four round trips if they
-    /// take longer (2 s at most). It also waits that long for the claim of a [`full_lease`](Mutex::full_lease) that was
-    /// handed over before `wait` ended. One round trip if the lock is free.
+    /// Waits for the lock for at most `wait`, and returns `None` if it was not acquired by then. It takes one round
+    /// trip if the lock is free.
+    ///
+    /// The store is asked even if `wait` is zero, which is not an error. If `wait` ends before the store has replied,
+    /// the call waits for the reply for another 0.5 s, or for four round trips if these take longer (2 s at most). It
+    /// waits equally long for the claim of a [`full_lease`](Mutex::full_lease) that was handed over before `wait`
+    /// ended.
     ///
     /// # Cancel safety
-    /// As [`Mutex::lock`].
+    ///
+    /// See [`Mutex::lock`].
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Unreachable` or `Quorum` when `wait` is over and the store has not said that somebody else
-    /// holds it.
+    ///
+    /// See [`Mutex::lock`]. Also `Unreachable` or `Quorum` if the time is over and the store has not replied that
+    /// somebody else holds the lock.
     pub async fn try_lock_for(&self, wait: Duration) -> Result<Option<Guard>> {
         let wait_us = u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
         let until_us = self.client.session().world.now_us().checked_add(wait_us);
         self.acquire(until_us.map_or(Wait::ForEver, |until_us| Wait::Until { until_us })).await
     }
 
-    /// Locks, does the work, and releases. When the lease is lost the work is dropped where it stands, and the answer is
-    /// an error of kind `Lost`; so it is when the work has ended, and the lease had ended before. When the work has its own
-    /// `Result`, this answers one within the other: `run(…).await??` where the errors convert. A round trip before the work
-    /// and one behind it.
+    /// Acquires the lock, runs the work, and releases the lock. It takes one round trip before the work and one after
+    /// it.
     ///
-    /// The lease is given back before this answers. Where the store does not say so within 5 s, the answer is given all the
-    /// same, and the lease goes back in the background, as that of a dropped guard.
+    /// If the lease is lost, the work is dropped where it stands, and the result is an error of kind `Lost`. The result
+    /// is the same if the lease ended before the work did. If the work returns a `Result`, the results are nested: use
+    /// `run(…).await??` if the errors convert.
+    ///
+    /// The lease is released before this call returns. If the store does not confirm the release within 5 s, the call
+    /// returns anyway, and the release continues in the background.
     ///
     /// ```
     /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
@@ -212,22 +263,24 @@ impl Mutex {
     /// ```
     ///
     /// # Cancel safety
-    /// Dropping the future drops the work and gives the lease back.
+    ///
+    /// Dropping the future drops the work and releases the lease.
     ///
     /// # Errors
-    /// As [`Mutex::lock`], and `Lost`.
+    ///
+    /// See [`Mutex::lock`]. Also `Lost`.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.lock().await?;
         let done = tokio::select! {
             biased;
-            // Before the work: what it would do now is no longer exclusive.
+            // Polled before the work: after a loss the work is no longer exclusive.
             lost = guard.lost() => Err(lost),
-            // And behind it: work that did not await for as long as the lease outlived it unseen.
+            // Checked after it, too: work that blocks its thread is not interrupted by a loss.
             value = work(&guard) => guard.check().map(|_| value),
         };
         match done {
             Ok(value) => {
-                // An unanswered release is repeated by the session; the work is done and was exclusive.
+                // The work was exclusive. The session repeats the release if it gets no reply.
                 guard.finish().await;
                 Ok(value)
             }
@@ -235,12 +288,15 @@ impl Mutex {
         }
     }
 
-    /// Who holds, with which token, for how long, and how many wait. One round trip; changes nothing.
+    /// Returns who holds the lock, with which token, for how long, and the length of the queue. It takes one round trip
+    /// and changes nothing.
     ///
     /// # Cancel safety
+    ///
     /// Dropping the future changes nothing.
     ///
     /// # Errors
+    ///
     /// `Invalid`, `Unreachable`, `Quorum`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
     pub async fn inspect(&self) -> Result<Inspection> {
         let (inspection, nodes) = self.client.session().inspect(self.name()?).await?;
@@ -248,25 +304,34 @@ impl Mutex {
         Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes })
     }
 
-    /// Takes the lease away from the holder that [`Mutex::inspect`] showed: it is told at once, and the lease ends when it
-    /// gives it back, or after `grace` (at most 5 s; zero ends it now). A later holder is not touched. One round trip.
+    /// Takes the lease away from the holder that [`Mutex::inspect`] returned. It takes one round trip. A later holder
+    /// is not affected.
     ///
-    /// The holder is told by one message. Should that be lost, it hears of it at its next renewal, up to a third of its
-    /// lease later, and the next one may hold by then: only a fence keeps the two apart.
+    /// The store notifies the holder at once. The lease ends when the holder releases it, and at the latest after
+    /// `grace` (at most 5 s; zero ends it at once). The next waiter holds the lock within 1 s after that, even if the
+    /// former holder is stopped and this client has ended.
     ///
-    /// The next waiter holds within a second after the grace, also if the holder is stopped and this client has ended by
-    /// then. The store notifies the first waiters of two clients. If both die within the grace, or both messages are lost,
-    /// the lock is handed on at the next re-check of a waiter (a third of its lease, 6 s at most).
+    /// Two messages can get lost:
+    ///
+    /// - The message to the holder. The holder then learns of the revocation at its next renewal, up to a third of its
+    ///   lease later. The next holder may work at the same time. Only a fence keeps the two apart.
+    /// - The messages to the waiters. The store notifies the first waiters of two clients. If both clients die within
+    ///   the grace, or both messages are lost, the lock is handed on at the next re-check of a waiter: after at most 40
+    ///   % of its lease, and at most 6 s.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves open whether the holder was told.
+    ///
+    /// If the future is dropped, the lease may or may not be revoked.
     ///
     /// # Errors
-    /// As [`Mutex::inspect`]; `Invalid` for a longer grace.
+    ///
+    /// See [`Mutex::inspect`]. Also `Invalid` for a longer grace.
     pub async fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {
         let grace_ms = grace.as_millis();
         if grace_ms > u128::from(REVOKE_GRACE_MS) {
-            return Err(Error::invalid(format!("a grace of {grace:?} is too long: at most {REVOKE_GRACE_MS} ms")));
+            return Err(Error::invalid(format!(
+                "cannot revoke with a grace of {grace:?}: it is at most {REVOKE_GRACE_MS} ms"
+            )));
         }
         let op = Op::Revoke { holder: holder.id, token: holder.token, grace_ms: grace_ms as u64 };
         match self.client.session().ask_once(self.name()?, op).await? {
@@ -275,7 +340,7 @@ impl Mutex {
         }
     }
 
-    /// The same, before anything was asked for by it: what followed from what it says is no longer so.
+    /// Returns the same mutex without the terms that were computed from its former settings.
     fn unasked(self) -> Self {
         Self { terms: OnceLock::new(), ..self }
     }
@@ -307,15 +372,15 @@ impl Mutex {
             && hold_us < lease_ms * 1000
         {
             let message =
-                format!("max_hold is shorter than the lease of {:?}: use fixed_lease, or a shorter lease", self.lease);
+                format!("max_hold is shorter than the lease ({:?}): use a shorter lease, or fixed_lease", self.lease);
             return Err(Error::invalid(message));
         }
         let (order, entry, sticky_us) = (self.order, self.entry, self.sticky_us()?);
         let (label, line) = (self.client.label(), KnownLine::default());
         let terms = Terms { lease_ms, renewal, order, entry, sticky_us, label, line };
         if sticky_us > 0 && !terms.may_stand() {
-            let message = "sticky contradicts fair, fixed_lease, max_hold and full_lease: a lease is kept only where \
-                           it could be handed on, too; leave one of them out";
+            let message =
+                "sticky cannot be combined with fair, fixed_lease, max_hold or full_lease: remove one of them";
             return Err(Error::invalid(message));
         }
         Ok(terms)
@@ -326,7 +391,7 @@ impl Mutex {
             Ok(us) if us <= STICKY_MAX_MS * 1000 => Ok(us),
             _ => {
                 let keep = self.sticky;
-                Err(Error::invalid(format!("sticky for {keep:?} is too long: at most {STICKY_MAX_MS} ms")))
+                Err(Error::invalid(format!("cannot keep a lease for {keep:?}: sticky is at most {STICKY_MAX_MS} ms")))
             }
         }
     }
@@ -345,11 +410,11 @@ pub(crate) fn check_lease(lease: Duration) -> Result<u64> {
     }
 }
 
-/// What became of a revocation.
+/// The result of a revocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revoked {
-    /// The holder was told; its lease ends within this time.
+    /// The lease was revoked. It ends within this time.
     Within(Duration),
-    /// That holder has it no longer.
+    /// That holder does not have the lock any more.
     NotHeld,
 }

@@ -1,27 +1,27 @@
-//! Who may re-enter.
+//! The identity that may re-enter a lock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 #[cfg(feature = "blocking")]
 use std::thread::{self, ThreadId};
 
-/// Who may lock again what it holds already: see [`Mutex::owner`](crate::Mutex::owner).
+/// An identity that may lock again a lock that it already holds: see [`Mutex::owner`](crate::Mutex::owner).
 ///
-/// A value that is equal to its clones and to nothing else. Give one to everything that works for the same job, and to
-/// nobody else: all of them are inside at the same time. It means something to one client at a time: with another client,
-/// of this process or of any other, the same owner waits like a stranger.
+/// An owner is equal to its clones and to no other owner. Give the same owner to all tasks of one job, and to nothing
+/// else: these tasks can be inside the lock at the same time. Owners belong to one client: from another client, also in
+/// the same process, the same owner contends like any other caller.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Owner(Who);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Who {
     Numbered(u64),
-    /// Never used again in this process, unlike the number that the system gives a thread.
+    /// Unlike the thread number of the system, it is never used again in this process.
     #[cfg(feature = "blocking")]
     Thread(ThreadId),
 }
 
 impl Owner {
-    /// An owner that is equal to no other.
+    /// Returns an owner that is equal to no other owner.
     #[must_use]
     pub fn new() -> Self {
         // A number is enough: owners never leave their process.
@@ -36,7 +36,7 @@ impl Owner {
 }
 
 impl Default for Owner {
-    /// As [`Owner::new`]: equal to no other.
+    /// Returns an owner that is equal to no other owner, like [`Owner::new`].
     fn default() -> Self {
         Self::new()
     }

@@ -1,4 +1,5 @@
-//! The store `quorum:`: what there is to it beside locks.
+//! Setting up a quorum. Locks on a quorum are used like all others: see
+//! [`Leasehold::connect`](crate::Leasehold::connect).
 
 use crate::error::Result;
 use crate::real::Real;
@@ -6,55 +7,66 @@ use crate::store::quorum::node::Begin;
 use crate::store::{Scheme, quorum_of};
 use crate::{Error, ErrorKind};
 
-/// Begins a new quorum: its nodes vote at once.
+/// Initializes a new quorum, so that its nodes vote at once.
 ///
-/// A node that nobody has seen before may have forgotten leases, for all that its clients know. It rests for as long as
-/// those can last (`max_lease`, 60 s unless said; 22 s at least). A quorum that is new has none to forget: an operator says
-/// so, once.
+/// A node without data may have lost leases: nobody can tell a new node from one that lost its data. It therefore
+/// starts in quarantine, and does not vote while a lost lease could last: for `max_lease` (default 60 s), and for at
+/// least 22 s. A quorum that was never in use has no leases to lose. An operator declares that once, with this call.
 ///
-/// # What is asked first
-/// This looks through the records of all nodes, also of those that rest. It refuses while any node knows a holder or a
-/// waiter of any name below the URL's prefix, and the error names them. A lock that was given back does not count, nor a
-/// lease that has ended. A waiter counts, as it may wait for a holder that was forgotten; so begin a new quorum before its
-/// programs start. One that died counts until its record is forgotten, for its lease and a minute at most.
+/// # Checks
 ///
-/// What no node remembers cannot be found. If *all* nodes that voted for a lease have restarted empty, its holder is not
-/// seen, and the next one holds beside it, with a token that may be the same. Begin a quorum that was in use only when you
-/// know that its programs are stopped, or wait.
+/// This call reads the records of all nodes, also of nodes in quarantine. It fails while any node has a holder or a
+/// waiter of any name with the prefix of the URL, and the error names them.
 ///
-/// Tokens go on rising: before it tells the nodes, this waits until the clocks of all of them are a second past the largest
-/// token that one of them remembers. That is a second or two where a lock was used just now, and no time elsewhere. A clock
-/// that is more than 10 s behind that token is an error, `Store`.
+/// - A lock that was released does not count, nor does a lease that has ended.
+/// - A waiter counts, because it may wait for a holder that the nodes have forgotten. So initialize a new quorum before
+///   its programs start. A waiter that died counts until its record is deleted: at most its lease and one minute later.
+/// - A lease that no node remembers cannot be found. If *all* nodes that voted for a lease restarted without data, its
+///   holder is not seen. The next holder then works at the same time, possibly with the same token. Initialize a quorum
+///   that was in use only if all its programs are stopped; otherwise wait until the quarantine is over.
 ///
-/// # Time
-/// Nodes are asked at once, each for a page of 1,000 keys and the records in it. All nodes have to be there: each has to
-/// connect, and then to answer each request, within 5 s. Looking takes 60 s at most; a million records take some ten
-/// seconds on a node nearby. Programs without a runtime: `blocking::quorum::begin`.
+/// Tokens keep rising. Before this call initializes the nodes, it waits until the clocks of all of them are 1 s ahead
+/// of the largest token that any of them has. If a lock was used a moment ago, that takes a second or two; otherwise it
+/// takes no time. If a clock is more than 10 s behind that token, the call fails with `Store`.
+///
+/// # Time limits
+///
+/// The call asks all nodes at the same time, each for pages of 1,000 keys and their records. All nodes must be there:
+/// each must connect within 5 s, and reply to each request within 5 s. Reading may take at most 60 s; a million records
+/// take about ten seconds on a node nearby. Programs without a runtime use `blocking::quorum::begin`.
 ///
 /// # Cancel safety
-/// Dropping the future leaves each node as it was, or begun.
+///
+/// If the future is dropped, each node is either initialized or unchanged.
 ///
 /// # Errors
-/// `Invalid` for a URL that does not begin with `quorum:`. `InUse` if somebody holds or waits. `Unreachable`, `Denied` (the
-/// user of each node needs `+scan`), `Foreign` and others of the first node that cannot be asked; `Unreachable` also where
-/// looking takes longer than 60 s; `Store` for a clock that is far behind a token. In all these cases no node is told. A
-/// node that is told last may be away by then, or was emptied since it was asked (`InUse` as well): that error leaves the
-/// others begun.
+///
+/// - `Invalid`: the URL does not begin with `quorum:`.
+/// - `InUse`: a holder or a waiter exists. No node is initialized.
+/// - `Unreachable`: a node cannot be reached, or reading takes longer than 60 s. No node is initialized.
+/// - `Denied`, `Foreign` and others: the error of the first node that cannot be read. The user of each node needs the
+///   permission `+scan`. No node is initialized.
+/// - `Store`: a clock is far behind a token. No node is initialized.
+///
+/// If a node becomes unreachable after the checks, or was emptied since (`InUse`), the other nodes may be initialized
+/// already.
 pub async fn begin(url: &str) -> Result<()> {
     of(url, Begin::Asked).await
 }
 
-/// Begins a quorum without asking its nodes, whoever holds or waits: see [`begin`].
+/// Initializes a quorum without any check, even if locks are held or waited for: see [`begin`].
 ///
-/// For an operator who knows that nobody holds: programs wait for a new quorum already, waiters are dead, a record is
-/// damaged, or a node has more keys than can be looked through. If somebody does hold, another can be granted the same lock
-/// with the same token, and no resource could tell the two apart.
+/// This is for operators who know that there is no holder: programs already wait for a new quorum, the waiters are
+/// dead, a record is damaged, or a node has too many keys to read. If a holder exists, another client can be granted
+/// the same lock with the same token, and no resource could tell the two apart.
 ///
 /// # Cancel safety
-/// As [`begin`].
+///
+/// See [`begin`].
 ///
 /// # Errors
-/// As [`begin`], without `InUse`; the right `+scan` is not needed.
+///
+/// See [`begin`]. There is no `InUse`, and the permission `+scan` is not needed.
 pub async fn force_begin(url: &str) -> Result<()> {
     of(url, Begin::Forced).await
 }

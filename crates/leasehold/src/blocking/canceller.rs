@@ -1,4 +1,4 @@
-//! What ends a wait from outside.
+//! A switch that ends a wait from another thread.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Ends the waits of [`Mutex::lock_or_cancel`](super::Mutex::lock_or_cancel) from another thread: all that use it or a
-/// clone of it, those that have begun and those that begin later. It cannot be taken back: make a new one.
+/// Ends waits in [`Mutex::lock_or_cancel`](super::Mutex::lock_or_cancel) from another thread.
+///
+/// It ends all waits that use it or a clone of it: those that have begun and those that begin later. It cannot be
+/// reset; create a new one instead.
 #[derive(Clone, Debug, Default)]
 pub struct Canceller(Arc<Switch>);
 
@@ -18,19 +20,19 @@ struct Switch {
 }
 
 impl Canceller {
-    /// One that has cancelled nothing yet.
+    /// Returns a canceller that has not canceled anything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Ends every wait that uses it, before its beginning or during it. Blocks nobody, and may be called again.
+    /// Ends all waits that use this canceller, now and later. It does not block, and may be called again.
     pub fn cancel(&self) {
         self.0.is_cancelled.store(true, Ordering::SeqCst);
         self.0.turned.notify_waiters();
     }
 
-    /// Whether it was called.
+    /// Returns whether [`Canceller::cancel`] was called.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::SeqCst)
@@ -38,7 +40,7 @@ impl Canceller {
 
     pub(crate) async fn cancelled(&self) {
         let mut turned = pin!(self.0.turned.notified());
-        // Listed before the look: a call between the two would be heard by nobody.
+        // Enabled before the check, so that a call between the two is not missed.
         turned.as_mut().enable();
         if !self.is_cancelled() {
             turned.await;

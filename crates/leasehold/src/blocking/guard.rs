@@ -1,4 +1,4 @@
-//! What a holder has in its hands.
+//! The guard of a lock, for threads.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,8 +9,8 @@ use super::{on_lost, wait};
 use crate::error::{Lost, Result};
 use crate::guard::Released;
 
-/// A held lease, as [`crate::Guard`] is: dropping it gives the lease back in the background, [`Guard::release`] does so and
-/// tells how it went. It is bound to no thread.
+/// A held lock, like [`crate::Guard`]. Dropping it releases the lease in the background. [`Guard::release`] releases it
+/// and returns the result. It is not bound to a thread.
 #[must_use = "dropping the guard gives the lease back at once"]
 pub struct Guard(crate::Guard);
 
@@ -19,72 +19,78 @@ impl Guard {
         Self(guard)
     }
 
-    /// The fencing token: see [`crate::Guard::token`].
+    /// Returns the fencing token: see [`crate::Guard::token`].
     #[must_use]
     pub fn token(&self) -> Token {
         self.0.token()
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     #[must_use]
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// The token, if the lease is surely still ours. No round trip: use it with `?` before each effect.
+    /// Returns the token if the lease is certainly still held. No round trip. Use it with `?` before each effect.
     ///
     /// # Errors
-    /// Why it is not: see [`Lost`].
+    ///
+    /// The reason for the loss: see [`Lost`].
     pub fn check(&self) -> std::result::Result<Token, Lost> {
         self.0.check()
     }
 
-    /// Whether the lease is surely still ours. No round trip.
+    /// Returns whether the lease is certainly still held. No round trip.
     #[must_use]
     pub fn is_valid(&self) -> bool {
         self.0.is_valid()
     }
 
-    /// For how long the lease is surely still ours if it is not renewed: see [`crate::Guard::remaining`]. No round trip.
+    /// Returns for how long the lease is certainly held if it is not renewed: see [`crate::Guard::remaining`]. No round
+    /// trip.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.0.remaining()
     }
 
-    /// For how long the store surely keeps others out: see [`crate::Guard::grace`]. No round trip.
+    /// Returns for how long the store certainly keeps others out: see [`crate::Guard::grace`]. No round trip.
     #[must_use]
     pub fn grace(&self) -> Duration {
         self.0.grace()
     }
 
-    /// Whether others were waiting when the store was last heard. No round trip.
+    /// Returns whether others were waiting: see [`crate::Guard::others_wait`]. No round trip.
     #[must_use]
     pub fn others_wait(&self) -> bool {
         self.0.others_wait()
     }
 
-    /// Blocks until the lease is lost, at most for `at_most`: `None` when it was not. No round trip. With a time of zero it
-    /// is a look, as [`Guard::check`].
+    /// Blocks until the lease is lost, for at most `at_most`. Returns `None` if it was not lost by then. No round trip.
+    /// With zero it is a check that does not block.
     #[must_use]
     pub fn wait_lost(&self, at_most: Duration) -> Option<Lost> {
         wait(self.0.lost_within(at_most))
     }
 
-    /// Calls `tell` when the lease is lost, once, on a thread of its own that is started then: it may block, lock and panic
-    /// as it likes. It is called at once when the lease is lost already, and never for one that is given back. It does not
-    /// go with this guard, where others of the same owner hold on.
+    /// Calls `tell` once when the lease is lost, on a new thread. `tell` may block, lock and panic.
     ///
-    /// Any number of them may wait; one that waits costs no thread. Where the system gives no thread at that moment nobody
-    /// is called: a loss that must not be missed is looked for, by [`Guard::check`].
+    /// If the lease is already lost, the call comes at once. If the lease is released, `tell` is never called. The call
+    /// still comes after this guard was released, if other guards of the same owner hold the lease.
+    ///
+    /// Any number of calls may be registered, and a pending one costs no thread. If the system cannot start a thread at
+    /// that moment, `tell` is not called. If you must not miss a loss, use [`Guard::check`] as well.
     pub fn on_lost(&self, tell: impl FnOnce(Lost) + Send + 'static) {
         on_lost::call(self.0.hold(), tell);
     }
 
-    /// Gives the lease back, and blocks until the store has said so: one round trip. While the store is away this waits for
-    /// it, at most for the lease and 2 s; drop the guard to wait for nothing. See [`crate::Guard::release`].
+    /// Releases the lease, and blocks until the store has confirmed that: one round trip.
+    ///
+    /// While the store is unreachable, this blocks for at most the lease and 2 s. Drop the guard instead to wait for
+    /// nothing. See [`crate::Guard::release`].
     ///
     /// # Errors
-    /// As [`crate::Guard::release`].
+    ///
+    /// See [`crate::Guard::release`].
     pub fn release(self) -> Result<Released> {
         wait(self.0.release())
     }

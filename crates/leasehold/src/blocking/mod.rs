@@ -1,4 +1,4 @@
-//! The same words for programs without a runtime: every method blocks its thread. (Feature `blocking`.)
+//! The same operations for programs without a runtime: every method blocks its thread. (Feature `blocking`.)
 //!
 //! ```
 //! use leasehold::Released;
@@ -12,25 +12,28 @@
 //! # Ok(())
 //! # }
 //!
-//! fn sell(_token: leasehold::Token) { /* write under the token */ }
+//! fn sell(_token: leasehold::Token) { /* write with the token */ }
 //! ```
 //!
-//! These are faces of the faces above: what they promise, how long they take with a store that does not answer, and which
-//! errors there are is said there. Beside them is what threads need and tasks do not:
+//! The types of this module wrap the async types of the same name. The promises, time limits and errors are documented
+//! there. These methods exist only here, because threads need them:
 //!
-//! | | |
+//! | Method | Purpose |
 //! |---|---|
 //! | [`Mutex::reentrant`] | the calling thread may lock again what it holds |
-//! | [`Mutex::lock_or_cancel`] | a wait that another thread can end: a future would be dropped |
-//! | [`Guard::wait_lost`], [`Guard::on_lost`] | waits for the loss, or is called at it: a future would be awaited beside the work |
+//! | [`Mutex::lock_or_cancel`] | a wait that another thread can end; async code drops the future instead |
+//! | [`Guard::wait_lost`], [`Guard::on_lost`] | wait for the loss, or register a call; async code awaits [`crate::Guard::lost`] |
 //!
-//! # Within an async runtime
-//! Every method works there, and blocks the thread that it is called on, as `std::sync::Mutex` would. It never waits for
-//! that runtime: what it sends goes by the client's own thread. A task that waits so keeps the others of its thread from
-//! running; one of those may be the one that holds. Use [`crate::Mutex`] there, or tokio's `spawn_blocking`.
+//! # Inside an async runtime
+//!
+//! All methods work there, and block the calling thread, as `std::sync::Mutex` does. They never wait for that runtime,
+//! because the thread of the client sends all requests. But a task that blocks its thread keeps other tasks of that
+//! thread from running, and one of them may be the holder. Use [`crate::Mutex`] there, or `spawn_blocking` of tokio.
 //!
 //! # Signals
-//! A signal does not end a wait: the wait goes on when its handler has returned. What is to end it calls a [`Canceller`].
+//!
+//! A signal does not end a wait. The wait continues when the signal handler has returned. Use a [`Canceller`] to end
+//! it.
 
 mod canceller;
 mod guard;
@@ -52,93 +55,98 @@ pub use canceller::Canceller;
 pub use guard::Guard;
 pub use mutex::Mutex;
 
-/// A client of one store, as [`crate::Leasehold`] is. Clones share it.
+/// A client of one store, like [`crate::Leasehold`]. Clones share it.
 #[derive(Clone, Debug)]
 pub struct Leasehold(crate::Leasehold);
 
 impl Leasehold {
-    /// Connects, as [`crate::Leasehold::connect`] does, and blocks for at most 5 s.
+    /// Connects to a store: see [`crate::Leasehold::connect`]. It blocks for at most 5 s.
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// See [`crate::Leasehold::connect`].
     pub fn connect(url: &str) -> Result<Self> {
         Self::builder(url).connect()
     }
 
-    /// Connects with more said than a URL.
+    /// Returns a builder for a client with more settings than a URL can express.
     pub fn builder(url: &str) -> Builder {
         Builder(crate::Leasehold::builder(url))
     }
 
-    /// The lock of this name, as [`crate::Leasehold::mutex`]. No I/O; a bad name is the first call's error.
+    /// Returns the lock with this name: see [`crate::Leasehold::mutex`]. This does no I/O and never fails. The first
+    /// call on the mutex reports an invalid name.
     #[must_use]
     pub fn mutex(&self, name: impl AsRef<str>) -> Mutex {
         Mutex::new(self.0.mutex(name))
     }
 
-    /// The names that the store has a record of, sorted: see [`crate::Leasehold::names`].
+    /// Returns the names of which the store has a record, sorted: see [`crate::Leasehold::names`].
     ///
     /// # Errors
-    /// As there.
+    ///
+    /// See [`crate::Leasehold::names`].
     pub fn names(&self) -> Result<Vec<String>> {
         wait(self.0.names())
     }
 
-    /// Closes the client for all its clones, as [`crate::Leasehold::close`]: threads that wait hear `Closed`, guards are
-    /// lost, everything is given back. Blocks until the store has confirmed that, at most 5 s.
+    /// Closes this client and all its clones: see [`crate::Leasehold::close`]. Waiting threads get the error `Closed`,
+    /// guards are lost, and all leases are released. It blocks until the store has confirmed the releases, for at most
+    /// 5 s.
     #[expect(clippy::must_use_candidate, reason = "the client is closed, whoever reads what was left")]
     pub fn close(self) -> Closed {
         wait(self.0.close())
     }
 }
 
-/// Says more than a URL: see [`Leasehold::builder`], and [`crate::Builder`] for what each means.
+/// Settings of a client: see [`Leasehold::builder`] and [`crate::Builder`].
 #[must_use = "a builder does nothing until `connect`"]
 pub struct Builder(crate::Builder);
 
 impl Builder {
-    /// Without hand-over inside this client: see [`crate::Builder::remote_hand_over`].
+    /// Turns the hand-over inside this client off: see [`crate::Builder::remote_hand_over`].
     #[doc(hidden)]
     pub fn remote_hand_over(self) -> Self {
         Self(self.0.remote_hand_over())
     }
 
-    /// A tenant's prefix: see [`crate::Builder::prefix`].
+    /// Sets a prefix for all keys: see [`crate::Builder::prefix`].
     pub fn prefix(self, prefix: impl Into<String>) -> Self {
         Self(self.0.prefix(prefix))
     }
 
-    /// The lease of every mutex that names none, 30 s unless said: see [`crate::Builder::lease`].
+    /// Sets the default lease of all mutexes of this client (30 s by default): see [`crate::Builder::lease`].
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.lease(lease))
     }
 
-    /// What this client calls itself: see [`crate::Builder::holder`].
+    /// Sets the label by which `inspect` shows this client: see [`crate::Builder::holder`].
     pub fn holder(self, holder: impl Into<String>) -> Self {
         Self(self.0.holder(holder))
     }
 
-    /// Connects, and blocks for at most 5 s.
+    /// Connects to the store. It blocks for at most 5 s.
     ///
     /// # Errors
-    /// As [`crate::Leasehold::connect`].
+    ///
+    /// See [`crate::Leasehold::connect`].
     pub fn connect(self) -> Result<Leasehold> {
         let world = Real::world();
         let store = self.0.choose(&world)?;
         self.connect_to(store, world)
     }
 
-    /// Connects to a store and in a world of the caller's own.
+    /// Connects to the given store, in the given world. For tests.
     #[doc(hidden)]
     pub fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
         wait(self.0.one_connection().connect_to(store, world)).map(Leasehold)
     }
 }
 
-/// Blocks this thread until the future is ready.
+/// Blocks this thread until the future completes.
 ///
-/// Unconstrained: within one of its tasks tokio lets its own primitives answer "not yet" after 128 steps, until the task
-/// gives way. This one never does, and would ask again for ever.
+/// The future is `unconstrained`. Otherwise, inside a task of tokio, tokio's own primitives return `Pending` after 128
+/// steps until the task yields. This function never yields, so it would poll them for ever.
 fn wait<F: Future>(future: F) -> F::Output {
     pollster::block_on(tokio::task::unconstrained(future))
 }

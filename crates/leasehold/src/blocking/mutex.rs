@@ -1,4 +1,4 @@
-//! The mutex.
+//! The mutex, for threads.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,22 +10,22 @@ use crate::inspection::{Holder, Inspection};
 use crate::mutex::Revoked;
 use crate::owner::Owner;
 
-/// A lock on a name, as [`crate::Mutex`] is. Cheap to make and to clone; making one does no I/O.
+/// A lock on a name, like [`crate::Mutex`]. It is cheap to create and to clone. Creating one does no I/O.
 ///
-/// A second `lock` by the same thread waits for the first, for ever if that is never given back, unless the mutex is
-/// [`reentrant`](Mutex::reentrant) or has an [`owner`](Mutex::owner).
+/// A second `lock` by the same thread waits for the first one, and blocks for ever if the first guard is never
+/// released. To re-enter, make the mutex [`reentrant`](Mutex::reentrant), or give it an [`owner`](Mutex::owner).
 #[derive(Clone)]
 pub struct Mutex {
     inner: crate::Mutex,
     by: By,
 }
 
-/// Who locks.
+/// The owner of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// Whoever the mutex names, or nobody.
+    /// The owner that the mutex names, if any.
     Itself,
-    /// The thread that calls.
+    /// The calling thread.
     Thread,
 }
 
@@ -38,53 +38,53 @@ impl Mutex {
         Self { inner: change(self.inner), by: self.by }
     }
 
-    /// How long a lease lasts without a word from its holder, 30 s unless said: see [`crate::Mutex::lease`].
+    /// Sets the lease (30 s by default): see [`crate::Mutex::lease`].
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
         self.with(|inner| inner.lease(lease))
     }
 
-    /// A lease that is never renewed: see [`crate::Mutex::fixed_lease`].
+    /// Sets a lease that is never renewed: see [`crate::Mutex::fixed_lease`].
     #[must_use]
     pub fn fixed_lease(self, lease: Duration) -> Self {
         self.with(|inner| inner.fixed_lease(lease))
     }
 
-    /// For how long it is renewed at most: see [`crate::Mutex::max_hold`].
+    /// Sets the longest time for which a guard can hold the lock: see [`crate::Mutex::max_hold`].
     #[must_use]
     pub fn max_hold(self, hold: Duration) -> Self {
         self.with(|inner| inner.max_hold(hold))
     }
 
-    /// Strict first come, first served: see [`crate::Mutex::fair`].
+    /// Serves this call in strict order over all clients: see [`crate::Mutex::fair`].
     #[must_use]
     pub fn fair(self) -> Self {
         self.with(crate::Mutex::fair)
     }
 
-    /// A guard comes with a whole lease, also after a wait: see [`crate::Mutex::full_lease`].
+    /// Makes every guard start with a whole lease, also after a wait: see [`crate::Mutex::full_lease`].
     #[must_use]
     pub fn full_lease(self) -> Self {
         self.with(crate::Mutex::full_lease)
     }
 
-    /// A lease that nobody uses is kept for so long: see [`crate::Mutex::sticky`].
+    /// Keeps the lease for up to this long for the next lock of this client: see [`crate::Mutex::sticky`].
     #[must_use]
     pub fn sticky(self, keep: Duration) -> Self {
         self.with(|inner| inner.sticky(keep))
     }
 
-    /// This owner may lock again what it holds: see [`crate::Mutex::owner`]. Replaces `reentrant`.
+    /// Sets the owner, which may lock again what it holds: see [`crate::Mutex::owner`]. This replaces `reentrant`.
     #[must_use]
     pub fn owner(self, owner: &Owner) -> Self {
         Self { inner: self.inner.owner(owner), by: By::Itself }
     }
 
-    /// The thread that calls is the owner: it may lock again what it holds, as often as it likes, and the last of its
-    /// guards to go gives back. See [`crate::Mutex::owner`] for what that means. Replaces `owner`.
+    /// Makes the calling thread the owner. The thread may lock again what it holds, any number of times, and the last
+    /// of its guards releases the lease. See [`crate::Mutex::owner`] for the details. This replaces `owner`.
     ///
-    /// A guard may go to another thread all the same, and be released there: the owner stays the thread that locked, and
-    /// the other one waits like a stranger if it locks itself.
+    /// A guard may still be moved to another thread and be released there. The owner remains the thread that locked. If
+    /// the other thread locks, it contends like any other caller.
     ///
     /// ```
     /// # fn example(leasehold: &leasehold::blocking::Leasehold) -> leasehold::Result<()> {
@@ -99,32 +99,38 @@ impl Mutex {
         Self { by: By::Thread, ..self }
     }
 
-    /// Waits until this thread holds the lock, however long that takes. One round trip when the lock is free.
+    /// Blocks until the lock is acquired, for as long as that takes. It takes one round trip if the lock is free.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`].
+    ///
+    /// See [`crate::Mutex::lock`].
     pub fn lock(&self) -> Result<Guard> {
         wait(self.inner().lock()).map(Guard::new)
     }
 
-    /// Takes the lock if nobody holds it or waits for it. One round trip.
+    /// Acquires the lock if it is free and nobody waits for it, and returns `None` otherwise. One round trip.
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock`].
+    ///
+    /// See [`crate::Mutex::try_lock`].
     pub fn try_lock(&self) -> Result<Option<Guard>> {
         Ok(wait(self.inner().try_lock())?.map(Guard::new))
     }
 
-    /// Waits for the lock, at most for `at_most`. One round trip when the lock is free.
+    /// Waits for the lock for at most `at_most`, and returns `None` if it was not acquired by then. It takes one round
+    /// trip if the lock is free.
     ///
     /// # Errors
-    /// As [`crate::Mutex::try_lock_for`].
+    ///
+    /// See [`crate::Mutex::try_lock_for`].
     pub fn try_lock_for(&self, at_most: Duration) -> Result<Option<Guard>> {
         Ok(wait(self.inner().try_lock_for(at_most))?.map(Guard::new))
     }
 
-    /// Waits for the lock until `canceller` is called: `None`. When it had been called before, nothing is asked for. When
-    /// it is called at the moment of the grant, either may win, and a grant that lost is given back in the background.
+    /// Waits for the lock until `canceller` is canceled, and returns `None` then.
+    ///
+    /// If the canceller was canceled before, nothing is sent. If it is canceled at the moment of the grant, either
+    /// result is possible. A grant that comes too late is released in the background.
     ///
     /// ```
     /// # fn example(leasehold: &leasehold::blocking::Leasehold) -> leasehold::Result<()> {
@@ -137,7 +143,8 @@ impl Mutex {
     /// ```
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`].
+    ///
+    /// See [`crate::Mutex::lock`].
     pub fn lock_or_cancel(&self, canceller: &Canceller) -> Result<Option<Guard>> {
         if canceller.is_cancelled() {
             return Ok(None);
@@ -146,21 +153,25 @@ impl Mutex {
         wait(async {
             tokio::select! {
                 biased;
-                // First: what has been granted is not thrown away.
+                // Polled first, so that a grant is not discarded.
                 granted = mutex.lock() => granted.map(|guard| Some(Guard::new(guard))),
                 () = canceller.cancelled() => Ok(None),
             }
         })
     }
 
-    /// Locks, does the work, and releases: a round trip before the work and one behind it. The lease is given back before
-    /// this answers, or in the background when the store does not say so within 5 s; a panic in the work gives it back too.
+    /// Acquires the lock, runs the work, and releases the lock. It takes one round trip before the work and one after
+    /// it.
     ///
-    /// Nothing ends the work when the lease is lost: it is a closure, not a future. Look before each effect, by
-    /// [`Guard::check`].
+    /// The lease is released before this call returns. If the store does not confirm the release within 5 s, the call
+    /// returns anyway, and the release continues in the background. A panic in the work releases the lease, too.
+    ///
+    /// If the lease is lost, the work continues: it is a closure, and a closure cannot be stopped. Call
+    /// [`Guard::check`] before each effect.
     ///
     /// # Errors
-    /// As [`crate::Mutex::lock`]; and `Lost` when the work has outlived the lease.
+    ///
+    /// See [`crate::Mutex::lock`]. Also `Lost` if the lease ended before the work did.
     pub fn run<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T> {
         let guard = self.lock()?;
         let value = work(&guard);
@@ -169,18 +180,22 @@ impl Mutex {
         Ok(value)
     }
 
-    /// Who holds, with which token, for how long, and how many wait. One round trip; changes nothing.
+    /// Returns who holds the lock, with which token, for how long, and the length of the queue. It takes one round trip
+    /// and changes nothing.
     ///
     /// # Errors
-    /// As [`crate::Mutex::inspect`].
+    ///
+    /// See [`crate::Mutex::inspect`].
     pub fn inspect(&self) -> Result<Inspection> {
         wait(self.inner.inspect())
     }
 
-    /// Takes the lease away from the holder that [`Mutex::inspect`] showed: see [`crate::Mutex::revoke`]. One round trip.
+    /// Takes the lease away from the holder that [`Mutex::inspect`] returned: see [`crate::Mutex::revoke`]. One round
+    /// trip.
     ///
     /// # Errors
-    /// As [`crate::Mutex::revoke`].
+    ///
+    /// See [`crate::Mutex::revoke`].
     pub fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {
         wait(self.inner.revoke(holder, grace))
     }

@@ -1,8 +1,8 @@
-//! A call when a lease is lost.
+//! Calls a function when a lease is lost.
 //!
-//! Whoever learns of a loss wakes those who wait for it: usually the session's thread, on which nothing of the caller's may
-//! run, or every other lease of the client would go unrenewed for as long. So what waits here is a waker that starts a
-//! thread, and nothing is started for the leases that are given back, which are nearly all.
+//! The thread that detects a loss wakes all that wait for it. This is usually the thread of the session. It must not
+//! run the function of the caller: meanwhile no other lease of the client would be renewed. So the waker here starts a
+//! new thread. Most leases are released, and for these no thread is started.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
@@ -12,16 +12,16 @@ use crate::error::Lost;
 use crate::session::{Hold, Seat};
 
 struct Call<F> {
-    /// A circle, as the hold has our waker: its end, which every hold comes to, takes that out.
+    /// A reference cycle: the hold contains our waker. The end of the hold, which always comes, removes the waker.
     hold: Arc<Hold>,
-    /// `None` once it was called, or never will be.
+    /// `None` once it was called or cannot be called any more.
     tell: Mutex<Option<F>>,
 }
 
 pub(super) fn call(hold: &Arc<Hold>, tell: impl FnOnce(Lost) + Send + 'static) {
     let call = Arc::new(Call { hold: Arc::clone(hold), tell: Mutex::new(Some(tell)) });
     let waker = Waker::from(Arc::clone(&call));
-    // The seat is never left: the hold's end clears it.
+    // The seat is not given up here: the end of the hold clears it.
     if hold.poll_lost(&mut Seat::default(), &Context::from_waker(&waker)).is_ready() {
         call.wake();
     }
@@ -32,7 +32,7 @@ impl<F: FnOnce(Lost) + Send + 'static> Wake for Call<F> {
         let Some(lost) = self.hold.why_lost() else { return };
         let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(tell) = tell.filter(|_| lost != Lost::Released) else { return };
-        // Not by the seam: this thread is the caller's, and no part of the session. The refusal is documented.
+        // Not started through `World`, because this thread belongs to the caller. The documentation names the failure.
         drop(thread::Builder::new().name("leasehold-lost".into()).spawn(move || tell(lost)));
     }
 }

@@ -1,4 +1,4 @@
-//! What there is to a quorum beside locks, for programs without a runtime.
+//! Setting up a quorum, for programs without a runtime.
 
 use tokio::sync::oneshot;
 
@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::real::Real;
 use crate::session::no_thread;
 
-/// Begins a new quorum, as [`crate::quorum::begin`] does, and blocks until its nodes vote.
+/// Initializes a new quorum: see [`crate::quorum::begin`]. It blocks until the nodes vote.
 ///
 /// ```no_run
 /// use leasehold::blocking;
@@ -21,29 +21,31 @@ use crate::session::no_thread;
 /// ```
 ///
 /// # Errors
-/// As there, and `Store` when the system gives no thread.
+///
+/// See [`crate::quorum::begin`]. Also `Store` if the system cannot start a thread.
 ///
 /// ```
 /// use leasehold::ErrorKind;
 ///
 /// let error = leasehold::blocking::quorum::begin("redis://127.0.0.1:6379").unwrap_err();
-/// assert_eq!(error.kind(), ErrorKind::Invalid); // that is one server
+/// assert_eq!(error.kind(), ErrorKind::Invalid); // this is one server
 /// ```
 pub fn begin(url: &str) -> Result<()> {
     let url = url.to_owned();
     apart(async move { crate::quorum::begin(&url).await })
 }
 
-/// Begins a quorum without asking its nodes, as [`crate::quorum::force_begin`] does, and blocks until its nodes vote.
+/// Initializes a quorum without any check: see [`crate::quorum::force_begin`]. It blocks until the nodes vote.
 ///
 /// # Errors
-/// As there, and `Store` when the system gives no thread.
+///
+/// See [`crate::quorum::force_begin`]. Also `Store` if the system cannot start a thread.
 pub fn force_begin(url: &str) -> Result<()> {
     let url = url.to_owned();
     apart(async move { crate::quorum::force_begin(&url).await })
 }
 
-/// Connections need a runtime, and this thread may have none.
+/// Runs the future on a thread with a runtime: connections need one, and the calling thread may have none.
 fn apart(begin: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let (tell, is_begun) = oneshot::channel();
     let begin = async move { drop(tell.send(begin.await)) };

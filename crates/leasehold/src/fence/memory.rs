@@ -7,7 +7,7 @@ use leasehold_spec::Token;
 use super::{Access, Gate, Stale};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Data that is reached through a token only.
+/// Data that can be accessed only with a token.
 ///
 /// ```
 /// # use leasehold::Token;
@@ -17,37 +17,38 @@ use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 /// let stock = Fenced::new(5);
 /// let left = *stock.read(b)?; // in a program: `guard.token()` of the lock that is held
 /// *stock.write(b)? = left - 1;
-/// assert!(stock.write(a).is_err()); // an older holder woke up
+/// assert!(stock.write(a).is_err()); // a former holder wakes up
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// What is returned locks the data, as a [`RwLock`](std::sync::RwLock) does: those who read do so side by side, who writes
-/// is alone. It is for a few lines, not to be held while awaiting. A panic while it is held poisons nothing: the next
+/// The returned guards lock the data like a [`RwLock`](std::sync::RwLock): readers share it, a writer is alone. They
+/// are meant for a few lines of code, and must not be held across `await`. A panic does not poison the data: the next
 /// holder finds the data as the panic left it.
 #[derive(Debug, Default)]
 pub struct Fenced<T> {
-    // Locked after the data and never before it: nobody writes between a reader's check and its read.
+    // Locked after the data and never before it, so that no write comes between a reader's check and its read.
     gate: Mutex<Gate>,
     data: RwLock<T>,
 }
 
 impl<T> Fenced<T> {
-    /// Data that nobody has touched.
+    /// Returns data that nobody has accessed.
     pub fn new(data: T) -> Self {
         Self::behind(Gate::new(), data)
     }
 
-    /// Data with the marks that were kept with it.
+    /// Returns data with marks that were stored with it.
     pub fn behind(gate: Gate, data: T) -> Self {
         Self { gate: Mutex::new(gate), data: RwLock::new(data) }
     }
 
-    /// Enters to read, and gives the data.
+    /// Enters to read, and returns the data.
     ///
-    /// Blocks while another thread writes; a thread that already holds this data deadlocks with itself.
+    /// This blocks while another thread writes. A thread that already has a guard of this data deadlocks.
     ///
     /// # Errors
+    ///
     /// The token is [`Stale`].
     pub fn read(&self, token: Token) -> Result<RwLockReadGuard<'_, T>, Stale> {
         let data = self.data.read().unwrap_or_else(PoisonError::into_inner);
@@ -55,11 +56,12 @@ impl<T> Fenced<T> {
         Ok(data)
     }
 
-    /// Enters to write, and gives the data.
+    /// Enters to write, and returns the data.
     ///
-    /// Blocks while another thread reads or writes; a thread that already holds this data deadlocks with itself.
+    /// This blocks while another thread reads or writes. A thread that already has a guard of this data deadlocks.
     ///
     /// # Errors
+    ///
     /// The token is [`Stale`].
     pub fn write(&self, token: Token) -> Result<RwLockWriteGuard<'_, T>, Stale> {
         let data = self.data.write().unwrap_or_else(PoisonError::into_inner);
@@ -67,9 +69,10 @@ impl<T> Fenced<T> {
         Ok(data)
     }
 
-    /// Enters and leaves the data alone: to claim several resources before the first of them is read.
+    /// Enters without accessing the data. Use it to enter several resources before you read the first of them.
     ///
     /// # Errors
+    ///
     /// The token is [`Stale`].
     pub fn enter(&self, token: Token, access: Access) -> Result<(), Stale> {
         match access {
@@ -78,17 +81,17 @@ impl<T> Fenced<T> {
         }
     }
 
-    /// The marks as they are now, to be kept with the data.
+    /// Returns the current marks, so that you can store them with the data.
     pub fn gate(&self) -> Gate {
         *self.gate.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the fence away.
+    /// Removes the fence and returns the data.
     pub fn into_inner(self) -> T {
         self.data.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// To be called with the data locked: the check counts only for as long as that lasts.
+    /// Must be called with the data locked: the check is valid only for as long as that lasts.
     fn enter_locked(&self, token: Token, access: Access) -> Result<(), Stale> {
         self.gate.lock().unwrap_or_else(PoisonError::into_inner).enter(token, access)
     }

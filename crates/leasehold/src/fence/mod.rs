@@ -1,57 +1,58 @@
-//! Fences: what makes a resource refuse a holder whose lease has ended.
+//! Fences: they make a resource refuse writes of a holder whose lease has ended.
 //!
-//! A lock that can be lost keeps two holders apart only while they notice the loss. One that is stopped in the middle of
-//! its work, by a debugger, a virtual machine's snapshot or a disk that hangs, notices nothing; it goes on where it stood,
-//! an hour later, and writes. No lock service can prevent that. The resource can: each grant carries a [`Token`] greater
-//! than those before it, and the resource refuses a token below one that it has seen.
+//! A lock that can be lost excludes a former holder only if that holder notices the loss. A process that is stopped in
+//! the middle of its work notices nothing: a debugger, a snapshot of a virtual machine or a hanging disk can do this.
+//! It continues an hour later, and writes. No lock service can prevent that. The resource can: each grant has a
+//! [`Token`] that is larger than all earlier ones, and the resource refuses a token that is smaller than one it has
+//! seen.
 //!
 //! # Why is a check before each write not enough?
 //!
-//! The picture that made tokens known (Martin Kleppmann, *How to do distributed locking*, 2016) shows a storage that
-//! refuses an old token's **write**. That loses updates all the same:
+//! The diagram that made fencing tokens known (Martin Kleppmann, *How to do distributed locking*, 2016) shows a storage
+//! that refuses **writes** with an old token. This can still lose an update:
 //!
-//! | | A holds 33 | B holds 34 | the resource has seen |
+//! | Step | A holds token 33 | B holds token 34 | The resource has seen |
 //! |---|---|---|---|
-//! | 1 | reads "5 left", stops | | nothing |
+//! | 1 | reads "5 left", then stops | | nothing |
 //! | 2 | its lease ends | gets the lock | nothing |
 //! | 3 | | reads "5 left" | nothing, if reads do not count |
 //! | 4 | writes "4 left" | | 33: accepted |
-//! | 5 | | writes "4 left" | 34: accepted. Two were sold, one is missing |
+//! | 5 | | writes "4 left" | 34: accepted. Two items were sold, but the stock fell by one |
 //!
-//! Nothing arrived out of order. What is needed is that B's *read* closes the door behind A. So everybody **enters** with
-//! the token before the first read, and entering raises the mark: A's write in step 4 is then refused by the 34 of
-//! step 3.
+//! No message arrived out of order. The solution is that B's *read* excludes A. So every holder **enters** with its
+//! token before its first read, and entering raises the mark of the resource. In step 4 the mark is then 34, and A's
+//! write is refused.
 //!
 //! # Two marks
 //!
-//! Holders of a read-write lock read side by side, in any order of their tokens, and must not shut each other out. So
-//! there are two marks: the highest token of a **writer**, and the highest of **all**.
+//! Holders of a read-write lock read at the same time, with tokens in any order, and must not exclude each other. So
+//! there are two marks: the largest token of a **writer**, and the largest token of **all**.
 //!
-//! | who enters | needs a token at or above | raises |
+//! | Access | Requires a token of at least | Raises |
 //! |---|---|---|
-//! | [`Access::Read`] | the highest writer's | the mark of all |
-//! | [`Access::Write`] | the highest of all | both |
+//! | [`Access::Read`] | the largest token of a writer | the mark of all |
+//! | [`Access::Write`] | the largest token of all | both marks |
 //!
-//! *At or above*: a holder enters as often as it likes. (A recipe that refuses an equal token refuses the holder's own
-//! second write.) The check, the mark and the effect are one step, or the pause falls between them; and the marks live
-//! as long as the data.
+//! *At least*: a holder may enter any number of times. (A fence that refuses an equal token also refuses the holder's
+//! own second write.) The check, the mark and the effect must be one atomic step. Otherwise the process can be stopped
+//! between them. The marks must live as long as the data.
 //!
-//! # Which one?
+//! # Which fence to use
 //!
 //! | The data is | Use |
 //! |---|---|
-//! | in this process | [`Fenced`]: the data behind a gate, for any number of threads |
-//! | something else behind a lock or an actor of your own: a file, a device, a row | a [`Gate`] beside it |
+//! | in this process | [`Fenced`]: data behind a gate, for any number of threads |
+//! | something else behind a lock or an actor of yours: a file, a device, a row | a [`Gate`] next to it |
 //! | a key in Redis | `RedisFence` (feature `redis`) |
-//! | in an SQL database | a `WHERE` clause, below |
-//! | out of your hands: mail, a payment | the token as the idempotency key, if there is one; there is no fence |
+//! | in an SQL database | a `WHERE` clause, see below |
+//! | outside of your control: mail, a payment | the token as idempotency key, if there is one; otherwise no fence is possible |
 //!
-//! Several resources under one lock: enter all of them, in a fixed order, before reading any.
+//! If one lock guards several resources, enter all of them in a fixed order before you read any of them.
 //!
 //! # SQL
 //!
-//! Two columns beside the data, one statement for each step. A statement that changes no row is a stale token (or a row
-//! that does not exist): roll back and stop.
+//! Add two columns to the data, and use one statement for each step. If a statement changes no row, the token is stale
+//! (or the row does not exist): roll back and stop.
 //!
 //! ```sql
 //! ALTER TABLE stock ADD COLUMN fence_writers bigint NOT NULL DEFAULT 0;
@@ -67,7 +68,7 @@
 //!  WHERE id = :id AND fence_all <= :token;
 //! ```
 //!
-//! Behind a plain mutex, where nobody reads without being able to write, one column does: the one of all.
+//! With a plain mutex, all holders may write. Then one column is enough: `fence_all`.
 
 mod memory;
 #[cfg(feature = "redis")]
@@ -88,19 +89,20 @@ pub use self::memory::Fenced;
 pub use self::redis::RedisFence;
 use crate::error::{Error, ErrorKind};
 
-/// What somebody who enters is about to do.
+/// The kind of access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Read, and leave the data as it is.
+    /// Read, without changing the data.
     Read,
     /// Change the data.
     Write,
 }
 
-/// The two marks and their rule.
+/// The two marks of a fence, and their rule.
 ///
-/// A gate is a plain value, and entering takes it by `&mut`: it belongs under the lock that guards the data, so that the
-/// check and the effect are one step. A gate with a lock of its own would let a holder in, and lose it before the effect.
+/// A gate is a plain value, and entering it needs `&mut`. Put it under the lock that guards the data, so that the check
+/// and the effect are one step. A gate with a lock of its own could admit a holder and become outdated before the
+/// effect.
 ///
 /// ```
 /// # use leasehold::Token;
@@ -110,13 +112,13 @@ pub enum Access {
 /// let mut gate = Gate::new();
 /// gate.enter(token(33), Access::Read)?; // A is about to read
 /// gate.enter(token(34), Access::Read)?; // A's lease has ended, and B holds the lock
-/// assert!(gate.enter(token(33), Access::Write).is_err()); // what A computed is no longer worth writing
+/// assert!(gate.enter(token(33), Access::Write).is_err()); // A's result is outdated
 /// gate.enter(token(34), Access::Write)?;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// With a resource that is used over `await`, lock both together: `tokio::sync::Mutex<(Gate, File)>`.
+/// If the resource is used across `await`, lock both together: `tokio::sync::Mutex<(Gate, File)>`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Gate {
     writers: Token,
@@ -124,22 +126,23 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate that nobody has entered.
+    /// Returns a gate that nobody has entered.
     #[must_use]
     pub const fn new() -> Self {
         Self { writers: Token::NONE, all: Token::NONE }
     }
 
-    /// A gate with the marks that were kept with the data: of the highest writer, and of all.
+    /// Returns a gate with marks that were stored with the data: the largest token of a writer, and of all.
     #[must_use]
     pub fn restore(writers: Token, all: Token) -> Self {
         Self { writers, all: all.max(writers) }
     }
 
-    /// Lets the holder of `token` in, and shuts out whoever holds an older one; or changes nothing and says who was
-    /// faster. To be called before the first read, and again with each write.
+    /// Admits the holder of `token` and excludes all holders of smaller tokens. If a later holder has entered, it
+    /// changes nothing and returns an error. Call it before the first read, and again with each write.
     ///
     /// # Errors
+    ///
     /// The token is [`Stale`].
     pub fn enter(&mut self, token: Token, access: Access) -> Result<(), Stale> {
         let mark = match access {
@@ -159,35 +162,35 @@ impl Gate {
         Ok(())
     }
 
-    /// The highest token of those who entered to write.
+    /// Returns the largest token that has entered to write.
     #[must_use]
     pub const fn writers(&self) -> Token {
         self.writers
     }
 
-    /// The highest token of all who entered.
+    /// Returns the largest token that has entered.
     #[must_use]
     pub const fn all(&self) -> Token {
         self.all
     }
 }
 
-/// A token that came too late: a later holder has entered. Nothing was read or changed.
+/// A token that was refused, because a later holder has entered. Nothing was read or changed.
 ///
-/// As an [`Error`] it has the kind [`ErrorKind::Lost`], and is the source:
-/// the fence has found out what the holder did not know yet, and what to do is the same.
+/// As an [`Error`] it has the kind [`ErrorKind::Lost`] and is the source of that error. The fence has noticed a loss
+/// that the holder did not know of yet, and the caller has to do the same as after every loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Stale {
     /// The token that was refused.
     pub token: Token,
-    /// The mark that it is below.
+    /// The mark, which is larger.
     pub mark: Token,
-    /// What was to be done.
+    /// The kind of access that was refused.
     pub access: Access,
 }
 
 impl Stale {
-    /// The stale token behind an error, if that is what it is.
+    /// Returns the stale token that caused this error, if one did.
     #[must_use]
     pub fn behind(error: &Error) -> Option<&Self> {
         error.source()?.downcast_ref()
@@ -202,8 +205,8 @@ impl fmt::Display for Stale {
         };
         write!(
             f,
-            "token {} is stale, and nothing was {done}: the holder of token {} has entered since. The lease is lost: \
-             throw the work away, take the lock again and begin with a fresh read",
+            "token {} is stale: the holder of token {} has entered since, and nothing was {done}. The lease is lost: \
+             discard the work, lock again and start with a new read",
             self.token, self.mark
         )
     }

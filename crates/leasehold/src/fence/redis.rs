@@ -1,4 +1,4 @@
-//! A key in Redis behind two marks.
+//! A Redis key behind two marks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::real::Real;
 use crate::store::redis::Trouble;
 use crate::world::World;
 
-/// How long a call may take. Connecting happens one by one: behind a server that swallows everything, the hundredth caller
-/// would otherwise wait for the attempts of ninety-nine.
+/// The longest time for a call. Callers connect one after another. If the server accepts connections but never replies,
+/// the hundredth caller would otherwise wait for the attempts of ninety-nine others.
 const CALL: Duration = Duration::from_secs(5);
-/// The first, and another one over a new connection where the old one was gone.
+/// The first attempt, and one more over a new connection if the old one was closed.
 const ATTEMPTS: usize = 2;
 
-/// Keys of a Redis that are read and written with a token only.
+/// Keys of a Redis that can be read and written only with a token.
 ///
 /// ```no_run
 /// # use leasehold::{Result, Token};
@@ -31,37 +31,38 @@ const ATTEMPTS: usize = 2;
 /// // `token` is that of the guard that is held.
 /// let left = fence.get("stock:42", token).await?;
 /// # let less = left.unwrap_or_default();
-/// fence.set("stock:42", token, less).await?; // refused if a later holder has as much as read it
+/// fence.set("stock:42", token, less).await?; // refused if a later holder has read or written
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// The key is an ordinary string, of any name, and other programs read it with `GET`. What they write past the fence is
-/// not checked. Beside it, in the same slot of a cluster, stand its marks: `stock:42` has `lhf:{stock:42}`. It need not
-/// be the Redis that the lock is on.
+/// The key is an ordinary string with any name, and other programs can read it with `GET`. Writes that do not go
+/// through the fence are not checked. The marks are stored in a second key, in the same slot of a cluster: `stock:42`
+/// has `lhf:{stock:42}`. The data may be in another Redis than the lock.
 ///
-/// **The marks are kept for ever**, one string of 69 bytes for each key, because a fence forgets with them whom it has
-/// seen: where keys come and go, see [`RedisFence::forget_after`]. They are as durable as the data: what a failover
-/// takes back of the one it takes back of the other.
+/// **The marks are kept for ever**: one string of 69 bytes for each key. A fence without its marks would accept old
+/// tokens again. If your keys come and go, see [`RedisFence::forget_after`]. The marks are as durable as the data: a
+/// failover that loses writes loses them from both.
 ///
 /// # Round trips
 ///
-/// Each call is one script and one round trip, one more when the server has forgotten the script. An answer is awaited
-/// for 2 s. A connection that has gone is replaced within the call, once, and the request repeated. After 5 s a call ends
-/// with [`ErrorKind::Unreachable`].
+/// Each call runs one script, in one round trip (two if the server does not know the script yet). The reply must come
+/// within 2 s. If the connection is closed, the call opens a new one, once, and repeats the request. After 5 s a call
+/// fails with [`ErrorKind::Unreachable`].
 ///
-/// # When the answer is lost
+/// # Lost replies
 ///
-/// A write is carried out once, however often it is sent and however late it arrives: it goes by its number, and one that
-/// comes after a later write of the same client and token is passed over. (Several clients that write with *one* token
-/// are not put in order among each other: the lock lets one holder in, and that holder has one client.)
+/// A write is carried out once, however often it is sent and however late it arrives. Each write has a number. If a
+/// write arrives after a later write of the same client and token, the script ignores it. (If several clients write
+/// with *one* token, their writes have no order. A lock admits one holder, and that holder should use one client.)
 ///
-/// When [`Error::may_have_acted`] is true a write was sent whose answer never came, and it may still be on its way. The
-/// next write overtakes it for good, and so does [`enter`](RedisFence::enter) to write; a `get` after that tells.
+/// If [`Error::may_have_acted`] is true, a write was sent without a reply, and it may still arrive. The next write
+/// overtakes it for good, and so does [`enter`](RedisFence::enter) with [`Access::Write`]. A `get` after that returns
+/// the final value.
 ///
 /// # Cancel safety
 ///
-/// Dropping a future before it is ready leaves open whether a write is carried out, as above.
+/// If a future is dropped before it completes, its write may or may not be carried out, as described above.
 #[derive(Clone)]
 pub struct RedisFence {
     shared: Arc<Shared>,
@@ -77,7 +78,7 @@ struct Shared {
     calls: AtomicU64,
 }
 
-/// What a call is about.
+/// The parts of a call.
 struct Request<'a> {
     script: &'a Script,
     key: &'a str,
@@ -87,25 +88,26 @@ struct Request<'a> {
 }
 
 impl RedisFence {
-    /// Connects to a Redis, 7.0 or newer, and shows that it answers. The URL is that of
-    /// [`Leasehold::connect`](crate::Leasehold::connect); a prefix in it goes before every key.
+    /// Connects to a Redis, version 7.0 or newer, and checks that it replies. The URL is that of
+    /// [`Leasehold::connect`](crate::Leasehold::connect). A prefix in it is put before every key.
     ///
-    /// The connection runs on the tokio runtime that this is called on, a later one on that of the call that needed it.
-    /// Where that runtime is blocked, a call on another one waits for it for 2 s, and makes a connection of its own.
-    /// (Locks need no runtime; this, and each call of a fence, has to be made on one.)
+    /// The connection runs on the tokio runtime of this call. A later connection runs on the runtime of the call that
+    /// opened it. If that runtime is blocked, a call on another runtime waits for it for 2 s, and then opens a
+    /// connection of its own. (Locks need no runtime. This method, and every call of a fence, needs one.)
     ///
     /// # Errors
-    /// `Invalid` and `Unsupported` for the URL, `Unreachable`, `Denied`; `Unsupported` also where no tokio runtime is.
+    ///
+    /// `Invalid` or `Unsupported` for the URL, `Unreachable`, `Denied`; also `Unsupported` outside of a tokio runtime.
     pub async fn connect(url: &str) -> Result<Self> {
         Self::connect_in(url, Real::world()).await
     }
 
-    /// Connects in a world of the caller's own.
+    /// Connects in the given world. For tests.
     #[doc(hidden)]
     pub async fn connect_in(url: &str, world: Arc<dyn World>) -> Result<Self> {
         let server = Server::at(url, world)?;
         if server.world.spawn(Box::pin(async {})).is_err() {
-            let message = "a fence needs a tokio runtime: call this on one, as in #[tokio::main]";
+            let message = "a fence needs a tokio runtime: call this inside one, for example under #[tokio::main]";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         let mut id = [0; 8];
@@ -116,11 +118,11 @@ impl RedisFence {
         Ok(Self { shared: Arc::new(shared), keep_ms: 0 })
     }
 
-    /// Lets the marks of a key expire when nobody has entered for so long. Zero is for ever, and the default.
+    /// Lets the marks of a key expire when nobody has entered for this long. Zero, the default, keeps them for ever.
     ///
-    /// A holder that was stopped for longer than this, and goes on, is no longer refused. Choose it far beyond the
-    /// longest time for which a process of yours can be stopped and come back: days, not leases. Of several clients that
-    /// say different things the last one to enter decides.
+    /// If a holder is stopped for longer than this and then continues, its writes are no longer refused. Choose a time
+    /// far beyond the longest stop of a process: days, not leases. If several clients use different times, the last
+    /// client to enter decides.
     #[must_use]
     pub fn forget_after(mut self, unused: Duration) -> Self {
         // One that is too small to be counted is still not "for ever".
@@ -129,21 +131,25 @@ impl RedisFence {
         self
     }
 
-    /// Enters and leaves the key alone: to claim several keys before the first of them is read, or one that is then used
-    /// in another way.
+    /// Enters without accessing the key. Use it to enter several keys before you read the first of them, or to guard a
+    /// key that you access in another way.
     ///
     /// # Errors
-    /// `Lost` when the token is [stale](Stale), `Foreign` when something else stands where the marks should, `Invalid` for
-    /// an empty key; `Unreachable`, `Denied`, and `Store` for the server's other errors.
+    ///
+    /// - `Lost`: the token is [stale](Stale).
+    /// - `Foreign`: the key of the marks contains other data.
+    /// - `Invalid`: the key is empty.
+    /// - `Unreachable`, `Denied`, and `Store` for other errors of the server.
     pub async fn enter(&self, key: &str, token: Token, access: Access) -> Result<()> {
         let script = &self.shared.scripts.enter;
         self.call(&Request { script, key, token, access, value: None }).await.map(drop)
     }
 
-    /// Enters to read, and gives the value: `None` if there is no such key.
+    /// Enters to read, and returns the value, or `None` if the key does not exist.
     ///
     /// # Errors
-    /// As [`RedisFence::enter`]; `Foreign` also when the key is not a string.
+    ///
+    /// See [`RedisFence::enter`]. Also `Foreign` if the key is not a string.
     pub async fn get(&self, key: &str, token: Token) -> Result<Option<Vec<u8>>> {
         let script = &self.shared.scripts.get;
         match self.call(&Request { script, key, token, access: Access::Read, value: None }).await? {
@@ -152,10 +158,11 @@ impl RedisFence {
         }
     }
 
-    /// Enters to write, and sets the value. An expiry of the key stays as it is.
+    /// Enters to write, and sets the value. The expiry of the key, if any, stays.
     ///
     /// # Errors
-    /// As [`RedisFence::get`]; `Store` also when the server's memory is full.
+    ///
+    /// See [`RedisFence::get`]. Also `Store` if the server is out of memory.
     pub async fn set(&self, key: &str, token: Token, value: impl AsRef<[u8]>) -> Result<()> {
         self.write(key, token, Some(value.as_ref())).await
     }
@@ -163,7 +170,8 @@ impl RedisFence {
     /// Enters to write, and removes the key. Its marks stay.
     ///
     /// # Errors
-    /// As [`RedisFence::set`].
+    ///
+    /// See [`RedisFence::set`].
     pub async fn remove(&self, key: &str, token: Token) -> Result<()> {
         self.write(key, token, None).await
     }
@@ -175,7 +183,7 @@ impl RedisFence {
 
     async fn call(&self, request: &Request<'_>) -> Result<Reply> {
         if request.key.is_empty() {
-            return Err(Error::invalid("the key is empty: a fence guards a key that has a name"));
+            return Err(Error::invalid("the key is empty: give the name of the key that the fence guards"));
         }
         let server = &self.shared.server;
         let answered = within(&*server.world, CALL, self.attempts(request)).await;
@@ -228,13 +236,13 @@ impl RedisFence {
             Some(Reply::ForeignMarks) => Err(Error::new(
                 ErrorKind::Foreign,
                 format!(
-                    "the key {marks:?} should have the fence marks of {key:?}, and has something that this Leasehold \
-                     did not write. It was left alone: guard another key, or remove it if nothing needs it"
+                    "the key {marks:?} is reserved for the fence marks of {key:?}, but contains other data. It was not \
+                     changed: guard another key, or delete {marks:?} if nothing needs it"
                 ),
             )),
             Some(Reply::ForeignData) => Err(Error::new(
                 ErrorKind::Foreign,
-                format!("the key {key:?} is not a string: use `enter`, and read and write it in your own way"),
+                format!("the key {key:?} is not a string: use `enter`, and access the key yourself"),
             )),
             Some(reply) => Ok(reply),
             None => Err(garbled(&String::from_utf8_lossy(&bytes[..bytes.len().min(80)])).may_act()),
@@ -248,11 +256,11 @@ impl fmt::Debug for RedisFence {
     }
 }
 
-/// The longest expiry that is asked for, 1,000 years: Redis refuses one that overflows its clock.
+/// The longest expiry that is used: 1,000 years. Redis refuses one that overflows its clock.
 const KEEP_MAX_MS: u64 = 1_000 * 365 * 24 * 60 * 60 * 1_000;
 
-/// Whether an earlier attempt of this call is still without an answer. An error after it, a stale token included, does
-/// not say that nothing was done.
+/// Whether an earlier attempt of this call got no reply. Then a later error, also a stale token, does not mean that
+/// nothing was done.
 #[derive(Clone, Copy)]
 enum Sent {
     Never,
@@ -269,5 +277,8 @@ impl Sent {
 }
 
 fn garbled(reply: &str) -> Error {
-    Error::new(ErrorKind::Store, format!("a script of the fence answered {reply:?}: is a proxy in between?"))
+    Error::new(
+        ErrorKind::Store,
+        format!("unexpected reply {reply:?} to a script of the fence: is there a proxy in between?"),
+    )
 }

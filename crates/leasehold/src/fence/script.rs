@@ -1,4 +1,4 @@
-//! The fence's scripts, what they are told and what they answer.
+//! The scripts of the fence, their arguments and their replies.
 
 use leasehold_spec::Token;
 use sha1_smol::Sha1;
@@ -6,17 +6,17 @@ use sha1_smol::Sha1;
 use super::Access;
 
 const MARKS: &str = include_str!("lua/marks.lua");
-/// Where a script wants the shared part.
+/// The place in a script where the shared part is inserted.
 const PLACE: &str = "--@marks\n";
 
-/// One script, as the server gets it.
+/// A script, as the server gets it.
 #[derive(Debug)]
 pub(super) struct Script {
     pub(super) source: String,
     pub(super) sha: String,
 }
 
-/// All of them.
+/// All scripts.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) enter: Script,
@@ -42,7 +42,7 @@ impl Script {
     }
 }
 
-/// The key of a guarded key's marks, in the same slot of a cluster.
+/// Returns the key of the marks of a guarded key, in the same slot of a cluster.
 ///
 /// ```text
 /// stock:42      lhf:{stock:42}
@@ -55,13 +55,13 @@ pub(super) fn marks_key(key: &str) -> String {
     }
 }
 
-/// Redis' rule: what stands between the first `{` and the first `}` after it, unless that is nothing.
+/// The rule of Redis: the text between the first `{` and the first `}` after it, unless it is empty.
 fn hash_tag(key: &str) -> Option<&str> {
     let (_, behind) = key.split_once('{')?;
     behind.split_once('}').map(|(tag, _)| tag).filter(|tag| !tag.is_empty())
 }
 
-/// Tokens and numbers as the scripts take them: fixed width, so that the marks are.
+/// Formats tokens and numbers with a fixed width, so that the marks have a fixed width, too.
 pub(super) fn digits(number: u64) -> String {
     format!("{number:016}")
 }
@@ -73,7 +73,7 @@ pub(super) fn word(access: Access) -> &'static str {
     }
 }
 
-/// What a script answered.
+/// The reply of a script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Done,
@@ -84,7 +84,7 @@ pub(super) enum Reply {
 }
 
 impl Reply {
-    /// `None` for what no script of ours says.
+    /// Returns `None` if no script of ours replies this.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         if let Some(value) = bytes.strip_prefix(b"VALUE ") {
             return Some(Self::Value(Some(value.to_vec())));
@@ -114,7 +114,7 @@ fn patched(source: &str) -> String {
     let Some((name, right, wrong)) = PATCHES.iter().find(|(name, ..)| Some(*name) == named) else {
         return source.to_owned();
     };
-    assert_eq!(source.matches(right).count(), 1, "{name}: {right:?} is to occur once");
+    assert_eq!(source.matches(right).count(), 1, "{name}: {right:?} must occur once");
     source.replace(right, wrong)
 }
 

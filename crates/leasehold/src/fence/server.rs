@@ -1,5 +1,5 @@
-//! The way to the fence's Redis: one connection, made anew when it has gone. How it is made, and what an error means, is
-//! what it is for locks: `store/redis/dial.rs` and `fault.rs`.
+//! The connection of a fence to its Redis. It is opened again when it was closed. `store/redis/dial.rs` opens it, and
+//! `fault.rs` interprets errors, as for locks.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,27 +13,27 @@ use crate::error::{Error, Result};
 use crate::store::redis::{Asker, Target, Trouble, dial, drive, silent};
 use crate::world::World;
 
-/// How long one attempt to connect, and one answer, may take.
+/// The timeout of one attempt to connect, and of one reply.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long a TLS handshake may take of that.
+/// The part of it that a TLS handshake may take.
 const TLS_WITHIN: Duration = Duration::from_millis(1500);
 
 pub(super) struct Server {
     pub(super) world: Arc<dyn World>,
     target: Target,
     line: Mutex<Line>,
-    /// Whoever has it makes the next connection.
+    /// The task that has this opens the next connection.
     turn: Turns<()>,
 }
 
-/// The present connection, and which one it is, counted from the first.
+/// The current connection, and its number, counted from the first one.
 #[derive(Default)]
 struct Line {
     number: u64,
     connection: Option<MultiplexedConnection>,
 }
 
-/// What a script gets.
+/// The arguments of a script.
 pub(super) struct Arguments<'a> {
     pub(super) keys: [String; 2],
     pub(super) words: [String; 5],
@@ -41,12 +41,12 @@ pub(super) struct Arguments<'a> {
 }
 
 impl Server {
-    /// Reads a URL, that of a lock's store. Its errors do not repeat it.
+    /// Parses the URL, which has the form of a lock's store. Errors do not repeat it.
     pub(super) fn at(url: &str, world: Arc<dyn World>) -> Result<Self> {
         Ok(Self { world, target: Target::parse(url)?, line: Mutex::default(), turn: Turns::new(()) })
     }
 
-    /// The key below the prefix.
+    /// Returns the key with the prefix.
     pub(super) fn key(&self, key: &str) -> String {
         format!("{}{key}", self.target.prefix)
     }
@@ -59,13 +59,13 @@ impl Server {
         silent(&self.address())
     }
 
-    /// The connection, and its number for [`hang_up`](Self::hang_up). The server has said a word on it.
+    /// Returns the connection, and its number for [`hang_up`](Self::hang_up). The server has replied on it.
     pub(super) async fn line(&self) -> Result<(u64, MultiplexedConnection)> {
         if let Some(line) = self.present() {
             return Ok(line);
         }
-        // One of the callers that find the connection gone makes the next one. Its runtime may stand still, so the others
-        // wait only as long as connecting may take.
+        // Of all callers that find the connection closed, one opens the next. Its runtime may be blocked, so the others wait
+        // only for the timeout of connecting.
         let _turn = within(&*self.world, PATIENCE, self.turn.lock()).await;
         if let Some(line) = self.present() {
             return Ok(line);
@@ -89,7 +89,7 @@ impl Server {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives a connection up, unless another caller did so before.
+    /// Closes a connection, unless another caller did so before.
     pub(super) fn hang_up(&self, number: u64) {
         let mut line = self.known();
         if line.number == number {
@@ -97,7 +97,7 @@ impl Server {
         }
     }
 
-    /// Runs a script, and awaits its answer for a while.
+    /// Runs a script, and waits for its reply with a timeout.
     pub(super) async fn run(
         &self,
         connection: &mut MultiplexedConnection,
@@ -112,7 +112,8 @@ impl Server {
     }
 }
 
-/// By the script's name, and by its text where the server does not know it (it restarted, or somebody flushed it).
+/// Sends the digest of the script, and its text if the server does not know it (it restarted, or its scripts were
+/// flushed).
 async fn send(
     connection: &mut MultiplexedConnection,
     script: &Script,
@@ -131,7 +132,7 @@ async fn send(
     }
 }
 
-/// What the work gives, if that comes in time by the world's clock.
+/// Returns the result of the work, or `None` if it takes longer than `at_most` by the clock of the world.
 pub(super) async fn within<T>(world: &dyn World, at_most: Duration, work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

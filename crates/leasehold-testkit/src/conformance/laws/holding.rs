@@ -128,7 +128,7 @@ pub(super) async fn loss_drops_the_work(stage: &Stage) {
     });
     let error = soon("its lease ends", lost).await.expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert!(error.to_string().contains("the lease has ended"), "{error}");
+    assert!(error.to_string().contains("the lease expired"), "{error}");
     assert!(dropped.load(Ordering::SeqCst), "the work was dropped before the answer came");
 }
 
