@@ -7,10 +7,11 @@ use std::time::Duration;
 use leasehold_spec::limits::LABEL_MAX;
 
 use crate::error::{Error, Result};
-use crate::mutex::{Mutex, check_lease};
+use crate::mutex::Mutex;
 use crate::real::Real;
 use crate::reentry::Gates;
 use crate::session::{HandOver, Lanes, Session};
+use crate::settings::check_lease;
 use crate::store::{Store, choose, default_lease};
 use crate::world::World;
 

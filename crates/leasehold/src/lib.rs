@@ -141,6 +141,7 @@ pub mod quorum;
 mod real;
 mod reentry;
 mod session;
+mod settings;
 mod store;
 mod sync;
 mod world;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, REVOKE_GRACE_MS, STICKY_MAX_MS};
+use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::{Name, Op, Order, Outcome};
 
 use crate::client::Handle;
@@ -13,7 +13,8 @@ use crate::guard::Guard;
 use crate::inspection::{Holder, Inspection};
 use crate::owner::Owner;
 use crate::reentry::enter;
-use crate::session::{Entry, KnownLine, Renewal, Terms, Wait};
+use crate::session::{Entry, Renewal, Terms, Wait};
+use crate::settings::Settings;
 
 /// A lock on a name. At most one client holds it at a time, and waiters are served first come, first served.
 ///
@@ -34,11 +35,7 @@ use crate::session::{Entry, KnownLine, Renewal, Terms, Wait};
 pub struct Mutex {
     client: Arc<Handle>,
     name: Result<Name, Arc<Error>>,
-    lease: Duration,
-    renewal: Renewal,
-    order: Order,
-    entry: Entry,
-    sticky: Duration,
+    settings: Settings,
     owner: Option<Owner>,
     /// Computed from the settings at the first call.
     terms: OnceLock<Arc<Terms>>,
@@ -46,10 +43,9 @@ pub struct Mutex {
 
 impl Mutex {
     pub(crate) fn new(client: Arc<Handle>, name: &str) -> Self {
-        let lease = client.lease();
+        let settings = Settings::new(client.lease());
         let name = Name::new(name).map_err(|bad| Arc::new(Error::from(bad)));
-        let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
-        Self { client, name, lease, renewal, order, entry, sticky: Duration::ZERO, owner: None, terms: OnceLock::new() }
+        Self { client, name, settings, owner: None, terms: OnceLock::new() }
     }
 
     /// Sets the lease: how long a lock lasts without a renewal by its holder, from 100 ms to 24 h.
@@ -61,8 +57,10 @@ impl Mutex {
     /// This replaces `fixed_lease`.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
-        let renewal = if self.renewal == Renewal::Never { Renewal::Always } else { self.renewal };
-        Self { lease, renewal, ..self.unasked() }
+        self.with(|settings| {
+            let renewal = if settings.renewal == Renewal::Never { Renewal::Always } else { settings.renewal };
+            Settings { lease, renewal, ..settings }
+        })
     }
 
     /// Sets a lease of this length (100 ms to 24 h) that is never renewed. It ends by itself, and the guard is then
@@ -71,7 +69,7 @@ impl Mutex {
     /// This replaces `lease` and `max_hold`.
     #[must_use]
     pub fn fixed_lease(self, lease: Duration) -> Self {
-        Self { lease, renewal: Renewal::Never, ..self.unasked() }
+        self.with(|settings| Settings { lease, renewal: Renewal::Never, ..settings })
     }
 
     /// Sets the longest time for which a guard can hold the lock. The client stops renewing, so that the lease ends
@@ -85,7 +83,7 @@ impl Mutex {
     #[must_use]
     pub fn max_hold(self, hold: Duration) -> Self {
         let renewal = u64::try_from(hold.as_micros()).map_or(Renewal::Always, |hold_us| Renewal::For { hold_us });
-        Self { renewal, ..self.unasked() }
+        self.with(|settings| Settings { renewal, ..settings })
     }
 
     /// Serves this call in strict order, first come, first served, over all clients. The call waits in the queue of the
@@ -94,7 +92,7 @@ impl Mutex {
     /// Each lock and each release costs one round trip, even if no other client wants the lock.
     #[must_use]
     pub fn fair(self) -> Self {
-        Self { order: Order::Strict, ..self.unasked() }
+        self.with(|settings| Settings { order: Order::Strict, ..settings })
     }
 
     /// Sets the owner of the lock: this owner may lock again what it holds, from any task and any number of times.
@@ -151,7 +149,7 @@ impl Mutex {
     /// It costs one more round trip after a wait, and none if the lock was free.
     #[must_use]
     pub fn full_lease(self) -> Self {
-        Self { entry: Entry::OnLease, ..self.unasked() }
+        self.with(|settings| Settings { entry: Entry::OnLease, ..settings })
     }
 
     /// Keeps the lease for up to this long (at most 1 min) after the last guard of this client has gone, if nobody else
@@ -173,7 +171,7 @@ impl Mutex {
     /// more than 1 min, the first call fails with `Invalid`.
     #[must_use]
     pub fn sticky(self, keep: Duration) -> Self {
-        Self { sticky: keep, ..self.unasked() }
+        self.with(|settings| Settings { sticky: keep, ..settings })
     }
 
     /// Waits until the lock is acquired, for as long as that takes, also while the store restarts or is unreachable.
@@ -340,9 +338,9 @@ impl Mutex {
         }
     }
 
-    /// Returns the same mutex without the terms that were computed from its former settings.
-    fn unasked(self) -> Self {
-        Self { terms: OnceLock::new(), ..self }
+    /// Changes the settings, and forgets the terms that were computed from the former ones.
+    fn with(self, change: impl FnOnce(Settings) -> Settings) -> Self {
+        Self { settings: change(self.settings), terms: OnceLock::new(), ..self }
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<Guard>> {
@@ -350,7 +348,7 @@ impl Mutex {
         let terms = match self.terms.get() {
             Some(terms) => terms,
             None => {
-                let terms = Arc::new(self.terms()?);
+                let terms = Arc::new(self.settings.terms(self.client.label())?);
                 self.terms.get_or_init(|| terms)
             }
         };
@@ -364,49 +362,11 @@ impl Mutex {
     fn name(&self) -> Result<&Name> {
         self.name.as_ref().map_err(|error| error.share())
     }
-
-    fn terms(&self) -> Result<Terms> {
-        let lease_ms = check_lease(self.lease)?;
-        let renewal = self.renewal;
-        if let Renewal::For { hold_us } = renewal
-            && hold_us < lease_ms * 1000
-        {
-            let message =
-                format!("max_hold is shorter than the lease ({:?}): use a shorter lease, or fixed_lease", self.lease);
-            return Err(Error::invalid(message));
-        }
-        let (order, entry, sticky_us) = (self.order, self.entry, self.sticky_us()?);
-        let (label, line) = (self.client.label(), KnownLine::default());
-        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, label, line };
-        if sticky_us > 0 && !terms.may_stand() {
-            let message =
-                "sticky cannot be combined with fair, fixed_lease, max_hold or full_lease: remove one of them";
-            return Err(Error::invalid(message));
-        }
-        Ok(terms)
-    }
-
-    fn sticky_us(&self) -> Result<u64> {
-        match u64::try_from(self.sticky.as_micros()) {
-            Ok(us) if us <= STICKY_MAX_MS * 1000 => Ok(us),
-            _ => {
-                let keep = self.sticky;
-                Err(Error::invalid(format!("cannot keep a lease for {keep:?}: sticky is at most {STICKY_MAX_MS} ms")))
-            }
-        }
-    }
 }
 
 impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mutex").field("name", &self.name).field("lease", &self.lease).finish_non_exhaustive()
-    }
-}
-
-pub(crate) fn check_lease(lease: Duration) -> Result<u64> {
-    match u64::try_from(lease.as_millis()) {
-        Ok(ms) if (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&ms) => Ok(ms),
-        _ => Err(Error::invalid(format!("a lease of {lease:?} is out of range: use {LEASE_MIN_MS} ms to 24 h"))),
+        f.debug_struct("Mutex").field("name", &self.name).field("lease", &self.settings.lease).finish_non_exhaustive()
     }
 }
 

@@ -159,7 +159,7 @@ async fn a_later_read_shuts_an_earlier_writer_out() {
     assert_eq!((number_in(seen_by_a), number_in(seen_by_b)), (5, 5));
     let error = fence.set("stock", a, "4").await.unwrap_err();
     assert_eq!(Stale::behind(&error), Some(&Stale { token: a, mark: b, access: Access::Write }));
-    assert!(error.to_string().contains("take the lock again"), "{error}");
+    assert!(error.to_string().contains("lock again"), "{error}");
     fence.set("stock", b, "4").await.unwrap();
     // To everybody else it is an ordinary key.
     assert_eq!(server.command(&["GET", "stock"]), Value::from("4"));

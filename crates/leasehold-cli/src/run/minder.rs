@@ -2,7 +2,7 @@
 //!
 //! It leads the command's group, so that the group's number stays ours for as long as the minder lives; it knows when the
 //! lease ends, and ends the group before that. (Why neither a parent-death signal nor a thread of the supervisor would do:
-//! DESIGN.md, "Why does `run` need three processes?")
+//! docs/design/command.md, "Why does `run` need three processes?")
 //!
 //! What can reach the group can reach the minder: Ctrl-C, Ctrl-Z, its own TERM. It holds all signals back for good; KILL
 //! and STOP remain. Of KILL the supervisor hears as of any child's end, and starts another minder; after STOP it lets this

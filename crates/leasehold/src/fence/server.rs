@@ -64,8 +64,8 @@ impl Server {
         if let Some(line) = self.present() {
             return Ok(line);
         }
-        // Of all callers that find the connection closed, one opens the next. Its runtime may be blocked, so the others wait
-        // only for the timeout of connecting.
+        // Of all callers that find the connection closed, one opens the next. Its runtime may be blocked, so the others
+        // wait no longer than connecting may take.
         let _turn = within(&*self.world, PATIENCE, self.turn.lock()).await;
         if let Some(line) = self.present() {
             return Ok(line);

@@ -174,7 +174,7 @@ impl Session {
         self.note(name, &answer, &*link, sent_us);
         match answer.outcome {
             Outcome::Inspected(inspection) => Ok((inspection, nodes)),
-            _ => Err(Error::new(ErrorKind::Store, "the store's answer to inspect makes no sense")),
+            _ => Err(Error::new(ErrorKind::Store, "unexpected reply of the store to inspect")),
         }
     }
 
@@ -306,21 +306,20 @@ impl Drop for Opening<'_> {
 }
 
 pub(crate) fn silent() -> Error {
-    let message = "the store does not answer: is it running, and is the network up? The client keeps trying";
+    let message = "the store does not reply: is it running, and is the network up? The client keeps trying";
     Error::new(ErrorKind::Unreachable, message)
 }
 
 /// The same before there is a client.
 fn unanswered() -> Error {
-    Error::new(ErrorKind::Unreachable, "the store does not answer: is it running there, and is the network up?")
+    Error::new(ErrorKind::Unreachable, "the store does not reply: is it running, and is the network up?")
 }
 
 fn forked() -> Error {
-    let message = "this client was connected before a fork: its thread and its connections are the parent's; connect \
-                   in the child, or exec";
+    let message = "this client belongs to the parent process of a fork: connect again in this process";
     Error::new(ErrorKind::Unsupported, message)
 }
 
 pub(crate) fn no_thread(error: std::io::Error) -> Error {
-    Error::no_thread("the client's thread", error)
+    Error::no_thread("the thread of the client", error)
 }

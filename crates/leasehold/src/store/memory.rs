@@ -115,7 +115,7 @@ struct Path {
 
 impl Path {
     fn gone(&self) -> Option<Fault> {
-        self.is_closed().then(|| Fault::Gone(Error::new(ErrorKind::Unreachable, "the link was closed")))
+        self.is_closed().then(|| Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection was closed")))
     }
 }
 

@@ -215,12 +215,12 @@ pub(crate) fn default_lease(store: &dyn Store) -> Duration {
 pub fn choose(url: &str, prefix: Option<&str>, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
     match Scheme::of(url)? {
         (Scheme::Memory, _) if prefix.is_some() => {
-            Err(Error::invalid("memory: takes no prefix: name the store, as in memory:app"))
+            Err(Error::invalid("memory: takes no prefix: give the store a name instead, for example memory:app"))
         }
         (Scheme::Memory, "") => Ok(Arc::new(memory::Memory::private(world))),
         (Scheme::Memory, name) => Ok(Arc::new(memory::Memory::shared(name, world))),
         (Scheme::File, _) if prefix.is_some() => {
-            Err(Error::invalid("file: takes no prefix: name another directory, as in file:/var/lib/app/tenant"))
+            Err(Error::invalid("file: takes no prefix: use another directory, for example file:/var/lib/app/tenant"))
         }
         (Scheme::File, rest) => open_file(rest, world),
         (Scheme::Quorum, rest) => gather(rest, prefix, world),
@@ -272,7 +272,7 @@ fn gather(_: &str, _: Option<&str>, _: &Arc<dyn World>) -> Result<Arc<dyn Store>
 #[cfg(not(feature = "redis"))]
 fn no_redis() -> Error {
     let message =
-        "this program was built without Leasehold's feature `redis`: turn it on in Cargo.toml, or use memory:";
+        "this program was built without the feature `redis` of Leasehold: enable it in Cargo.toml, or use memory:";
     Error::new(crate::ErrorKind::Unsupported, message)
 }
 
@@ -284,8 +284,10 @@ fn open_file(rest: &str, world: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error
 #[cfg(not(all(feature = "file", target_os = "linux")))]
 fn open_file(_: &str, _: &Arc<dyn World>) -> Result<Arc<dyn Store>, Error> {
     let message = match cfg!(target_os = "linux") {
-        true => "this program was built without Leasehold's feature `file`: turn it on in Cargo.toml, or use redis:",
-        false => "file: needs Linux: use redis: between processes, or memory: within one",
+        true => {
+            "this program was built without the feature `file` of Leasehold: enable it in Cargo.toml, or use redis:"
+        }
+        false => "file: needs Linux: use redis:, or memory: within one process",
     };
     Err(Error::new(crate::ErrorKind::Unsupported, message))
 }

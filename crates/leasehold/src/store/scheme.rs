@@ -17,8 +17,8 @@ pub(crate) enum Scheme {
     RedisTls,
 }
 
-const THERE_IS: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:6379, rediss: with TLS, quorum: for \
-                        several of them, file:/PATH for one host, or memory: or memory:NAME";
+const THERE_IS: &str = "use redis://HOST:PORT (for example redis://127.0.0.1:6379), rediss:// for TLS, quorum: for \
+                        several servers, file:/PATH for one host, memory: or memory:NAME";
 
 impl Scheme {
     /// The kind of store that a URL names, and what comes behind the colon.
@@ -28,7 +28,7 @@ impl Scheme {
         let unknown = || match url.is_empty() {
             // Usually a variable of the environment that is not set.
             true => Error::invalid(format!("the URL is empty: {THERE_IS}")),
-            false => Error::invalid(format!("what the URL begins with is no store: {THERE_IS}")),
+            false => Error::invalid(format!("unknown store type in the URL: {THERE_IS}")),
         };
         let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
         let instead = match scheme.to_ascii_lowercase().as_str() {
@@ -37,9 +37,13 @@ impl Scheme {
             "quorum" => return Ok((Self::Quorum, rest)),
             "redis" => return Ok((Self::Redis, rest)),
             "rediss" => return Ok((Self::RedisTls, rest)),
-            "redis+sentinel" => "redis+sentinel: is planned and not built yet: name the primary, by redis:",
-            "redis+cluster" => "redis+cluster: is planned and not built yet: name a single primary, by redis:",
-            "unix" | "redis+unix" => "Unix sockets are not supported by this version: use redis://HOST:PORT",
+            "redis+sentinel" => {
+                "redis+sentinel: is planned but not supported yet: use redis: with the address of the primary"
+            }
+            "redis+cluster" => {
+                "redis+cluster: is planned but not supported yet: use redis: with the address of a single primary"
+            }
+            "unix" | "redis+unix" => "Unix sockets are not supported: use redis://HOST:PORT",
             _ => return Err(unknown()),
         };
         Err(Error::new(ErrorKind::Unsupported, instead))

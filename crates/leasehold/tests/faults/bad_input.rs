@@ -44,7 +44,7 @@ async fn wrong_password() {
     let error = refused(&format!("redis://nobody:{SECRET}@127.0.0.1:{port}")).await;
     assert_says(&error, ErrorKind::Denied, &["WRONGPASS", "user"]);
     let error = refused(&format!("redis://127.0.0.1:{port}")).await;
-    assert_says(&error, ErrorKind::Denied, &["wants a password: put it", "?password_env=NAME (NOAUTH)"]);
+    assert_says(&error, ErrorKind::Denied, &["requires a password: add it", "?password_env=NAME (NOAUTH)"]);
     let client = Leasehold::connect(&server.url()).await.unwrap();
     let guard = client.mutex(NAME).lock().await.unwrap();
     let shown = format!("{client:?} {:?} {guard:?} {:?}", client.mutex(NAME), guard.lost());
@@ -120,5 +120,5 @@ async fn nobody_answers() {
     let at = listener.local_addr().unwrap();
     // Connecting, greeting and proving have five seconds together.
     let error = within(2 * Duration::from_secs(5), "an error", refused(&format!("redis://{at}"))).await;
-    assert_says(&error, ErrorKind::Unreachable, &["does not answer"]);
+    assert_says(&error, ErrorKind::Unreachable, &["does not reply"]);
 }

@@ -28,7 +28,7 @@ async fn memory() {
         client.mutex(NAME).fair().try_lock_for(PROMPT).await.unwrap_err(),
     ] {
         assert_eq!((error.kind(), error.may_have_acted(), error.is_retryable()), (ErrorKind::Store, false, true));
-        assert!(error.to_string().contains("memory is full") && error.to_string().contains("maxmemory"), "{error}");
+        assert!(error.to_string().contains("out of memory") && error.to_string().contains("maxmemory"), "{error}");
     }
     // What there is goes on: renewals, leaves, looks (each waiter looks at least twice in this time), releases.
     leaving.abort();

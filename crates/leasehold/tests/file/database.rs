@@ -36,7 +36,7 @@ async fn what_is_no_database_is_left_alone() {
 async fn another_programs_database_is_left_alone() {
     let store = Store::new();
     store.database().execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (42)").unwrap();
-    says(&store.refused().await, ErrorKind::Foreign, "another program's database");
+    says(&store.refused().await, ErrorKind::Foreign, "the database of another program");
     let db = store.database();
     assert_eq!(db.query_row("SELECT x FROM theirs", [], |row| row.get::<_, i64>(0)).unwrap(), 42);
     assert_eq!(db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0)).unwrap(), "delete");
@@ -70,7 +70,7 @@ async fn a_damaged_database_is_told_of_and_kept() {
         Err(error) => error,
         Ok(client) => client.mutex("x").try_lock().await.unwrap_err(),
     };
-    says(&error, ErrorKind::Store, "stop every program that uses it");
+    says(&error, ErrorKind::Store, "stop all programs that use it");
     assert_eq!(fs::read(&path).unwrap().len(), bytes.len());
 }
 
@@ -83,7 +83,7 @@ async fn a_transaction_of_somebody_elses_is_told_of_and_waited_for() {
     let db = store.database();
     db.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err();
-    says(&error, ErrorKind::Unreachable, "another program has a transaction open");
+    says(&error, ErrorKind::Unreachable, "another program has an open transaction");
     let waits = client.mutex("x");
     let waiting = tokio::spawn(async move { waits.lock().await });
     db.execute_batch("ROLLBACK").unwrap();
@@ -120,7 +120,7 @@ async fn a_record_that_makes_no_sense_is_its_names_own() {
         let changed = format!("UPDATE names SET {nonsense}, stamp = stamp + 1 WHERE name = ?1");
         assert_eq!(store.database().execute(&changed, [&name]).unwrap(), 1, "{nonsense}");
         let error = within(LONG, nonsense, client.mutex(&name).fair().try_lock()).await.unwrap_err();
-        says(&error, ErrorKind::Store, "makes no sense");
+        says(&error, ErrorKind::Store, "invalid record");
         drop(guard);
         let another = within(LONG, "another", client.mutex("another").try_lock()).await.unwrap().unwrap();
         // Not by dropping it: that is carried out in the background, maybe behind the next round's `try_lock`.

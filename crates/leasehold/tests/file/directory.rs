@@ -80,7 +80,7 @@ async fn what_others_could_change_is_refused() {
     says(&refused(&other).await, ErrorKind::Denied, "belongs to user 4242");
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
-    says(&refused(&file).await, ErrorKind::Denied, "name a directory");
+    says(&refused(&file).await, ErrorKind::Denied, "use a directory");
 }
 
 /// What is in a directory: names, and the text of files.
@@ -109,8 +109,8 @@ async fn what_somebody_else_has_there_is_left_alone() {
         fs::write(store.path().join(name), text).unwrap();
         let before = all(store.path());
         let error = refused(store.path()).await;
-        says(&error, ErrorKind::Foreign, "is not empty and is no store of Leasehold's");
-        says(&error, ErrorKind::Foreign, &format!("as in {}/locks", store.url()));
+        says(&error, ErrorKind::Foreign, "is not empty and is not a store of Leasehold");
+        says(&error, ErrorKind::Foreign, &format!("for example {}/locks", store.url()));
         assert_eq!(all(store.path()), before, "{name}");
     }
     let store = Store::new();
@@ -124,7 +124,7 @@ async fn a_lock_file_that_is_not_ours_is_left_alone_beside_a_database_that_is() 
     let store = Store::new();
     store.client().await.close().await;
     fs::write(store.path().join("lock"), "mine").unwrap();
-    says(&refused(store.path()).await, ErrorKind::Foreign, "no store of Leasehold's");
+    says(&refused(store.path()).await, ErrorKind::Foreign, "not a store of Leasehold");
     assert_eq!(fs::read_to_string(store.path().join("lock")).unwrap(), "mine");
 }
 
@@ -177,7 +177,7 @@ fn many_who_make_one_store_at_once_all_find_it() {
 #[tokio::test]
 async fn a_parent_that_is_missing_is_not_made() {
     let parent = TempDir::new().unwrap();
-    says(&refused(parent.path().join("no/such")).await, ErrorKind::Denied, "make the directory that it is to be in");
+    says(&refused(parent.path().join("no/such")).await, ErrorKind::Denied, "create its parent directory first");
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 

@@ -185,7 +185,7 @@ async fn a_waiter_is_enough_for_a_refusal() {
         let error = store.begin(Begin::Asked).await.expect_err(lost);
         assert_eq!(error.kind(), ErrorKind::InUse, "{lost}: {error}");
         let said = error.to_string();
-        assert!(said.contains("\"wanted\" is waited for by 1 (node-1:6379)"), "{lost}: {said}");
+        assert!(said.contains("\"wanted\" has 1 waiter (node-1:6379)"), "{lost}: {said}");
     }
     assert_eq!(granted(&voters, 0), None, "it was told nothing");
     store.begin(Begin::Forced).await.unwrap();
@@ -278,10 +278,10 @@ async fn looking_has_a_bound() {
     let error = timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("no end");
     assert_eq!(error.kind(), ErrorKind::Unreachable);
     let said = error.to_string();
-    assert!(said.contains("node-1:6379: too many keys to look at within 60 s") && said.contains("--force"), "{said}");
+    assert!(said.contains("node-1:6379: too many keys to read within 60 s") && said.contains("--force"), "{said}");
     nodes[1].be(Silent::Ping);
     let error = timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("no answer");
-    assert!(error.to_string().contains("node-1:6379 takes connections, and does not answer"), "{error}");
+    assert!(error.to_string().contains("node-1:6379 accepts connections but does not reply"), "{error}");
     nodes[1].be(Silent::Never);
     voters.nodes[1].be(Mood::Dead);
     timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("it is dead");
@@ -393,7 +393,7 @@ async fn a_quorum_that_was_in_use_is_not_said_to_be_new() {
     // One node votes.
     let said = told(&servers.url()).await;
     assert!(!said.contains("begin") && said.contains("; wait: a majority votes in "), "{said}");
-    assert_names(&said, &servers.servers()[..2], "rests for ");
+    assert_names(&said, &servers.servers()[..2], "is in quarantine for ");
     // None does, and a client remembers that they did.
     servers.server(2).restart();
     let begun = Instant::now();
@@ -401,7 +401,7 @@ async fn a_quorum_that_was_in_use_is_not_said_to_be_new() {
         let tried = a.mutex(NAME).try_lock().await;
         let said = tried.map(|guard| guard.map(drop)).map_err(|error| error.to_string());
         match said {
-            Err(said) if said.matches("rests for ").count() == 3 => break said,
+            Err(said) if said.matches("is in quarantine for ").count() == 3 => break said,
             said => assert!(begun.elapsed() < LONG, "they never rest: {said:?}"),
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -419,7 +419,7 @@ async fn nodes_that_restart_with_their_files_are_not_said_to_be_new() {
     for greeted in ["first", "later"] {
         let said = told(&servers.url()).await;
         assert!(!said.contains("begin") && said.contains("; wait: a majority votes in "), "{greeted}: {said}");
-        assert_names(&said, servers.servers(), "rests for ");
+        assert_names(&said, servers.servers(), "is in quarantine for ");
         assert_eq!(said.matches("it was restarted or emptied").count(), 3, "{greeted}: {said}");
     }
 }
@@ -429,7 +429,7 @@ async fn a_quorum_that_is_new_is_said_to_be_begun() {
     let servers = Quorum::builder(3).max_lease(MAX_LEASE).start();
     for greeted in ["first", "later"] {
         let said = told(&servers.url()).await;
-        assert!(said.contains("if nobody has used this quorum yet, `leasehold quorum begin`"), "{greeted}: {said}");
+        assert!(said.contains("if this quorum was never used, run `leasehold quorum begin`"), "{greeted}: {said}");
         assert_eq!(said.matches("it is new, or was emptied").count(), 3, "{greeted}: {said}");
     }
     // It cannot be begun while one of them is away.

@@ -50,7 +50,7 @@ async fn a_node_that_saves_every_second_rests_after_a_restart() {
     let guard = a.mutex(NAME).lock().await.unwrap();
     let resting = &quorum.servers()[..3];
     resting.iter().for_each(RedisServer::restart);
-    let error = refused(&b, |error| names_all(error, resting, "rests for ")).await;
+    let error = refused(&b, |error| names_all(error, resting, "is in quarantine for ")).await;
     println!("{error}");
     assert!(guard.check().is_ok(), "nobody else can hold it");
     assert_names(&error.to_string(), &quorum.servers()[3..], "votes");
@@ -100,7 +100,7 @@ async fn forget(how: impl Fn(&RedisServer)) {
     assert_busy(&b.mutex(NAME)).await;
     assert_kept(&guard, 2 * lease).await;
     how(quorum.server(2));
-    let error = refused(&b, |error| names_all(error, &quorum.servers()[..3], "rests for ")).await;
+    let error = refused(&b, |error| names_all(error, &quorum.servers()[..3], "is in quarantine for ")).await;
     println!("{error}");
     assert_names(&error.to_string(), &quorum.servers()[3..], "votes");
     assert_eq!(

@@ -47,7 +47,7 @@ async fn a_majority_that_stands_still_is_named_and_leaves_nothing() {
     println!("after {:?}: {error}", begun.elapsed());
     assert_eq!(error.kind(), ErrorKind::Quorum);
     assert!(error.may_have_acted() && error.is_retryable(), "{error:?}");
-    assert_names(&error.to_string(), still, "does not answer");
+    assert_names(&error.to_string(), still, "does not reply");
     let error = within(LONG, "an answer", a.mutex(NAME).inspect()).await.expect_err("two are no majority");
     assert_names(&error.to_string(), still, "");
     still.iter().for_each(RedisServer::cont);

@@ -23,7 +23,7 @@ async fn a_node_that_rests_is_not_said_to_vote() {
         let error = mutex.try_lock().await.expect_err("all of them rest");
         assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
         let said = error.to_string();
-        assert!(said.contains("0 of 3 nodes vote") && said.matches("rests for").count() == 3, "{said}");
+        assert!(said.contains("0 of 3 nodes vote") && said.matches("is in quarantine for").count() == 3, "{said}");
         // What they do for who gives back, and looks.
         let seen = mutex.inspect().await.expect("they look");
         assert_eq!(seen.holder, None);

@@ -59,7 +59,7 @@ fn assert_is_told_twice(error: &Error, servers: &[RedisServer]) {
     let is_told = |server: &RedisServer| {
         ["127.0.0.1", "localhost"].iter().all(|host| said.contains(&format!("{host}:{}", server.port())))
     };
-    assert!(servers.iter().any(is_told) && said.contains("one server"), "{said}");
+    assert!(servers.iter().any(is_told) && said.contains("the same server"), "{said}");
 }
 
 /// Of two quorums of different sizes the majorities need not meet.
@@ -129,7 +129,7 @@ async fn a_quorum_is_begun_by_all_of_its_nodes_or_by_none() {
     let silent = format!("redis://{}", mute.local_addr().unwrap());
     for (fifth, kind, says) in [
         (quorum.urls()[4].replace("s3same", "hunter2"), ErrorKind::Denied, "refuses"),
-        (silent, ErrorKind::Unreachable, "takes connections, and does not answer"),
+        (silent, ErrorKind::Unreachable, "accepts connections but does not reply"),
     ] {
         let mut nodes = quorum.urls();
         nodes[4] = fifth;
@@ -162,7 +162,7 @@ async fn a_wrong_password_for_one_node() {
     assert_eq!(error.kind(), ErrorKind::Quorum);
     let said = format!("{error:?}");
     let node = format!("127.0.0.1:{}", quorum.server(1).port());
-    assert!(said.contains(&format!("the Redis at {node} refuses user and password")), "{said}");
+    assert!(said.contains(&format!("the Redis at {node} refuses the user or the password")), "{said}");
     assert!(!said.contains("s3same") && !said.contains("hunter2"), "{said}");
     // Wrong for all of them, that is what is wrong.
     quorum.servers()[3..].iter().for_each(RedisServer::restart);

@@ -15,7 +15,7 @@ async fn a_server_that_is_not_believed() {
     let cases: [(Made, &[&str]); 5] = [
         (|_| Authority::new("Somebody else").server(&HOSTS), &["?ca=", "UnknownIssuer"]),
         (|_| self_signed(&HOSTS), &["?ca="]),
-        (|ours| ours.server(&["redis.example"]), &["another host than \"localhost\"", "redis.example"]),
+        (|ours| ours.server(&["redis.example"]), &["not valid for the host \"localhost\"", "redis.example"]),
         (|ours| ours.expired_server(&HOSTS), &["expired", "renew it"]),
         (|ours| ours.future_server(&HOSTS), &["clock"]),
     ];
@@ -61,11 +61,11 @@ async fn not_let_in(protocol: &str) {
     let (url, files) = (server.tls_url(), Files::new());
     assert_eq!(server.command(&["CONFIG", "SET", "tls-protocols", protocol]), Value::Status("OK".into()));
     let error = refused(&url).await;
-    assert_says(&error, ErrorKind::Denied, &["wants a client certificate", "?cert=/path.pem&key="]);
+    assert_says(&error, ErrorKind::Denied, &["requires a client certificate", "?cert=/path.pem&key="]);
     for (identity, word) in [
-        (Authority::new("Somebody else").client(), "signed our certificate"),
+        (Authority::new("Somebody else").client(), "not trust the issuer"),
         (ours.expired_client(), "expired"),
-        (ours.server(&HOSTS), "refuses our certificate"),
+        (ours.server(&HOSTS), "refuses the client certificate"),
     ] {
         let error = refused(&format!("{url}&{}", files.show(&identity))).await;
         assert_says(&error, ErrorKind::Denied, &[word]);
@@ -105,7 +105,7 @@ async fn files_that_are_none() {
         (is("client.pem", "half.pem"), "PEM", "half.pem"),
         (is("wrong.pem", "client.key"), "is not PEM", "wrong.pem"),
         (is("client.pem", "wrong.key"), "is not PEM", "wrong.key"),
-        (is("client.pem", "other.key"), "is not that of the certificate", "other.key"),
+        (is("client.pem", "other.key"), "does not match the certificate", "other.key"),
     ] {
         let error = refused(&url).await;
         assert_says(&error, ErrorKind::Invalid, &[says, &path(file)]);
@@ -153,7 +153,7 @@ async fn certificates_that_are_replaced() {
     hang_up(&server);
     let _told = trouble(&client, "?ca=").await;
     files.put("ca.pem", new.pem());
-    let _told = trouble(&client, "our certificate").await;
+    let _told = trouble(&client, "client certificate").await;
     let _whole = files.show(&new.client());
     drop(in_time("the lock", client.mutex("other").lock()).await.unwrap());
     assert_eq!(held.release().await.unwrap(), Released::Released);

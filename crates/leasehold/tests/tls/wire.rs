@@ -22,7 +22,7 @@ async fn tls_where_there_is_none() {
         in_time("a word", Leasehold::connect(&url)).await.unwrap_err(),
         in_time("a word", RedisFence::connect(&url)).await.unwrap_err(),
     ] {
-        assert_says(&error, ErrorKind::Unreachable, &["at that port", "redis:"]);
+        assert_says(&error, ErrorKind::Unreachable, &["if this port has no TLS, use redis:"]);
     }
 }
 
@@ -91,7 +91,7 @@ async fn a_handshake_that_stalls() {
         let listener = listener(says, Goes::Never);
         let begun = Instant::now();
         let error = refused(&listener.url).await;
-        assert_says(&error, ErrorKind::Unreachable, &["does not go on with the TLS handshake"]);
+        assert_says(&error, ErrorKind::Unreachable, &["does not reply to the TLS handshake"]);
         // Twice that: a lock's and a fence's. They would wait for ever.
         assert!(begun.elapsed() < 2 * Duration::from_secs(5));
     }
@@ -100,10 +100,10 @@ async fn a_handshake_that_stalls() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_handshake_that_is_cut_or_nonsense() {
     for (says, word) in [
-        (&b""[..], "hung up in the TLS handshake"),
-        (HALF, "hung up in the TLS handshake"),
-        (b"-ERR unknown command\r\n", "is it on at that port"),
-        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is it on at that port"),
+        (&b""[..], "closed the connection in the TLS handshake"),
+        (HALF, "closed the connection in the TLS handshake"),
+        (b"-ERR unknown command\r\n", "if this port has no TLS"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "if this port has no TLS"),
         // A fatal alert: internal error.
         (&[0x15, 3, 3, 0, 2, 2, 80], "InternalError"),
     ] {
@@ -119,7 +119,7 @@ async fn a_handshake_that_is_cut_or_nonsense() {
 async fn a_server_that_stands_still() {
     let server = RedisServer::start_tls();
     server.stop();
-    assert_says(&refused(&server.tls_url()).await, ErrorKind::Unreachable, &["does the server run"]);
+    assert_says(&refused(&server.tls_url()).await, ErrorKind::Unreachable, &["check that it is running"]);
     server.cont();
     drop(Leasehold::connect(&server.tls_url()).await.unwrap());
 }

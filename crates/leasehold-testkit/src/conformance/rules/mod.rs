@@ -14,7 +14,7 @@ use super::stage::Stage;
 pub(super) use raw::Raw;
 
 dimension! {
-    /// A rule. Its number is that of DESIGN.md.
+    /// A rule. Its number is that of docs/PROTOCOL.md.
     Rule {
         /// A free lease goes to the queue, never to a newcomer.
         P1QueueFirst,

@@ -168,17 +168,16 @@ impl Database {
         let (id, boot, time) = (value("id")?, value("boot")?, value("time")?);
         if boot == now.id && time != now.time_namespace {
             let message = format!(
-                "{} was made in another time namespace (a container with a clock of its own): leases would be counted \
-                 on two clocks; name another directory",
+                "{} was created in another time namespace (for example in a container with its own clock), so leases \
+                 would count on two clocks: use another directory",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
         if boot != now.id && live.is_inhabited() && !is_on(Mutant::P27BelievesBootIds) {
             let message = format!(
-                "{} is used by programs that are told another boot id (as those in a container are), so it cannot be \
-                 known that they are dead: name another directory, or bind the host's \
-                 /proc/sys/kernel/random/boot_id",
+                "{} is used by programs with another boot ID (for example in a container), so their death cannot be \
+                 detected: use another directory, or bind-mount /proc/sys/kernel/random/boot_id of the host",
                 path.display()
             );
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -207,14 +206,16 @@ fn check_ours(path: &Path, application: i64, layout: i64) -> Result<(), Error> {
     let message = match (application, layout) {
         (APPLICATION, LAYOUT) => return Ok(()),
         (APPLICATION, newer) if newer > LAYOUT => format!(
-            "the database in {place} has layout {newer}, of a newer Leasehold; this program knows layout {LAYOUT}: use \
-             the newer program for all, or name another directory"
+            "the database in {place} has layout {newer} of a newer Leasehold, but this program knows layout {LAYOUT}: \
+             update all programs, or use another directory"
         ),
         (APPLICATION, older) => format!(
-            "the database in {place} has layout {older}, of a Leasehold before its first release; this program knows \
-             layout {LAYOUT}: when no program uses it any more, remove the directory"
+            "the database in {place} has layout {older} of a Leasehold before its first release, but this program \
+             knows layout {LAYOUT}: delete the directory when no program uses it any more"
         ),
-        _ => format!("{DATABASE} in {place} is another program's database: it is left alone; name another directory"),
+        _ => format!(
+            "{DATABASE} in {place} is the database of another program, and was not changed: use another directory"
+        ),
     };
     Err(Error::new(ErrorKind::Foreign, message))
 }
@@ -222,8 +223,8 @@ fn check_ours(path: &Path, application: i64, layout: i64) -> Result<(), Error> {
 /// The directory, or something in it, is another one now.
 pub(super) fn moved(path: &Path) -> Error {
     let message = format!(
-        "the store in {} was removed or replaced while it was used: what was held there is lost; do not clean this \
-         directory up while programs run",
+        "the store in {} was removed or replaced while in use, and its leases are lost: do not clean up this directory \
+         while programs run",
         path.display()
     );
     Error::new(ErrorKind::Unreachable, message)
@@ -242,10 +243,10 @@ impl Boot {
     fn now() -> Result<Self, Error> {
         let id = std::fs::read_to_string(BOOT_ID).map_err(|error| match descriptors::advice(&error) {
             Some(advice) => {
-                Error::new(ErrorKind::Store, format!("{BOOT_ID} cannot be read ({error}): {advice}")).because(error)
+                Error::new(ErrorKind::Store, format!("cannot read {BOOT_ID} ({error}): {advice}")).because(error)
             }
             None => {
-                let message = "file: needs /proc, to know when this host was started";
+                let message = "file: needs /proc, to detect a restart of this host";
                 Error::new(ErrorKind::Unsupported, message).because(error)
             }
         })?;

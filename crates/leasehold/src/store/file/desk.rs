@@ -184,7 +184,7 @@ impl Drop for Desk {
 pub(super) type Bound = (OwnedFd, FileKey);
 
 pub(super) fn gone() -> Fault {
-    Fault::Gone(Error::new(ErrorKind::Unreachable, "the link was closed"))
+    Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection was closed"))
 }
 
 #[cfg(test)]

@@ -106,15 +106,16 @@ fn open_dir(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> Result<
 /// Whoever else can write here can put another lock file in the place of ours, and let two in.
 pub(super) fn check_owner(path: &Path, stat: &Stat) -> Result<(), Error> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-        return Err(Error::new(ErrorKind::Denied, format!("{} is no directory: name another", path.display())));
+        return Err(Error::new(ErrorKind::Denied, format!("{} is not a directory: use another path", path.display())));
     }
     let (owner, us) = (stat.st_uid, rustix::process::geteuid().as_raw());
     if owner != us {
-        let message = format!("{} belongs to user {owner}, and this is user {us}: name another one", path.display());
+        let message =
+            format!("{} belongs to user {owner}, but this is user {us}: use another directory", path.display());
         return Err(Error::new(ErrorKind::Denied, message));
     }
     if stat.st_mode & OTHERS_WRITE != 0 {
-        let message = format!("{0} can be written by others than its owner: chmod go-w {0}", path.display());
+        let message = format!("{0} is writable by other users than its owner: run chmod go-w {0}", path.display());
         return Err(Error::new(ErrorKind::Denied, message));
     }
     Ok(())
@@ -123,12 +124,12 @@ pub(super) fn check_owner(path: &Path, stat: &Stat) -> Result<(), Error> {
 pub(super) fn refused(path: &Path, what: &str, errno: Errno) -> Error {
     let error = io::Error::from(errno);
     let (kind, advice) = match errno {
-        Errno::ACCESS | Errno::PERM => (ErrorKind::Denied, "give this user the right, or name another directory"),
-        Errno::ROFS => (ErrorKind::Denied, "name a directory that can be written"),
-        Errno::NOENT => (ErrorKind::Denied, "make the directory that it is to be in, first"),
-        Errno::NOTDIR | Errno::EXIST | Errno::LOOP => (ErrorKind::Denied, "name a directory"),
-        Errno::NOSPC | Errno::DQUOT => (ErrorKind::Store, "the disk is full: make room"),
-        _ => (ErrorKind::Store, descriptors::advice(&error).unwrap_or("look after the disk")),
+        Errno::ACCESS | Errno::PERM => (ErrorKind::Denied, "give this user the permission, or use another directory"),
+        Errno::ROFS => (ErrorKind::Denied, "use a directory that is writable"),
+        Errno::NOENT => (ErrorKind::Denied, "create its parent directory first"),
+        Errno::NOTDIR | Errno::EXIST | Errno::LOOP => (ErrorKind::Denied, "use a directory"),
+        Errno::NOSPC | Errno::DQUOT => (ErrorKind::Store, "the disk is full: free some space"),
+        _ => (ErrorKind::Store, descriptors::advice(&error).unwrap_or("check the disk")),
     };
     let message = format!("{} cannot be {what} ({error}): {advice}", path.display());
     Error::new(kind, message).because(error)

@@ -36,27 +36,25 @@ impl Trouble {
                 ErrorKind::Store,
                 Self::Refused,
                 format!(
-                    "the database in {place} is damaged ({error}): stop every program that uses it, then move the \
-                     directory away; what was held is lost then"
+                    "the database in {place} is damaged ({error}): stop all programs that use it, then move the \
+                     directory away; all leases in it are lost then"
                 ),
             ),
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
                 ErrorKind::Unreachable,
                 Self::Gone,
-                format!("another program has a transaction open on the database in {place}: end it"),
+                format!("another program has an open transaction on the database in {place}: stop that program"),
             ),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
                 // SQLite does not say why a file cannot be opened.
                 let (kind, advice) = match descriptors::advice_if_few() {
                     Some(advice) => (ErrorKind::Store, advice),
-                    None => (ErrorKind::Denied, "look after rights and disk"),
+                    None => (ErrorKind::Denied, "check its permissions, and the disk"),
                 };
-                let message = format!("the database in {place} cannot be opened for writing ({error}): {advice}");
+                let message = format!("cannot open the database in {place} for writing ({error}): {advice}");
                 (kind, Self::Gone, message)
             }
-            _ => {
-                (ErrorKind::Store, Self::Gone, format!("the database in {place} failed ({error}): look after the disk"))
-            }
+            _ => (ErrorKind::Store, Self::Gone, format!("the database in {place} failed ({error}): check the disk")),
         };
         trouble(Error::new(kind, message).because(error))
     }
@@ -80,13 +78,14 @@ impl Trouble {
 }
 
 fn full(path: &Path) -> Error {
-    let message = format!("the disk with {} is full: nothing was done; make room, and try again", path.display());
+    let message =
+        format!("the disk of {} is full, and nothing was changed: free some space, and try again", path.display());
     Error::new(ErrorKind::Store, message)
 }
 
 fn nonsense(path: &Path, why: &str) -> Error {
     let message = format!(
-        "what the database in {} says of this name makes no sense ({why}): did another program write to it?",
+        "the database in {} has an invalid record of this name ({why}): did another program write to it?",
         path.display()
     );
     Error::new(ErrorKind::Store, message)

@@ -53,7 +53,7 @@ impl Tie {
     }
 
     fn reason(&self) -> Error {
-        let closed = || Error::new(ErrorKind::Unreachable, "the link was closed");
+        let closed = || Error::new(ErrorKind::Unreachable, "the connection was closed");
         self.end.borrow().as_ref().map_or_else(closed, |reason| reason.share())
     }
 }
@@ -67,7 +67,7 @@ pub(super) struct FileLink {
 impl FileLink {
     pub(super) async fn open(desk: Arc<Desk>) -> Result<Arc<dyn Link>, Error> {
         let (tell, opened) = oneshot::channel();
-        desk.open(tell).map_err(|error| Error::no_thread("the store's thread", error))?;
+        desk.open(tell).map_err(|error| Error::no_thread("the thread of the store", error))?;
         let Opened { run, tie } = opened.await.map_err(|_| panicked(desk.path()))??;
         Ok(Arc::new(Self { desk, tie, run }))
     }
@@ -133,7 +133,7 @@ impl Link for FileLink {
 
     fn close(&self) {
         // Whoever waits on it is told why, where the reason is that somebody else has the turn.
-        let closed = || Error::new(ErrorKind::Unreachable, "the link was closed");
+        let closed = || Error::new(ErrorKind::Unreachable, "the connection was closed");
         self.tie.end(&self.desk.silence().unwrap_or_else(closed));
         let inbox = self.tie.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some((session, detach)) = inbox {
@@ -153,7 +153,7 @@ impl Drop for FileLink {
 }
 
 fn panicked(path: &Path) -> Error {
-    Error::new(ErrorKind::Store, format!("the thread for the store in {} has ended", path.display()))
+    Error::new(ErrorKind::Store, format!("the thread of the store in {} has ended", path.display()))
 }
 
 #[cfg(test)]

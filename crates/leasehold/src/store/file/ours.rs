@@ -44,7 +44,7 @@ pub(super) fn foreign(directory: &Directory) -> Error {
     let path = directory.path();
     let inner = path.join("locks");
     let message = format!(
-        "{} is not empty and is no store of Leasehold's: name a directory of its own, as in file:{}",
+        "{} is not empty and is not a store of Leasehold: use a directory of its own, for example file:{}",
         path.display(),
         inner.display()
     );

@@ -16,18 +16,18 @@ pub(super) fn directory(rest: &str) -> Result<PathBuf, Error> {
         None => rest,
         Some(path) if path.starts_with('/') => path,
         Some(_) => {
-            return Err(Error::invalid("file: names a directory of this host, and takes no host: use file:/PATH"));
+            return Err(Error::invalid("file: takes no host, because it is a directory of this host: use file:/PATH"));
         }
     };
     if !path.starts_with('/') {
         // Two processes in two folders would have two stores, and believe that they have one.
-        return Err(Error::invalid("file: takes an absolute path, as in file:/var/lib/app/locks"));
+        return Err(Error::invalid("file: needs an absolute path, for example file:/var/lib/app/locks"));
     }
     if path.contains(['?', '#', '%']) {
-        return Err(Error::invalid("file: takes a path as it is, with no options: it cannot contain '?', '#' or '%'"));
+        return Err(Error::invalid("file: takes no options, and the path cannot contain '?', '#' or '%'"));
     }
     if path.len() > PATH_MAX || path.contains('\0') {
-        return Err(Error::invalid(format!("file: takes a path of at most {PATH_MAX} bytes, none of them zero")));
+        return Err(Error::invalid(format!("file: takes a path of at most {PATH_MAX} bytes without a zero byte")));
     }
     Ok(PathBuf::from(path))
 }
@@ -52,12 +52,12 @@ mod tests {
             ("", "absolute"),
             ("locks", "absolute"),
             ("./locks", "absolute"),
-            ("//host/locks", "no host"),
-            ("//", "no host"),
-            ("/locks?mode=ro", "no options"),
-            ("/locks#1", "no options"),
-            ("/my%20locks", "as it is"),
-            ("/lo\0cks", "none of them zero"),
+            ("//host/locks", "takes no host"),
+            ("//", "takes no host"),
+            ("/locks?mode=ro", "takes no options"),
+            ("/locks#1", "takes no options"),
+            ("/my%20locks", "cannot contain"),
+            ("/lo\0cks", "without a zero byte"),
             (&long, "at most 400 bytes"),
         ] {
             let error = directory(rest).unwrap_err();

@@ -323,6 +323,6 @@ impl Worker {
 }
 
 fn no_socket(error: io::Error) -> Error {
-    let advice = descriptors::advice(&error).unwrap_or("look after the limits of this process");
-    Error::new(ErrorKind::Store, format!("the store's sockets cannot be used ({error}): {advice}")).because(error)
+    let advice = descriptors::advice(&error).unwrap_or("check the resource limits of the process");
+    Error::new(ErrorKind::Store, format!("cannot use the sockets of the store ({error}): {advice}")).because(error)
 }

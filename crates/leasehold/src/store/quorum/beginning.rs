@@ -109,15 +109,15 @@ async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Res
         (Some(names), _) => Err(Error::new(
             ErrorKind::InUse,
             format!(
-                "the quorum is in use, and no node was told to begin: {names}; wait until nobody holds and nobody \
-                 waits, or {FORCE}"
+                "the quorum is in use, and no node was initialized: {names}; wait until there are no holders and \
+                 waiters, or {FORCE}"
             ),
         )),
-        (None, Some(error)) => Err(Error::new(error.kind(), format!("{error}; no node was told to begin: {UNKNOWN}"))),
+        (None, Some(error)) => Err(Error::new(error.kind(), format!("{error}; no node was initialized: {UNKNOWN}"))),
         (None, None) => {
             let within = LOOK_WITHIN_US / 1_000_000;
-            let (nodes, what) = (unlooked.join(", "), "too many keys to look at");
-            let message = format!("{nodes}: {what} within {within} s; no node was told to begin: {UNKNOWN}");
+            let (nodes, what) = (unlooked.join(", "), "too many keys to read");
+            let message = format!("{nodes}: {what} within {within} s; no node was initialized: {UNKNOWN}");
             Err(Error::new(ErrorKind::Unreachable, message))
         }
     }
@@ -129,8 +129,8 @@ async fn pass_tokens(shared: &Shared, census: &Census) -> Result<(), Error> {
     if left_us > AHEAD_US + BEHIND_US {
         let (at, behind_s) = (shared.members[node].node.at(), (left_us - BEHIND_US) / 1_000_000);
         let message = format!(
-            "the clock of {at} is {behind_s} s behind the largest token of the quorum, and no node was told to begin: \
-             set that clock, or {FORCE_TOKENS}"
+            "the clock of {at} is {behind_s} s behind the largest token of the quorum, and no node was initialized: \
+             correct that clock, or {FORCE_TOKENS}"
         );
         return Err(Error::new(ErrorKind::Store, message));
     }
@@ -139,9 +139,9 @@ async fn pass_tokens(shared: &Shared, census: &Census) -> Result<(), Error> {
 }
 
 const FORCE_TOKENS: &str = "use `leasehold quorum begin --force` if no resource checks these tokens";
-const FORCE: &str = "use `leasehold quorum begin --force` if you know that nobody holds";
-const UNKNOWN: &str = "it is not known whether anybody holds or waits; use `leasehold quorum begin --force` if you \
-                       know that nobody holds";
+const FORCE: &str = "use `leasehold quorum begin --force` if you know that no lock is held";
+const UNKNOWN: &str = "there may be holders or waiters; use `leasehold quorum begin --force` if you know that no lock \
+                       is held";
 
 /// Looks through one node. Each exchange has a bound of its own: a node that stands still is told as such.
 async fn look(shared: &Shared, node: usize, candidate: &dyn Candidate, census: &Census) -> Result<(), Error> {
@@ -261,8 +261,8 @@ fn one(name: &Name, nodes: &BTreeMap<usize, Inspection>, members: &[Member]) -> 
     for (node, seen) in nodes {
         let what = match (&seen.holder, seen.waiters) {
             (Some(holder), _) => format!("is held by {}", plain(&holder.label)),
-            (None, 1) => "is waited for by 1".to_owned(),
-            (None, waiters) => format!("is waited for by {waiters}"),
+            (None, 1) => "has 1 waiter".to_owned(),
+            (None, waiters) => format!("has {waiters} waiters"),
         };
         let at = members[*node].node.at();
         match says.iter_mut().find(|(said, _)| *said == what) {

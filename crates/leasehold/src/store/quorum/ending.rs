@@ -140,7 +140,7 @@ impl Inner {
         };
         let inner = Arc::clone(self);
         Some(Box::pin(async move {
-            let closed = || Ballot::Failed(ErrorKind::Unreachable, "the link was closed".into());
+            let closed = || Ballot::Failed(ErrorKind::Unreachable, "the connection was closed".into());
             let ballot = poll_fn(|context| match giving_back.as_mut().poll(context) {
                 Poll::Pending if inner.is_closed() => Poll::Ready(closed()),
                 polled => polled,

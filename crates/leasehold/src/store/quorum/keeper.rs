@@ -74,7 +74,7 @@ pub(super) async fn open(inner: Arc<Inner>, node: usize) -> Result<(), Error> {
 
 /// What is said of a node on which a try has found no answer in time.
 pub(super) fn unanswered() -> Error {
-    Error::new(ErrorKind::Unreachable, "takes connections, and does not answer")
+    Error::new(ErrorKind::Unreachable, "accepts connections but does not reply")
 }
 
 async fn take_in(inner: &Arc<Inner>, node: usize) -> Result<(), Error> {
@@ -83,14 +83,14 @@ async fn take_in(inner: &Arc<Inner>, node: usize) -> Result<(), Error> {
     let Some(link) = opened.0.clone() else { return Ok(()) };
     if let Err(other) = inner.shared.meet(node, link.run()) {
         let message = format!(
-            "the nodes {} and {} of the quorum are one server: name each of its servers once",
+            "the nodes {} and {} of the quorum are the same server: name each server once",
             inner.shared.members[other].node.at(),
             member.node.at()
         );
         return Err(Error::invalid(message));
     }
     if !inner.ping_node(node, Arc::clone(&link)).await {
-        return Err(Error::new(ErrorKind::Unreachable, "the connection broke as soon as it was there"));
+        return Err(Error::new(ErrorKind::Unreachable, "the connection was closed at once"));
     }
     if link.was_used() {
         member.note_used();

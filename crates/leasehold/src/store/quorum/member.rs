@@ -208,13 +208,17 @@ impl fmt::Display for Told<'_> {
                 let left_us = left_us.saturating_sub(self.now_us.saturating_sub(*said_us));
                 let left_s = left_us.div_ceil(1_000_000);
                 let why = if self.was_used { "was restarted or emptied" } else { "is new, or was emptied" };
-                write!(f, "rests for {left_s} s more: it {why}, and may have forgotten leases")
+                write!(f, "is in quarantine for {left_s} s more: it {why}, so it may have lost leases")
             }
-            Standing::Abstains(Abstention::Unmarked, _) => f.write_str("has lost its marker, and is greeted anew"),
+            Standing::Abstains(Abstention::Unmarked, _) => f.write_str("was emptied, and is being initialized"),
             Standing::Far => {
-                write!(f, "has a clock that is more than {} s from most others': set it", TOKEN_WINDOW_MS / 1000)
+                write!(
+                    f,
+                    "has a clock that differs by more than {} s from most others: correct it",
+                    TOKEN_WINDOW_MS / 1000
+                )
             }
-            Standing::Silent => f.write_str("does not answer"),
+            Standing::Silent => f.write_str("does not reply"),
             Standing::Away(why) => f.write_str(why),
         }
     }

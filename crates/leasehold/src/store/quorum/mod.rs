@@ -198,10 +198,7 @@ async fn open(shared: Arc<Shared>) -> Result<Arc<dyn Link>, Error> {
     let under_way = fan.rest().into_iter().map(|(node, opening)| (node, Some(opening)));
     for (node, opening) in connected.chain(failed).chain(under_way) {
         let keeping = Box::pin(unconstrained(keeper::keep(Arc::clone(&inner), node, opening)));
-        shared
-            .world
-            .spawn(keeping)
-            .map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))?;
+        shared.world.spawn(keeping).map_err(|_| Error::invalid("there is no async runtime: connect inside one"))?;
     }
     Ok(link)
 }
@@ -272,8 +269,8 @@ impl Shared {
         }
         let [lease, longest] = [lease_ms, longest_ms].map(|ms| format_duration(Duration::from_millis(ms)));
         let message = format!(
-            "the lease is {lease}, and the longest of this quorum {longest}: ask for a shorter one, or say max_lease \
-             in the URL, the same to all clients"
+            "the lease is {lease}, but the longest of this quorum is {longest}: use a shorter lease, or set max_lease \
+             in the URL of all clients"
         );
         Err(Error::invalid(message))
     }
@@ -356,7 +353,7 @@ impl Shared {
         let missing = match voting < needed {
             true => format!("no majority of the quorum: {voting} of {nodes} nodes vote"),
             // They came too late for this request.
-            false => format!("no majority of the quorum answered in time: {voting} of {nodes} nodes vote by now"),
+            false => format!("no majority of the quorum replied in time: {voting} of {nodes} nodes vote now"),
         };
         let each = each.collect::<Vec<_>>().join("; ");
         let message = format!("{missing} and {needed} are needed ({each}){hint}");
@@ -371,15 +368,15 @@ impl Shared {
     fn advice(&self, missing: usize, now_us: u64) -> String {
         let mut rests: Vec<u64> = self.members.iter().filter_map(|member| member.standing().rests_us(now_us)).collect();
         if rests.len() == self.members.len() && !self.members.iter().any(Member::was_used) {
-            return "; if nobody has used this quorum yet, `leasehold quorum begin` ends that; if its servers were \
-                    restarted or emptied, wait: a lease that they have forgotten may be held"
+            return "; if this quorum was never used, run `leasehold quorum begin`; if its servers were restarted or \
+                    emptied, wait: a lease that they have lost may be held"
                 .to_owned();
         }
         rests.sort_unstable();
         match missing.checked_sub(1).and_then(|last| rests.get(last)) {
             Some(left_us) => {
                 let left_s = left_us.div_ceil(1_000_000);
-                format!("; wait: a majority votes in {left_s} s, and until then a lease that was forgotten may be held")
+                format!("; wait: a majority votes in {left_s} s, and until then a lost lease may be held")
             }
             None => String::new(),
         }

@@ -23,7 +23,7 @@ const MAX_LEASE_MS: RangeInclusive<u64> = 1_000..=LEASE_MAX_MS;
 /// What a node's URL can say, and ours cannot.
 const OF_NODE: [&str; 5] = ["password_file", "password_env", "ca", "cert", "key"];
 
-const EXAMPLE: &str = "use quorum:?node=redis://A&node=redis://B&node=redis://C, in quotes where a shell reads it";
+const EXAMPLE: &str = "use quorum:?node=redis://A&node=redis://B&node=redis://C, in quotes in a shell";
 const MAX_LEASE: &str = "write max_lease as 60s, 1m30s or 1h: 1 s to 24 h, in whole milliseconds";
 
 /// The nodes, and what all clients of them must agree on. It may have passwords in it: no `Debug`.
@@ -39,7 +39,7 @@ impl QuorumUrl {
         let count = said.nodes.len();
         if !NODES.contains(&count) {
             let named = if count == 1 { "1 node".to_owned() } else { format!("{count} nodes") };
-            return Err(Error::invalid(format!("the URL names {named}, and a quorum has 3 to 9: {EXAMPLE}")));
+            return Err(Error::invalid(format!("the URL has {named}, but a quorum needs 3 to 9: {EXAMPLE}")));
         }
         let mut nodes: Vec<Target> = Vec::with_capacity(count);
         for (at, (node, behind)) in said.nodes.iter().enumerate() {
@@ -51,7 +51,7 @@ impl QuorumUrl {
             };
             if let Some(first) = nodes.iter().position(is_same) {
                 return Err(Error::invalid(format!(
-                    "nodes {} and {} have the same address: a server has one vote, whatever its database or prefix",
+                    "nodes {} and {} have the same address: each server has one vote, whatever its database or prefix",
                     first + 1,
                     at + 1
                 )));
@@ -65,7 +65,7 @@ impl QuorumUrl {
             Some(prefix) => match url.nodes.iter().position(|node| !node.prefix.is_empty()) {
                 None => url.below(&prefix),
                 Some(at) => Err(Error::invalid(format!(
-                    "the quorum and its node {} both give a prefix: keep one of them",
+                    "the quorum and its node {} both set a prefix: keep one of them",
                     at + 1
                 ))),
             },
@@ -91,7 +91,7 @@ struct Parameters<'a> {
 
 impl<'a> Parameters<'a> {
     fn of(rest: &'a str) -> Result<Self> {
-        let said = rest.strip_prefix('?').ok_or_else(|| Error::invalid(format!("the URL names no node: {EXAMPLE}")))?;
+        let said = rest.strip_prefix('?').ok_or_else(|| Error::invalid(format!("the URL has no node: {EXAMPLE}")))?;
         if said.contains('#') {
             return Err(Error::invalid("the URL has a '#': write it as %23"));
         }
@@ -106,8 +106,8 @@ impl<'a> Parameters<'a> {
                 // What looks like a parameter may be the rest of a password with an '&' in it: it is not repeated.
                 _ if piece.contains('@') => {
                     return Err(Error::invalid(
-                        "the URL has an '@' behind an '&', in what is no node: in a password write %26 for an '&', \
-                         and in a prefix %40 for an '@'",
+                        "the URL has an '@' after an '&' outside of a node: write %26 for '&' in a password, and %40 \
+                         for '@' in a prefix",
                     ));
                 }
                 Some(("max_lease", lease)) => once(&mut all.max_lease_ms, "max_lease", milliseconds(lease)?)?,
@@ -122,7 +122,7 @@ impl<'a> Parameters<'a> {
 fn once<T>(place: &mut Option<T>, name: &str, value: T) -> Result<()> {
     match place.replace(value) {
         None => Ok(()),
-        Some(_) => Err(Error::invalid(format!("the URL says {name:?} twice: keep one of them"))),
+        Some(_) => Err(Error::invalid(format!("the URL has {name:?} twice: keep one of them"))),
     }
 }
 
@@ -142,11 +142,11 @@ fn milliseconds(lease: &str) -> Result<u64> {
 fn unknown(name: &str, said: &str) -> Error {
     if OF_NODE.contains(&name) {
         return Error::invalid(format!(
-            "{name} belongs to a node: write %26 for the '&' in front of it, as in node=redis://A?prefix=x%26{name}=…"
+            "{name} is an option of a node: write %26 for the '&' before it, as in node=redis://A?prefix=x%26{name}=…"
         ));
     }
     let named = if has_at(said) { String::new() } else { format!(" {name:?}") };
-    Error::invalid(format!("unknown parameter{named} in the URL: there are node, max_lease and prefix"))
+    Error::invalid(format!("unknown parameter{named} in the URL: valid are node, max_lease and prefix"))
 }
 
 fn has_at(text: &str) -> bool {
@@ -166,7 +166,7 @@ impl<'a> Written<'a> {
         }
         match decode(node, "node").is_ok_and(|decoded| is_redis(&decoded)) {
             true => Ok(Self::Encoded(node)),
-            false => Err(Error::invalid(format!("a node has to be a Redis, by redis:// or rediss://: {EXAMPLE}"))),
+            false => Err(Error::invalid(format!("a node must be a redis:// or rediss:// URL: {EXAMPLE}"))),
         }
     }
 
@@ -180,8 +180,8 @@ impl<'a> Written<'a> {
             // A question mark and an '&', and behind them an '@': what looks like parameters may be a password.
             if url.contains('?') && has_at(behind) {
                 return Error::invalid(format!(
-                    "node {number} has something behind its '?' that makes no sense: there are {NAMES}; in a password \
-                     write %3F for a '?' and %26 for an '&'"
+                    "node {number} has an unknown parameter after its '?': valid are {NAMES}; in a password write %3F \
+                     for '?' and %26 for '&'"
                 ));
             }
             Error::new(error.kind(), format!("node {number} of the quorum: {error}"))

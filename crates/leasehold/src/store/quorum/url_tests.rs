@@ -52,7 +52,7 @@ fn three_to_nine_nodes() {
         let said = refused(&nodes(count));
         assert!(said.contains("3 to 9") && said.contains("quorum:?node=redis://A&"), "{said}");
     }
-    assert!(refused("?node=redis://a").contains("in quotes where a shell reads it"));
+    assert!(refused("?node=redis://a").contains("in quotes in a shell"));
 }
 
 /// A node's own parameters, with the sign that would end it encoded; or all of it encoded.
@@ -144,9 +144,9 @@ fn one_prefix() {
 #[test]
 fn refusals_say_what_to_do_and_no_secret() {
     for (rest, says) in [
-        (String::new(), "names no node"),
-        ("//host?node=redis://a".into(), "names no node"),
-        ("node=redis://:hunter2@a".into(), "names no node"),
+        (String::new(), "has no node"),
+        ("//host?node=redis://a".into(), "has no node"),
+        ("node=redis://:hunter2@a".into(), "has no node"),
         (three("&node=memory:hunter2"), "redis://"),
         (three("&node=hunter2"), "redis://"),
         (three("&node="), "redis://"),

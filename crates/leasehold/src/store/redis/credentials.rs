@@ -101,14 +101,14 @@ fn line(path: &Path) -> Result<String> {
     let text = String::from_utf8(content(PASSWORD, path, PASSWORD_MAX)?).map_err(|_| wrong("is not UTF-8"))?;
     let mut lines = text.lines();
     match (lines.next().unwrap_or_default(), lines.next()) {
-        ("", _) => Err(wrong("begins with an empty line: write the password there, and nothing else")),
+        ("", _) => Err(wrong("begins with an empty line: it must contain the password and nothing else")),
         (password, None) => Ok(password.to_owned()),
-        (_, Some(_)) => Err(wrong("has more than one line: write the password there, and nothing else")),
+        (_, Some(_)) => Err(wrong("has more than one line: it must contain the password and nothing else")),
     }
 }
 
 fn variable(name: &str) -> Result<String> {
-    let wrong = |what| Err(Error::invalid(format!("the environment variable {name}, named by password_env, {what}")));
+    let wrong = |what| Err(Error::invalid(format!("the environment variable {name} of password_env {what}")));
     match std::env::var(name) {
         Ok(password) if password.is_empty() => wrong("is empty: set it to the password"),
         Ok(password) => Ok(password),
@@ -123,17 +123,16 @@ pub(super) fn content(kind: FileKind, path: &Path, at_most: usize) -> Result<Vec
     let wrong = |why: &str| wrong(kind, path, why);
     let unreadable = |error: std::io::Error| {
         if let Some(advice) = descriptors::advice(&error) {
-            let message = format!("the {} {path:?} cannot be read ({error}): {advice}", kind.name);
+            let message = format!("cannot read the {} {path:?} ({error}): {advice}", kind.name);
             return Error::new(ErrorKind::Store, message);
         }
         let FileKind { parameter, .. } = kind;
         wrong(&format!(
-            "cannot be read: {error}; give its path by ?{parameter}=/PATH in the store's URL, and this user the right \
-             to read it"
+            "cannot be read: {error}; check the path in ?{parameter}=/PATH of the URL, and the permissions of the file"
         ))
     };
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(wrong("is not a regular file: it is read again whenever a connection is made"));
+        return Err(wrong("is not a regular file, and must be one: it is read again for each connection"));
     }
     let mut bytes = Vec::new();
     let room = u64::try_from(at_most).unwrap_or(u64::MAX).saturating_add(1);
@@ -193,7 +192,7 @@ mod tests {
         let key = FileKind { name: "key file", parameter: "key" };
         for (kind, option) in [(PASSWORD, "?password_file=/PATH"), (key, "?key=/PATH")] {
             let error = content(kind, &dir.path().join("none"), 1).unwrap_err().to_string();
-            assert!(error.contains(&format!("; give its path by {option} in the store's URL")), "{error}");
+            assert!(error.contains(&format!("check the path in {option} of the URL")), "{error}");
         }
     }
 

@@ -51,7 +51,7 @@ pub(crate) async fn dial(
 
 /// Lets the connection live on the caller's runtime.
 pub(crate) fn drive(world: &dyn World, driver: Pending<()>) -> Result<(), Error> {
-    world.spawn(driver).map_err(|_| Error::invalid("there is no async runtime here: connect from within one"))
+    world.spawn(driver).map_err(|_| Error::invalid("there is no async runtime: connect inside one"))
 }
 
 fn identity(target: &Target, credentials: &Credentials) -> RedisConnectionInfo {

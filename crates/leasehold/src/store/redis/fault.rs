@@ -40,16 +40,16 @@ pub(crate) struct Asker {
 impl Asker {
     pub(crate) const LOCKS: Self = Self {
         rights: &Rights::LOCKS,
-        goes_on: "nothing was done; the client goes on asking until it is answered or closed, and lock() waits",
+        goes_on: "nothing was changed; the client retries until it gets a reply or is closed, and lock() waits",
         sieve: Sieve::LOCKS,
     };
     pub(crate) const NODE: Self = Self { rights: &Rights::NODE, ..Self::LOCKS };
     pub(crate) const FENCE: Self =
-        Self { rights: &Rights::FENCE, goes_on: "nothing was done: call again", sieve: Sieve::FENCE };
+        Self { rights: &Rights::FENCE, goes_on: "nothing was changed: call again", sieve: Sieve::FENCE };
 
     /// The same, while it makes its connection.
     pub(crate) const fn connecting(self) -> Self {
-        Self { goes_on: "connect again when that is over", ..self }
+        Self { goes_on: "connect again later", ..self }
     }
 }
 
@@ -70,46 +70,46 @@ const TABLE: &[Row] = {
     use Means::{Elsewhere, NoMemory, Refused};
     &[
         ("READONLY", "", Elsewhere,
-            "is a read-only replica", "if no failover is under way, give the primary's address"),
+            "is a read-only replica", "if no failover is in progress, use the address of the primary"),
         ("LOADING", "", Elsewhere,
-            "is still loading its data", "wait for it: INFO persistence says how far it is"),
+            "is still loading its data", "see INFO persistence for its progress"),
         ("MASTERDOWN", "", Elsewhere,
-            "is a replica that lost its primary", "bring the primary back, or promote a replica"),
+            "is a replica without its primary", "restore the primary, or promote a replica"),
         ("CLUSTERDOWN", "", Elsewhere,
-            "is part of a cluster that is down", "bring the cluster back: see CLUSTER INFO"),
+            "is part of a cluster that is down", "restore the cluster: see CLUSTER INFO"),
         ("TRYAGAIN", "", Elsewhere,
-            "is moving keys to another node", "wait until its slots are moved"),
+            "is moving keys to another node", "wait until the slots have moved"),
         ("BUSY", "", Elsewhere,
-            "is busy with a slow script", "end it by SCRIPT KILL if it does not end by itself"),
+            "is busy with a slow script", "stop that script with SCRIPT KILL"),
         ("NOREPLICAS", "", Elsewhere,
-            "may not write without replicas", "bring them back, or lower min-replicas-to-write"),
+            "has too few replicas to accept writes", "restore the replicas, or lower min-replicas-to-write"),
         ("OOM", "", NoMemory,
-            "refuses new data, because its memory is full", "raise maxmemory, or make room"),
+            "is out of memory", "raise maxmemory, or delete data"),
         ("MISCONF", "", Refused(Store),
-            "refuses to write, because it cannot save to its disk", "make room, and see its log"),
+            "refuses writes because it cannot save to its disk", "free disk space, and see the server's log"),
         ("NOSCRIPT", "", Refused(Store),
-            "forgets a script as soon as it has it", "name the server, not a proxy before it"),
+            "does not keep scripts", "use the address of the server, not of a proxy"),
         ("WRONGTYPE", "", Refused(Foreign),
-            "has a key of another type there", "it is left alone: use another prefix or name"),
+            "has a key of another type", "it was not changed; use another prefix or name"),
         ("NOAUTH", "", Refused(Denied),
-            "wants a password", PASSWORD),
+            "requires a password", PASSWORD),
         ("WRONGPASS", "", Refused(Denied),
-            "refuses user and password", "check both, and that the user is on"),
+            "refuses the user or the password", "check both, and that the user is enabled"),
         ("NOPERM", "", Refused(Denied),
-            "refuses us a right", ""),
-        // Told by a script, and of SELECT by the client crate: with another code, and in other words from 7.2 on.
+            "denies a permission", ""),
+        // Replies to a script, and to SELECT of the client crate: with another code, and another text from 7.2 on.
         ("ERR", "The user executing the script can't", Refused(Denied),
-            "refuses a script of ours a right", ""),
+            "denies a permission to a script", ""),
         ("ERR", "ACL failure in script", Refused(Denied),
-            "refuses a script of ours a right", ""),
+            "denies a permission to a script", ""),
         ("ERR", "has no permissions to", Refused(Denied),
-            "refuses us a right", ""),
+            "denies a permission", ""),
         ("ERR", "DB index is out of range", Refused(Invalid),
             "has no such database", "use a smaller number in the URL"),
         ("ERR", "Script killed by user", Elsewhere,
-            "had our script ended by SCRIPT KILL", "leave it: it writes in one piece"),
+            "stopped the script by SCRIPT KILL", "do not kill scripts of Leasehold: they are short"),
         ("ERR", " user_script:", Refused(Foreign),
-            "has something there that no script of ours wrote", DAMAGED),
+            "has data that Leasehold did not write", DAMAGED),
         ("ERR", "unknown command", Refused(Unsupported),
             "lacks a command", "use Redis 7.0 or newer, without renamed commands"),
         ("MOVED", "", Refused(Unsupported),
@@ -121,9 +121,9 @@ const TABLE: &[Row] = {
     ]
 };
 
-const PASSWORD: &str = "put it into the URL, or say where it is by ?password_file=/PATH or ?password_env=NAME";
+const PASSWORD: &str = "add it to the URL, or use ?password_file=/PATH or ?password_env=NAME";
 const CLUSTER: &str = "this version does not support one: use a single primary";
-const DAMAGED: &str = "it is left alone: look at it with GET or HGETALL, and delete it if nobody needs it";
+const DAMAGED: &str = "it was not changed; look at it with GET or HGETALL, and delete it if nothing needs it";
 
 impl Trouble {
     /// What an error means that the client crate gives for a request.
@@ -146,7 +146,7 @@ impl Trouble {
             return Self::Refused(Error::new(ErrorKind::Store, format!("the Redis at {at} refused: {said}")));
         };
         let message = match (means, key) {
-            (Means::Elsewhere, _) => format!("the Redis at {at} {what}; {}. Or else: {advice} ({said})", asker.goes_on),
+            (Means::Elsewhere, _) => format!("the Redis at {at} {what}; {advice}; {} ({said})", asker.goes_on),
             (Means::Refused(ErrorKind::Denied), _) if advice.is_empty() => {
                 format!("the Redis at {at} {what}: the user needs {} ({said})", asker.rights)
             }
@@ -195,7 +195,7 @@ pub(crate) fn handshake(error: &RedisError, at: &str, asker: Asker) -> Error {
 pub(crate) fn unreachable(at: &str, why: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
-        format!("cannot reach Redis at {at}: {why}; check the address, and that the server runs"),
+        format!("cannot reach Redis at {at}: {why}; check the address, and whether the server is running"),
     )
 }
 
@@ -209,7 +209,7 @@ fn hung_up(at: &str, why: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
         format!(
-            "what answers at {at} hung up ({why}): check that it is a Redis; is TLS on there? With TLS use rediss:"
+            "the server at {at} closed the connection ({why}): check that it is a Redis; if it uses TLS, use rediss:"
         ),
     )
 }
@@ -219,8 +219,8 @@ pub(super) fn no_handshake(at: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
         format!(
-            "what answers at {at} does not go on with the TLS handshake: does the server run, and is TLS on at that \
-             port? Without it use redis:"
+            "the server at {at} does not reply to the TLS handshake: check that it is running; if this port has no \
+             TLS, use redis:"
         ),
     )
 }
@@ -229,25 +229,26 @@ pub(super) fn no_handshake(at: &str) -> Error {
 pub(crate) fn silent(at: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
-        format!("the Redis at {at} does not answer: check that it runs, and the network between here and there"),
+        format!("the Redis at {at} does not reply: check that it is running, and the network"),
     )
 }
 
 pub(super) fn not_redis(at: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
-        format!(
-            "what answers at {at} does not speak the Redis protocol: check the port; with TLS on there use rediss:"
-        ),
+        format!("the server at {at} does not speak the Redis protocol: check the port; if it uses TLS, use rediss:"),
     )
 }
 
 pub(super) fn replica(at: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("{at} is a read-only replica; give the primary's address"))
+    Error::new(
+        ErrorKind::Unsupported,
+        format!("the Redis at {at} is a read-only replica: use the address of the primary"),
+    )
 }
 
 pub(super) fn too_old(at: &str, why: &str) -> Error {
-    Error::new(ErrorKind::Unsupported, format!("{at} is too old ({why}): Redis 7.0 or newer is needed"))
+    Error::new(ErrorKind::Unsupported, format!("the Redis at {at} is too old ({why}): use 7.0 or newer"))
 }
 
 pub(super) fn cluster(at: &str) -> Error {
@@ -259,7 +260,7 @@ pub(super) fn lacking(at: &str, missing: &[&str], all: &Rights) -> Error {
     let missing = missing.join(" ");
     Error::new(
         ErrorKind::Denied,
-        format!("the user of the Redis at {at} lacks {missing}: grant that by ACL SETUSER; in all it needs {all}"),
+        format!("the user at the Redis at {at} lacks {missing}: grant them with ACL SETUSER; in all it needs {all}"),
     )
 }
 
@@ -269,10 +270,7 @@ pub(super) fn garbled(at: &str, key: Option<&str>) -> Fault {
     Fault::Gone(
         Error::new(
             ErrorKind::Unreachable,
-            format!(
-                "the Redis at {at} answered with something that no script of ours says: is there a proxy in \
-                 between{damaged}"
-            ),
+            format!("unexpected reply from the Redis at {at}: is there a proxy in between{damaged}"),
         )
         .may_act(),
     )
@@ -280,7 +278,7 @@ pub(super) fn garbled(at: &str, key: Option<&str>) -> Fault {
 
 /// A record of ours with nonsense in it, which the script handed on.
 pub(super) fn damaged(at: &str, key: &str) -> Fault {
-    let message = format!("the Redis at {at} has nonsense in our own record, at the key {key:?}: {DAMAGED}");
+    let message = format!("the Redis at {at} has a damaged record of Leasehold at the key {key:?}: {DAMAGED}");
     Fault::Damaged(Error::new(ErrorKind::Foreign, message).may_act())
 }
 
@@ -289,7 +287,7 @@ pub(super) fn foreign(key: &str, kind: &str) -> Fault {
     Fault::Refused(Error::new(
         ErrorKind::Foreign,
         format!(
-            "the key {key:?} has a {kind} that Leasehold did not write; it is left alone: use another prefix or name"
+            "the key {key:?} has a {kind} that Leasehold did not write; it was not changed: use another prefix or name"
         ),
     ))
 }
@@ -300,8 +298,8 @@ pub(super) fn newer(key: &str, version: &str) -> Fault {
     Fault::Refused(Error::new(
         ErrorKind::Foreign,
         format!(
-            "the key {key:?} has layout {version}, and this program knows layout {ours}; it is left alone: bring all \
-             programs to the same version of Leasehold"
+            "the key {key:?} has layout {version}, but this program knows layout {ours}; it was not changed: use the \
+             same version of Leasehold in all programs"
         ),
     ))
 }

@@ -9,12 +9,12 @@ const SAID: &[(&str, Means, [&str; 2])] = {
     use ErrorKind::{Denied, Foreign, Invalid, Store, Unsupported};
     use Means::{Elsewhere, NoMemory, Refused};
     &[
-        ("READONLY You can't write against a read only replica.", Elsewhere, ["replica", "goes on asking"]),
-        ("LOADING Redis is loading the dataset in memory", Elsewhere, ["loading", "goes on asking"]),
+        ("READONLY You can't write against a read only replica.", Elsewhere, ["replica", "retries"]),
+        ("LOADING Redis is loading the dataset in memory", Elsewhere, ["loading", "retries"]),
         (
             "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             Elsewhere,
-            ["lost its primary", "promote"],
+            ["without its primary", "promote"],
         ),
         ("CLUSTERDOWN The cluster is down", Elsewhere, ["cluster", "CLUSTER INFO"]),
         ("TRYAGAIN Multiple keys request during rehashing of slot", Elsewhere, ["moving", "wait"]),
@@ -27,13 +27,13 @@ const SAID: &[(&str, Means, [&str; 2])] = {
         (
             "ERR Script killed by user with SCRIPT KILL... script: 694a, on @user_script:1.",
             Elsewhere,
-            ["ended", "goes on asking"],
+            ["stopped the script", "retries"],
         ),
-        ("OOM command not allowed when used memory > 'maxmemory'.", NoMemory, ["memory is full", "raise maxmemory"]),
+        ("OOM command not allowed when used memory > 'maxmemory'.", NoMemory, ["out of memory", "raise maxmemory"]),
         (
             "OOM command not allowed when used memory > 'maxmemory'. script: bd6f, on @user_script:1.",
             NoMemory,
-            ["memory is full", "raise maxmemory"],
+            ["out of memory", "raise maxmemory"],
         ),
         (
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands \
@@ -43,7 +43,7 @@ const SAID: &[(&str, Means, [&str; 2])] = {
             Refused(Store),
             ["disk", "log"],
         ),
-        ("NOSCRIPT No matching script. Please use EVAL.", Refused(Store), ["forgets", "proxy"]),
+        ("NOSCRIPT No matching script. Please use EVAL.", Refused(Store), ["does not keep scripts", "proxy"]),
         (
             "WRONGTYPE Operation against a key holding the wrong kind of value script: 4d25, on @user_script:2.",
             Refused(Foreign),

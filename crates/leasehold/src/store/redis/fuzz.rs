@@ -19,7 +19,7 @@ use super::keys::Keys;
 use super::reply::{Said, To, delivery, parse};
 use super::sieve::Sieve;
 use super::url::Target;
-use crate::mutex::check_lease;
+use crate::settings::check_lease;
 use crate::store::quorum::url::QuorumUrl;
 
 /// Plays a test with as many inputs as the environment says.

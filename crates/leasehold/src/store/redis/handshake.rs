@@ -147,7 +147,7 @@ fn role(role: &Value, at: &str) -> Result<(), Error> {
         Some(Value::BulkString(name)) if name == b"slave" && is_on(Mutant::P11AsksReplica) => Ok(()),
         Some(Value::BulkString(name)) if name == b"slave" => Err(fault::replica(at)),
         Some(Value::BulkString(name)) if name == b"sentinel" => {
-            Err(Error::new(ErrorKind::Unsupported, format!("{at} is a Sentinel; give the primary's address")))
+            Err(Error::new(ErrorKind::Unsupported, format!("{at} is a Sentinel: use the address of the primary")))
         }
         _ => Err(fault::not_redis(at)),
     }

@@ -140,7 +140,7 @@ enum Says {
     Length(u64),
 }
 
-const TOO_LONG: &str = "an answer that is longer than any of ours";
+const TOO_LONG: &str = "a reply that is longer than any valid one";
 const NO_LENGTH: &str = "an answer whose length is no number";
 
 impl Scan {
@@ -208,14 +208,14 @@ impl Scan {
     fn begin(&mut self, items: u64) -> Result<(), &'static str> {
         self.items = self.items.saturating_add(items);
         if self.items > self.most.items {
-            return Err("an answer with more parts than any of ours");
+            return Err("a reply with more parts than any valid one");
         }
         if items == 0 {
             self.end_value();
         } else if self.open.len() < self.most.depth {
             self.open.push(items);
         } else {
-            return Err("an answer that is nested deeper than any of ours");
+            return Err("a reply with deeper nesting than any valid one");
         }
         Ok(())
     }

@@ -61,7 +61,9 @@ pub(super) fn check(host: &str) -> Result<()> {
 
 fn server(host: &str) -> Result<ServerName<'static>> {
     let name = ServerName::try_from(host.to_owned());
-    name.map_err(|_| Error::invalid("the URL's host is neither a DNS name nor an IP address: no certificate is for it"))
+    name.map_err(|_| {
+        Error::invalid("the host in the URL is neither a DNS name nor an IP address, so no certificate can match it")
+    })
 }
 
 impl Client {
@@ -70,14 +72,15 @@ impl Client {
         let now = At(UnixTime::since_unix_epoch(Duration::from_micros(wall_us)));
         let builder = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(now))
             .with_safe_default_protocol_versions()
-            .map_err(|error| Error::new(ErrorKind::Unsupported, format!("TLS cannot be set up: {error}")))?
+            .map_err(|error| Error::new(ErrorKind::Unsupported, format!("cannot set up TLS: {error}")))?
             .with_root_certificates(roots(tls)?);
         let mut config = match &tls.identity {
             None => builder.with_no_client_auth(),
             Some(identity) => {
                 let (chain, key) = (chain(identity)?, key(identity)?);
                 builder.with_client_auth_cert(chain, key).map_err(|_| {
-                    let why = format!("is not that of the certificate {:?}, or no key for TLS", identity.certificate);
+                    let why =
+                        format!("does not match the certificate {:?}, or is no key for TLS", identity.certificate);
                     wrong(KEY, &identity.key, &why)
                 })?
             }
@@ -106,12 +109,12 @@ impl Client {
         let told = self.told(error, at);
         Some(told.unwrap_or_else(|| {
             let advice = match self.shows_itself {
-                Shows::Nothing => "if it wants a client certificate, name one by ?cert=/path.pem&key=/path.pem",
-                Shows::Certificate => "see its log: it may refuse our certificate",
+                Shows::Nothing => "if it requires a client certificate, use ?cert=/path.pem&key=/path.pem",
+                Shows::Certificate => "it may refuse the client certificate: see the server's log",
             };
             Error::new(
                 ErrorKind::Unreachable,
-                format!("the Redis at {at} hung up after the TLS handshake ({error}): {advice}"),
+                format!("the Redis at {at} closed the connection after the TLS handshake ({error}): {advice}"),
             )
         }))
     }
@@ -124,37 +127,37 @@ impl Client {
             Told::AlertReceived(alert) => self.refused(*alert),
             Told::InvalidMessage(_)
             | Told::InappropriateMessage { .. }
-            | Told::InappropriateHandshakeMessage { .. } => (
-                ErrorKind::Unreachable,
-                format!("speaks no TLS ({told}): is it on at that port? Without it use redis:"),
-            ),
-            Told::PeerIncompatible(_) => {
-                (ErrorKind::Unsupported, format!("has no TLS that we have ({told}): TLS 1.2 or 1.3 is needed"))
+            | Told::InappropriateHandshakeMessage { .. } => {
+                (ErrorKind::Unreachable, format!("does not speak TLS ({told}): if this port has no TLS, use redis:"))
             }
-            other => (ErrorKind::Unreachable, format!("makes no TLS session: {other}")),
+            Told::PeerIncompatible(_) => (
+                ErrorKind::Unsupported,
+                format!("supports no common TLS version or cipher ({told}): it needs TLS 1.2 or 1.3"),
+            ),
+            other => (ErrorKind::Unreachable, format!("failed the TLS handshake: {other}")),
         };
-        Some(Error::new(kind, format!("what answers at {at} {what}")))
+        Some(Error::new(kind, format!("the server at {at} {what}")))
     }
 
     /// Why we do not believe the server.
     fn distrusted(&self, why: &CertificateError) -> String {
         let advice = match why {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
-                "renew it, or set the clock of this machine".to_owned()
+                "renew it, or correct the clock of this machine".to_owned()
             }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "set the clock of this machine, or of whoever made it".to_owned()
+                "correct the clock of this machine, or of the machine that issued it".to_owned()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 let host = self.server.to_str();
-                format!("it is for another host than {host:?}: use a name or address that is in it, or have one made")
+                format!("it is not valid for the host {host:?}: use a host name that it contains, or issue a new one")
             }
             CertificateError::UnknownIssuer => {
-                "nobody whom we trust has signed it: name its authority by ?ca=/path.pem".to_owned()
+                "its issuer is not trusted: add the issuer with ?ca=/path.pem".to_owned()
             }
-            _ => "have one made by the authority that ?ca=/path.pem names; one that signs itself is none".to_owned(),
+            _ => "issue one with the authority of ?ca=/path.pem; a self-signed certificate is no authority".to_owned(),
         };
-        format!("shows a certificate that is refused: {advice} ({why})")
+        format!("has a certificate that is not accepted: {advice} ({why})")
     }
 
     /// Why the server does not believe us.
@@ -164,15 +167,15 @@ impl Client {
             (Alert::HandshakeFailure | Alert::ProtocolVersion | Alert::InsufficientSecurity, Shows::Certificate) => {
                 return (
                     ErrorKind::Unsupported,
-                    format!("has no TLS that we have ({alert:?}): TLS 1.2 or 1.3 is needed"),
+                    format!("supports no common TLS version or cipher ({alert:?}): it needs TLS 1.2 or 1.3"),
                 );
             }
             // With TLS 1.2 that is also how a server asks for a certificate that it did not get.
             (Alert::HandshakeFailure | Alert::CertificateRequired, Shows::Nothing) => {
-                "it wants a client certificate: name one by ?cert=/path.pem&key=/path.pem"
+                "it requires a client certificate: use ?cert=/path.pem&key=/path.pem"
             }
-            (Alert::UnknownCA, Shows::Certificate) => "no authority that it knows has signed our certificate",
-            (Alert::CertificateExpired, Shows::Certificate) => "our certificate has expired: renew the file",
+            (Alert::UnknownCA, Shows::Certificate) => "it does not trust the issuer of the client certificate",
+            (Alert::CertificateExpired, Shows::Certificate) => "the client certificate has expired: renew the file",
             (
                 Alert::BadCertificate
                 | Alert::UnsupportedCertificate
@@ -182,17 +185,22 @@ impl Client {
                 | Alert::AccessDenied
                 | Alert::DecryptError,
                 _,
-            ) => "it refuses our certificate: see its log, and what ?cert= names",
-            _ => return (ErrorKind::Unreachable, format!("refuses the TLS session ({alert:?}): see its log")),
+            ) => "it refuses the client certificate of ?cert=: see the server's log",
+            _ => {
+                return (
+                    ErrorKind::Unreachable,
+                    format!("refused the TLS handshake ({alert:?}): see the server's log"),
+                );
+            }
         };
-        (ErrorKind::Denied, format!("refuses the TLS session: {advice} ({alert:?})"))
+        (ErrorKind::Denied, format!("refused the TLS handshake: {advice} ({alert:?})"))
     }
 }
 
 /// Somebody hung up in the middle of the handshake, without a word.
 fn hung_up(error: &io::Error, at: &str) -> Error {
     let message = format!(
-        "what answers at {at} hung up in the TLS handshake ({error}): is TLS on at that port? Without it use redis:"
+        "the server at {at} closed the connection in the TLS handshake ({error}): if this port has no TLS, use redis:"
     );
     Error::new(ErrorKind::Unreachable, message)
 }
@@ -221,13 +229,13 @@ fn roots(tls: &Tls) -> Result<RootCertStore> {
         let system = rustls_native_certs::load_native_certs();
         roots.add_parsable_certificates(system.certs);
         return match roots.is_empty() {
-            true => Err(Error::invalid("this system has no certificates of authorities: name one by ?ca=/path.pem")),
+            true => Err(Error::invalid("this system has no trusted certificates: use ?ca=/path.pem")),
             false => Ok(roots),
         };
     };
     for certificate in certificates(CA, path)? {
         let added = roots.add(certificate);
-        added.map_err(|_| wrong(CA, path, "has a certificate in it that cannot be read"))?;
+        added.map_err(|_| wrong(CA, path, "contains an invalid certificate"))?;
     }
     Ok(roots)
 }

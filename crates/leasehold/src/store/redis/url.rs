@@ -34,16 +34,16 @@ impl Target {
             Scheme::Redis => false,
             Scheme::RedisTls => true,
             Scheme::File | Scheme::Memory | Scheme::Quorum => {
-                return Err(Error::invalid(format!("this has to be a Redis: {EXAMPLE}")));
+                return Err(Error::invalid(format!("expected a Redis: {EXAMPLE}")));
             }
         };
         // The parser's own words are kept, the URL is not: it may have a password in it.
-        let url = Url::parse(text).map_err(|error| Error::invalid(format!("not a URL ({error}): {EXAMPLE}")))?;
+        let url = Url::parse(text).map_err(|error| Error::invalid(format!("invalid URL ({error}): {EXAMPLE}")))?;
         let host = match url.host() {
             Some(Host::Domain(host)) if !host.is_empty() => decode(host, "host")?,
             Some(Host::Ipv4(ip)) => ip.to_string(),
             Some(Host::Ipv6(ip)) => ip.to_string(),
-            _ => return Err(Error::invalid(format!("the URL names no host: {EXAMPLE}"))),
+            _ => return Err(Error::invalid(format!("the URL has no host: {EXAMPLE}"))),
         };
         if url.fragment().is_some() {
             return Err(Error::invalid("the URL has a fragment: write a '#' in a password as %23"));
@@ -53,8 +53,8 @@ impl Target {
         let password = password(&url, &said)?;
         if user.is_some() && password.is_none() {
             return Err(Error::invalid(
-                "the URL has a user without a password: name one by ?password_file=/path or ?password_env=NAME; \
-                 redis://:PASSWORD@host has no user",
+                "the URL has a user but no password: add ?password_file=/path or ?password_env=NAME; without a user \
+                 the form is redis://:PASSWORD@host",
             ));
         }
         let tls = if is_tls { Some(said.tls()?) } else { said.no_tls()? };
@@ -69,7 +69,7 @@ impl Target {
     /// The same, below a prefix that the program gives.
     pub(crate) fn below(mut self, prefix: &str) -> Result<Self, Error> {
         if !self.prefix.is_empty() {
-            return Err(Error::invalid("the URL and the program both give a prefix: keep one of them"));
+            return Err(Error::invalid("the URL and the program both set a prefix: keep one of them"));
         }
         self.prefix = check_prefix(prefix.to_owned())?;
         Ok(self)
@@ -85,7 +85,7 @@ fn db(path: &str) -> Result<i64, Error> {
             .parse()
             .ok()
             .filter(|db| (0..=i64::from(u16::MAX)).contains(db))
-            .ok_or_else(|| Error::invalid("the URL's path is not a database number: use redis://HOST:PORT/0")),
+            .ok_or_else(|| Error::invalid("the path of the URL is not a database number: use redis://HOST:PORT/0")),
     }
 }
 
@@ -96,9 +96,9 @@ fn password(url: &Url, said: &Parameters) -> Result<Option<Password>, Error> {
     let mut ways = [given, file.map(Password::File), variable.map(Password::Variable)].into_iter().flatten();
     match (ways.next(), ways.next()) {
         (password, None) => Ok(password),
-        (_, Some(_)) => {
-            Err(Error::invalid("the URL gives a password twice: keep it, or one of password_file and password_env"))
-        }
+        (_, Some(_)) => Err(Error::invalid(
+            "the URL gives the password more than once: keep one of password, password_file and password_env",
+        )),
     }
 }
 
@@ -125,13 +125,13 @@ impl Parameters {
         // `redis://me:1234?secret@host`: what looks like a parameter's name is the rest of a password.
         if url.query().is_some_and(|query| query.contains('@')) {
             return Err(Error::invalid(
-                "the URL has an '@' behind a '?': write %3F for a '?' in a password, and %40 for an '@'",
+                "the URL has an '@' after a '?': in a password write %3F for '?' and %40 for '@'",
             ));
         }
         for (name, value) in url.query_pairs() {
             let place = said.place(&name)?;
             if place.is_some() {
-                return Err(Error::invalid(format!("the URL says {name:?} twice: keep one of them")));
+                return Err(Error::invalid(format!("the URL has {name:?} twice: keep one of them")));
             }
             *place = Some(value.into_owned());
         }
@@ -148,12 +148,12 @@ impl Parameters {
             "password_env" => &mut self.password_env,
             "password" | "user" | "username" => {
                 return Err(Error::invalid(
-                    "a URL's credentials go before the host, redis://user:password@host; or say where the password \
-                     is, by ?password_file=/path or ?password_env=NAME",
+                    "user and password come before the host (redis://user:password@host), or use ?password_file=/path \
+                     or ?password_env=NAME",
                 ));
             }
             // The name alone: what somebody puts into a value may be a secret.
-            other => return Err(Error::invalid(format!("unknown parameter {other:?} in the URL: there are {NAMES}"))),
+            other => return Err(Error::invalid(format!("unknown parameter {other:?} in the URL: valid are {NAMES}"))),
         })
     }
 
@@ -163,9 +163,7 @@ impl Parameters {
             (Some(certificate), Some(key)) => Some(Identity { certificate, key }),
             (None, None) => None,
             _ => {
-                return Err(Error::invalid(
-                    "cert and key go together: name the certificate's file and that of its key",
-                ));
+                return Err(Error::invalid("cert and key belong together: give both files"));
             }
         };
         Ok(Tls { ca: path("ca", &self.ca)?, identity })
@@ -174,7 +172,7 @@ impl Parameters {
     fn no_tls(&self) -> Result<Option<Tls>, Error> {
         match (&self.ca, &self.cert, &self.key) {
             (None, None, None) => Ok(None),
-            _ => Err(Error::invalid("ca, cert and key are for TLS, and redis: has none: use rediss:")),
+            _ => Err(Error::invalid("ca, cert and key need TLS: use rediss: instead of redis:")),
         }
     }
 }
@@ -183,7 +181,7 @@ impl Parameters {
 fn absolute(name: &str, path: &str) -> Result<PathBuf, Error> {
     match PathBuf::from(path) {
         path if path.is_absolute() => Ok(path),
-        _ => Err(Error::invalid(format!("{name} in the URL is not an absolute path: it has to begin with a '/'"))),
+        _ => Err(Error::invalid(format!("{name} in the URL is not an absolute path: it must begin with '/'"))),
     }
 }
 
@@ -193,7 +191,7 @@ fn variable(name: &str) -> Result<String, Error> {
     match name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_plain) {
         true => Ok(name.to_owned()),
         false => {
-            Err(Error::invalid("password_env in the URL is not the name of a variable: use one like REDIS_PASSWORD"))
+            Err(Error::invalid("password_env in the URL is not a valid variable name: use a name like REDIS_PASSWORD"))
         }
     }
 }
@@ -201,7 +199,7 @@ fn variable(name: &str) -> Result<String, Error> {
 fn check_prefix(prefix: String) -> Result<String, Error> {
     // A brace would make the prefix the hash tag, and names would no longer have slots of their own.
     match prefix.chars().find(|c| c.is_control() || ['{', '}'].contains(c)) {
-        Some(_) => Err(Error::invalid("the prefix has a brace or a control character: use text like 'app:'")),
+        Some(_) => Err(Error::invalid("the prefix contains a brace or a control character: use text like 'app:'")),
         None if prefix.len() > PREFIX_MAX => {
             Err(Error::invalid(format!("the prefix has {} bytes: use at most {PREFIX_MAX}", prefix.len())))
         }

@@ -196,7 +196,7 @@ impl Wire {
             *self.line.attached() = None;
             return Err(self.fault(&error, None));
         }
-        seen.await.map_err(|_| Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis broke")))
+        seen.await.map_err(|_| Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection to Redis was closed")))
     }
 
     pub(super) async fn ping(mut self) -> Result<u64, Fault> {

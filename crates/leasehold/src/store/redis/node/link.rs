@@ -87,8 +87,8 @@ pub(super) fn refused(wire: &Wire, charter: Charter, said: Greeting) -> Error {
         Greeting::Changed => Error::new(
             ErrorKind::InUse,
             format!(
-                "the Redis at {} was emptied or begun by somebody else while the nodes were asked who holds: begin the \
-                 quorum again",
+                "the Redis at {} was emptied or initialized by another program during the checks: run the command \
+                 again",
                 wire.line.at
             ),
         ),
@@ -126,8 +126,8 @@ fn unlike(at: &str, ours: Charter, theirs: Charter) -> Error {
     Error::new(
         ErrorKind::Invalid,
         format!(
-            "the Redis at {at} is a node of a quorum of {}, and this client asks for one of {}: give all clients the \
-             same nodes and the same longest lease; to change either, stop all of them, and begin the quorum anew",
+            "the Redis at {at} is a node of a quorum of {}, but this client uses one of {}: use the same nodes and \
+             the same max_lease in all clients; to change them, stop all clients and initialize the quorum again",
             of(theirs),
             of(ours)
         ),

@@ -1,0 +1,71 @@
+//! The settings of a mutex, and what the session makes of them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold_spec::Order;
+use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, STICKY_MAX_MS};
+
+use crate::error::{Error, Result};
+use crate::session::{Entry, KnownLine, Renewal, Terms};
+
+/// The settings of a mutex, as the program gave them. [`Settings::terms`] checks them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) lease: Duration,
+    pub(crate) renewal: Renewal,
+    pub(crate) order: Order,
+    pub(crate) entry: Entry,
+    pub(crate) sticky: Duration,
+}
+
+impl Settings {
+    /// Returns the settings of a mutex that names none but its lease.
+    pub(crate) fn new(lease: Duration) -> Self {
+        let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
+        Self { lease, renewal, order, entry, sticky: Duration::ZERO }
+    }
+
+    /// Returns the terms on which the session acquires.
+    ///
+    /// # Errors
+    ///
+    /// `Invalid` for a value out of range, and for settings that contradict each other.
+    pub(crate) fn terms(&self, label: Arc<str>) -> Result<Terms> {
+        let Self { renewal, order, entry, .. } = *self;
+        let lease_ms = check_lease(self.lease)?;
+        if let Renewal::For { hold_us } = renewal
+            && hold_us < lease_ms * 1000
+        {
+            let message =
+                format!("max_hold is shorter than the lease ({:?}): use a shorter lease, or fixed_lease", self.lease);
+            return Err(Error::invalid(message));
+        }
+        let (sticky_us, line) = (self.sticky_us()?, KnownLine::default());
+        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, label, line };
+        if sticky_us > 0 && !terms.may_stand() {
+            let message =
+                "sticky cannot be combined with fair, fixed_lease, max_hold or full_lease: remove one of them";
+            return Err(Error::invalid(message));
+        }
+        Ok(terms)
+    }
+
+    fn sticky_us(&self) -> Result<u64> {
+        match u64::try_from(self.sticky.as_micros()) {
+            Ok(us) if us <= STICKY_MAX_MS * 1000 => Ok(us),
+            _ => {
+                let keep = self.sticky;
+                Err(Error::invalid(format!("cannot keep a lease for {keep:?}: sticky is at most {STICKY_MAX_MS} ms")))
+            }
+        }
+    }
+}
+
+/// Returns the lease in milliseconds, if it is in range.
+pub(crate) fn check_lease(lease: Duration) -> Result<u64> {
+    match u64::try_from(lease.as_millis()) {
+        Ok(ms) if (LEASE_MIN_MS..=LEASE_MAX_MS).contains(&ms) => Ok(ms),
+        _ => Err(Error::invalid(format!("a lease of {lease:?} is out of range: use {LEASE_MIN_MS} ms to 24 h"))),
+    }
+}
