@@ -237,7 +237,7 @@ impl Program {
         let is_fine = match error.kind() {
             ErrorKind::Unreachable => way != "lock",
             // A server without memory; or an owner's lease that was lost. Nothing here makes either without being told.
-            ErrorKind::Store => error.to_string().contains("memory is full"),
+            ErrorKind::Store => error.to_string().contains("out of memory"),
             _ => false,
         };
         self.yard.trace.say("error", &format!("{} {way}: {error}", self.me));

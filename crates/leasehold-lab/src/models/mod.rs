@@ -26,7 +26,7 @@
 //!
 //! Two kinds of run: every rule on, in each scene, to the end, and nothing is found; one rule off, and the shortest
 //! schedule is found that the rule closes. A flaw is a seeded one of the shipped code ([`leasehold_spec::mutant`]) or of
-//! the modelled session. README.md says what came of it.
+//! the modelled session. docs/evidence.md has the results.
 
 mod acts;
 mod cases;

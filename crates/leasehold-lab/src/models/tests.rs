@@ -1,5 +1,5 @@
 //! The part of the models that is quick enough for every change: `leasehold-lab models` runs all of them. It also keeps
-//! the figures of README.md true.
+//! the figures of docs/evidence.md true.
 
 use super::cases::{self, Case};
 use super::check::{search, tell};
@@ -8,14 +8,14 @@ use super::scene::Scene;
 use super::scenes;
 use super::world::Play;
 
-const README: &str = include_str!("../../README.md");
+const EVIDENCE: &str = include_str!("../../../../docs/evidence.md");
 
 /// More states than these have take too long without optimisation.
 const SMALL: &[&str] =
     &["last words", "memory", "runs", "strict", "edge", "forgotten", "stopped", "uncounted", "pollers", "set back"];
 
-fn readme_says(row: &str) {
-    assert!(README.lines().any(|line| line.starts_with(row)), "README.md does not say: {row}");
+fn evidence_says(row: &str) {
+    assert!(EVIDENCE.lines().any(|line| line.starts_with(row)), "docs/evidence.md does not say: {row}");
 }
 
 fn has_no_counter_example(scene: &Scene) {
@@ -25,7 +25,7 @@ fn has_no_counter_example(scene: &Scene) {
         panic!("{}: {}\n{}", scene.name, schedule.harm, tell(&play, &schedule.acts).join("\n"));
     }
     assert_eq!(found.missed, Vec::<&str>::new(), "{} never came by it", scene.name);
-    readme_says(&format!("| {} | {} | {} |", scene.name, scene.about, found.states));
+    evidence_says(&format!("| {} | {} | {} |", scene.name, scene.about, found.states));
 }
 
 fn has_a_counter_example(case: &Case) {
@@ -34,7 +34,7 @@ fn has_a_counter_example(case: &Case) {
     assert_eq!(schedule.harm, case.harm.name());
     // Every step is told, and what came of it.
     assert!(tell(&case.play(), &schedule.acts).len() >= schedule.acts.len());
-    readme_says(&format!("| {} | {} | {} | {} |", case.rule, case.flaw, case.scene.name, schedule.acts.len()));
+    evidence_says(&format!("| {} | {} | {} | {} |", case.rule, case.flaw, case.scene.name, schedule.acts.len()));
 }
 
 #[test]
@@ -53,6 +53,6 @@ fn every_rule_that_is_modelled_has_a_flaw_and_every_scene_is_told_of() {
         assert!(cases::ALL.iter().any(|case| case.rule == rule), "{rule}");
     }
     for scene in scenes::ALL {
-        readme_says(&format!("| {} | {} | ", scene.name, scene.about));
+        evidence_says(&format!("| {} | {} | ", scene.name, scene.about));
     }
 }

@@ -2,14 +2,14 @@
 
 use super::report::{Search, all};
 
-const README: &str = include_str!("../../../README.md");
+const EVIDENCE: &str = include_str!("../../../../../docs/evidence.md");
 
 /// More states than these have take too long without optimisation.
 const SMALL: &[&str] =
     &["proposed", "above", "counters", "written back", "while held", "restarted", "one permit", "two permits"];
 
-fn readme_says(row: &str) {
-    assert!(README.lines().any(|line| line.starts_with(row)), "README.md does not say: {row}");
+fn evidence_says(row: &str) {
+    assert!(EVIDENCE.lines().any(|line| line.starts_with(row)), "docs/evidence.md does not say: {row}");
 }
 
 fn is_as_it_should_be(search: &Search) {
@@ -19,10 +19,10 @@ fn is_as_it_should_be(search: &Search) {
     let acts: Vec<String> = schedule.map(|schedule| schedule.acts.clone()).unwrap_or_default();
     assert_eq!(schedule.map(|schedule| schedule.harm), *harm, "{name}: {}", acts.join("\n"));
     match harm {
-        Some(_) => readme_says(&format!("| {name} | {about} | {} |", acts.len())),
+        Some(_) => evidence_says(&format!("| {name} | {about} | {} |", acts.len())),
         None => {
             assert_eq!(found.missed, Vec::<&str>::new(), "{name} never came by it");
-            readme_says(&format!("| {name} | {about} | - | {} |", found.states));
+            evidence_says(&format!("| {name} | {about} | - | {} |", found.states));
         }
     }
 }
@@ -35,6 +35,6 @@ fn a_scheme_is_sound_or_breaks_as_it_is_said_to() {
 #[test]
 fn every_search_is_told_of() {
     for Search { name, about, .. } in all() {
-        readme_says(&format!("| {name} | {about} | "));
+        evidence_says(&format!("| {name} | {about} | "));
     }
 }
