@@ -1,6 +1,6 @@
 //! What the store `file:` costs: pairs of acquire and release, and a whole program that takes a lock once.
 //!
-//!     cargo run --release -p leasehold --features file --example file_cost [DIRECTORY]
+//!     cargo run --release -p leasehold-bench --example file_cost [DIRECTORY]
 //!
 //! The directory is made, and left behind. (On a disk and in memory, /dev/shm, it is not the same.)
 

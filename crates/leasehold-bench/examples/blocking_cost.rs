@@ -1,4 +1,4 @@
-//! What blocking costs: `cargo run --release -p leasehold --example blocking_cost`.
+//! What blocking costs: `cargo run --release -p leasehold-bench --example blocking_cost`.
 //!
 //! Pairs of lock and release per second, each thread or task on a name of its own: by threads that block, and by tasks of
 //! one runtime on one thread, in turns; the best of several rounds. Then what it costs to re-enter.

@@ -1,4 +1,4 @@
-//! What the scripts cost on the server: `cargo run --release -p leasehold --example script_cost`.
+//! What the scripts cost on the server: `cargo run --release -p leasehold-bench --example script_cost`.
 //!
 //! Time per EVALSHA as the server itself counts it (`INFO commandstats`), for pairs of acquire and release by one
 //! pipelined connection over many names, best of several rounds, beside the least that a lock on Redis can do: SET NX PX
