@@ -4,8 +4,8 @@
 //! cargo run -p leasehold --example lost [URL]
 //! ```
 //!
-//! Here an operator revokes the lock while the work runs. A lease can also be lost because the process was stopped, or because
-//! the store was unreachable for too long. The holder reacts in the same way.
+//! Here an operator revokes the lock while the work runs. A lease can also be lost because the process was stopped, or
+//! because the store was unreachable for too long. The holder reacts in the same way.
 
 use std::time::Duration;
 
