@@ -71,3 +71,8 @@ pub use random::Random;
 pub use registers::Registers;
 pub use resp::{Resp, Value};
 pub use server::RedisServer;
+
+/// The Rust blocks of the project's README, as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

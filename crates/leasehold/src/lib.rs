@@ -124,6 +124,7 @@
 //! resource can refuse that late write, by its token: see [`fence`]. The page `docs/guarantees.md` of the repository
 //! lists what is promised, and under which assumptions.
 #![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[cfg(feature = "blocking")]
 pub mod blocking;
@@ -187,7 +188,7 @@ pub mod seam {
     pub use crate::world::{Address, Pending, RuntimeId, Socket, World};
 }
 
-/// The README's Rust blocks, as tests.
+/// The Rust blocks of the crate's README, as tests.
 #[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;
