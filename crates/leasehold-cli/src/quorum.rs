@@ -17,7 +17,7 @@ pub(crate) fn run(said: &Quorum) -> Result<Exit, Failure> {
     let location = Location::of(&said.store)?;
     if !location.is_quorum() {
         return Err(Failure::usage(
-            "this is for a quorum: give --store 'quorum:?node=redis://A&node=redis://B&node=redis://C', in quotes",
+            "the store is not a quorum: use --store 'quorum:?node=redis://A&node=redis://B&node=redis://C', in quotes",
         ));
     }
     match said.what {

@@ -31,9 +31,9 @@ async fn it_says_who_holds() {
 fn it_says_what_is_wrong() {
     for (store, says) in [
         ("redis://:sentinel@127.0.0.1:1", "LEASEHOLD_STORE"),
-        ("Memory:a", "inside of each program"),
+        ("Memory:a", "inside each program"),
         ("file:here", "absolute"),
-        ("127.0.0.1:1", "redis://HOST"),
+        ("127.0.0.1:1", "redis://HOST:PORT"),
         ("", "the URL is empty"),
     ] {
         let wrong = leasehold(&["inspect", "a", "--store", store]);

@@ -77,6 +77,6 @@ fn p30_an_empty_store_is_not_the_default() {
         let output = leasehold().env("LEASEHOLD_STORE", "").args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("LEASEHOLD_STORE is empty: unset it, or give it a URL"), "{said}");
+        assert!(said.contains("invalid LEASEHOLD_STORE: the URL is empty: unset it, or set it to a URL"), "{said}");
     }
 }

@@ -21,14 +21,15 @@ const THERE_IS: &str = "use redis://HOST:PORT, for example redis://127.0.0.1:637
                         several of them, file:/PATH for one host, or memory: or memory:NAME";
 
 impl Scheme {
-    /// The kind of store that a URL names, and what comes behind the colon.
+    /// Returns the kind of store that a URL names, and the part of the URL after the colon.
     ///
-    /// An error repeats no word of the URL that is not in the table: of `PASSWORD@HOST:PORT` the scheme is the password.
+    /// An error never repeats a part of the URL that is not in the table: in `PASSWORD@HOST:PORT` the scheme is the
+    /// password.
     pub(crate) fn of(url: &str) -> Result<(Self, &str), Error> {
         let unknown = || match url.is_empty() {
             // Usually a variable of the environment that is not set.
             true => Error::invalid(format!("the URL is empty: {THERE_IS}")),
-            false => Error::invalid(format!("what the URL begins with is no store: {THERE_IS}")),
+            false => Error::invalid(format!("unknown store type in the URL: {THERE_IS}")),
         };
         let (scheme, rest) = url.split_once(':').ok_or_else(unknown)?;
         let instead = match scheme.to_ascii_lowercase().as_str() {
@@ -37,8 +38,8 @@ impl Scheme {
             "quorum" => return Ok((Self::Quorum, rest)),
             "redis" => return Ok((Self::Redis, rest)),
             "rediss" => return Ok((Self::RedisTls, rest)),
-            "redis+sentinel" => "redis+sentinel: is planned and not built yet: name the primary, by redis:",
-            "redis+cluster" => "redis+cluster: is planned and not built yet: name a single primary, by redis:",
+            "redis+sentinel" => "redis+sentinel: is not supported yet: name the primary, with redis:",
+            "redis+cluster" => "redis+cluster: is not supported yet: name a single primary, with redis:",
             "unix" | "redis+unix" => "Unix sockets are not supported by this version: use redis://HOST:PORT",
             _ => return Err(unknown()),
         };
@@ -76,6 +77,7 @@ mod tests {
         {
             let error = Scheme::of(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(error.to_string().contains("unknown store type") || url.is_empty(), "{error}");
             assert!(error.to_string().contains("redis://") && !format!("{error:?}").contains("hunter2"), "{error:?}");
         }
     }
