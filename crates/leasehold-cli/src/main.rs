@@ -13,6 +13,7 @@ mod run;
 mod said;
 mod show;
 mod store;
+mod tips;
 
 use std::process::ExitCode;
 

@@ -1,17 +1,15 @@
 //! What the user said. The help pages, the shells' completions and the manual pages are all made from here.
 
-use std::env;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
 use crate::exit::{Exit, Failure};
 use crate::run::{InterruptArgs, MinderArgs, RunArgs};
-use crate::show;
+use crate::{show, tips};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
@@ -27,19 +25,12 @@ impl Said {
     /// # Errors
     /// How the process ends where that makes no sense, or where a page was asked for: by then it is printed.
     pub(crate) fn read() -> Result<Self, Result<Exit, Failure>> {
-        Self::try_parse().map_err(|error| {
+        Self::try_parse().map_err(|mut error| {
             if !error.use_stderr() {
                 return show::written(error.print().and_then(|()| io::stdout().flush()));
             }
+            tips::add(&mut error);
             let _nobody_reads_it = error.print();
-            if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
-                && error.kind() == ErrorKind::UnknownArgument
-                // As flock has it.
-                && env::args().nth(1).is_some_and(|verb| verb == "run")
-                && !word.starts_with('-')
-            {
-                show::warn(&format!("put -- before the command: leasehold run NAME -- {word}"));
-            }
             Ok(Exit::Usage)
         })
     }

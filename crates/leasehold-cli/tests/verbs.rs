@@ -188,6 +188,28 @@ fn what_is_no_token_is_told_what_one_is() {
     );
 }
 
+/// Verbs that other programs have lead to ours.
+#[test]
+fn verbs_of_other_programs_get_a_tip() {
+    for (arguments, tips) in [
+        (&["list"][..], &["'leasehold ls' lists the locks"][..]),
+        (&["unlock", "job"], &["'leasehold revoke'", "a lock is released when its command ends"]),
+        (&["release", "job"], &["'leasehold revoke'", "a lock is released when its command ends"]),
+        (&["status", "job"], &["'leasehold inspect'"]),
+        (&["lock", "job"], &["'leasehold run'"]),
+        (&["run", "job", "--timeout", "5s", "--", "true"], &["--wait DUR", "--kill-after DUR"]),
+        (&["run", "--timeout=5s", "job", "--", "true"], &["--wait DUR", "--kill-after DUR"]),
+        (&["run", "job", "--ttl", "5s", "--", "true"], &["--lease DUR"]),
+    ] {
+        let output = leasehold(arguments);
+        let err = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {err}");
+        assert!(tips.iter().all(|tip| err.contains(tip)) && err.contains("  tip: "), "{arguments:?}: {err}");
+    }
+    let unknown = text(&leasehold(&["nothing"]).stderr);
+    assert!(!unknown.contains("  tip: "), "{unknown}");
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     for wrong in [
