@@ -19,6 +19,7 @@ use super::minder_handle::MinderHandle;
 use super::plan::Plan;
 use super::timing::{Deadline, micros};
 use crate::exit::Failure;
+use crate::show::plain;
 use crate::store::VARIABLE;
 
 /// A minder says that it is ready within milliseconds. One that cannot is as good as none.
@@ -88,10 +89,20 @@ pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid)
         spawned => spawned,
     };
     spawned.map(|child| Pid::from_child(&child)).map_err(|error| {
-        if descriptors_advice(&error).is_some() {
-            return Failure::system(&format!("{} cannot be started", program.display()), &error).into();
+        let what = format!("cannot execute {}", plain(&program.to_string_lossy()));
+        match error.kind() {
+            _ if descriptors_advice(&error).is_some() => Failure::system(&what, &error).into(),
+            io::ErrorKind::NotFound if is_shell_line(&plan.command) => {
+                End::error(NOT_FOUND, &format!("{what}: {error}; to run a shell command, use: sh -c '...'"))
+            }
+            io::ErrorKind::NotFound => End::error(NOT_FOUND, &format!("{what}: {error}")),
+            _ => End::error(NOT_EXECUTABLE, &format!("{what}: {error}")),
         }
-        let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-        End::error(code, &format!("{}: {error}", program.display()))
     })
+}
+
+/// Returns whether the command is a single argument that looks like a line for a shell, as in `run NAME -- 'a && b'`.
+fn is_shell_line(command: &[OsString]) -> bool {
+    let is_of_shell = |c: char| c.is_whitespace() || "|&;<>()$`\"'*?{}=".contains(c);
+    matches!(command, [line] if line.to_string_lossy().contains(is_of_shell))
 }

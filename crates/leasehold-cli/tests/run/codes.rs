@@ -68,6 +68,21 @@ fn a_command_that_cannot_be_executed() {
     assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(0));
 }
 
+/// flock has a -c for this. Here a shell reads a line only if the user asks for one.
+#[test]
+fn a_shell_line_as_the_command_gets_a_hint() {
+    let bench = Bench::new();
+    for line in ["a && b", "echo $HOME", "a;b", "ls|wc"] {
+        let ended = bench.run(&[], &[line]).ends();
+        assert_eq!(ended.code, Some(127), "{ended:?}");
+        assert!(ended.err.contains("; to run a shell command, use: sh -c '...'"), "{ended:?}");
+    }
+    for command in [&["no-such-program"][..], &["a && b", "c"]] {
+        let ended = bench.run(&[], command).ends();
+        assert_eq!((ended.code, ended.err.contains("sh -c")), (Some(127), false), "{ended:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_else_has_it() {
     let bench = Bench::new();
