@@ -187,8 +187,9 @@ fn grace(text: &str) -> Result<Duration, String> {
     }
 }
 
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms, 30s or 1m30s"))
+/// Reads a duration. All options share this grammar, and so does `max_lease` in a URL.
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text).map_err(|_| "expected a duration such as 500ms, 30s, 1m30s or 2h")
 }
 
 const MAIN: &str = "\

@@ -95,7 +95,7 @@ pub(crate) enum Waiting {
     ForEver,
 }
 
-fn wait(said: &str) -> Result<Waiting, String> {
+fn wait(said: &str) -> Result<Waiting, &'static str> {
     match said {
         "forever" => Ok(Waiting::ForEver),
         said => said::duration(said).map(Waiting::For),
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(wait("1m30s").unwrap(), Waiting::For(Duration::from_secs(90)));
         assert_eq!(wait("500ms").unwrap(), Waiting::For(Duration::from_millis(500)));
         assert_eq!(wait("forever").unwrap(), Waiting::ForEver);
-        assert!(wait("30").unwrap_err().contains("unit"));
+        assert!(wait("30").unwrap_err().contains("expected a duration such as 500ms"));
     }
 
     #[test]

@@ -83,6 +83,27 @@ fn a_shell_line_as_the_command_gets_a_hint() {
     }
 }
 
+/// One grammar and one message, wherever a duration is read.
+#[test]
+fn durations_have_one_message() {
+    let message = "expected a duration such as 500ms, 30s, 1m30s or 2h";
+    for option in ["--wait", "--lease", "--kill-after", "--grace"] {
+        for bad in ["soon", "30", "", "1.5", "5 apples"] {
+            let arguments = match option {
+                "--grace" => vec!["revoke", NAME, option, bad],
+                option => vec!["run", NAME, option, bad, "--", "true"],
+            };
+            let output = leasehold().args(arguments).output().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(2) && err.contains(message), "{option} {bad}: {err}");
+        }
+    }
+    let url = "quorum:?node=redis://a&node=redis://b&node=redis://c&max_lease=soon";
+    let output = leasehold().args(["ls", "--store", url]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && err.contains(message), "{err}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn somebody_else_has_it() {
     let bench = Bench::new();
@@ -202,7 +223,7 @@ fn what_makes_no_sense() {
     for (options, says) in [
         (&["--lease", "500ms"][..], "at least 1s"),
         (&["--lease", "48h"], "a lease of 48 h is too long: at least 1s, at most 24 h"),
-        (&["--lease", "30"], "unit"),
+        (&["--lease", "30"], "expected a duration such as 500ms, 30s"),
         (&["--kill-after", "20s"], "third"),
         (&["--wait", "soon"], "--wait"),
         (&["--wait", "1s", "--no-wait"], "--no-wait"),
