@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure};
 use crate::said::Revoke;
 use crate::show::{self, HeldBy};
-use crate::store;
+use crate::store::{self, Location};
 
 /// What became of it, as `--json` prints it.
 #[derive(Serialize)]
@@ -21,8 +21,12 @@ struct Told<'a> {
 }
 
 pub(crate) fn run(said: &Revoke) -> Result<Exit, Failure> {
+    let location = Location::of(&said.store)?;
+    if let Some(notice) = location.notice().filter(|_| !said.store.quiet) {
+        show::warn(&notice);
+    }
     let (holder, left) = crate::block_on(async {
-        let client = store::connect(&said.store).await?;
+        let client = store::connect_to(&location).await?;
         let mutex = client.mutex(&said.name);
         let seen = mutex.inspect().await?;
         if !seen.is_known() {

@@ -10,7 +10,6 @@ use nix::unistd::{User, geteuid};
 
 use crate::exit::Failure;
 use crate::said;
-use crate::show;
 
 pub(crate) const VARIABLE: &str = "LEASEHOLD_STORE";
 /// The variables that may hold a password, or its place. The variables that a URL names come in addition.
@@ -197,10 +196,11 @@ fn has_user_only(url: &str) -> bool {
 
 /// Connects to the store that the user named.
 pub(crate) async fn connect(said: &said::Store) -> Result<Leasehold, Failure> {
-    let location = Location::of(said)?;
-    if let Some(notice) = location.notice().filter(|_| !said.quiet) {
-        show::warn(&notice);
-    }
+    connect_to(&Location::of(said)?).await
+}
+
+/// Connects to this store.
+pub(crate) async fn connect_to(location: &Location) -> Result<Leasehold, Failure> {
     Ok(Leasehold::builder(&location.url).one_connection().connect().await?)
 }
 
