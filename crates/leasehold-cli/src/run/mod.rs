@@ -35,6 +35,7 @@ mod life;
 mod minder;
 mod minder_handle;
 mod plan;
+mod reports;
 mod signals;
 mod start;
 mod strayed;

@@ -24,6 +24,7 @@ use super::interrupt::KEYS;
 use super::life::Life;
 use super::minder_handle::MinderHandle;
 use super::plan::Plan;
+use super::reports::RenewalReports;
 use super::signals::Signals;
 use super::start::{dismiss, full, start_command, start_minder};
 use super::teller::Teller;
@@ -60,6 +61,7 @@ pub(crate) struct Supervisor<'a> {
     /// Those of the keyboard's signals that came from elsewhere: by us, and not by the terminal.
     handed_on: Vec<Signal>,
     deadline: Deadline,
+    renewals: RenewalReports,
     /// Why the command is ended, if it is.
     verdict: Option<Verdict>,
 }
@@ -158,6 +160,7 @@ pub(crate) async fn supervise(
         echo: Echo::No,
         handed_on: Vec::new(),
         deadline,
+        renewals: RenewalReports::new(plan.timing.lease_us, now_us()),
         verdict: None,
     };
     supervisor.tell_of_command();
@@ -206,10 +209,16 @@ impl Supervisor<'_> {
             return;
         }
         let kill_us = self.plan.timing.kill_us(until_us);
-        if kill_us.abs_diff(self.deadline.kill_at_us()) > SAME_US {
+        let (before_us, name) = (self.deadline.kill_at_us(), &self.plan.name);
+        if kill_us.abs_diff(before_us) > SAME_US {
             self.deadline.put_off(kill_us);
             self.tell(Order::Until { kill_us });
         }
+        let report = match kill_us > before_us + SAME_US {
+            true => self.renewals.renewed(name, now_us()),
+            false => self.renewals.look(name, now_us(), self.deadline.next_us()),
+        };
+        report.iter().for_each(|line| self.teller.news(line));
     }
 
     /// The lock is lost, or as good as lost: the group is told, and ended before anybody else can hold, where that is

@@ -175,9 +175,30 @@ async fn a_wait_is_told() {
     let guard = client.mutex(NAME).lock().await.unwrap();
     let quiet = bench.run(&["-q"], &["true"]);
     let mut waiting = bench.run(&[], &["true"]);
-    let words = format!("leasehold: waiting for \"{NAME}\", held by host/backup\n");
+    let words = format!("leasehold: waiting for \"{NAME}\": held by host/backup\n");
     assert_eq!(waiting.complains(), words);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
+    for ended in [waiting.ends(), quiet.ends()] {
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    }
+}
+
+/// The store is away, comes, and goes again in the middle of the wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_the_store_is_reported() {
+    let bench = Bench::new();
+    let client = Leasehold::builder(&bench.server.url()).holder("host/backup").connect().await.unwrap();
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    bench.proxy.refuse_connections();
+    let quiet = bench.run_through(&["-q", "--wait", "1m"], &["true"]);
+    let mut waiting = bench.run_through(&["--wait", "1m"], &["true"]);
+    let first = waiting.complains();
+    assert!(first.starts_with(&format!("leasehold: waiting for \"{NAME}\": the store is unreachable: ")), "{first}");
+    bench.proxy.accept_connections();
+    let back = waiting.complains();
+    assert!(back.starts_with("leasehold: the store is reachable again after "), "{back}");
+    assert_eq!(waiting.complains(), format!("leasehold: waiting for \"{NAME}\": held by host/backup\n"));
+    drop(guard);
     for ended in [waiting.ends(), quiet.ends()] {
         assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
     }

@@ -132,6 +132,25 @@ fn a_store_that_was_silent_for_a_moment() {
     assert_eq!(ended.code, Some(4), "{ended:?}");
 }
 
+/// While the command runs, a renewal that is overdue is reported, and the end of the outage.
+#[test]
+fn an_overdue_renewal_is_reported() {
+    let bench = Bench::new();
+    let script = ["sh", "-c", "echo ready; read line; exit 4"];
+    let mut run = bench.run_through(&["--lease", "15s"], &script);
+    run.hears("ready\n");
+    bench.proxy.stall(Way::Both);
+    let overdue = run.complains();
+    assert!(overdue.starts_with("leasehold: the store is unreachable: \"job\" was last renewed "), "{overdue}");
+    assert!(overdue.contains(" s ago; the command gets TERM in "), "{overdue}");
+    bench.proxy.resume();
+    let renewed = run.complains();
+    assert!(renewed.starts_with("leasehold: the store is reachable again: \"job\" is renewed"), "{renewed}");
+    run.say("\n");
+    let ended = run.ends();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(4), ""), "{ended:?}");
+}
+
 /// The grace of a revocation is for the command: it has ended when that is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_revoked_lock() {

@@ -36,7 +36,7 @@ fn a_wait_for_itself_is_told() {
     let bench = Bench::new();
     let ended = bench.run(&["--holder", "outer"], &nested(&format!("run {NAME} --wait 1500ms -- true"))).ends();
     assert_eq!(ended.code, Some(124), "{ended:?}");
-    assert!(ended.err.contains("held by outer, under which this was started\n"), "{ended:?}");
+    assert!(ended.err.contains(": held by outer, which started this run and may be waiting for it\n"), "{ended:?}");
 }
 
 /// The password is not handed on, and neither is another store in its place.
