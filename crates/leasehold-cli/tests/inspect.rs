@@ -59,12 +59,15 @@ fn of_a_quorum_that_rests_nobody_knows_who_holds() {
     let seen = leasehold(&["inspect", "stock", "--store", &url]);
     let (said, code) = (text(&seen.stdout), seen.status.code());
     let (head, nodes) = said.split_once('\n').expect("lines");
-    assert_eq!((head, code), ("stock: held or free: no majority of the nodes can say; no waiter is known", Some(125)));
+    assert_eq!(
+        (head, code),
+        ("stock: unknown: too few nodes vote to tell whether it is held; no waiter is known", Some(125))
+    );
     for (line, server) in nodes.lines().zip(quorum.servers()) {
         assert!(line.starts_with(&format!("  127.0.0.1:{}  no ", server.port())), "{said}");
     }
     // A majority is enough to be connected: the third may not be yet.
-    let resting = nodes.matches("no vote: rests for ").count();
+    let resting = nodes.matches("no vote: in quarantine for another ").count();
     assert!(nodes.lines().count() == 3 && resting >= 2, "{said}");
     let revoked = leasehold(&["revoke", "stock", "--store", &url]);
     assert_eq!((text(&revoked.stdout).as_str(), revoked.status.code()), ("", Some(125)), "{}", text(&revoked.stderr));

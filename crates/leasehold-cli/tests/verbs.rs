@@ -39,7 +39,7 @@ async fn ls_lists_what_is_held_or_waited_for() {
         assert_eq!((nothing.stdout, nothing.stderr, nothing.status.code()), (vec![], vec![], Some(0)), "{options:?}");
     }
     let nothing = leasehold(&["ls", "stock:", "--all", "--store", &url]);
-    assert_eq!(text(&nothing.stderr), "leasehold: there is no lock with a name that begins with \"stock:\"\n");
+    assert_eq!(text(&nothing.stderr), "leasehold: there is no lock with a name that starts with \"stock:\"\n");
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let b = client.mutex("b").lock().await.unwrap();
     let _a = client.mutex("a {lock}").lock().await.unwrap();
@@ -122,7 +122,10 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
         let output = command.args(&arguments).env_remove("LEASEHOLD_STORE").stdout(full).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {said}");
-        assert!(said.starts_with("leasehold: ") && said.contains("could not be written"), "{arguments:?}: {said}");
+        assert!(
+            said.starts_with("leasehold: ") && said.contains("cannot write to standard output"),
+            "{arguments:?}: {said}"
+        );
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -158,15 +161,15 @@ fn a_full_standard_error_changes_no_exit_status() {
 async fn revoke_tells_the_holder_that_was_meant() {
     let server = RedisServer::start();
     let url = server.url();
-    assert_eq!(told(&["revoke", "a", "--store", &url], 1), "a: free; there is nothing to revoke\n");
+    assert_eq!(told(&["revoke", "a", "--store", &url], 1), "a: free; nothing to revoke\n");
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
     let token = guard.token().to_string();
     let other = told(&["revoke", "a", "--token", "17", "--store", &url], 1);
-    assert_eq!(other, format!("a: held with token {token}, and left alone\n"));
+    assert_eq!(other, format!("a: not revoked: it is held with token {token}\n"));
     assert!(guard.is_valid());
     let done = told(&["revoke", "a", "--token", &token, "--grace", "4s", "--store", &url], 0);
-    assert_eq!(done, format!("a: told host/job (token {token}) to stop; it holds for at most 4.0 s more\n"));
+    assert_eq!(done, format!("a: revoked; host/job (token {token}) holds it for at most another 4.0 s\n"));
     let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
     assert_eq!(lost, Ok(Lost::Revoked));
     let marked = &json(&told(&["ls", "--json", "--store", &url], 0))[0];
@@ -183,7 +186,7 @@ fn what_is_no_token_is_told_what_one_is() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("'--token <N>': a token is the number of a grant, which 'leasehold inspect' shows"),
+        said.contains("'--token <N>': expected a token: the number of a grant, which 'leasehold inspect' shows"),
         "{said}"
     );
 }
@@ -250,7 +253,7 @@ fn only_a_quorum_is_begun() {
 fn a_quorum_that_was_begun_locks_at_once() {
     let quorum = Quorum::start(3);
     let url = quorum.url();
-    assert_eq!(told(&["quorum", "begin", "--store", &url], 0), "begun: the nodes vote from now on\n");
+    assert_eq!(told(&["quorum", "begin", "--store", &url], 0), "initialized: the nodes vote from now on\n");
     told(&["run", "a", "--no-wait", "--store", &url, "--", "true"], 0);
     let inspected = told(&["inspect", "a", "--store", &url], 0);
     let lines: Vec<&str> = inspected.lines().collect();

@@ -31,7 +31,7 @@ fn due_after(number: usize) -> Duration {
     STEPS[number.min(STEPS.len() - 1)].saturating_add(LAST.saturating_mul(later))
 }
 
-/// What a run waits for.
+/// The cause of a wait.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
     /// The lock has a holder, which is described here.
@@ -187,7 +187,7 @@ mod tests {
         Cause::Unreachable("connection refused".to_owned())
     }
 
-    /// Notes the cause each second, and returns when something was said.
+    /// Notes the cause each second, and returns when there was a report.
     fn reported(reports: &mut WaitReports, cause: &Cause, seconds: std::ops::Range<u64>) -> Vec<u64> {
         seconds.filter(|second| !reports.note(s(*second), cause).is_empty()).collect()
     }
@@ -235,7 +235,7 @@ mod tests {
         let wanted =
             ["the store is reachable again after 75 s", "still waiting for \"job\" after 95 s: held by host/backup"];
         assert_eq!(lines, wanted);
-        assert_eq!(reports.reachable(s(96)), None, "it was said");
+        assert_eq!(reports.reachable(s(96)), None, "it was reported");
         assert_eq!(reported(&mut reports, &held(), 96..110), [105]);
     }
 
@@ -263,8 +263,8 @@ mod tests {
     #[test]
     fn a_long_lease_is_overdue_ten_seconds_after_its_third() {
         let mut reports = RenewalReports::new(3_600 * SECOND, 0);
-        let told = |s: &u64| reports.look("job", s * SECOND, 3_500 * SECOND).is_some();
-        assert_eq!((1..1_300).filter(told).collect::<Vec<_>>(), [1_210, 1_220, 1_270]);
+        let reports_at = |s: &u64| reports.look("job", s * SECOND, 3_500 * SECOND).is_some();
+        assert_eq!((1..1_300).filter(reports_at).collect::<Vec<_>>(), [1_210, 1_220, 1_270]);
     }
 
     /// The machine slept, or the job was stopped: the renewal comes with the next reply.

@@ -1,4 +1,4 @@
-//! What has to be there before the command is: a whole lease, and a minder that is ready.
+//! The start of the command. It needs a full lease and a minder that is ready.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,14 +22,15 @@ use crate::exit::Failure;
 use crate::show::plain;
 use crate::store::VARIABLE;
 
-/// A minder says that it is ready within milliseconds. One that cannot is as good as none.
+/// How long a minder may take to become ready, which usually takes milliseconds.
 const READY: Duration = Duration::from_secs(5);
-/// How often a minder is started that does not get ready.
+/// How many minders are started if none becomes ready.
 const STARTS: usize = 3;
-/// Below such a part of the lease the command is not started: the renewal that is due first has to come.
+/// The command is started if at least this part of the lease is left (one half). Otherwise the next renewal comes first.
 const FULL: u64 = 2;
 
-/// Waits for a full lease, which it has as a rule. A command that cannot be ended within what is left is not started.
+/// Waits for a full lease, which is usually there already. A command that could not be ended within the rest of the lease
+/// must not be started.
 pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
     while micros(guard.remaining()) < plan.timing.lease_us / FULL && !is_on(Mutant::P29StartsOnClaim) {
         guard.check()?;
@@ -38,7 +39,7 @@ pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
     guard.check().map(drop)
 }
 
-/// A minder that is ready.
+/// Starts a minder, and waits until it is ready.
 pub(crate) async fn start_minder(plan: &Plan, life: &Life, deadline: &Deadline) -> io::Result<MinderHandle> {
     let mut trouble = io::ErrorKind::Other.into();
     for _ in 0..STARTS {
@@ -54,7 +55,7 @@ pub(crate) async fn start_minder(plan: &Plan, life: &Life, deadline: &Deadline) 
     Err(trouble)
 }
 
-/// Ends a child of ours, and waits for it.
+/// Kills a child of this process, and waits for its end.
 pub(crate) fn dismiss(child: Pid) {
     let _it_has_ended = kill_process(child, Signal::KILL);
     let _it_was_waited_for = waitpid(Some(child), WaitOptions::empty());
@@ -74,7 +75,7 @@ pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid)
             for secret in &plan.location.secrets {
                 command.env_remove(secret);
             }
-            // Behind the others: it is one of them.
+            // Last, because the variable is one of the secrets.
             if let Some(store) = plan.location.inherited() {
                 command.env(VARIABLE, store);
             }
@@ -82,7 +83,7 @@ pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid)
         life.lend(|| command.spawn())
     };
     let spawned = match spawn(program, &arguments) {
-        // A script that does not say what reads it is the shell's, as with every other program that starts one.
+        // A script without an interpreter line is run by the shell, as in every other program that starts commands.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
             spawn(&"/bin/sh".into(), &[&[program][..], &arguments].concat())
         }

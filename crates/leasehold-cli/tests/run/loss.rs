@@ -167,7 +167,7 @@ async fn p29_a_revoked_lock() {
     assert!(begun.elapsed() < LONG);
     let ended = run.ends();
     assert_eq!(ended.code, Some(123), "{ended:?}");
-    assert!(ended.err.contains("\"job\" was revoked: the command gets TERM, and KILL in 1."), "{ended:?}");
+    assert!(ended.err.contains("\"job\" was revoked; the command gets TERM, and KILL in 1."), "{ended:?}");
 }
 
 /// One that ends at its TERM gives the lock back at once, and nobody waits for the grace.
