@@ -74,8 +74,8 @@ pub(crate) enum Verb {
 pub(crate) struct Store {
     /// The store [default: $LEASEHOLD_STORE, or local]
     ///
-    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P]: for all machines that reach
-    /// this server; rediss:// uses TLS.
+    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P]: for all machines that
+    /// reach this server; rediss:// uses TLS.
     /// quorum:?node=redis://A&node=redis://B&...: 3 to 9 independent servers.
     /// file:/PATH: a directory, for all programs of this host.
     /// Default: a directory of this user on this host, the same in a shell

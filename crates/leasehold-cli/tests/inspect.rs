@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_says_who_holds() {
+async fn it_shows_the_holder() {
     let server = RedisServer::start();
     let url = server.url();
     let free = leasehold(&["inspect", "a lock", "--store", &url]);
@@ -28,7 +28,7 @@ async fn it_says_who_holds() {
 }
 
 #[test]
-fn it_says_what_is_wrong() {
+fn errors_say_what_is_wrong() {
     for (store, says) in [
         ("redis://:sentinel@127.0.0.1:1", "LEASEHOLD_STORE"),
         ("Memory:a", "inside each program"),
@@ -51,9 +51,9 @@ fn it_says_what_is_wrong() {
     assert!(!text(&nobody.stderr).contains("sentinel"));
 }
 
-/// Real nodes, that nobody has begun: they rest, and what they may have forgotten nobody knows.
+/// The nodes of a new quorum are in quarantine: it is unknown what they may have forgotten.
 #[test]
-fn of_a_quorum_that_rests_nobody_knows_who_holds() {
+fn the_holder_is_unknown_while_a_quorum_is_in_quarantine() {
     let quorum = leasehold_testkit::Quorum::start(3);
     let url = quorum.url();
     let seen = leasehold(&["inspect", "stock", "--store", &url]);

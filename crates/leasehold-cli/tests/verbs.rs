@@ -85,7 +85,7 @@ async fn ls_lists_the_rest_where_one_is_somebody_elses() {
 
 /// `leasehold ls | head -1`.
 #[test]
-fn who_reads_no_more_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -93,7 +93,7 @@ fn who_reads_no_more_is_no_error() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()));
 }
 
-/// Everything that is printed on standard output: pages of help and of the manual, the version, and what locks there are.
+/// All commands that print on standard output: help, manual pages, the version, completions, and data of locks.
 fn all_that_prints(store: &str) -> Vec<Vec<&str>> {
     let of_verbs = VERBS.into_iter().flat_map(|verb| [vec![verb, "--help"], vec![verb, "-h"], vec!["help", verb]]);
     let whole = [vec!["--help"], vec!["-h"], vec!["help"], vec!["--version"], vec!["-V"], vec!["man"]];
@@ -135,7 +135,7 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
     }
 }
 
-/// The exit status is all that is left to say.
+/// If standard error cannot be written, the exit status still tells the result.
 #[test]
 fn a_full_standard_error_changes_no_exit_status() {
     let dir = tempfile::tempdir().unwrap();
@@ -158,7 +158,7 @@ fn a_full_standard_error_changes_no_exit_status() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn revoke_tells_the_holder_that_was_meant() {
+async fn revoke_affects_only_the_named_token() {
     let server = RedisServer::start();
     let url = server.url();
     assert_eq!(told(&["revoke", "a", "--store", &url], 1), "a: free; nothing to revoke\n");
@@ -181,7 +181,7 @@ async fn revoke_tells_the_holder_that_was_meant() {
 }
 
 #[test]
-fn what_is_no_token_is_told_what_one_is() {
+fn an_invalid_token_gets_an_explanation() {
     let output = leasehold(&["revoke", "a", "--token", "abc", "--store", "redis://127.0.0.1:1"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -191,7 +191,7 @@ fn what_is_no_token_is_told_what_one_is() {
     );
 }
 
-/// Verbs that other programs have lead to ours.
+/// Verbs and options of other programs get a tip that names ours.
 #[test]
 fn verbs_of_other_programs_get_a_tip() {
     for (arguments, tips) in [
@@ -262,7 +262,7 @@ fn a_quorum_that_was_begun_locks_at_once() {
     assert!(lines[1..].iter().zip(quorum.servers()).all(is_node), "{inspected}");
 }
 
-/// A holds, two of three nodes restart empty, and an operator who wants to help is told whom that would harm.
+/// A holds. Two of three nodes restart empty. An operator runs `quorum begin`. It fails, and names the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quorum_that_somebody_holds_is_begun_by_force_only() {
     let quorum = Quorum::start(3);

@@ -30,37 +30,38 @@ pub(crate) struct RunArgs {
 
     /// How long to wait for the lock and the store
     ///
-    /// A duration such as 30s or 1m30s, or forever. It limits the wait for the
-    /// lock and for a store that is unreachable. Without this option, the wait
-    /// for the lock has no limit, and an unreachable store is an error.
+    /// A duration such as 30s or 1m30s, or forever. It limits the wait for
+    /// the lock and for a store that is unreachable. Without this option,
+    /// the wait for the lock has no limit, and an unreachable store is an
+    /// error.
     #[arg(short, long, value_name = "DUR", verbatim_doc_comment, value_parser = wait, conflicts_with = "no_wait")]
     wait: Option<Waiting>,
 
-    /// Do not wait: if another client holds the lock, end with 124
+    /// If another client holds the lock, end with 124
     #[arg(short, long)]
     no_wait: bool,
 
-    /// How long the lock outlives a dead holder [default: 30s]
+    /// Time a dead holder keeps the lock [default: 30s]
     ///
-    /// From 1s to 24h. While the command runs, the lease is renewed after each
-    /// third of it. On a quorum, it is at most max_lease of the URL; if that is
-    /// below 30s, it is the default.
+    /// From 1s to 24h. While the command runs, the lease is renewed after
+    /// each third of it. On a quorum, it is at most max_lease of the URL; if
+    /// that is below 30s, it is the default.
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     lease: Option<Duration>,
 
-    /// The time that a command has between TERM and KILL
+    /// Time between TERM and KILL for the command
     ///
-    /// At most a third of the lease. The default is a sixth of the lease, but
-    /// at most 5s. If the lease cannot be renewed, KILL comes before the lease
-    /// ends, and TERM comes this much earlier.
+    /// At most a third of the lease. The default is a sixth of the lease,
+    /// but at most 5s. If the lease cannot be renewed, KILL comes before
+    /// the lease ends, and TERM comes this much earlier.
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     kill_after: Option<Duration>,
 
-    /// Exit status if another client holds the lock, instead of 124
+    /// Exit status if the lock is held, instead of 124
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::end::BUSY, hide_default_value = true)]
     conflict_exit_code: u8,
 
-    /// The label that others see [default: USER@HOST/PID CMD]
+    /// Label for others [default: USER@HOST/PID CMD]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
 }

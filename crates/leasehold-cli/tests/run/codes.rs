@@ -1,4 +1,4 @@
-//! What the caller is told.
+//! Exit statuses and messages for the caller.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ fn a_commands_own_status_is_handed_through() {
     }
 }
 
-/// It holds one lock for hours, and a server may have thousands of them.
+/// A run holds its lock for hours, and a server may have thousands of runs.
 #[test]
 fn a_run_has_one_connection() {
     let bench = Bench::new();
@@ -150,7 +150,7 @@ fn p30_a_store_that_is_not_there_is_not_busy() {
     assert_eq!(waiting.ends().out, "ran\n");
 }
 
-/// However long the pause before it, there is a try at the very end of a wait.
+/// However long the pause between two tries is, the last try is at the very end of the wait.
 #[test]
 fn a_store_that_comes_in_the_last_moment_is_met() {
     let bench = Bench::new();
@@ -167,9 +167,9 @@ fn a_store_that_comes_in_the_last_moment_is_met() {
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
 }
 
-/// A wait is not silent, and says for whom it is: once.
+/// A wait is reported once, with the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_is_told() {
+async fn a_wait_is_reported() {
     let bench = Bench::new();
     let client = Leasehold::builder(&bench.server.url()).holder("host/backup").connect().await.unwrap();
     let guard = client.mutex(NAME).lock().await.unwrap();
@@ -183,7 +183,7 @@ async fn a_wait_is_told() {
     }
 }
 
-/// The store is away, comes, and goes again in the middle of the wait.
+/// The store is unreachable at the start of the wait, and then reachable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_for_the_store_is_reported() {
     let bench = Bench::new();
@@ -204,7 +204,7 @@ async fn a_wait_for_the_store_is_reported() {
     }
 }
 
-/// Whoever has gone is not in line any more, in any store.
+/// A run that has given up is not in the queue any more, in any store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_over_leaves_the_queue() {
     let bench = Bench::new();
@@ -228,7 +228,7 @@ async fn a_wait_that_is_over_leaves_the_queue() {
     }
 }
 
-/// The store answered nothing while the wait ran out: whether anybody has the lock, nobody knows.
+/// The store did not reply during the wait: it is unknown whether another client holds the lock.
 #[test]
 fn p30_a_store_that_is_silent_is_not_busy() {
     let bench = Bench::new();
@@ -295,7 +295,7 @@ fn help_says_what_an_operator_asks() {
     assert!(short.contains("--conflict-exit-code") && long.is_empty(), "lines that a terminal cannot show: {long:#?}");
 }
 
-/// Whoever reads our words may not read: the run goes on, and ends.
+/// A reader of standard error that does not read does not block the run.
 #[test]
 fn a_reader_that_does_not_read_stops_nothing() {
     let bench = Bench::new();

@@ -1,4 +1,4 @@
-//! On one host, without a server: the lock goes on as soon as nobody is left, and not before.
+//! On one host, without a server: the next run gets the lock as soon as no process of the last one is left, and not before.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -122,8 +122,8 @@ fn p29_a_group_that_is_led_from_outside_of_the_pid_namespace() {
     }
 }
 
-/// Process 1 of a container is often a program that waits for nobody: who has ended there stays in its group for ever. The
-/// lock goes on when they have ended, and not only with the KILL.
+/// Process 1 of a container often waits for no children: processes that have ended stay zombies of their group forever. The
+/// next run gets the lock when they have ended, and not only after the KILL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_killed_supervisor_whose_command_nobody_waits_for() {
     let host = Host::new();

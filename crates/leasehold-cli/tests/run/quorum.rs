@@ -50,9 +50,9 @@ async fn a_run_without_a_lease_fits_into_the_longest() {
     }
 }
 
-/// Real ones, that nobody has begun: they are there, and rest.
+/// The nodes of a new quorum reply, and are in quarantine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_rest_are_a_store_that_is_not_there() {
+async fn nodes_in_quarantine_are_an_unreachable_store() {
     let quorum = Quorum::builder(3).max_lease(Duration::from_secs(60)).start();
     let url = quorum.url();
     let names_all = |ended: &Ended| {
