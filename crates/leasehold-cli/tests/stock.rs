@@ -168,7 +168,7 @@ fn what_makes_no_sense_is_refused() {
         (&["--pieces", "0"], "0 is not in"),
         (&["--pieces", "-1"], "--pieces"),
         (&["--pieces", "10000001"], "is not in"),
-        (&["--window", "5"], "Say us, ms or s"),
+        (&["--window", "5"], "use us, ms or s"),
         (&["--window", "5m"], "unknown unit"),
         (&["--window", "2s"], "too long"),
         (&["--lease", "1ms"], "out of range"),

@@ -2,7 +2,6 @@
 //!
 //! This module reads no clock and asks no store: times are arguments, and the caller prints what it gets.
 
-use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use super::timing::rounded;
@@ -18,14 +17,14 @@ const GRACE_MAX_US: u64 = 10_000_000;
 /// A supervisor that did not look for so long was stopped, or the machine slept: the store is not to blame.
 const STOPPED_US: u64 = 3_000_000;
 
-/// How many reports of a cause are due within this time.
+/// Returns how many reports of a cause are due within this time.
 fn due(elapsed: Duration) -> usize {
     let steps = STEPS.iter().filter(|step| **step <= elapsed).count();
     let later = elapsed.saturating_sub(STEPS[STEPS.len() - 1]).as_secs() / LAST.as_secs();
     steps + usize::try_from(later).unwrap_or(usize::MAX)
 }
 
-/// When the report with this number is due.
+/// Returns when the report with this number is due.
 fn due_after(number: usize) -> Duration {
     let later = u32::try_from((number + 1).saturating_sub(STEPS.len())).unwrap_or(u32::MAX);
     STEPS[number.min(STEPS.len() - 1)].saturating_add(LAST.saturating_mul(later))
@@ -48,7 +47,24 @@ pub(crate) enum Cause {
     Unknown,
 }
 
+/// Causes of a class share their intervals: a lock that changes its holder is not reported more often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Lock,
+    Store,
+    Nodes,
+}
+
 impl Cause {
+    fn class(&self) -> Option<Class> {
+        match self {
+            Self::Held(_) | Self::Queue { .. } => Some(Class::Lock),
+            Self::Unreachable(_) => Some(Class::Store),
+            Self::Quarantine { .. } | Self::Silent { .. } => Some(Class::Nodes),
+            Self::Unknown => None,
+        }
+    }
+
     fn text(&self) -> String {
         match self {
             Self::Held(by) => format!(": held by {by}"),
@@ -68,8 +84,8 @@ impl Cause {
 #[derive(Debug)]
 pub(crate) struct WaitReports {
     name: String,
-    /// The last cause, and when it began.
-    cause: Option<(Discriminant<Cause>, Duration)>,
+    /// The last class of causes, and when it began.
+    class: Option<(Class, Duration)>,
     /// When the store became unreachable, if it is.
     unreachable: Option<Duration>,
     /// How many reports of this cause were made.
@@ -78,12 +94,12 @@ pub(crate) struct WaitReports {
 
 impl WaitReports {
     pub(crate) fn new(name: &str) -> Self {
-        Self { name: name.to_owned(), cause: None, unreachable: None, made: 0 }
+        Self { name: name.to_owned(), class: None, unreachable: None, made: 0 }
     }
 
     /// Returns when the next report is due if the cause stays the same.
     pub(crate) fn next(&self) -> Duration {
-        self.cause.map_or(Duration::ZERO, |(_, since)| since.saturating_add(due_after(self.made)))
+        self.class.map_or(Duration::ZERO, |(_, since)| since.saturating_add(due_after(self.made)))
     }
 
     /// Notes the cause at this time, and returns the lines to print. Another cause starts the intervals anew.
@@ -94,15 +110,15 @@ impl WaitReports {
             Cause::Unknown => {}
             _ => lines.extend(self.reachable(waited)),
         }
-        let kind = discriminant(cause);
-        let since = match self.cause {
-            Some((known, since)) if known == kind => since,
+        let class = cause.class().or(self.class.map(|(class, _)| class)).unwrap_or(Class::Lock);
+        let since = match self.class {
+            Some((known, since)) if known == class => since,
             _ => {
                 self.made = 0;
                 waited
             }
         };
-        self.cause = Some((kind, since));
+        self.class = Some((class, since));
         let due = due(waited.saturating_sub(since));
         if due > self.made {
             self.made = due;
@@ -118,7 +134,7 @@ impl WaitReports {
     /// Notes that the store replies. Returns the line to print if it was reported as unreachable.
     pub(crate) fn reachable(&mut self, waited: Duration) -> Option<String> {
         let since = self.unreachable.take()?;
-        self.cause = None;
+        self.class = None;
         Some(format!("the store is reachable again after {}", rounded(waited.saturating_sub(since))))
     }
 }
@@ -221,7 +237,7 @@ mod tests {
             ["still waiting for \"job\" after 2 min: nodes of the quorum are in quarantine: 2 of 3, for up to 42 s \
                  more"]
         );
-        assert_eq!(reports.note(s(131), &Cause::Unknown), ["still waiting for \"job\" after 2 min"]);
+        assert_eq!(reports.note(s(140), &Cause::Unknown), ["still waiting for \"job\" after 2 min"]);
     }
 
     #[test]
@@ -237,6 +253,18 @@ mod tests {
         assert_eq!(lines, wanted);
         assert_eq!(reports.reachable(s(96)), None, "it was reported");
         assert_eq!(reported(&mut reports, &held(), 96..110), [105]);
+    }
+
+    #[test]
+    fn a_lock_that_changes_its_holder_is_not_reported_more_often() {
+        let mut reports = WaitReports::new("job");
+        let cause = |second: u64| match second % 3 {
+            0 => Cause::Queue { waiters: 2 },
+            1 => Cause::Unknown,
+            _ => Cause::Held(format!("host/{second}")),
+        };
+        let reports_at = |second: &u64| !reports.note(s(*second), &cause(*second)).is_empty();
+        assert_eq!((0..400).filter(reports_at).collect::<Vec<_>>(), [0, 10, 60, 300]);
     }
 
     #[test]
