@@ -230,7 +230,7 @@ mod tests {
             "  f:6379          no reply: cannot\\u{7}reach".to_owned(),
         ];
         assert_eq!(nodes(&inspection), lines);
-        // Nobody has a majority: then every vote is somebody's.
+        // Without a majority, each line names the holder that the node voted for.
         inspection.holder = None;
         assert_eq!((sentence("a", &inspection), exit(&inspection)), (unknown(), Exit::Failed), "two, and two more may");
         assert!(nodes(&inspection)[0].contains("voted for host/job (grant "), "{:?}", nodes(&inspection));
@@ -255,7 +255,7 @@ mod tests {
             (vec![free(), rests(), rests()], false),
             (vec![rests(), rests(), rests()], false),
             (vec![free(), silent(), rests()], false),
-            // One more vote may be at the node that does not answer.
+            // The node that does not reply may have one more vote.
             (vec![free(), free(), silent(), silent(), voted()], false),
             (vec![free(), free(), free(), silent(), voted()], true),
         ] {

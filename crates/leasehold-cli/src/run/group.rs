@@ -63,7 +63,7 @@ pub(crate) fn our_group() -> io::Result<Pid> {
 pub(crate) fn members(group: Pid) -> Members {
     match test_kill_process_group(group) {
         Err(Errno::SRCH) => Members::None,
-        // EPERM is somebody, too: a command can take another user's rights.
+        // EPERM also means that there is a member: a command can change its user.
         Ok(()) | Err(_) => Members::Some,
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn members(group: Pid) -> Members {
 pub(crate) fn other_members(group: Pid, aside: Pid) -> Option<Members> {
     setpgid(None, Some(aside)).ok()?;
     let members = members(group);
-    // Refused where we are not its leader and the last other member has gone meanwhile.
+    // This fails if this process is not the leader and the last other member has ended in the meantime.
     let back = setpgid(None, Some(group));
     Some(if back.is_ok() { members } else { Members::None })
 }
@@ -88,11 +88,11 @@ pub(crate) fn is_only_dead(group: Pid) -> bool {
     for process in processes {
         let Ok(process) = process else { return false };
         let stat = match fs::read(process.path().join("stat")) {
-            // The name of a process need not be text.
+            // The name of a process need not be UTF-8.
             Ok(stat) => String::from_utf8_lossy(&stat).into_owned(),
-            // It may live: no descriptor is left to look with.
+            // The process may be alive: no file descriptor is left to read its state.
             Err(error) if descriptors_advice(&error).is_some() => return false,
-            // This is no process, or it has gone meanwhile.
+            // This is not a process, or it has ended in the meantime.
             Err(_) => continue,
         };
         let is_another = stat.split(' ').next() != Some(&us);

@@ -49,8 +49,9 @@ Notes:
   exception is a URL with a password, or with ?password_env=NAME: CMD inherits
   neither. There, use --store with ?password_file=/PATH.
   A `leasehold run` inside CMD that takes the same NAME waits for itself.
-  While it waits, and if the store is unreachable, `leasehold run` reports so
-  on standard error: at once, and then at growing intervals. -q turns this off.
+  If `leasehold run` waits, or if the store is unreachable, a message on
+  standard error says so: at once, and then at growing intervals. -q turns
+  these messages off.
   In cron, LEASEHOLD_STORE is only set if the crontab sets it: use --store.
   In a systemd unit, set KillMode=mixed, or CMD gets TERM twice; with
   --no-wait also set SuccessExitStatus=124.

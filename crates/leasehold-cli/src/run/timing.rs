@@ -196,7 +196,7 @@ mod tests {
             let timing = timing(lease_s);
             let (until_us, kill_us) = (100 * timing.lease_us, timing.kill_us(100 * timing.lease_us));
             assert!(until_us - kill_us >= MARGIN_MIN_US, "{timing:?}");
-            // The first renewal is due at a third, and two more tries fit in before anybody is told.
+            // The first renewal is due at a third, and two more tries fit in before TERM.
             let tell_us = Deadline::new(kill_us, timing.kill_after_us).next_us();
             assert!(until_us - tell_us < timing.lease_us / 2, "{timing:?}");
         }
