@@ -1,8 +1,8 @@
-//! What it costs to start a command under a lock: `leasehold run` beside util-linux's `flock`, in turns, so that both see
-//! the same machine. Prints medians and the 95th of a hundred; asserts nothing.
+//! Measures the time to start a command under a lock, with `leasehold run` and with util-linux's `flock`. They run in
+//! turns, so that both see the same load. It prints the median and the 95th percentile, and asserts nothing.
 //!
 //! ```sh
-//! scripts/startup            # builds for release, and runs this
+//! scripts/startup            # builds for release, and runs this example
 //! ```
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use indicatif::ProgressBar;
 use leasehold_testkit::RedisServer;
 
 const ROUNDS: u32 = 500;
-/// Caches are warm then.
+/// After these rounds, caches are warm.
 const WARM: u32 = 20;
 
 struct Way {
@@ -24,7 +24,7 @@ struct Way {
 
 fn main() {
     let program = program();
-    assert!(program.exists(), "{} is not built: start this by scripts/startup", program.display());
+    assert!(program.exists(), "{} is not built: run scripts/startup", program.display());
     let (server, dir) = (RedisServer::start(), tempfile::tempdir().expect("a temporary directory"));
     let file = dir.path().join("lock");
     let store = format!("file:{}", dir.path().join("store").display());

@@ -1,4 +1,4 @@
-//! With which status the command ends, and what it says before.
+//! Exit statuses, and the failures that lead to them.
 
 use std::fmt;
 use std::io;
@@ -6,30 +6,31 @@ use std::process::ExitCode;
 
 use leasehold::{Error, ErrorKind};
 
-/// How it ended.
+/// The result of a verb.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// What was asked for was done.
+    /// The request was carried out.
     Done,
-    /// It could be asked, and there was nothing to do.
+    /// The store replied, and there was nothing to do.
     Nothing,
-    /// What was said makes no sense.
+    /// The arguments or the store URL are invalid.
     Usage,
-    /// The store is not there or refuses, or the system does.
+    /// The store is unreachable or refuses the request, or a system call failed.
     Failed,
-    /// Whoever read what was printed has gone.
+    /// The reader of standard output has closed the pipe.
     Unread,
 }
 
 impl Exit {
-    /// As `timeout` and `env` have them: a command's own status stays below 123.
+    /// Returns the status, with the numbers that `timeout` and `env` use: those below 123 are left to the command of a
+    /// `run`.
     pub(crate) const fn status(self) -> u8 {
         match self {
             Self::Done => 0,
             Self::Nothing => 1,
             Self::Usage => 2,
             Self::Failed => 125,
-            // What a shell says of whoever a SIGPIPE ended, as it does `cat`.
+            // A shell reports this for a program such as `cat` that SIGPIPE ended.
             Self::Unread => 141,
         }
     }
@@ -41,12 +42,12 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Whether there is no store to speak with, and the next try may find one.
+/// Returns whether the store is unreachable for now, so that a retry may succeed.
 pub(crate) fn is_away(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum)
 }
 
-/// Why a verb could not be carried out.
+/// The reason why a verb failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -54,27 +55,29 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// Returns a failure of the user's arguments.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self { exit: Exit::Usage, message: Some(message.into()) }
     }
 
+    /// Returns a failure of the store or of the system.
     pub(crate) fn own(message: impl Into<String>) -> Self {
         Self { exit: Exit::Failed, message: Some(message.into()) }
     }
 
-    /// The failure of a system call, with advice if the cause is known.
+    /// Returns the failure of a system call, with advice if the cause is known.
     pub(crate) fn system(what: &str, error: &io::Error) -> Self {
         let advice = leasehold::seam::descriptors_advice(error);
         let advice = advice.map_or_else(String::new, |advice| format!("; {advice}"));
         Self::own(format!("{what}: {error}{advice}"))
     }
 
-    /// Nothing is said of it: `leasehold ls | head -1` is no error, and nobody is left to read what there is.
+    /// Returns the silent failure of a write to a closed pipe: `leasehold ls | head -1` is not an error.
     pub(crate) const fn unread() -> Self {
         Self { exit: Exit::Unread, message: None }
     }
 
-    /// What there is to say.
+    /// Returns the error message, if any.
     pub(crate) fn message(&self) -> Option<&str> {
         self.message.as_deref()
     }

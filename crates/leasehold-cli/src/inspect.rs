@@ -1,4 +1,4 @@
-//! `leasehold inspect`.
+//! `leasehold inspect`: shows the holder of a lock.
 
 use crate::exit::{Exit, Failure};
 use crate::said::Inspect;

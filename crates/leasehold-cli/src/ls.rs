@@ -1,4 +1,4 @@
-//! `leasehold ls`.
+//! `leasehold ls`: lists the locks of a store.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,8 @@ use crate::said::Ls;
 use crate::show::{self, Lock};
 use crate::store;
 
-/// Locks that are asked for at once: enough to fill a way of some milliseconds, and no burden for a busy store.
+/// How many locks are inspected at once: enough for a connection with a latency of some milliseconds, and no burden for a
+/// busy store.
 const AT_ONCE: usize = 64;
 
 pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
@@ -18,9 +19,9 @@ pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
         let client = store::connect(&said.store).await?;
         look(&client, names(&client, said).await?).await
     })?;
-    let told = found.iter().filter_map(|(name, is)| Some((name.as_str(), is.as_ref().ok()?)));
+    let seen = found.iter().filter_map(|(name, is)| Some((name.as_str(), is.as_ref().ok()?)));
     let locks: Vec<Seen<'_>> =
-        told.filter(|(_, is)| said.all || is.holder.is_some() || is.waiters > 0 || !is.is_known()).collect();
+        seen.filter(|(_, is)| said.all || is.holder.is_some() || is.waiters > 0 || !is.is_known()).collect();
     let lines = match said.form.json {
         true => locks.iter().map(|(name, is)| show::json(&Lock::new(name, is))).collect::<Result<_, _>>()?,
         false => table(&locks),
@@ -38,19 +39,19 @@ pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-/// In place of an empty table, which could also be one that nobody has looked for.
+/// Returns the message for an empty table.
 fn nothing(said: &Ls) -> String {
     let which = said
         .beginning
         .as_ref()
-        .map_or_else(String::new, |beginning| format!(" with a name that begins with \"{}\"", show::plain(beginning)));
+        .map_or_else(String::new, |beginning| format!(" with a name that starts with \"{}\"", show::plain(beginning)));
     match said.all {
         true => format!("there is no lock{which}"),
         false => format!("no lock{which} is held or waited for"),
     }
 }
 
-/// A lock, by its name.
+/// A lock: its name and its state.
 type Seen<'a> = (&'a str, &'a Inspection);
 
 async fn names(client: &Leasehold, said: &Ls) -> Result<Vec<String>, Failure> {
@@ -61,8 +62,8 @@ async fn names(client: &Leasehold, said: &Ls) -> Result<Vec<String>, Failure> {
     Ok(names)
 }
 
-/// Looks at each of them, many at a time; in the order of their names. What is wrong with one of them is its own: another
-/// program's key must not hide every lock.
+/// Inspects the locks, many at a time, and returns them in the order of their names. An error of one lock is returned with
+/// its name: the key of another program must not hide all other locks.
 async fn look(client: &Leasehold, names: Vec<String>) -> Result<BTreeMap<String, Result<Inspection, Error>>, Failure> {
     let mut found = BTreeMap::new();
     let mut asked = JoinSet::new();
@@ -75,16 +76,16 @@ async fn look(client: &Leasehold, names: Vec<String>) -> Result<BTreeMap<String,
             asked.spawn(async move { (name, mutex.inspect().await) });
         }
         match asked.join_next().await {
-            // The store's, and each of the others would wait as long for the same.
+            // The store is unreachable: every other lock would wait as long for the same error.
             Some(Ok((_, Err(error)))) if is_away(&error) => return Err(error.into()),
             Some(Ok((name, inspection))) => drop(found.insert(name, inspection)),
-            Some(Err(broken)) => return Err(Failure::own(format!("a look at a lock broke off: {broken}"))),
+            Some(Err(broken)) => return Err(Failure::own(format!("cannot inspect a lock: {broken}"))),
             None => return Ok(found),
         }
     }
 }
 
-/// The names come last: they are long, and of any script.
+/// Returns the lines of the table. The names come last: they may be long, and in any script.
 fn table(locks: &[Seen<'_>]) -> Vec<String> {
     const HEAD: [&str; 4] = ["TOKEN", "LEFT", "WAITING", "HOLDER"];
     if locks.is_empty() {
@@ -104,10 +105,10 @@ fn table(locks: &[Seen<'_>]) -> Vec<String> {
 fn cells(is: &Inspection) -> [String; 4] {
     let waiting = is.waiters.to_string();
     let Some(holder) = &is.holder else {
-        let free = if is.is_known() { "(free)" } else { "(not known)" };
+        let free = if is.is_known() { "(free)" } else { "(unknown)" };
         return ["-".to_owned(), "-".to_owned(), waiting, free.to_owned()];
     };
-    let told = if holder.is_revoked { " (told to stop)" } else { "" };
+    let revoked = if holder.is_revoked { " (revoked)" } else { "" };
     let left = format!("{:.1} s", holder.remaining.as_secs_f64());
-    [holder.token.to_string(), left, waiting, format!("{}{told}", show::plain(&holder.label))]
+    [holder.token.to_string(), left, waiting, format!("{}{revoked}", show::plain(&holder.label))]
 }

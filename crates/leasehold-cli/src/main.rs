@@ -1,7 +1,7 @@
-//! The command `leasehold`: a command under a lock, what locks there are, and who holds them.
+//! The command `leasehold`: runs commands under a lock, lists locks, and shows their holders.
 //!
-//! A file a verb, each in two steps: what the user said (`said.rs`), and what it means. What is printed on standard output
-//! is data, for people or, with `--json`, for programs; whatever else there is to say goes to standard error.
+//! Each verb has its file. `said.rs` describes the command line. Standard output gets only data: text for people, or JSON
+//! for programs with `--json`. Messages go to standard error.
 
 mod exit;
 mod inspect;
@@ -13,6 +13,7 @@ mod run;
 mod said;
 mod show;
 mod store;
+mod tips;
 
 use std::process::ExitCode;
 
@@ -24,7 +25,7 @@ use crate::said::{Said, Verb};
 fn main() -> ExitCode {
     let done = match Said::read().map(|said| said.verb) {
         Err(done) => done,
-        // What it ends with is the command's business.
+        // Its exit status is that of its command.
         Ok(Verb::Run(said)) => return run::run(*said),
         Ok(Verb::Minder(said)) => return run::mind(&said),
         Ok(Verb::Interrupt(said)) => return run::interrupt(&said),
@@ -45,12 +46,12 @@ fn main() -> ExitCode {
     .into()
 }
 
-/// Awaits what a verb asks of a store.
+/// Runs the requests of a verb to the store.
 fn block_on<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     runtime()?.block_on(work)
 }
 
-/// One thread is enough: the client has one of its own.
+/// Starts a runtime of one thread, which is enough: the client has a thread of its own.
 fn runtime() -> Result<Runtime, Failure> {
-    leasehold::seam::runtime().map_err(|error| Failure::system("no runtime could be started", &error))
+    leasehold::seam::runtime().map_err(|error| Failure::system("cannot start the async runtime", &error))
 }

@@ -1,4 +1,4 @@
-//! Completions and manual pages: made from what `said.rs` says, so that they cannot tell of something else.
+//! Completions and manual pages. They are generated from `said.rs`, so that they always match the command line.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::show;
 
 pub(crate) fn completions(shell: Shell) -> Result<Exit, Failure> {
     let mut page = Vec::new();
-    // clap takes names for ever; the program ends with this page.
+    // clap wants names that live forever. The leak is harmless: the program ends with this page.
     let names: Vec<&'static str> = verbs().map(|verb| &*verb.get_name().to_owned().leak()).collect();
     let hinted = |verb: Command| match verb.get_name() {
         "run" => verb.mut_arg("command", |command| command.value_hint(ValueHint::CommandWithArguments)),
@@ -33,20 +33,20 @@ pub(crate) fn man(verb: Option<&str>) -> Result<Exit, Failure> {
         None => whole,
         Some(verb) => {
             let found = whole.get_subcommands().find(|command| command.get_name() == verb);
-            found.cloned().ok_or_else(|| Failure::usage(format!("there is no verb {verb:?}: see leasehold --help")))?
+            found.cloned().ok_or_else(|| Failure::usage(format!("unknown verb {verb:?}: see leasehold --help")))?
         }
     };
-    let page = page(command).map_err(|error| Failure::own(format!("no page could be made: {error}")))?;
+    let page = page(command).map_err(|error| Failure::own(format!("cannot make the manual page: {error}")))?;
     show::write(&page)
 }
 
-/// The verbs, without those that only the command itself says. (clap's generators tell of hidden ones too.)
+/// Returns the verbs without the internal ones. (The generators of clap would include hidden verbs.)
 fn verbs() -> impl Iterator<Item = Command> {
     let verbs: Vec<_> = Said::command().get_subcommands().filter(|verb| !verb.is_hide_set()).cloned().collect();
     verbs.into_iter()
 }
 
-/// The whole command, with these verbs.
+/// Returns the whole command with these verbs.
 fn with(verbs: impl Iterator<Item = Command>) -> Command {
     let whole = Said::command();
     Command::new("leasehold")
@@ -59,7 +59,7 @@ fn with(verbs: impl Iterator<Item = Command>) -> Command {
 }
 
 fn page(mut command: Command) -> io::Result<Vec<u8>> {
-    // As the help page has it, with values and `--`.
+    // The usage line of the help page, with values and `--`.
     let usage = command.render_usage().to_string();
     let command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     let notes = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
@@ -78,11 +78,11 @@ fn page(mut command: Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// What stands below the options on a help page: paragraphs, of which those with a known title are sections of their own.
+/// Converts the notes below the options of a help page. Paragraphs with a known title become sections.
 fn sections(notes: &str) -> Roff {
     let paragraphs: Vec<_> = notes.split("\n\n").filter(|text| !text.is_empty()).map(section).collect();
     let mut page = Roff::new();
-    // In the order in which manual pages have them.
+    // Manual pages have this order.
     for title in ["EXIT STATUS", "NOTES", "EXAMPLES"] {
         let texts = paragraphs.iter().filter(|(of, _)| *of == title);
         for (place, (_, text)) in texts.enumerate() {
@@ -96,7 +96,7 @@ fn sections(notes: &str) -> Roff {
     page
 }
 
-/// In which section a paragraph is, and what of it is below the title.
+/// Returns the section of a paragraph, and the text below its title.
 fn section(paragraph: &str) -> (&'static str, &str) {
     if let Some(examples) = paragraph.strip_prefix("Examples:") {
         return ("EXAMPLES", examples);
@@ -107,7 +107,7 @@ fn section(paragraph: &str) -> (&'static str, &str) {
     }
 }
 
-/// Lines that begin with a blank are a list or an example, and stay as they are; what is between them is filled.
+/// Adds text. Lines that begin with a blank are a list or an example and are kept; the lines between them are filled.
 fn fill(page: &mut Roff, text: &str) {
     let mut is_kept = false;
     for line in text.lines().filter(|line| !line.is_empty()) {

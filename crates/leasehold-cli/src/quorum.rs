@@ -1,4 +1,4 @@
-//! `leasehold quorum`.
+//! `leasehold quorum`: initializes a new quorum.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -10,20 +10,20 @@ use crate::said::{OfQuorum, Quorum};
 use crate::show;
 use crate::store::Location;
 
-/// After this time the command says that it is still asking.
-const TOLD_AFTER: Duration = Duration::from_secs(1);
+/// After this time the command reports that it is still checking the nodes.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(said: &Quorum) -> Result<Exit, Failure> {
     let location = Location::of(&said.store)?;
     if !location.is_quorum() {
         return Err(Failure::usage(
-            "this is for a quorum: give --store 'quorum:?node=redis://A&node=redis://B&node=redis://C', in quotes",
+            "the store is not a quorum: use --store 'quorum:?node=redis://A&node=redis://B&node=redis://C', in quotes",
         ));
     }
     match said.what {
         OfQuorum::Begin => {
             crate::block_on(begin(said, &location.url))?;
-            show::print(&["begun: the nodes vote from now on".to_owned()])
+            show::print(&["initialized: the nodes vote from now on".to_owned()])
         }
     }
 }
@@ -36,9 +36,9 @@ async fn begin(said: &Quorum, url: &str) -> Result<(), Failure> {
     let begun = tokio::select! {
         biased;
         begun = &mut beginning => begun,
-        () = sleep(TOLD_AFTER) => {
+        () = sleep(REPORT_AFTER) => {
             if !said.store.quiet {
-                show::warn("asking all nodes whether anybody holds or waits, for at most 60 s");
+                show::warn("checking all nodes for holders and waiters, for at most 60 s");
             }
             beginning.await
         }

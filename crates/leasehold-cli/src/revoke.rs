@@ -1,4 +1,4 @@
-//! `leasehold revoke`.
+//! `leasehold revoke`: takes a lock away from its holder.
 
 use std::time::Duration;
 
@@ -8,37 +8,41 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure};
 use crate::said::Revoke;
 use crate::show::{self, HeldBy};
-use crate::store;
+use crate::store::{self, Location};
 
-/// What became of it, as `--json` prints it.
+/// The result, as `--json` prints it.
 #[derive(Serialize)]
-struct Told<'a> {
+struct Outcome<'a> {
     name: &'a str,
     is_revoked: bool,
-    /// How long it may take until the next one holds.
+    /// The time until the next client can hold the lock, at most.
     ends_within_ms: Option<u64>,
     holder: Option<HeldBy<'a>>,
 }
 
 pub(crate) fn run(said: &Revoke) -> Result<Exit, Failure> {
+    let location = Location::of(&said.store)?;
+    if let Some(notice) = location.notice().filter(|_| !said.store.quiet) {
+        show::warn(&notice);
+    }
     let (holder, left) = crate::block_on(async {
-        let client = store::connect(&said.store).await?;
+        let client = store::connect_to(&location).await?;
         let mutex = client.mutex(&said.name);
         let seen = mutex.inspect().await?;
         if !seen.is_known() {
-            // Why nobody knows, each node says for itself.
+            // The lines of the nodes give the reasons.
             let lines = [vec![show::sentence(&said.name, &seen)], show::nodes(&seen)].concat();
             return Err(Failure::own(lines.join("\n")));
         }
         let holder = seen.holder;
         let left = match &holder {
-            Some(holder) if is_meant(said, holder) => tell(said, &mutex, holder).await?,
+            Some(holder) if is_meant(said, holder) => revoke(said, &mutex, holder).await?,
             _ => None,
         };
         Ok((holder, left))
     })?;
     let line = match said.form.json {
-        true => show::json(&Told {
+        true => show::json(&Outcome {
             name: &said.name,
             is_revoked: left.is_some(),
             ends_within_ms: left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
@@ -54,8 +58,9 @@ fn is_meant(said: &Revoke, holder: &Holder) -> bool {
     said.token.is_none_or(|token| token == holder.token.get())
 }
 
-/// What is left to the holder that was seen; `None` where it holds no longer. A later one is not touched.
-async fn tell(said: &Revoke, mutex: &Mutex, holder: &Holder) -> Result<Option<Duration>, Failure> {
+/// Revokes the lease of this holder. Returns for how long it may still hold the lock, or `None` if it no longer does. A
+/// later holder is not affected.
+async fn revoke(said: &Revoke, mutex: &Mutex, holder: &Holder) -> Result<Option<Duration>, Failure> {
     let grace = if said.now { Duration::ZERO } else { said.grace };
     match mutex.revoke(holder, grace).await? {
         Revoked::Within(left) => Ok(Some(left)),
@@ -67,16 +72,16 @@ fn sentence(said: &Revoke, holder: Option<&Holder>, left: Option<Duration>) -> S
     let name = &said.name;
     match (holder, left) {
         (Some(holder), Some(left)) if left.is_zero() => {
-            format!("{name}: taken from {} (token {})", show::plain(&holder.label), holder.token)
+            format!("{name}: revoked; taken from {} (token {}) at once", show::plain(&holder.label), holder.token)
         }
         (Some(holder), Some(left)) => {
             let (label, left) = (show::plain(&holder.label), left.as_secs_f64());
-            format!("{name}: told {label} (token {}) to stop; it holds for at most {left:.1} s more", holder.token)
+            format!("{name}: revoked; {label} (token {}) holds it for at most another {left:.1} s", holder.token)
         }
         (Some(holder), None) if !is_meant(said, holder) => {
-            format!("{name}: held with token {}, and left alone", holder.token)
+            format!("{name}: not revoked: it is held with token {}", holder.token)
         }
-        (Some(_), None) => format!("{name}: given back meanwhile"),
-        (None, _) => format!("{name}: free; there is nothing to revoke"),
+        (Some(_), None) => format!("{name}: not revoked: it was released in the meantime"),
+        (None, _) => format!("{name}: free; nothing to revoke"),
     }
 }

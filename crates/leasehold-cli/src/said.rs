@@ -1,17 +1,15 @@
-//! What the user said. The help pages, the shells' completions and the manual pages are all made from here.
+//! The command line. The help pages, the shell completions and the manual pages are generated from it.
 
-use std::env;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold_spec::{BadName, Name, limits};
 
 use crate::exit::{Exit, Failure};
 use crate::run::{InterruptArgs, MinderArgs, RunArgs};
-use crate::show;
+use crate::{show, tips};
 
 /// Distributed locks that are fast, fair, fenced and honest about loss
 #[derive(Debug, Parser)]
@@ -22,24 +20,18 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// What was said to this process.
+    /// Reads the arguments of this process.
     ///
     /// # Errors
-    /// How the process ends where that makes no sense, or where a page was asked for: by then it is printed.
+    /// If the arguments are invalid, or ask for a page. The message or the page is already printed then, and the error is
+    /// the exit status.
     pub(crate) fn read() -> Result<Self, Result<Exit, Failure>> {
-        Self::try_parse().map_err(|error| {
+        Self::try_parse().map_err(|mut error| {
             if !error.use_stderr() {
                 return show::written(error.print().and_then(|()| io::stdout().flush()));
             }
+            tips::add(&mut error);
             let _nobody_reads_it = error.print();
-            if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
-                && error.kind() == ErrorKind::UnknownArgument
-                // As flock has it.
-                && env::args().nth(1).is_some_and(|verb| verb == "run")
-                && !word.starts_with('-')
-            {
-                show::warn(&format!("put -- before the command: leasehold run NAME -- {word}"));
-            }
             Ok(Exit::Usage)
         })
     }
@@ -48,28 +40,28 @@ impl Said {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
     Run(Box<RunArgs>),
-    /// Watch over the command of a `leasehold run`, which starts it
+    /// Watch over the command of a `leasehold run` (internal)
     #[command(hide = true)]
     Minder(MinderArgs),
-    /// End by a signal together with a process group, for a `leasehold run`
+    /// Send a signal to this process group (internal)
     #[command(hide = true)]
     Interrupt(InterruptArgs),
-    /// Lead a process group for a minder, which starts it
+    /// Lead a process group for a minder (internal)
     #[command(hide = true)]
     Place,
-    /// Say who holds a lock, with which token, for how long, and how many wait
+    /// Show the holder of a lock, its token, the rest of its lease, and the waiters
     #[command(after_help = INSPECT)]
     Inspect(Inspect),
-    /// List the locks that are held or waited for
+    /// List the locks that are held or have waiters
     #[command(after_help = LS)]
     Ls(Ls),
-    /// Take a lock away from its holder, with notice
+    /// Take a lock away from its holder, after a grace period
     #[command(after_help = REVOKE)]
     Revoke(Revoke),
-    /// Initialize a new quorum so that its nodes vote at once
+    /// Initialize a new quorum so that its nodes vote immediately
     #[command(after_help = QUORUM)]
     Quorum(Quorum),
-    /// Print the completions of a shell
+    /// Print the completion script of a shell
     #[command(after_help = COMPLETIONS)]
     Completions(Completions),
     /// Print a manual page
@@ -77,36 +69,36 @@ pub(crate) enum Verb {
     Man(Man),
 }
 
-/// Which store, and how much is said of that.
+/// Options of all verbs that use a store.
 #[derive(Args, Debug)]
 pub(crate) struct Store {
     /// The store [default: $LEASEHOLD_STORE, or local]
     ///
-    /// Where the locks are:
-    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P], or rediss:// with TLS, for
-    /// all machines that reach it; quorum:?node=redis://A&node=redis://B&...,
-    /// 3 to 9 of them; file:/PATH, a directory, for this host.
-    /// Without any: a directory of this user on this host, the same in a
-    /// shell and in cron. A password comes by ?password_file=/PATH or
-    /// ?password_env=NAME, or with the URL in LEASEHOLD_STORE.
+    /// redis://[USER@]HOST[:PORT][/DB][?prefix=P]: for all machines that
+    /// reach this server; rediss:// uses TLS.
+    /// quorum:?node=redis://A&node=redis://B&...: 3 to 9 independent servers.
+    /// file:/PATH: a directory, for all programs of this host.
+    /// Default: a directory of this user on this host, the same in a shell
+    /// and in cron. To use a password, add ?password_file=/PATH or
+    /// ?password_env=NAME, or put the URL into LEASEHOLD_STORE.
     #[arg(long = "store", value_name = "URL", verbatim_doc_comment)]
     pub(crate) url: Option<String>,
-    /// Say nothing on standard error but errors
+    /// Print only errors on standard error, no notices
     #[arg(short, long)]
     pub(crate) quiet: bool,
 }
 
-/// In which form it is printed.
+/// The output format.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Form {
-    /// Print a line of JSON for each lock
+    /// Print one line of JSON for each lock
     #[arg(long)]
     pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
-    /// The lock
+    /// The name of the lock
     #[arg(value_parser = name)]
     pub(crate) name: String,
     #[command(flatten)]
@@ -117,10 +109,10 @@ pub(crate) struct Inspect {
 
 #[derive(Args, Debug)]
 pub(crate) struct Ls {
-    /// Only names that begin with this
+    /// List only names that start with this text
     #[arg(value_name = "BEGINNING")]
     pub(crate) beginning: Option<String>,
-    /// Also those that are free, and were used within the last minute
+    /// Also list locks that are free and were used within the last minute
     #[arg(short, long)]
     pub(crate) all: bool,
     #[command(flatten)]
@@ -131,16 +123,16 @@ pub(crate) struct Ls {
 
 #[derive(Args, Debug)]
 pub(crate) struct Revoke {
-    /// The lock
+    /// The name of the lock
     #[arg(value_parser = name)]
     pub(crate) name: String,
-    /// Only while 'inspect' shows this token: somebody else may hold it by now
+    /// Revoke only the grant with this token, as 'inspect' shows it
     #[arg(long, value_name = "N", value_parser = token)]
     pub(crate) token: Option<u64>,
-    /// How long the holder has to stop, at most 5s
+    /// How long the holder may take to stop, at most 5s
     #[arg(long, value_name = "DUR", default_value = "5s", value_parser = grace)]
     pub(crate) grace: Duration,
-    /// No notice: the next one holds at once, whatever the holder does
+    /// Revoke without grace: the next client can hold the lock at once
     #[arg(long, conflicts_with = "grace")]
     pub(crate) now: bool,
     #[command(flatten)]
@@ -151,10 +143,10 @@ pub(crate) struct Revoke {
 
 #[derive(Args, Debug)]
 pub(crate) struct Quorum {
-    /// What to do with it
+    /// The action
     #[arg(value_name = "begin")]
     pub(crate) what: OfQuorum,
-    /// Begin it without asking its nodes whether anybody holds or waits
+    /// Do not check the nodes for holders and waiters first
     #[arg(long)]
     pub(crate) force: bool,
     #[command(flatten)]
@@ -163,7 +155,7 @@ pub(crate) struct Quorum {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum OfQuorum {
-    /// Have all nodes vote at once, whatever they may have forgotten
+    /// End the quarantine of all nodes
     Begin,
 }
 
@@ -175,29 +167,32 @@ pub(crate) struct Completions {
 
 #[derive(Args, Debug)]
 pub(crate) struct Man {
-    /// The page of this verb; without one that of leasehold itself
+    /// The verb; without one, the page of leasehold itself
     pub(crate) verb: Option<String>,
 }
 
-/// What no store would take is refused before any is asked.
+/// Checks the name of a lock, before a store is asked.
 pub(crate) fn name(text: &str) -> Result<String, BadName> {
     Name::new(text).map(|name| name.to_string())
 }
 
 fn token(text: &str) -> Result<u64, &'static str> {
-    text.parse().map_err(|_| "a token is the number of a grant, which 'leasehold inspect' shows")
+    text.parse().map_err(|_| "expected a token: the number of a grant, which 'leasehold inspect' shows")
 }
 
 fn grace(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_millis(limits::REVOKE_GRACE_MS);
     match duration(text)? {
-        grace if grace > LONGEST => Err(format!("the longest grace is {}", humantime::format_duration(LONGEST))),
+        grace if grace > LONGEST => {
+            Err(format!("the grace is too long: use at most {}", humantime::format_duration(LONGEST)))
+        }
         grace => Ok(grace),
     }
 }
 
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it as 500ms, 30s or 1m30s"))
+/// Reads a duration. All options share this grammar, and so does `max_lease` in a URL.
+pub(crate) fn duration(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text).map_err(|_| "expected a duration such as 500ms, 30s, 1m30s or 2h")
 }
 
 const MAIN: &str = "\
@@ -206,10 +201,10 @@ Examples:
   leasehold inspect nightly --store redis://localhost
 
 Exit status (of run: see 'leasehold run --help'):
-  0    it was done
-  1    there was nothing to do
-  2    bad arguments, or a bad LEASEHOLD_STORE
-  125  it could not be done: the store is not there or refuses, or the system does";
+  0    success
+  1    nothing to do
+  2    invalid arguments, or an invalid LEASEHOLD_STORE
+  125  the store is unreachable or refuses the request, or a system call failed";
 
 const INSPECT: &str = "\
 Examples:
@@ -217,45 +212,46 @@ Examples:
   leasehold inspect stock:42 --store 'rediss://me@redis.example?ca=/etc/ssl/our.pem&password_file=/run/secrets/redis'
   LEASEHOLD_STORE=redis://:PASSWORD@HOST leasehold inspect stock:42 --json
 
-Exit status: 0, also where the lock is free; 2 for bad arguments; 125 where it could not be told.";
+Exit status: 0, also if the lock is free; 2 for invalid arguments; 125 if the state of the lock is unknown.";
 
 const LS: &str = "\
-This looks through the whole store; on Redis its user needs the right +scan for that.
+This command scans the whole store. On Redis, the user needs the permission +scan.
 
 Examples:
   leasehold ls --store redis://localhost
   leasehold ls stock: --json | jq -r 'select(.waiters > 10) | .name'
 
-Exit status: 0, also where there are none; 2 for bad arguments; 125 where it could not be told.";
+Exit status: 0, also if there are no locks; 2 for invalid arguments; 125 if the state of a lock is unknown.";
 
 const REVOKE: &str = "\
-The holder is told at once. The next one holds when it has given the lock back, or when the grace is over. Work that
-goes on all the same is refused only by a resource that checks tokens.
+The holder is notified at once. The next client holds the lock when the holder has released it, or when the grace is
+over. If the old holder goes on working, only a resource that checks tokens rejects its writes.
 
 Examples:
   leasehold revoke stock:42 --store redis://localhost
   leasehold revoke stock:42 --token 1795193818546882 --grace 2s
 
-Exit status: 0 where the holder was told; 1 where nobody held it (or, with --token, somebody else did); 2 for bad
-arguments; 125 where it could not be done.";
+Exit status: 0 if the lock was revoked; 1 if nobody held it (or, with --token, if somebody else did); 2 for invalid
+arguments; 125 for failures.";
 
 const QUORUM: &str = "\
-A node that is new, that restarted or that was emptied may have forgotten for whom it voted. So it has no vote until
-whatever it can have forgotten is over: for max_lease of the URL (60s unless said), and for 22s at least. A quorum that
-nobody has used has nothing to forget: on the day when it is set up, 'begin' ends that.
+A node that is new, was restarted or was emptied may have forgotten its votes. Such a node is in quarantine: it does not
+vote until all leases that it may have forgotten are over. This takes max_lease of the URL (60s by default), and at
+least 22s. A new quorum that nobody has used has nothing to forget. 'begin' ends its quarantine.
 
-If somebody does hold a lock, another can be granted the same, and with the same token: no resource would tell the two
-apart. So 'begin' asks all nodes first, for at most 60s. It begins nothing while a node knows a holder or a waiter, and
-names them. The user of each node needs the right +scan for that. What all nodes have forgotten cannot be seen: if the
-servers of a quorum were restarted or emptied, stop its programs first, or wait.
+If somebody holds a lock, another client could be granted the same lock with the same token, and no resource could tell
+the two apart. So 'begin' checks all nodes first, for at most 60s. While a node knows a holder or a waiter, 'begin' does
+nothing and names them. The user of each node needs the permission +scan for the check. It cannot see a lock that all
+nodes have forgotten. If the servers of a quorum were restarted or emptied, stop all programs that use it first, or wait
+until the quarantine is over.
 
---force asks nobody. It is for operators who know that nobody holds: programs wait for a new quorum already, or a record
-is damaged.
+--force skips the check. Use it only if you know that nobody holds a lock: for example if programs are already waiting
+for a new quorum, or if a record is damaged.
 
 Examples:
   leasehold quorum begin --store 'quorum:?node=redis://a&node=redis://b&node=redis://c'
 
-Exit status: 0 where the nodes were told; 2 for bad arguments; 125 where it could not be done, or somebody holds or
+Exit status: 0 if the quorum was initialized; 2 for invalid arguments; 125 for failures, or if somebody holds a lock or
 waits.";
 
 const COMPLETIONS: &str = "\

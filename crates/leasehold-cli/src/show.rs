@@ -1,4 +1,4 @@
-//! What a lock looks like, for people and for programs.
+//! Output: locks as text for people and as JSON for programs.
 
 use std::borrow::Cow;
 use std::io::{self, Write as _};
@@ -16,12 +16,12 @@ pub(crate) struct Lock<'a> {
     state: &'static str,
     holder: Option<HeldBy<'a>>,
     waiters: usize,
-    /// Only a quorum has some.
+    /// Empty if the store is not a quorum.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<Node<'a>>,
 }
 
-/// What a node of a quorum says.
+/// The reply of a node of a quorum, as `--json` prints it.
 #[derive(Serialize)]
 struct Node<'a> {
     at: &'a str,
@@ -31,7 +31,7 @@ struct Node<'a> {
     why: Option<&'a str>,
 }
 
-/// Its holder.
+/// The holder of a lock, as `--json` prints it.
 #[derive(Serialize)]
 pub(crate) struct HeldBy<'a> {
     label: &'a str,
@@ -77,24 +77,24 @@ impl<'a> HeldBy<'a> {
     }
 }
 
-/// A lock in a sentence.
+/// Returns a lock as a sentence.
 pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
     let waiting = match (inspection.waiters, inspection.is_known()) {
         (0, true) => "nobody waits".to_owned(),
         (0, false) => "no waiter is known".to_owned(),
-        (1, true) => "1 waits".to_owned(),
-        (many, true) => format!("{many} wait"),
-        (many, false) => format!("{many} wait at least"),
+        (1, true) => "1 waiter".to_owned(),
+        (many, true) => format!("{many} waiters"),
+        (many, false) => format!("at least {many} waiters"),
     };
     let Some(holder) = &inspection.holder else {
         return match inspection.is_known() {
             true => format!("{name}: free; {waiting}"),
-            false => format!("{name}: held or free: no majority of the nodes can say; {waiting}"),
+            false => format!("{name}: unknown: too few nodes vote to tell whether it is held; {waiting}"),
         };
     };
-    let told = if holder.is_revoked { ", told to stop" } else { "" };
+    let revoked = if holder.is_revoked { ", revoked" } else { "" };
     format!(
-        "{name}: held by {} (grant {}){told}; token {}; {:.1} s left; {waiting}",
+        "{name}: held by {} (grant {}){revoked}; token {}; {:.1} s left; {waiting}",
         plain(&holder.label),
         holder.id(),
         holder.token,
@@ -102,12 +102,12 @@ pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
     )
 }
 
-/// How the command ends that shows it.
+/// Returns the exit status for an inspection.
 pub(crate) fn exit(inspection: &Inspection) -> Exit {
     if inspection.is_known() { Exit::Done } else { Exit::Failed }
 }
 
-/// What each node of a quorum says of a lock, in a line each. Below the sentence about the whole.
+/// Returns a line for the reply of each node of a quorum. The lines follow the sentence about the lock.
 pub(crate) fn nodes(inspection: &Inspection) -> Vec<String> {
     let width = inspection.nodes.iter().map(|node| node.at.chars().count()).max().unwrap_or_default();
     let line =
@@ -118,28 +118,31 @@ pub(crate) fn nodes(inspection: &Inspection) -> Vec<String> {
 fn node_says(says: &NodeSays, holder: Option<&Holder>) -> String {
     match says {
         NodeSays::Voted(voted) => {
-            let (left, told) = (voted.remaining.as_secs_f64(), if voted.is_revoked { ", told to stop" } else { "" });
+            let (left, revoked) = (voted.remaining.as_secs_f64(), if voted.is_revoked { ", revoked" } else { "" });
             let is_holder = holder.is_some_and(|holder| holder.id() == voted.id() && holder.token == voted.token);
             match is_holder {
-                true => format!("voted for it{told}; {left:.1} s left"),
+                true => format!("voted for the holder{revoked}; {left:.1} s left"),
                 false => {
                     let (label, id, token) = (plain(&voted.label), voted.id(), voted.token);
-                    format!("voted for {label} (grant {id}){told}; token {token}; {left:.1} s left")
+                    format!("voted for {label} (grant {id}){revoked}; token {token}; {left:.1} s left")
                 }
             }
         }
         NodeSays::Free => "free".to_owned(),
-        // It votes when nothing is left, and not before: rounded up.
+        // Rounded up: the node does not vote before the quarantine is over.
         NodeSays::Resting { left } => {
-            format!("no vote: rests for {} s more, as it may have forgotten some", left.as_millis().div_ceil(1000))
+            format!(
+                "no vote: in quarantine for another {} s, because it may have forgotten votes",
+                left.as_millis().div_ceil(1000)
+            )
         }
-        NodeSays::Nothing { why } => format!("no answer: {}", plain(why)),
-        _ => "says what this version does not know".to_owned(),
+        NodeSays::Nothing { why } => format!("no reply: {}", plain(why)),
+        _ => "reply that this version does not know".to_owned(),
     }
 }
 
-/// Text of somebody else's, without what a terminal would obey. Our clients write no such label; whoever writes to the
-/// store by hand can.
+/// Escapes the control characters of a text from the store, so that a terminal does not obey them. Labels of this library
+/// have none, but anyone with access to the store can write one.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if !text.chars().any(char::is_control) {
         return text.into();
@@ -157,14 +160,14 @@ pub(crate) fn print(lines: &[String]) -> Result<Exit, Failure> {
     write(text.as_bytes())
 }
 
-/// Writes to standard output. Who reads it through a pipe may have gone: that is no error, and no success, as not
-/// everything was told.
+/// Writes to standard output. A reader that has closed the pipe is not an error. The status is not 0 either, because the
+/// output is not complete.
 pub(crate) fn write(bytes: &[u8]) -> Result<Exit, Failure> {
     let mut out = io::stdout().lock();
     written(out.write_all(bytes).and_then(|()| out.flush()))
 }
 
-/// Writes a line to standard error. Nobody reads it where that fails, and the exit status says the rest.
+/// Writes a line to standard error. A failure is ignored: the exit status tells the result.
 pub(crate) fn warn(line: &str) {
     let _nobody_reads_it = writeln!(io::stderr(), "leasehold: {line}");
 }
@@ -174,13 +177,13 @@ pub(crate) fn written(result: io::Result<()>) -> Result<Exit, Failure> {
     match result {
         Ok(()) => Ok(Exit::Done),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::unread()),
-        Err(error) => Err(Failure::own(format!("what there is to tell could not be written: {error}"))),
+        Err(error) => Err(Failure::own(format!("cannot write to standard output: {error}"))),
     }
 }
 
-/// A line of JSON.
+/// Returns a line of JSON.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, Failure> {
-    serde_json::to_string(value).map_err(|error| Failure::own(format!("it could not be written as JSON: {error}")))
+    serde_json::to_string(value).map_err(|error| Failure::own(format!("cannot write JSON: {error}")))
 }
 
 #[cfg(test)]
@@ -188,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_label_gives_no_orders_to_the_terminal() {
+    fn control_characters_of_a_label_are_escaped() {
         assert_eq!(plain("host/job: Ä"), "host/job: Ä");
         assert_eq!(plain("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
     }
@@ -219,15 +222,15 @@ mod tests {
             NodeView::new("f:6379", NodeSays::Nothing { why: "cannot\u{7}reach".to_owned() }),
         ];
         let lines = [
-            "  a:6379          voted for it; 24.1 s left".to_owned(),
-            "  b.example:7000  voted for it, told to stop; 4.9 s left".to_owned(),
+            "  a:6379          voted for the holder; 24.1 s left".to_owned(),
+            "  b.example:7000  voted for the holder, revoked; 4.9 s left".to_owned(),
             format!("  c:6379          voted for host/other (grant {id}); token {token}; 24.1 s left"),
             "  d:6379          free".to_owned(),
-            "  e:6379          no vote: rests for 42 s more, as it may have forgotten some".to_owned(),
-            "  f:6379          no answer: cannot\\u{7}reach".to_owned(),
+            "  e:6379          no vote: in quarantine for another 42 s, because it may have forgotten votes".to_owned(),
+            "  f:6379          no reply: cannot\\u{7}reach".to_owned(),
         ];
         assert_eq!(nodes(&inspection), lines);
-        // Nobody has a majority: then every vote is somebody's.
+        // Without a majority, each line names the holder that the node voted for.
         inspection.holder = None;
         assert_eq!((sentence("a", &inspection), exit(&inspection)), (unknown(), Exit::Failed), "two, and two more may");
         assert!(nodes(&inspection)[0].contains("voted for host/job (grant "), "{:?}", nodes(&inspection));
@@ -235,11 +238,11 @@ mod tests {
     }
 
     fn unknown() -> String {
-        "a: held or free: no majority of the nodes can say; no waiter is known".to_owned()
+        "a: unknown: too few nodes vote to tell whether it is held; no waiter is known".to_owned()
     }
 
     #[tokio::test]
-    async fn what_no_majority_can_say_is_not_said_to_be_free() {
+    async fn a_lock_without_a_known_majority_is_not_shown_as_free() {
         let (guard, inspection) = held("host/job").await;
         let voted = || NodeSays::Voted(inspection.holder.clone().unwrap());
         let rests = || NodeSays::Resting { left: Duration::from_secs(9) };
@@ -252,7 +255,7 @@ mod tests {
             (vec![free(), rests(), rests()], false),
             (vec![rests(), rests(), rests()], false),
             (vec![free(), silent(), rests()], false),
-            // One more vote may be at the node that does not answer.
+            // The node that does not reply may have one more vote.
             (vec![free(), free(), silent(), silent(), voted()], false),
             (vec![free(), free(), free(), silent(), voted()], true),
         ] {
@@ -271,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn programs_find_the_nodes_too() {
+    async fn json_has_the_nodes_too() {
         let (_guard, mut inspection) = held("host/job").await;
         let alone = json(&Lock::new("a", &inspection)).unwrap();
         assert!(!alone.contains("nodes"), "{alone}");

@@ -1,100 +1,105 @@
-//! Which store, and what of it nobody else is to see.
+//! The store that the user named, and the secrets in its URL.
 
 use std::env;
+use std::ffi::OsStr;
+use std::fmt;
 
-use leasehold::Leasehold;
 use leasehold::seam::Secrets;
+use leasehold::{ErrorKind, Leasehold};
 use nix::unistd::{User, geteuid};
 
 use crate::exit::Failure;
 use crate::said;
-use crate::show;
 
 pub(crate) const VARIABLE: &str = "LEASEHOLD_STORE";
-/// What may hold a password, or say where one is. Beside them goes what a URL names.
+/// The variables that may hold a password, or its place. The variables that a URL names come in addition.
 const SECRETS: [&str; 3] = [VARIABLE, "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"];
 
-/// What the library knows: stores, and what it says another word for.
+/// The schemes that the library knows: those of stores, and those for which it has an error message of their own.
 const SCHEMES: [&str; 9] =
     ["redis", "rediss", "file", "memory", "redis+sentinel", "redis+cluster", "redis+unix", "unix", "quorum"];
 
-/// In place of a store that the command of a `run` cannot be told: without it a `leasehold` in there would take this
-/// host's own, where every lock of the other one is free.
+/// Replaces a URL that the command of a `run` must not see. If the variable were unset instead, a `leasehold` in that
+/// command would use the default store of this host, where every lock of the other store is free.
 const WITHHELD: &str = "withheld:";
+
+const USE: &str = "use redis://HOST:PORT, rediss://HOST:PORT for TLS, quorum:?node=... for several servers, or \
+                   file:/PATH for this host only";
 
 /// A store.
 pub(crate) struct Location {
-    /// May have a password in it: never shown.
+    /// The URL. It may have a password in it: it is never shown.
     pub(crate) url: String,
     /// The variables that no other program inherits.
     pub(crate) secrets: Vec<String>,
-    named: Named,
+    source: Source,
 }
 
+/// Where the URL comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Named {
-    ByUser,
-    /// By nobody: it is this host's own, of this user.
-    ByDefault,
+enum Source {
+    Option,
+    Variable,
+    /// The user named no store: it is the default store of this user on this host.
+    Default,
+}
+
+impl Source {
+    /// Returns the error for a URL of this source.
+    fn invalid(self, why: impl fmt::Display) -> Failure {
+        match self {
+            Self::Option => Failure::usage(format!("invalid --store: {why}")),
+            Self::Variable => Failure::usage(format!("invalid {VARIABLE}: {why}")),
+            Self::Default => Failure::usage(why.to_string()),
+        }
+    }
 }
 
 // By hand: the URL may hold a password.
-impl std::fmt::Debug for Location {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Location").field("secrets", &self.secrets).field("named", &self.named).finish_non_exhaustive()
+impl fmt::Debug for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Location").field("secrets", &self.secrets).field("source", &self.source).finish_non_exhaustive()
     }
 }
 
 impl Location {
-    /// The store that was said; else that of the environment; else this host's own.
+    /// Returns the store of the option, or else that of the environment, or else the default store of this host.
     ///
     /// # Errors
-    /// What is wrong with it, without repeating it.
+    /// If the URL is invalid. The message names its source and does not repeat the URL.
     pub(crate) fn of(said: &said::Store) -> Result<Self, Failure> {
-        if let Some(url) = said.url.as_ref().filter(|url| Secrets::of(url).in_url) {
-            return Err(Failure::usage(format!(
-                "{}: say where it is, by ?password_file=/PATH or ?password_env=NAME, or put the URL into the \
-                 environment variable {VARIABLE}",
-                match has_user_only(url) {
-                    true => "the URL has a user without a password",
-                    false => {
-                        "a password is not taken from the command line, where everybody on this machine can read it"
-                    }
-                }
-            )));
-        }
-        let (url, named) = match said.url.clone().map_or_else(by_environment, |url| Ok(Some(url)))? {
-            Some(url) if url == WITHHELD => {
-                return Err(Failure::usage(
-                    "the store's URL has a password, which `leasehold run` keeps from its command: give --store with \
-                     ?password_file=/PATH",
-                ));
-            }
-            Some(url) => (url, Named::ByUser),
-            None => (leasehold::file::default_url()?, Named::ByDefault),
+        Self::find(said.url.as_deref(), env::var_os(VARIABLE).as_deref())
+    }
+
+    fn find(option: Option<&str>, variable: Option<&OsStr>) -> Result<Self, Failure> {
+        let (url, source) = match (option, variable) {
+            (Some(url), _) => (url.to_owned(), Source::Option),
+            (None, Some(url)) => match url.to_str() {
+                // An empty variable does not mean the default store: the user who set it meant another one.
+                Some("") => return Err(Source::Variable.invalid("the URL is empty: unset it, or set it to a URL")),
+                Some(url) => (url.to_owned(), Source::Variable),
+                None => return Err(Source::Variable.invalid("the URL is not valid UTF-8")),
+            },
+            (None, None) => (leasehold::file::default_url()?, Source::Default),
         };
-        if url.get(.."memory:".len()).is_some_and(|scheme| scheme.eq_ignore_ascii_case("memory:")) {
-            // Here every lock is free, whoever holds it there.
-            return Err(Failure::usage(
-                "memory: is inside of each program, and locks nobody else out: give file:/PATH or redis://HOST",
-            ));
+        if let Some(why) = (source == Source::Option).then(|| exposed(&url)).flatten().or_else(|| refused(&url)) {
+            return Err(source.invalid(why));
         }
-        if let Some(wrong) = unknown(&url) {
-            return Err(Failure::usage(format!(
-                "{wrong}: give redis://HOST[:PORT], rediss://HOST[:PORT] with TLS, quorum: over several, or \
-                 file:/PATH for this host alone"
-            )));
-        }
+        // Parses the URL, and does no I/O.
+        leasehold::seam::default_lease(&url).map_err(|error| match error.kind() {
+            ErrorKind::Invalid | ErrorKind::Unsupported => source.invalid(error),
+            _ => error.into(),
+        })?;
         let secrets = SECRETS.map(str::to_owned).into_iter().chain(Secrets::of(&url).variables).collect();
-        Ok(Self { url, secrets, named })
+        Ok(Self { url, secrets, source })
     }
 
-    /// Whether it is a quorum's.
+    /// Returns whether this is a quorum.
     pub(crate) fn is_quorum(&self) -> bool {
-        self.url.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("quorum"))
+        scheme(&self.url).is_some_and(|scheme| scheme.eq_ignore_ascii_case("quorum"))
     }
 
-    /// What it is called in words.
+    /// Returns the URL for messages, or other words if the URL has a password.
     pub(crate) fn shown(&self) -> &str {
         match Secrets::of(&self.url).in_url {
             true => "the store",
@@ -102,77 +107,112 @@ impl Location {
         }
     }
 
-    /// What LEASEHOLD_STORE is for the command of a `run`: the same store, or words instead of it. `None` where no store
-    /// is named: it finds the same one without.
+    /// Returns `LEASEHOLD_STORE` for the command of a `run`: the URL of the same store, or `WITHHELD`. It is `None` for
+    /// the default store, which the command finds without the variable.
     pub(crate) fn inherited(&self) -> Option<&str> {
         let secrets = Secrets::of(&self.url);
-        match self.named {
-            Named::ByDefault => None,
-            Named::ByUser if secrets.in_url || !secrets.variables.is_empty() => Some(WITHHELD),
-            Named::ByUser => Some(&self.url),
+        match self.source {
+            Source::Default => None,
+            _ if secrets.in_url || !secrets.variables.is_empty() => Some(WITHHELD),
+            _ => Some(&self.url),
         }
     }
 
-    /// What whoever named no store is to know: it is not the one of another machine, nor of another user.
+    /// Returns the notice for a user who named no store: other machines and other users have other locks.
     pub(crate) fn notice(&self) -> Option<String> {
-        let told = || format!("no store is named, so this is about {} on {} only: {}", user(), host(), self.url);
-        (self.named == Named::ByDefault).then(told)
+        let notice = || format!("this lock excludes only programs of {} on {}", user(), host());
+        (self.source == Source::Default).then(notice)
     }
 }
 
-/// The store of the environment, if any. One that cannot be read is not this host's own: whoever set it meant another.
-fn by_environment() -> Result<Option<String>, Failure> {
-    match env::var(VARIABLE) {
-        Ok(url) if url.is_empty() => Err(Failure::usage(format!("{VARIABLE} is empty: unset it, or give it a URL"))),
-        Ok(url) => Ok(Some(url)),
-        Err(env::VarError::NotPresent) => Ok(None),
-        Err(env::VarError::NotUnicode(_)) => Err(Failure::usage(format!("{VARIABLE} is not text in UTF-8"))),
-    }
+/// Returns what is wrong with a URL of the command line that has a password, or only a user.
+fn exposed(url: &str) -> Option<String> {
+    let why = match Secrets::of(url).in_url {
+        false => return None,
+        true if has_user_only(url) => "the URL has a user without a password",
+        true => "every user of this machine can read a password on the command line",
+    };
+    Some(format!(
+        "{why}: use ?password_file=/PATH or ?password_env=NAME, or put the URL into the environment variable {VARIABLE}"
+    ))
 }
 
-/// What is wrong with how a URL begins, if that is no store's: in words, where it can be told. Of what is no URL
-/// (`PASSWORD@HOST`) no word is repeated, nor of what looks like one and may be something else.
-fn unknown(url: &str) -> Option<String> {
+/// Returns what is wrong with a URL that the library may accept, and the command does not.
+fn refused(url: &str) -> Option<String> {
+    if url == WITHHELD {
+        return Some(
+            "the URL has a password, which `leasehold run` does not pass on to its command: use --store with \
+             ?password_file=/PATH"
+                .to_owned(),
+        );
+    }
+    if scheme(url).is_some_and(|scheme| scheme.eq_ignore_ascii_case("memory")) {
+        return Some(
+            "memory: exists only inside each program, and locks out no other program: use file:/PATH or redis://HOST"
+                .to_owned(),
+        );
+    }
     if url.is_empty() {
-        return Some("the URL is empty".to_owned());
+        return Some(format!("the URL is empty: {USE}"));
     }
-    let scheme = url.split_once(':').map(|(scheme, _)| scheme);
+    if is_host_and_port(url) {
+        return Some(
+            "unknown store type in the URL: if this is HOST:PORT, put redis:// in front of it, as in redis://HOST:PORT"
+                .to_owned(),
+        );
+    }
+    let scheme = scheme(url);
     if scheme.is_some_and(|scheme| SCHEMES.iter().any(|known| known.eq_ignore_ascii_case(scheme))) {
         return None;
     }
+    // A URL may be something else, such as PASSWORD@HOST: only what is surely a scheme is repeated.
     let is_word = |scheme: &&str| scheme.len() <= 16 && scheme.starts_with(|c: char| c.is_ascii_alphabetic());
     let is_plain = |scheme: &&str| scheme.chars().all(|c| c.is_ascii_lowercase() || "+-".contains(c));
     let named = url.split_once("://").map(|(scheme, _)| scheme).filter(is_word).filter(is_plain);
-    let named = named.map_or_else(|| "what the URL begins with".to_owned(), |scheme| format!("\"{scheme}:\""));
-    Some(format!("{named} is no store"))
+    let named = named.map_or_else(String::new, |scheme| format!(" \"{scheme}:\""));
+    Some(format!("unknown store type{named} in the URL: {USE}"))
 }
 
-/// Whether what stands before the '@' of a URL is a user. It may be a password that was put there: it is not shown.
+fn scheme(url: &str) -> Option<&str> {
+    url.split_once(':').map(|(scheme, _)| scheme)
+}
+
+/// Returns whether a URL looks like `HOST:PORT`. The host may have the name of a scheme, as in `redis:6379`.
+fn is_host_and_port(url: &str) -> bool {
+    let Some((host, port)) = url.rsplit_once(':') else { return false };
+    let is_path = ["file", "quorum"].iter().any(|scheme| scheme.eq_ignore_ascii_case(host));
+    let is_host = !host.is_empty() && host.chars().all(|c| c.is_ascii_alphanumeric() || ".-_[]:".contains(c));
+    is_host && !is_path && !port.starts_with('+') && port.parse::<u16>().is_ok()
+}
+
+/// Returns whether the part before the `@` of a URL is only a user. It may also be a misplaced password: it is not shown.
 fn has_user_only(url: &str) -> bool {
-    // Of a quorum each node has one.
+    // Each node of a quorum has its own.
     let authorities = url.split("://").skip(1).filter_map(|rest| rest.split(['/', '?', '#']).next());
     let users = || authorities.clone().filter_map(|authority| authority.rsplit_once('@')).map(|(user, _)| user);
     let is_alone = |user: &str| !user.is_empty() && !user.contains(':');
     users().count() > 0 && users().all(is_alone) && !url.contains("password=")
 }
 
-/// Connects to the store that was said.
+/// Connects to the store that the user named.
 pub(crate) async fn connect(said: &said::Store) -> Result<Leasehold, Failure> {
-    let location = Location::of(said)?;
-    if let Some(notice) = location.notice().filter(|_| !said.quiet) {
-        show::warn(&notice);
-    }
+    connect_to(&Location::of(said)?).await
+}
+
+/// Connects to this store.
+pub(crate) async fn connect_to(location: &Location) -> Result<Leasehold, Failure> {
     Ok(Leasehold::builder(&location.url).one_connection().connect().await?)
 }
 
-/// Who runs this. Not by the environment: it is the same in cron, under sudo and on a terminal.
+/// Returns the name of the user. It does not come from the environment, and so is the same in cron, under sudo and on a
+/// terminal.
 pub(crate) fn user() -> String {
     let uid = geteuid();
     let known = User::from_uid(uid).ok().flatten();
     known.map_or_else(|| format!("uid{uid}"), |user| user.name)
 }
 
-/// Where it runs.
+/// Returns the name of the host.
 pub(crate) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
@@ -182,11 +222,11 @@ mod tests {
     use super::*;
 
     fn of(url: &str) -> Result<Location, Failure> {
-        Location::of(&said::Store { url: Some(url.to_owned()), quiet: true })
+        Location::find(Some(url), None)
     }
 
     #[test]
-    fn passwords_are_seen() {
+    fn passwords_are_found() {
         for url in [
             "redis://:hunter2@host",
             "redis://me:hunter2@host:1/2?prefix=a",
@@ -202,7 +242,7 @@ mod tests {
             "quorum:?node=redis://me@a?password_file=/x&node=redis://b&node=redis://:hunter2@c",
             "quorum:?node=redis://a?password=hunter2&node=redis://b&node=redis://c",
             "quorum:?node=redis://a?password%3Dhunter2&node=redis://b&node=redis://c",
-            // One that is not right has a password all the same.
+            // An invalid URL may have a password, too.
             "quorum:?node=redis://:hunter2@a",
             "quorum:?node=redis%3A%2F%2F%3Ahunter2%40a&speed=1",
             "quorum://:hunter2@a",
@@ -228,23 +268,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_store_is_named_and_the_rest_is_not() {
+    fn an_unknown_scheme_is_shown_and_the_rest_of_the_url_is_not() {
         for (url, named) in [
-            ("http://host/hunter", "\"http:\" is no store"),
-            ("reddis://hunter", "\"reddis:\" is no store"),
-            ("hunter", "what the URL begins with is no store"),
-            ("", "the URL is empty: give redis://HOST"),
-            ("hunter:6379", "what the URL begins with is no store"),
-            ("hunTer://host", "what the URL begins with is no store"),
-            ("hunter2://host", "what the URL begins with is no store"),
+            ("http://host/hunter", "unknown store type \"http:\" in the URL: use redis://HOST"),
+            ("reddis://hunter", "unknown store type \"reddis:\" in the URL: use redis://HOST"),
+            ("hunter", "unknown store type in the URL: use redis://HOST"),
+            ("", "the URL is empty: use redis://HOST"),
+            ("hunter:6379", "unknown store type in the URL: if this is HOST:PORT, put redis:// in front"),
+            ("hunter:99999", "unknown store type in the URL: use redis://HOST"),
+            ("hunTer://host", "unknown store type in the URL: use redis://HOST"),
+            ("hunter2://host", "unknown store type in the URL: use redis://HOST"),
         ] {
             let refused = of(url).unwrap_err();
             let said = refused.to_string();
-            assert!(said.starts_with(named) && refused.exit == crate::exit::Exit::Usage, "{url:?}: {said}");
+            let named = format!("invalid --store: {named}");
+            assert!(said.starts_with(&named) && refused.exit == crate::exit::Exit::Usage, "{url:?}: {said}");
             assert!(!said.contains("hunter") && !said.contains("memory") && said.contains("redis://HOST"), "{said}");
         }
         for scheme in SCHEMES.iter().filter(|scheme| **scheme != "memory") {
-            assert!(of(&format!("{scheme}:/a")).is_ok(), "{scheme}: the library has words for it");
+            assert_eq!(refused(&format!("{scheme}:/a")), None, "{scheme}: the library has a message for it");
         }
     }
 
@@ -259,9 +301,14 @@ mod tests {
     }
 
     #[test]
-    fn the_command_inherits_the_store_or_words() {
+    fn the_command_inherits_the_url_or_a_placeholder() {
         let inherited = |url| of(url).unwrap().inherited().map(str::to_owned);
-        for url in ["redis://host?prefix=a", "redis://me@host?password_file=/a", "file:/a@b", "quorum:?node=a"] {
+        for url in [
+            "redis://host?prefix=a",
+            "redis://me@host?password_file=/a",
+            "file:/a@b",
+            "quorum:?node=redis://a&node=redis://b&node=redis://c",
+        ] {
             assert_eq!(inherited(url).as_deref(), Some(url));
         }
         for url in

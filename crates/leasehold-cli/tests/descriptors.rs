@@ -1,5 +1,5 @@
-//! `leasehold` with few descriptors: every verb on every store, under every limit of open files from 3 on. It does what it
-//! was asked for, or it ends with 125 and says what to do. It never panics.
+//! `leasehold` with few file descriptors: every verb on every store, under every limit of open files from 3 on. Each verb
+//! succeeds, or ends with 125 and says what to do. It never panics.
 
 use std::process::{Command, Output, Stdio};
 
@@ -7,7 +7,7 @@ use leasehold_testkit::{Quorum, RedisServer};
 
 /// The three standard streams.
 const FEWEST: usize = 3;
-/// Beyond this no verb lacks any, on no store; and this many are enough for all.
+/// Above `FULL`, every verb has enough descriptors on every store. `ENOUGH` is a safe limit.
 const FULL: usize = 40;
 const ENOUGH: usize = 64;
 
@@ -22,7 +22,7 @@ fn limited(limit: usize, arguments: &[&str]) -> Output {
     shell.output().expect("there is a shell")
 }
 
-/// Asserts that this does what it is to do, or says what it lacks, under each limit; and that it lacks nothing in the end.
+/// Asserts that a verb succeeds or says what is missing, under each limit, and that it succeeds under the highest limit.
 #[track_caller]
 fn does_it_or_says_why(arguments: &[&str], done: i32) {
     let mut wrong = Vec::new();

@@ -15,7 +15,7 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_says_who_holds() {
+async fn it_shows_the_holder() {
     let server = RedisServer::start();
     let url = server.url();
     let free = leasehold(&["inspect", "a lock", "--store", &url]);
@@ -28,12 +28,12 @@ async fn it_says_who_holds() {
 }
 
 #[test]
-fn it_says_what_is_wrong() {
+fn errors_say_what_is_wrong() {
     for (store, says) in [
         ("redis://:sentinel@127.0.0.1:1", "LEASEHOLD_STORE"),
-        ("Memory:a", "inside of each program"),
+        ("Memory:a", "inside each program"),
         ("file:here", "absolute"),
-        ("127.0.0.1:1", "redis://HOST"),
+        ("127.0.0.1:1", "redis://HOST:PORT"),
         ("", "the URL is empty"),
     ] {
         let wrong = leasehold(&["inspect", "a", "--store", store]);
@@ -51,20 +51,23 @@ fn it_says_what_is_wrong() {
     assert!(!text(&nobody.stderr).contains("sentinel"));
 }
 
-/// Real nodes, that nobody has begun: they rest, and what they may have forgotten nobody knows.
+/// The nodes of a new quorum are in quarantine: it is unknown what they may have forgotten.
 #[test]
-fn of_a_quorum_that_rests_nobody_knows_who_holds() {
+fn the_holder_is_unknown_while_a_quorum_is_in_quarantine() {
     let quorum = leasehold_testkit::Quorum::start(3);
     let url = quorum.url();
     let seen = leasehold(&["inspect", "stock", "--store", &url]);
     let (said, code) = (text(&seen.stdout), seen.status.code());
     let (head, nodes) = said.split_once('\n').expect("lines");
-    assert_eq!((head, code), ("stock: held or free: no majority of the nodes can say; no waiter is known", Some(125)));
+    assert_eq!(
+        (head, code),
+        ("stock: unknown: too few nodes vote to tell whether it is held; no waiter is known", Some(125))
+    );
     for (line, server) in nodes.lines().zip(quorum.servers()) {
         assert!(line.starts_with(&format!("  127.0.0.1:{}  no ", server.port())), "{said}");
     }
     // A majority is enough to be connected: the third may not be yet.
-    let resting = nodes.matches("no vote: rests for ").count();
+    let resting = nodes.matches("no vote: in quarantine for another ").count();
     assert!(nodes.lines().count() == 3 && resting >= 2, "{said}");
     let revoked = leasehold(&["revoke", "stock", "--store", &url]);
     assert_eq!((text(&revoked.stdout).as_str(), revoked.status.code()), ("", Some(125)), "{}", text(&revoked.stderr));

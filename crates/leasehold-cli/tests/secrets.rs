@@ -1,4 +1,4 @@
-//! The command and its secrets: how a password gets in, and that nobody else sees it.
+//! Secrets: the ways in which the command gets a password, and that no other program sees it.
 
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use leasehold_testkit::certificates::Authority;
 use leasehold_testkit::{RedisServer, wait_until};
 
-/// What nobody may read anywhere.
+/// The secret, which must not appear anywhere.
 const SENTINEL: &str = "s3ntinel-71c9";
 const LONG: Duration = Duration::from_secs(20);
 
@@ -69,7 +69,7 @@ fn a_password_on_the_command_line_is_refused() {
     }
 }
 
-/// While it runs, others see its command line: there is none of it in there, however it came.
+/// While it runs, other users can read its command line: the password is not in it.
 #[test]
 fn the_command_line_of_a_running_command_has_no_password() {
     let server = RedisServer::builder().password(SENTINEL).start();

@@ -11,11 +11,11 @@ use leasehold_testkit::{RedisServer, Value, free_port, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value as Json;
 
-/// A leaf of the example, with tests of its own.
+/// A module of the example, which has its own tests.
 #[path = "../examples/stock/verdict.rs"]
 mod verdict;
 
-/// Longer than any of these takes; what takes longer hangs.
+/// The limit for each run: a run that takes longer hangs.
 const LONG: Duration = Duration::from_secs(120);
 const PIECES: u64 = 300;
 
@@ -95,7 +95,7 @@ fn run(arguments: &[&str]) -> Run {
     finish(command(&[&["--json"], arguments].concat()).spawn().unwrap())
 }
 
-/// What must hold wherever the stock is.
+/// Checks that hold for every kind of stock.
 fn every_mode(place: &[&str]) {
     let pieces = PIECES.to_string();
     let with = |arguments: &[&str]| run(&[place, &["--pieces", &pieces], arguments].concat());
@@ -152,12 +152,12 @@ fn the_words_say_what_happened() {
     let sound = words(&[]);
     assert!(sound.contains("sold + left = 50 = start") && sound.contains("window    0 "), "{sound}");
     let none = words(&["--lock", "none"]);
-    assert!(none.contains("sold that were not there"), "{none}");
+    assert!(none.contains("sold that did not exist"), "{none}");
     let paused = words(&["--pause"]);
     assert!(paused.contains("sold + left = 100") && paused.contains("wrote 49"), "{paused}");
     assert!(paused.contains("a thread cannot be stopped") && paused.contains("--fence"), "{paused}");
     let refused = words(&["--pause", "--fence"]);
-    assert!(refused.contains("refused, because a later token had entered"), "{refused}");
+    assert!(refused.contains("refused, because the stock had seen a later token"), "{refused}");
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn what_makes_no_sense_is_refused() {
         (&["--pieces", "0"], "0 is not in"),
         (&["--pieces", "-1"], "--pieces"),
         (&["--pieces", "10000001"], "is not in"),
-        (&["--window", "5"], "Say us, ms or s"),
-        (&["--window", "5m"], "none of the units"),
+        (&["--window", "5"], "use us, ms or s"),
+        (&["--window", "5m"], "unknown unit"),
         (&["--window", "2s"], "too long"),
         (&["--lease", "1ms"], "out of range"),
         (&["--fence", "--lock", "none"], "tokens that come with a lock"),
@@ -206,7 +206,7 @@ fn a_password_comes_by_the_environment_and_stays_there() {
     assert!(wrong.shown.contains("password") && !wrong.shown.contains("s3cret"), "{}", wrong.shown);
 }
 
-/// So long that nobody waits for its end.
+/// Runs until it is interrupted.
 const ENDLESS: [&str; 5] = ["--json", "--pieces", "1000000", "--window", "5ms"];
 
 fn interrupt(child: &Child, signal: Signal) {
@@ -242,7 +242,7 @@ fn ends_with_the_books_balanced(signal: Signal) {
     assert_eq!(stock_key(), None, "the stock is cleared away");
 }
 
-/// A process that is stopped hears nothing: somebody must wake it.
+/// A stopped process handles no message: it must be continued.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_interrupt_ends_a_process_that_is_stopped() {

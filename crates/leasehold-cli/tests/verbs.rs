@@ -39,7 +39,7 @@ async fn ls_lists_what_is_held_or_waited_for() {
         assert_eq!((nothing.stdout, nothing.stderr, nothing.status.code()), (vec![], vec![], Some(0)), "{options:?}");
     }
     let nothing = leasehold(&["ls", "stock:", "--all", "--store", &url]);
-    assert_eq!(text(&nothing.stderr), "leasehold: there is no lock with a name that begins with \"stock:\"\n");
+    assert_eq!(text(&nothing.stderr), "leasehold: there is no lock with a name that starts with \"stock:\"\n");
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let b = client.mutex("b").lock().await.unwrap();
     let _a = client.mutex("a {lock}").lock().await.unwrap();
@@ -85,7 +85,7 @@ async fn ls_lists_the_rest_where_one_is_somebody_elses() {
 
 /// `leasehold ls | head -1`.
 #[test]
-fn who_reads_no_more_is_no_error() {
+fn a_closed_pipe_is_no_error() {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -93,7 +93,7 @@ fn who_reads_no_more_is_no_error() {
     assert_eq!((output.status.code(), text(&output.stderr)), (Some(141), String::new()));
 }
 
-/// Everything that is printed on standard output: pages of help and of the manual, the version, and what locks there are.
+/// All commands that print on standard output: help, manual pages, the version, completions, and data of locks.
 fn all_that_prints(store: &str) -> Vec<Vec<&str>> {
     let of_verbs = VERBS.into_iter().flat_map(|verb| [vec![verb, "--help"], vec![verb, "-h"], vec!["help", verb]]);
     let whole = [vec!["--help"], vec!["-h"], vec!["help"], vec!["--version"], vec!["-V"], vec!["man"]];
@@ -122,7 +122,10 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
         let output = command.args(&arguments).env_remove("LEASEHOLD_STORE").stdout(full).output().unwrap();
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(125), "{arguments:?}: {said}");
-        assert!(said.starts_with("leasehold: ") && said.contains("could not be written"), "{arguments:?}: {said}");
+        assert!(
+            said.starts_with("leasehold: ") && said.contains("cannot write to standard output"),
+            "{arguments:?}: {said}"
+        );
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
@@ -132,7 +135,7 @@ async fn what_cannot_be_written_is_an_error_of_every_verb() {
     }
 }
 
-/// The exit status is all that is left to say.
+/// If standard error cannot be written, the exit status still tells the result.
 #[test]
 fn a_full_standard_error_changes_no_exit_status() {
     let dir = tempfile::tempdir().unwrap();
@@ -155,18 +158,18 @@ fn a_full_standard_error_changes_no_exit_status() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn revoke_tells_the_holder_that_was_meant() {
+async fn revoke_affects_only_the_named_token() {
     let server = RedisServer::start();
     let url = server.url();
-    assert_eq!(told(&["revoke", "a", "--store", &url], 1), "a: free; there is nothing to revoke\n");
+    assert_eq!(told(&["revoke", "a", "--store", &url], 1), "a: free; nothing to revoke\n");
     let client = Leasehold::builder(&url).holder("host/job").connect().await.unwrap();
     let guard = client.mutex("a").lock().await.unwrap();
     let token = guard.token().to_string();
     let other = told(&["revoke", "a", "--token", "17", "--store", &url], 1);
-    assert_eq!(other, format!("a: held with token {token}, and left alone\n"));
+    assert_eq!(other, format!("a: not revoked: it is held with token {token}\n"));
     assert!(guard.is_valid());
     let done = told(&["revoke", "a", "--token", &token, "--grace", "4s", "--store", &url], 0);
-    assert_eq!(done, format!("a: told host/job (token {token}) to stop; it holds for at most 4.0 s more\n"));
+    assert_eq!(done, format!("a: revoked; host/job (token {token}) holds it for at most another 4.0 s\n"));
     let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
     assert_eq!(lost, Ok(Lost::Revoked));
     let marked = &json(&told(&["ls", "--json", "--store", &url], 0))[0];
@@ -178,14 +181,36 @@ async fn revoke_tells_the_holder_that_was_meant() {
 }
 
 #[test]
-fn what_is_no_token_is_told_what_one_is() {
+fn an_invalid_token_gets_an_explanation() {
     let output = leasehold(&["revoke", "a", "--token", "abc", "--store", "redis://127.0.0.1:1"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("'--token <N>': a token is the number of a grant, which 'leasehold inspect' shows"),
+        said.contains("'--token <N>': expected a token: the number of a grant, which 'leasehold inspect' shows"),
         "{said}"
     );
+}
+
+/// Verbs and options of other programs get a tip that names ours.
+#[test]
+fn verbs_of_other_programs_get_a_tip() {
+    for (arguments, tips) in [
+        (&["list"][..], &["'leasehold ls' lists the locks"][..]),
+        (&["unlock", "job"], &["'leasehold revoke'", "a lock is released when its command ends"]),
+        (&["release", "job"], &["'leasehold revoke'", "a lock is released when its command ends"]),
+        (&["status", "job"], &["'leasehold inspect'"]),
+        (&["lock", "job"], &["'leasehold run'"]),
+        (&["run", "job", "--timeout", "5s", "--", "true"], &["--wait DUR", "--kill-after DUR"]),
+        (&["run", "--timeout=5s", "job", "--", "true"], &["--wait DUR", "--kill-after DUR"]),
+        (&["run", "job", "--ttl", "5s", "--", "true"], &["--lease DUR"]),
+    ] {
+        let output = leasehold(arguments);
+        let err = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}: {err}");
+        assert!(tips.iter().all(|tip| err.contains(tip)) && err.contains("  tip: "), "{arguments:?}: {err}");
+    }
+    let unknown = text(&leasehold(&["nothing"]).stderr);
+    assert!(!unknown.contains("  tip: "), "{unknown}");
 }
 
 #[test]
@@ -228,7 +253,7 @@ fn only_a_quorum_is_begun() {
 fn a_quorum_that_was_begun_locks_at_once() {
     let quorum = Quorum::start(3);
     let url = quorum.url();
-    assert_eq!(told(&["quorum", "begin", "--store", &url], 0), "begun: the nodes vote from now on\n");
+    assert_eq!(told(&["quorum", "begin", "--store", &url], 0), "initialized: the nodes vote from now on\n");
     told(&["run", "a", "--no-wait", "--store", &url, "--", "true"], 0);
     let inspected = told(&["inspect", "a", "--store", &url], 0);
     let lines: Vec<&str> = inspected.lines().collect();
@@ -237,7 +262,7 @@ fn a_quorum_that_was_begun_locks_at_once() {
     assert!(lines[1..].iter().zip(quorum.servers()).all(is_node), "{inspected}");
 }
 
-/// A holds, two of three nodes restart empty, and an operator who wants to help is told whom that would harm.
+/// A holds. Two of three nodes restart empty. An operator runs `quorum begin`. It fails, and names the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quorum_that_somebody_holds_is_begun_by_force_only() {
     let quorum = Quorum::start(3);

@@ -1,23 +1,23 @@
-//! Shops sell a counted stock, all at once.
+//! Many shops sell from one counted stock at the same time.
 //!
-//! A sale is what every such service does: read how many pieces are left, check that there is one, subtract it, write
-//! the rest back. Four steps, and between them everybody else. Whatever happens, *sold + left* must be what there was.
+//! A sale has four steps: read how many pieces are left, check that there is one, subtract it, and write the result back.
+//! Other workers run between these steps. At the end, *sold + left* must be the number of pieces at the start.
 //!
 //! ```text
 //! cargo run --release --example stock                                 # with Leasehold: the books balance
-//! cargo run --release --example stock -- --lock none                  # without a lock: sold twice, before your eyes
+//! cargo run --release --example stock -- --lock none                  # without a lock: pieces are sold twice
 //! cargo run --release --example stock -- --pause                      # a worker is stopped beyond its lease
-//! cargo run --release --example stock -- --pause --fence              # and its old token is refused
-//! cargo run --release --example stock -- --store redis://localhost    # the same with processes, on a Redis
+//! cargo run --release --example stock -- --pause --fence              # and its old token is rejected
+//! cargo run --release --example stock -- --store redis://localhost    # the same with processes, on Redis
 //! ```
 //!
 //! | file | |
 //! |---|---|
-//! | `said.rs`, `plan.rs` | what the user said, and what it means |
+//! | `said.rs`, `plan.rs` | the command line, and the plan that is made from it |
 //! | `shop.rs` | the lock and the stock; reading and writing are two steps, as with any database |
 //! | `worker.rs` | the sale |
-//! | `team.rs`, `manager.rs` | threads or processes full of workers, and who watches them |
-//! | `verdict.rs`, `report.rs` | what is to be thought of the figures, and how it is said |
+//! | `team.rs`, `manager.rs` | threads or processes with workers, and their manager |
+//! | `verdict.rs`, `report.rs` | the verdict on the figures, and the report |
 
 mod manager;
 mod plan;

@@ -1,4 +1,4 @@
-//! Hires the teams, tells them when to begin, counts.
+//! Starts the teams, gives them orders, and counts.
 
 use std::fmt;
 use std::process;
@@ -18,9 +18,9 @@ use crate::team::{Signed, Team};
 use crate::verdict::End;
 use crate::worker::{Note, Order, Role, Tally};
 
-/// How long nothing may happen, beyond a lease, until it is given up.
+/// How long the workers may send nothing, in addition to a lease, before the manager gives up.
 const SILENCE: Duration = Duration::from_secs(60);
-/// How long a team may take to end its sales once it is told to.
+/// How long a team may take to finish its sales after an interrupt.
 const LAST_SALE: Duration = Duration::from_secs(10);
 
 pub(crate) fn manage(plan: &Plan) -> Result<Report, String> {
@@ -39,7 +39,7 @@ pub(crate) fn manage(plan: &Plan) -> Result<Report, String> {
     })
 }
 
-/// What came of it.
+/// The result of the sale.
 struct Selling {
     tally: Tally,
     took: Duration,
@@ -71,7 +71,7 @@ fn whole_rate(state: &ProgressState, to: &mut dyn fmt::Write) {
 }
 
 struct Manager {
-    /// With a pause the last one is the sleeper's.
+    /// With a pause, the last team is that of the sleeper.
     teams: Vec<Team>,
     sellers: usize,
     notes: UnboundedReceiver<Signed>,
@@ -81,7 +81,7 @@ struct Manager {
     about_to_write: Option<u64>,
     tallies: Vec<Option<Tally>>,
     end: End,
-    /// SIGTERM: what `kill`, `timeout` and service managers say first.
+    /// SIGTERM, which `kill`, `timeout` and service managers send first.
     terminate: Signal,
 }
 
@@ -108,16 +108,16 @@ impl Manager {
         let tallies = vec![None; teams.len()];
         let silence = SILENCE + lease;
         let terminate =
-            signal::unix::signal(SignalKind::terminate()).map_err(|e| format!("signals cannot be heard: {e}"))?;
+            signal::unix::signal(SignalKind::terminate()).map_err(|e| format!("cannot listen for signals: {e}"))?;
         let (ready, about_to_write, end) = (0, None, End::SoldOut);
         Ok(Self { teams, sellers, notes, silence, bar, ready, about_to_write, tallies, end, terminate })
     }
 
-    /// The sleeper begins alone. When it holds the lock, has read how many are left and has looked at its lease, it is
-    /// stopped. The others get the lock when its lease has ended, and sell everything. Then it goes on where it stood,
-    /// and writes down one piece less than it has read.
+    /// The sleeper starts alone. It takes the lock, reads how many pieces are left, and checks its lease; then it is
+    /// stopped. The others get the lock when its lease has ended, and sell everything. Then the sleeper is continued,
+    /// and writes one piece less than it has read.
     ///
-    /// Nothing is left to chance, and nothing is waited for by the clock: they can only have sold if the lease was over.
+    /// The sequence does not depend on chance or on a sleep: the others can sell only after the lease has ended.
     async fn sell_while_one_sleeps(&mut self) -> Result<Option<Duration>, String> {
         self.teams[self.sellers].order(Order::Go);
         self.wait_until(|m| m.about_to_write.is_some() || m.end == End::Interrupted).await?;
@@ -138,18 +138,18 @@ impl Manager {
         self.teams[..self.sellers].iter_mut().for_each(|team| team.order(order));
     }
 
-    /// Listens until it has heard enough. Every wait here is bounded by how long nothing is heard.
+    /// Receives notes until there are enough. A wait ends with an error if no note comes for too long.
     async fn wait_until(&mut self, enough: impl Fn(&Self) -> bool) -> Result<(), String> {
         while !enough(self) {
             let patience = if self.end == End::Interrupted { LAST_SALE } else { self.silence };
             tokio::select! {
                 note = timeout(patience, self.notes.recv()) => match note {
-                    Ok(Some((number, note))) => self.hear(number, note)?,
-                    Ok(None) => return Err("every worker has gone without a word".into()),
-                    Err(_) => return Err(format!("nothing was heard of the workers for {patience:?}")),
+                    Ok(Some((number, note))) => self.receive(number, note)?,
+                    Ok(None) => return Err("all workers have ended without a result".into()),
+                    Err(_) => return Err(format!("no message from the workers for {patience:?}")),
                 },
                 interrupted = signal::ctrl_c() => {
-                    interrupted.map_err(|e| format!("signals cannot be heard: {e}"))?;
+                    interrupted.map_err(|e| format!("cannot listen for signals: {e}"))?;
                     self.interrupt();
                 }
                 _ = self.terminate.recv() => self.interrupt(),
@@ -158,7 +158,7 @@ impl Manager {
         Ok(())
     }
 
-    fn hear(&mut self, number: usize, note: Note) -> Result<(), String> {
+    fn receive(&mut self, number: usize, note: Note) -> Result<(), String> {
         match note {
             Note::Ready => self.ready += 1,
             Note::AboutToWrite { left } => self.about_to_write = Some(left),
@@ -173,7 +173,7 @@ impl Manager {
 
     fn interrupt(&mut self) {
         if self.end == End::Interrupted {
-            // Asked twice. Processes go with their pipes, leases by themselves.
+            // This is the second interrupt. The processes end with their pipes, and the leases by themselves.
             process::exit(INTERRUPTED.into());
         }
         self.end = End::Interrupted;

@@ -1,4 +1,4 @@
-//! What it means.
+//! The plan that is made from the command line.
 
 use std::env;
 use std::ops::RangeInclusive;
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::said::{Lock, Said};
 
-/// What is to be done. A process gets it as it is, through a pipe: on its command line everybody could read the URL.
+/// The plan of a run. A process gets it through a pipe: on its command line every user could read the URL.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Plan {
-    /// Of this run: no two share a stock or a lock.
+    /// The name of this run: no two runs share a stock or a lock.
     pub(crate) name: String,
     pub(crate) place: Place,
     pub(crate) pieces: u64,
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Redis { url: String },
 }
 
-/// What keeps two sales apart.
+/// The protection of a sale against concurrent sales.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Guarding {
     Nothing,
@@ -46,21 +46,21 @@ pub(crate) enum Fence {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Pause {
     Nobody,
-    /// One more worker, in its first sale.
+    /// One additional worker, in its first sale.
     OneWorker,
 }
 
-/// Not shorter: on a busy machine every worker is stopped for a tenth of a second now and then, without a --pause.
+/// The range of the lease. On a busy machine, any worker may stand still for a tenth of a second, without --pause.
 const LEASE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
 const LEASE_USUAL: Duration = Duration::from_secs(30);
-/// Long enough to be stopped in, and short enough to be waited for.
+/// The default with --pause: long enough to stop a worker within it, and short enough to wait for its end.
 const LEASE_PAUSED: Duration = Duration::from_secs(1);
 const WINDOW_MAX: Duration = Duration::from_secs(1);
 
 impl Plan {
     pub(crate) fn of(said: &Said) -> Result<Self, String> {
         if said.window > WINDOW_MAX {
-            return Err(format!("a window of {:?} is too long: at most {WINDOW_MAX:?}", said.window));
+            return Err(format!("a window of {:?} is too long: use at most {WINDOW_MAX:?}", said.window));
         }
         let mut random = [0; 4];
         getrandom::fill(&mut random).map_err(|e| format!("no random numbers: {e}"))?;
@@ -112,7 +112,7 @@ fn guarding(said: &Said) -> Result<Guarding, String> {
     })
 }
 
-/// The errors do not repeat the URL: it may have a password in it.
+/// Errors do not repeat the URL: it may have a password in it.
 fn place(said: &Said) -> Result<Place, String> {
     let url = match &said.store {
         Some(url) if url.contains('@') => {

@@ -1,4 +1,4 @@
-//! The figures, and what is to be thought of them.
+//! The report: the figures and the verdict.
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -10,13 +10,13 @@ use crate::plan::{Fence, Guarding, Pause, Place, Plan};
 use crate::verdict::{Books, End, Mode, Verdict};
 use crate::worker::Tally;
 
-/// It could not be carried out.
+/// The exit status if the run failed.
 pub(crate) const FAILED: u8 = 1;
-/// The figures are wrong.
+/// The exit status if the figures are wrong.
 const WRONG: u8 = 3;
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// What was planned and what came of it.
+/// The plan and its result.
 pub(crate) struct Report {
     pub(crate) plan: Plan,
     pub(crate) tally: Tally,
@@ -26,7 +26,7 @@ pub(crate) struct Report {
     pub(crate) end: End,
 }
 
-/// How to say it.
+/// The output format.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Form {
     Text,
@@ -41,7 +41,7 @@ impl Report {
             Form::Json => format!("{}\n", self.json(verdict)),
         };
         if let Err(why) = io::stdout().write_all(text.as_bytes()) {
-            eprintln!("stock: the figures cannot be written: {why}");
+            eprintln!("stock: cannot write the figures: {why}");
             return ExitCode::from(FAILED);
         }
         match (verdict, self.end) {
@@ -71,7 +71,7 @@ impl Report {
             ("store", self.store()),
             ("workers", self.workers()),
             ("lock", self.lock()),
-            ("window", format!("{} between read and write, beyond the requests", self.window())),
+            ("window", format!("{} between read and write, plus the requests", self.window())),
             ("start", self.plan.pieces.to_string()),
             ("sold", sold.to_string()),
             ("left", self.left.to_string()),
@@ -81,7 +81,7 @@ impl Report {
         if let Some(stopped_for) = self.stopped_for {
             let how = match self.plan.place {
                 Place::Redis { .. } => "by SIGSTOP",
-                Place::Embedded => "asleep: a thread cannot be stopped, and its lease is one that nobody renews",
+                Place::Embedded => "asleep: a thread cannot be stopped, so it sleeps with a lease that is not renewed",
             };
             rows.push(("stopped", format!("for {stopped_for:.2?} between read and write ({how})")));
         }
@@ -101,28 +101,28 @@ impl Report {
             Verdict::Sound => format!("sold + left = {sum} = start: every piece was sold once."),
             Verdict::Refused => format!(
                 "sold + left = {sum} = start: every piece was sold once. The stopped worker had read {start} left and \
-                 went on when all were sold; its write was refused, because a later token had entered."
+                 continued when all were sold; its write was refused, because the stock had seen a later token."
             ),
             Verdict::NoLock => format!(
-                "sold + left = {sum}, and there were {start}: {oversold} were sold that were not there. Two workers \
-                 read the same number, and each wrote one less. With --lock leasehold none are."
+                "sold + left = {sum}, and there were {start}: {oversold} were sold that did not exist. Two workers \
+                 read the same number, and each wrote one less. With --lock leasehold this does not happen."
             ),
             Verdict::Luck => format!(
-                "sold + left = {sum} = start, by luck: no worker came between another one's read and its write. Give \
-                 them more time for it (--window 1ms), or more workers."
+                "sold + left = {sum} = start, by luck: no worker ran between the read and the write of another one. \
+                 Use a longer window (--window 1ms) or more workers."
             ),
             Verdict::NoFence => format!(
-                "sold + left = {sum}, and there were {start}: {oversold} were sold that were not there. The stopped \
-                 worker had read {start} left and looked at its lease, which was good. It went on when the lease had \
-                 ended and all were sold, and wrote {}. No lock prevents that; the stock can, with the lock's token: \
-                 --fence.",
+                "sold + left = {sum}, and there were {start}: {oversold} were sold that did not exist. The stopped \
+                 worker had read {start} left and checked its lease, which was valid. It continued when the lease had \
+                 ended and all were sold, and wrote {}. No lock can prevent this, but the stock can, with the token of \
+                 the lock: use --fence.",
                 start - 1
             ),
             Verdict::Open => format!("interrupted: sold + left = {sum}, and there were {start}."),
             Verdict::Wrong(what) => {
                 format!(
                     "WRONG: sold + left = {sum}, and there were {start}: {what}. Please report this, unless the \
-                         machine stood still for longer than a lease."
+                         machine was stopped for longer than a lease."
                 )
             }
         }

@@ -1,4 +1,4 @@
-//! What the user said.
+//! The command line.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ Exit status:
   3    the figures are not what they should be: please report it
   130  interrupted, by ctrl-c or SIGTERM";
 
-/// Shops sell a counted stock, all at once: read how many are left, check, subtract one, write
+/// Many workers sell from one counted stock: read how many are left, check, subtract one, write
 #[derive(Debug, Parser)]
 #[command(name = "stock", after_help = EXAMPLES, allow_negative_numbers = true)]
 pub(crate) struct Said {
@@ -40,15 +40,15 @@ pub(crate) struct Said {
     #[arg(long, value_name = "W", default_value_t = 4, value_parser = value_parser!(u32).range(1..=256))]
     pub(crate) workers: u32,
 
-    /// What makes a sale one step
+    /// The lock that protects a sale
     #[arg(long, default_value = "leasehold")]
     pub(crate) lock: Lock,
 
-    /// How much longer a sale takes between its read and its write, such as 500us or 2ms; 1s at most
+    /// How long each sale pauses between its read and its write, such as 500us or 2ms; 1s at most
     #[arg(long, value_name = "TIME", default_value = "0", value_parser = time)]
     pub(crate) window: Duration,
 
-    /// The Redis that has the stock and the lock: redis://HOST[:PORT][/DB]. One with a password goes into STOCK_STORE
+    /// The Redis for the stock and the lock: redis://HOST[:PORT][/DB]. Put a URL with a password into STOCK_STORE
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
@@ -56,11 +56,11 @@ pub(crate) struct Said {
     #[arg(long, value_name = "TIME", value_parser = time)]
     pub(crate) lease: Option<Duration>,
 
-    /// Stop one more worker, in the middle of its sale, until its lease has ended and the others have sold out
+    /// Stop an additional worker in its sale, until its lease has ended and the others have sold everything
     #[arg(long)]
     pub(crate) pause: bool,
 
-    /// Check the lock's token with each read and write
+    /// Check the token of the lock with each read and write
     #[arg(long)]
     pub(crate) fence: bool,
 
@@ -68,14 +68,14 @@ pub(crate) struct Said {
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// This is one of the processes; a plan and orders come by standard input
+    /// Run as a team process that reads a plan and orders from standard input (internal)
     #[arg(long, hide = true)]
     pub(crate) team: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Lock {
-    /// Nothing does: workers sell side by side
+    /// No lock: workers sell concurrently
     None,
     /// One worker sells at a time
     Leasehold,
@@ -87,18 +87,19 @@ impl Said {
     }
 }
 
-/// A number and a unit; zero needs none.
+/// Parses a number and a unit. Zero needs no unit.
 fn time(text: &str) -> Result<Duration, String> {
     let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(at);
-    let number: u32 = number.parse().map_err(|_| "a number and a unit are expected: 500us, 20ms, 3s".to_owned())?;
+    let number: u32 =
+        number.parse().map_err(|_| "expected a number and a unit, such as 500us, 20ms or 3s".to_owned())?;
     let micros = match unit {
         "us" => 1,
         "ms" => 1_000,
         "s" => 1_000_000,
         "" if number == 0 => 0,
-        "" => return Err(format!("{number} what? Say us, ms or s")),
-        _ => return Err(format!("{unit:?} is none of the units us, ms, s")),
+        "" => return Err(format!("{number} has no unit: use us, ms or s")),
+        _ => return Err(format!("unknown unit {unit:?}: use us, ms or s")),
     };
     Ok(Duration::from_micros(u64::from(number) * micros))
 }

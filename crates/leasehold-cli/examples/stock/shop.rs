@@ -1,8 +1,8 @@
 //! The lock and the stock, as one worker sees them.
 //!
-//! Reading and writing are two steps, as they are with any database that is asked by GET and SET, or by SELECT and
-//! UPDATE. In memory each is an atomic load or store, so that this is safe Rust and just as racy; and before each the
-//! worker lets the others have their turn, as it would while a request is on its way.
+//! Reading and writing are two steps, as with GET and SET, or SELECT and UPDATE, in any database. In memory, each step
+//! is an atomic load or store: this is safe Rust and has the same race. Before each step the worker yields to the
+//! others, as it would during a request to a server.
 
 use std::error::Error as _;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use tokio::task::yield_now;
 use crate::plan::{Fence, Guarding, Place, Plan};
 use crate::worker::Role;
 
-/// How long the Redis may take for an answer.
+/// How long Redis may take to reply.
 const ANSWER: Duration = Duration::from_secs(10);
-/// How long the stock of a run that was killed stays on the Redis.
+/// How long the stock of a run that was killed stays on Redis.
 const KEPT_S: u64 = 24 * 3600;
 
-/// What a team works with.
+/// The lock and the stock of a team.
 pub(crate) struct Shop {
     lock: Option<(Leasehold, Mutex)>,
     pub(crate) stock: Stock,
 }
 
-/// The pieces that are left, and the four ways to ask for them.
+/// The pieces that are left, in one of four kinds of storage.
 #[derive(Clone)]
 pub(crate) enum Stock {
     Memory(Arc<AtomicU64>),
@@ -38,7 +38,7 @@ pub(crate) enum Stock {
     FencedRedis { fence: RedisFence, connection: MultiplexedConnection, key: String },
 }
 
-/// Why the stock gave no answer.
+/// The reason why a request to the stock failed.
 pub(crate) enum Refusal {
     Stale,
     Broken(String),
@@ -63,7 +63,7 @@ impl Shop {
         Ok(Self { lock: Some((leasehold, mutex)), stock })
     }
 
-    /// Waits for the lock; `None` where there is none.
+    /// Waits for the lock. Returns `None` if the run has no lock.
     pub(crate) async fn lock(&self) -> Result<Option<Guard>, String> {
         match &self.lock {
             Some((_, mutex)) => mutex.lock().await.map(Some).map_err(|e| in_full(&e)),
@@ -80,7 +80,7 @@ impl Shop {
 }
 
 impl Stock {
-    /// A stock of this process.
+    /// Returns a stock in the memory of this process.
     pub(crate) fn embedded(plan: &Plan) -> Self {
         match plan.fence() {
             Fence::Without => Self::Memory(Arc::new(AtomicU64::new(plan.pieces))),
@@ -88,7 +88,7 @@ impl Stock {
         }
     }
 
-    /// The stock of this plan on a Redis, whether or not it has been put there yet.
+    /// Returns the stock of this plan on Redis, which may not exist yet.
     pub(crate) async fn on_redis(plan: &Plan, url: &str) -> Result<Self, String> {
         let key = plan.name.clone();
         // A fence says best what is wrong with a URL, a server or a password.
@@ -115,7 +115,7 @@ impl Stock {
             Self::FencedRedis { fence, key, .. } => {
                 let left = fence.get(key, token).await?;
                 let left = left.and_then(|left| String::from_utf8(left).ok()?.parse().ok());
-                left.ok_or_else(|| Refusal::Broken("the stock has gone, or is not a number".into()))
+                left.ok_or_else(|| Refusal::Broken("the stock is missing, or is not a number".into()))
             }
         }
     }
@@ -138,7 +138,7 @@ impl Stock {
         Ok(())
     }
 
-    /// Puts the pieces there, before anybody sells.
+    /// Stores the pieces, before the sale starts.
     pub(crate) async fn fill(&self, pieces: u64) -> Result<(), String> {
         match self {
             Self::Memory(_) | Self::FencedMemory(_) => Ok(()),
@@ -148,7 +148,7 @@ impl Stock {
         }
     }
 
-    /// Counts what is left, when nobody sells any more.
+    /// Counts the pieces that are left after the sale.
     pub(crate) async fn count(&self) -> Result<u64, String> {
         match self {
             Self::Memory(left) => Ok(left.load(Ordering::SeqCst)),
@@ -159,7 +159,7 @@ impl Stock {
         }
     }
 
-    /// Leaves the Redis as it was.
+    /// Removes the stock from Redis.
     pub(crate) async fn clear(&self) -> Result<(), String> {
         match self {
             Self::Memory(_) | Self::FencedMemory(_) => Ok(()),
@@ -176,18 +176,18 @@ async fn connect(url: &str) -> RedisResult<MultiplexedConnection> {
 }
 
 async fn ask<T: FromRedisValue>(connection: &MultiplexedConnection, command: &Cmd) -> Result<T, String> {
-    let broken = |e| format!("the stock on the Redis cannot be read or written ({e}): is the server still there?");
+    let broken = |e| format!("cannot read or write the stock on Redis ({e}): is the server still running?");
     command.query_async(&mut connection.clone()).await.map_err(broken)
 }
 
-/// Sets the stock, so that it goes by itself when nobody is left to clear it away. (A fence leaves the expiry as it is.)
+/// Stores the stock with an expiry, in case nobody is left to remove it. (A fence does not change the expiry.)
 fn set(key: &str, left: u64) -> Cmd {
     let mut command = Cmd::set(key, left);
     command.arg("EX").arg(KEPT_S);
     command
 }
 
-/// An error with its cause, where it does not tell that itself.
+/// Formats an error with its cause, unless its message has the cause already.
 fn in_full(error: &Error) -> String {
     let told = error.to_string();
     match error.source().map(ToString::to_string) {

@@ -1,4 +1,4 @@
-//! Where workers are put: into a thread of this process, or into a process of their own.
+//! The places where workers run: a thread of this process, or a process of their own.
 
 use std::env;
 use std::io::{self, BufRead as _, BufReader};
@@ -14,7 +14,7 @@ use crate::plan::{Place, Plan};
 use crate::shop::Stock;
 use crate::worker::{Note, Order, Role, team};
 
-/// A team, as its manager sees it. Dropping it ends a process, and lets a thread end by itself.
+/// The manager's handle of a team. Dropping it ends a process; a thread ends by itself.
 pub(crate) struct Team {
     body: Body,
 }
@@ -24,11 +24,11 @@ enum Body {
     Process { child: Child, orders: ChildStdin },
 }
 
-/// A note, and whose it is.
+/// A note, and the number of its team.
 pub(crate) type Signed = (usize, Note);
 
 impl Team {
-    /// Puts a team to work in a thread.
+    /// Starts a team in a thread.
     pub(crate) fn in_thread(
         number: usize,
         plan: &Plan,
@@ -50,18 +50,18 @@ impl Team {
         let _: JoinHandle<()> = thread::Builder::new()
             .name(format!("team-{number}"))
             .spawn(work)
-            .map_err(|e| format!("a thread cannot be started: {e}"))?;
+            .map_err(|e| format!("cannot start a thread: {e}"))?;
         Ok(Self { body: Body::Thread { orders } })
     }
 
-    /// Puts a team to work in a process: this program once more.
+    /// Starts a team in a process, which runs this program again.
     pub(crate) fn in_process(
         number: usize,
         plan: &Plan,
         role: Role,
         notes: UnboundedSender<Signed>,
     ) -> Result<Self, String> {
-        let broken = |e: io::Error| format!("a process cannot be started: {e}");
+        let broken = |e: io::Error| format!("cannot start a process: {e}");
         let mut child = Command::new(env::current_exe().map_err(broken)?)
             .arg("--team")
             // Ctrl-C is for the manager, who tells everybody; a process that is stopped would not hear it.
@@ -81,7 +81,7 @@ impl Team {
                 let _ = notes.send((number, note));
             }
             // Comes after `Done` when all is well, and is then of no interest.
-            let _ = notes.send((number, Note::Failed("it ended before its work was done".into())));
+            let _ = notes.send((number, Note::Failed("a team process ended before its work was done".into())));
         });
         let team = Self { body: Body::Process { child, orders } };
         told.map(|()| team).map_err(broken)
@@ -95,21 +95,21 @@ impl Team {
         }
     }
 
-    /// Stops a process where it is, and returns when it stands. A thread goes on, and waits.
+    /// Stops a process, and returns when it has stopped. A thread is not stopped, and waits.
     pub(crate) fn freeze(&self) -> Result<(), String> {
         let Body::Process { child, .. } = &self.body else { return Ok(()) };
-        let broken = |e: io::Error| format!("a process cannot be stopped: {e}");
+        let broken = |e: io::Error| format!("cannot stop a process: {e}");
         let pid = pid(child);
         kill_process(pid, Signal::STOP).map_err(|e| broken(e.into()))?;
         // The signal is only on its way when `kill` returns.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(pid), options).map_err(|e| broken(e.into()))? {
             Some(status) if status.stopped() => Ok(()),
-            _ => Err("the process that was to be stopped has ended".into()),
+            _ => Err("cannot stop a process: it has ended".into()),
         }
     }
 
-    /// Lets a process go on that was stopped.
+    /// Continues a process that was stopped.
     pub(crate) fn thaw(&self) {
         if let Body::Process { child, .. } = &self.body {
             // One that has ended says so in its notes.
@@ -139,10 +139,10 @@ async fn pass_on(number: usize, mut from: UnboundedReceiver<Note>, to: Unbounded
     }
 }
 
-/// The other side of [`Team::in_process`].
+/// Runs the team in a process that [`Team::in_process`] has started.
 pub(crate) fn work_for_a_manager() -> Result<ExitCode, String> {
     let mut input = BufReader::new(io::stdin()).lines().map_while(Result::ok);
-    let first = input.next().ok_or("--team is for this program's own use: it reads a plan")?;
+    let first = input.next().ok_or("--team is internal: it reads a plan from standard input")?;
     let (plan, role): (Plan, Role) = serde_json::from_str(&first).map_err(|e| format!("this is no plan: {e}"))?;
     let Place::Redis { url } = plan.place.clone() else { return Err("processes have no stock in memory".into()) };
 

@@ -1,4 +1,4 @@
-//! What is to be thought of the figures.
+//! The verdict on the figures.
 
 /// The figures.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(crate) enum End {
     Interrupted,
 }
 
-/// What was to be shown.
+/// The purpose of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     NoLock,
@@ -30,22 +30,22 @@ pub(crate) enum Mode {
 pub(crate) enum Verdict {
     /// Every piece was sold once.
     Sound,
-    /// Every piece was sold once, and the worker that was stopped was refused.
+    /// Every piece was sold once, and the write of the stopped worker was rejected.
     Refused,
     /// Oversold without a lock.
     NoLock,
-    /// Not oversold without a lock: luck.
+    /// Not oversold without a lock, by luck.
     Luck,
     /// Oversold by the worker that was stopped.
     NoFence,
-    /// Interrupted in a demonstration: there is nothing to be judged.
+    /// A demonstration was interrupted: there is no verdict.
     Open,
-    /// What must not be.
+    /// A result that must not occur.
     Wrong(&'static str),
 }
 
 impl Books {
-    /// How many were sold that were not there. Below zero, pieces have vanished.
+    /// Returns how many pieces were sold that did not exist. If it is negative, pieces have vanished.
     pub(crate) fn oversold(&self) -> i128 {
         i128::from(self.sold) + i128::from(self.left) - i128::from(self.start)
     }
@@ -56,7 +56,7 @@ impl Books {
             return Verdict::Wrong("pieces have vanished that nobody bought");
         }
         if self.end == End::SoldOut && self.left > 0 {
-            return Verdict::Wrong("nobody sells any more, and pieces are left");
+            return Verdict::Wrong("the sale has ended, and pieces are left");
         }
         match (mode, self.end) {
             (Mode::Lock, _) if balanced => Verdict::Sound,

@@ -1,4 +1,4 @@
-//! The sale, and a team of workers that does nothing else.
+//! The sale, and the team of workers that sells.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,32 +14,32 @@ use tokio::time::{interval, sleep};
 use crate::plan::Plan;
 use crate::shop::{Refusal, Shop, Stock};
 
-/// What a manager tells a team.
+/// An order of the manager to a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Order {
-    /// Begin to sell.
+    /// Start to sell.
     Go,
-    /// To the sleeper: end the sale that you are in.
+    /// To the sleeper: finish your current sale.
     WakeUp,
-    /// End the sale that you are in, and no more.
+    /// Finish your current sale, and start no other.
     Stop,
 }
 
-/// What a team tells its manager.
+/// A note of a team to the manager.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Note {
     Ready,
-    /// The sleeper holds the lock, has read so many pieces, has looked at its lease, and is about to write.
+    /// The sleeper holds the lock, has read this number of pieces, has checked its lease, and is about to write.
     AboutToWrite {
         left: u64,
     },
-    /// So many more.
+    /// The team has sold this many more pieces.
     Sold(u64),
     Done(Tally),
     Failed(String),
 }
 
-/// What workers have done.
+/// The results of workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tally {
     pub(crate) sold: u64,
@@ -54,14 +54,14 @@ pub(crate) struct Tally {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Role {
     Seller,
-    /// The one that is stopped in its first sale.
+    /// The worker that is stopped in its first sale.
     Sleeper,
 }
 
-/// How often a team says how much it has sold.
+/// How often a team reports its sales.
 const PROGRESS: Duration = Duration::from_millis(50);
 
-/// Sells until nothing is left, or the manager says stop or is gone.
+/// Sells until nothing is left, or until the manager sends `Stop` or is gone.
 pub(crate) async fn team(
     plan: &Plan,
     role: Role,
@@ -73,7 +73,7 @@ pub(crate) async fn team(
         Ok(shop) => sell_out(plan, role, shop, orders, &notes).await.map_or_else(Note::Failed, Note::Done),
         Err(why) => Note::Failed(why),
     };
-    // A manager that has gone does not miss it.
+    // If the manager is gone, the note is not needed.
     let _ = notes.send(last_note);
 }
 
@@ -120,7 +120,7 @@ async fn sell_out(
             },
             order = orders.recv(), if !*stop.borrow() => match order {
                 Some(Order::WakeUp) => floor.wake_up.notify_one(),
-                // Nobody is left to sell for.
+                // The manager has ended the sale, or is gone.
                 Some(Order::Stop) | None => {
                     stop.send_replace(true);
                     floor.wake_up.notify_one();
@@ -136,7 +136,7 @@ async fn sell_out(
     failed.map_or(Ok(tally), Err)
 }
 
-/// Where the workers of a team stand.
+/// The state that the workers of a team share.
 struct Floor {
     shop: Shop,
     window: Duration,
@@ -179,7 +179,7 @@ async fn work(floor: Arc<Floor>, mut role: Role, mut stopped: watch::Receiver<bo
 }
 
 impl Floor {
-    /// Read, check, subtract, write: the whole of the matter.
+    /// Sells one piece: read, check, subtract, write.
     async fn sell(&self, guard: Option<&Guard>, role: Role) -> Result<Sale, String> {
         let token = guard.map_or(Token::NONE, Guard::token);
         let left = match self.shop.stock.read(token).await {
@@ -194,7 +194,7 @@ impl Floor {
         if guard.is_some_and(|guard| guard.check().is_err()) {
             return Ok(Sale::GivenUp);
         }
-        // Whoever is stopped here has just seen that its lease is good, and will not look again.
+        // A worker that is stopped here has just seen a valid lease, and does not check again before it writes.
         if role == Role::Sleeper {
             let _ = self.notes.send(Note::AboutToWrite { left });
             self.wake_up.notified().await;

@@ -1,26 +1,26 @@
-//! What supervisor and minder say to each other, over a socket pair.
+//! The messages between supervisor and minder, over a socket pair.
 //!
-//! The supervisor speaks from its main loop only: one that hangs puts nothing off. Its end of the pair is inherited by
-//! nobody, so that the minder reads the end of the stream when the supervisor is gone, however it went.
+//! The supervisor sends only from its main loop: if it hangs, it does not defer the end of the command. No process inherits
+//! its end of the pair, so that the minder reads the end of the stream when the supervisor is gone, for whatever reason.
 
 use std::io;
 
 use rustix::process::Pid;
 
-/// What the supervisor says. Times are on CLOCK_BOOTTIME, which both of them read.
+/// A message of the supervisor. Times are on CLOCK_BOOTTIME, which both processes read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The lease goes on: KILL is due then, TERM as much earlier as was said at the start.
+    /// The lease was renewed: KILL is due at this time, and TERM `--kill-after` earlier.
     Until { kill_us: u64 },
-    /// It is lost: TERM now, KILL then.
+    /// The lease is lost: TERM is due now, and KILL at this time.
     End { kill_us: u64 },
-    /// The command is this child of the supervisor's.
+    /// The command is this child of the supervisor.
     Command { pid: Pid },
-    /// Is anybody left in the group?
+    /// Asks whether the group has members left.
     Look,
 }
 
-/// How long an order is on the wire.
+/// The length of an order on the wire, in bytes.
 pub(crate) const ORDER: usize = 9;
 
 impl Order {
@@ -50,16 +50,16 @@ impl Order {
     }
 }
 
-/// What the minder says.
+/// A message of the minder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Word {
-    /// No signal ends it any more: the command may be started.
+    /// The minder has blocked all signals: the command may be started.
     Ready,
-    /// It has told the group to end.
+    /// The minder has sent TERM to the group.
     Told,
-    /// Nobody but itself is in the group.
+    /// The minder is the only member of the group.
     Empty,
-    /// Somebody is.
+    /// The group has other members.
     Inhabited,
 }
 

@@ -1,4 +1,4 @@
-//! How it ends, and what the caller is told.
+//! The ends of a run: its exit status and its last message.
 
 use rustix::process::{Signal, WaitStatus};
 
@@ -9,24 +9,24 @@ pub(crate) const BUSY: u8 = 124;
 pub(crate) const FAILED: u8 = Exit::Failed.status();
 pub(crate) const NOT_EXECUTABLE: u8 = 126;
 pub(crate) const NOT_FOUND: u8 = 127;
-/// Ended by signal n: 128 + n.
+/// The exit status of a command that signal n ended is this plus n.
 const SIGNALLED: u8 = 128;
 
-/// An end, and what is said about it.
+/// The end of a run.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) code: u8,
     pub(crate) why: Why,
-    /// What our group is to get, and we to end by (`interrupt.rs`).
+    /// The signal that this process sends to its group and dies of (`interrupt.rs`).
     pub(crate) interrupt: Option<Signal>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Why {
     Silent,
-    /// News: not with `--quiet`.
+    /// A notice: not printed with `--quiet`.
     News(String),
-    /// An error of our own, or of the caller's.
+    /// An error.
     Error(String),
 }
 
@@ -39,17 +39,17 @@ impl End {
         Self { code, why: Why::News(what.to_string()), interrupt: None }
     }
 
-    /// There is nothing to say, or it was said already.
+    /// Returns an end without a message, or whose message is already printed.
     pub(crate) fn silent(code: u8) -> Self {
         Self { code, why: Why::Silent, interrupt: None }
     }
 
-    /// As a command ends that this signal ended.
+    /// Returns the end of a command that this signal ended.
     pub(crate) fn signal(signal: Signal) -> Self {
         Self::silent(signalled(signal.as_raw()))
     }
 
-    /// As the command has ended.
+    /// Returns the end of a command with this status.
     pub(crate) fn status(status: WaitStatus) -> Self {
         Self::silent(match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),

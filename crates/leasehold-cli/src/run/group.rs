@@ -1,4 +1,4 @@
-//! A process group, and what supervisor and minder do to it.
+//! Operations of supervisor and minder on a process group.
 
 use std::fs;
 use std::io;
@@ -17,17 +17,17 @@ pub(crate) enum Members {
     Some,
 }
 
-/// Does what is due. Whoever is not there any more needs nothing.
+/// Sends the signals that are due. Processes that have ended are ignored.
 pub(crate) fn act(group: Pid, act: Act) {
     for signal in signals(act) {
         send(group, *signal);
     }
 }
 
-/// The signals that do it, in this order.
+/// Returns the signals of an action, in order.
 pub(crate) fn signals(act: Act) -> &'static [Signal] {
     match act {
-        // A stopped process hears a TERM when it goes on.
+        // A stopped process handles TERM when it is continued.
         Act::Term => &[Signal::TERM, Signal::CONT],
         Act::Kill => &[Signal::KILL],
     }
@@ -37,20 +37,20 @@ pub(crate) fn send(group: Pid, signal: Signal) {
     let _nobody_is_there = kill_process_group(group, signal);
 }
 
-/// The group of a process, or our own. `None`: the process is gone, or its group is led from outside of our pid namespace
-/// and has no number here. (rustix takes that for impossible.)
+/// Returns the group of a process, or of this one. It is `None` if the process is gone, or if the leader of its group is
+/// outside of this PID namespace, where the group has no ID. (rustix assumes that this cannot happen.)
 pub(crate) fn group_of(process: Option<Pid>) -> Option<Pid> {
     let process = process.map(|pid| nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get()));
     nix::unistd::getpgid(process).ok().and_then(|group| Pid::from_raw(group.as_raw()))
 }
 
-/// The number of its session, or of our own: 0 for one that is led from outside.
+/// Returns the ID of the session of a process, or of this one. It is 0 if the leader is outside of this PID namespace.
 pub(crate) fn session_of(process: Option<Pid>) -> Option<i32> {
     let process = process.map(|pid| nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get()));
     nix::unistd::getsid(process).ok().map(nix::unistd::Pid::as_raw)
 }
 
-/// Our own group. Where that has no number here we make one, and lead it.
+/// Returns the group of this process. If it has no ID in this PID namespace, the process makes a new group.
 pub(crate) fn our_group() -> io::Result<Pid> {
     if let Some(group) = group_of(None) {
         return Ok(group);
@@ -59,40 +59,40 @@ pub(crate) fn our_group() -> io::Result<Pid> {
     group_of(None).ok_or_else(|| io::ErrorKind::Unsupported.into())
 }
 
-/// Whether the group has members, for somebody who is none. A member that has ended and was not yet waited for counts.
+/// Returns whether the group has members. The caller must not be a member. A zombie counts as a member.
 pub(crate) fn members(group: Pid) -> Members {
     match test_kill_process_group(group) {
         Err(Errno::SRCH) => Members::None,
-        // EPERM is somebody, too: a command can take another user's rights.
+        // EPERM also means that there is a member: a command can change its user.
         Ok(()) | Err(_) => Members::Some,
     }
 }
 
-/// The same for a member: it steps aside, into another group of the same session, looks, and steps back. There is no
-/// other look that cannot miss anybody: reading one process after the other out of /proc misses one that forks behind
-/// us and ends before us. `None`: the other group is gone.
+/// Returns whether the group has members other than this process, which is a member. It moves to another group of the same
+/// session, checks, and moves back. No other check is complete: a scan of /proc can miss a process that forks behind the
+/// scan and ends before it. It is `None` if the other group is gone.
 pub(crate) fn other_members(group: Pid, aside: Pid) -> Option<Members> {
     setpgid(None, Some(aside)).ok()?;
     let members = members(group);
-    // Refused where we are not its leader and the last other member has gone meanwhile.
+    // This fails if this process is not the leader and the last other member has ended in the meantime.
     let back = setpgid(None, Some(group));
     Some(if back.is_ok() { members } else { Members::None })
 }
 
-/// Whether all that is left of the group, but for ourselves, has ended and waits for its parent to hear of that. Where the
-/// parent was our supervisor and is gone, that is whatever runs as process 1: in a container it may never look, and
-/// elsewhere it takes its time. What forks behind this reader is missed: whoever goes by this sends a KILL first.
+/// Returns whether all other members of the group are zombies. If their parent was the supervisor, and is gone, their new
+/// parent is process 1: in a container it may never wait for them, and elsewhere it may be slow. The scan can miss a
+/// process that forks behind it: a caller that relies on the result must send a KILL first.
 pub(crate) fn is_only_dead(group: Pid) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
     let us = std::process::id().to_string();
     for process in processes {
         let Ok(process) = process else { return false };
         let stat = match fs::read(process.path().join("stat")) {
-            // The name of a process need not be text.
+            // The name of a process need not be UTF-8.
             Ok(stat) => String::from_utf8_lossy(&stat).into_owned(),
-            // It may live: no descriptor is left to look with.
+            // The process may be alive: no file descriptor is left to read its state.
             Err(error) if descriptors_advice(&error).is_some() => return false,
-            // This is no process, or it has gone meanwhile.
+            // This is not a process, or it has ended in the meantime.
             Err(_) => continue,
         };
         let is_another = stat.split(' ').next() != Some(&us);
@@ -103,14 +103,16 @@ pub(crate) fn is_only_dead(group: Pid) -> bool {
     true
 }
 
-/// By its line in /proc: its number, its name in brackets (which can have any in it), its state, its parent, its group.
+/// Parses a line of /proc/PID/stat: the ID, the name in parentheses (which may contain parentheses), the state, the parent,
+/// and the group. Returns whether the process is alive and in the group.
 fn lives_in(stat: &str, group: Pid) -> Option<bool> {
     let mut behind_the_name = stat.rsplit_once(") ")?.1.split(' ');
     let (state, _parent, its_group) = (behind_the_name.next()?, behind_the_name.next()?, behind_the_name.next()?);
     Some(its_group.parse() == Ok(group.as_raw_nonzero().get()) && !matches!(state, "Z" | "X"))
 }
 
-/// Our lease clock, in microseconds: set by nobody, running while the machine sleeps, and the same in every process.
+/// Returns the time of the lease clock in microseconds. Nobody sets this clock. It runs while the machine sleeps, and it is
+/// the same in every process.
 pub(crate) fn now_us() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec.cast_unsigned() * 1_000_000 + now.tv_nsec.cast_unsigned() / 1000
@@ -121,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_dead_and_the_members_of_other_groups_do_not_live_in_it() {
+    fn zombies_and_members_of_other_groups_are_not_alive_in_the_group() {
         let group = Pid::from_raw(42).unwrap();
         for (stat, lives) in [
             ("7 (sh) S 1 42 42 0", Some(true)),

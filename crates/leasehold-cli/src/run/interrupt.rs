@@ -1,9 +1,9 @@
-//! Ctrl-C for those around us.
+//! Ctrl-C for the script around `leasehold run`.
 //!
-//! While the terminal is lent, its INT and QUIT reach the command alone. With every other program they reach the script
-//! that started it as well, and a shell goes by how its child ended: `while true; do leasehold run a -- b; done` can be
-//! ended by Ctrl-C only if we die of the signal, as the command did. So that is our last act: the whole group gets it, and
-//! we with it. Our handlers cannot be taken back, and an exec does it: it starts ourselves again, to do nothing else.
+//! While the terminal is lent, INT and QUIT of the terminal reach only the command. With other programs they also reach the
+//! script that started it, and a shell checks how its child ended: Ctrl-C ends `while true; do leasehold run a -- b; done`
+//! only if `leasehold run` dies of the signal, as the command did. So at the end the whole group gets the signal, including
+//! this process. Its signal handlers cannot be removed, so it executes itself again, only to send the signal.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -14,18 +14,18 @@ use rustix::process::{DumpableBehavior, Signal, kill_current_process_group, set_
 use super::end::{End, FAILED};
 use super::minder::OURSELVES;
 
-/// What ends a foreground job from the keyboard.
+/// The signals of the keyboard that end a foreground job.
 pub(crate) const KEYS: [Signal; 2] = [Signal::INT, Signal::QUIT];
 
-/// The signal of the terminal's that is passed on. It is said by `leasehold run` and by nobody else.
+/// The arguments of the process that passes on a signal. Only `leasehold run` starts one.
 #[derive(Debug, Args)]
 pub(crate) struct InterruptArgs {
-    /// The signal's number
+    /// The number of the signal
     #[arg(long, value_name = "N")]
     signal: i32,
 }
 
-/// Ends by the signal, together with our group. Comes back only where that cannot be done.
+/// Ends this process and its group by the signal. Returns only if that fails.
 pub(crate) fn pass_on(signal: Signal) {
     let _no_such_program = Command::new(OURSELVES)
         .arg0("leasehold")
@@ -35,12 +35,12 @@ pub(crate) fn pass_on(signal: Signal) {
         .exec();
 }
 
-/// What is left of us sends the signal.
+/// Sends the signal to the group of this process.
 pub(crate) fn run(args: &InterruptArgs) -> ExitCode {
     let Some(signal) = KEYS.into_iter().find(|key| key.as_raw() == args.signal) else { return FAILED.into() };
-    // A QUIT would leave a core, of which nobody learns anything.
+    // QUIT would leave a core file, which helps nobody.
     let _as_it_is = set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _it_ends_us_too = kill_current_process_group(signal);
-    // It is ignored here, as it was when we were started.
+    // The signal is ignored, as this process inherited it.
     End::signal(signal).code.into()
 }

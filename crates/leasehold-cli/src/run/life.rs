@@ -1,5 +1,5 @@
-//! The descriptor that says that a holder lives, where a store has one (P26): it stays open in the command and in the
-//! minder, so that nobody gets the lock while one of them is there, whatever became of us.
+//! The file descriptor that shows that a holder lives, if the store has one (P26). It stays open in the command and in the
+//! minder, so that no other client gets the lock while one of them runs, even if the supervisor is gone.
 
 use std::os::fd::OwnedFd;
 
@@ -13,8 +13,8 @@ impl Life {
         Self(client.life())
     }
 
-    /// Whoever is started in here inherits it, and nobody else does. A command that closes what it does not know closes
-    /// it, too: the minder, which goes when the group has gone, keeps it.
+    /// Lets only the process that `start` starts inherit the descriptor. A command may close all descriptors that it does
+    /// not know; the minder keeps this one open until the group is gone.
     pub(crate) fn lend<T>(&self, start: impl FnOnce() -> T) -> T {
         self.set(FdFlags::empty());
         let started = start();

@@ -1,12 +1,12 @@
-//! The minder: a second process of ours that keeps the promise of P29 when the supervisor cannot.
+//! The minder: a second process that keeps the promise of P29 if the supervisor cannot.
 //!
-//! It leads the command's group, so that the group's number stays ours for as long as the minder lives; it knows when the
+//! It leads the process group of the command, so that no other group gets the ID while the minder lives. It knows when the
 //! lease ends, and ends the group before that. (Why neither a parent-death signal nor a thread of the supervisor would do:
 //! docs/design/command.md, "Why does `run` need three processes?")
 //!
-//! What can reach the group can reach the minder: Ctrl-C, Ctrl-Z, its own TERM. It holds all signals back for good; KILL
-//! and STOP remain. Of KILL the supervisor hears as of any child's end, and starts another minder; after STOP it lets this
-//! one go on. Its own KILL of the group ends it too, which is right: there is nobody left to mind.
+//! Signals to the group also reach the minder: Ctrl-C, Ctrl-Z, its own TERM. It blocks all signals; only KILL and STOP
+//! remain. After a KILL, the supervisor notices the end of its child and starts another minder. After a STOP, it continues
+//! the minder. The KILL that the minder sends to the group ends the minder too, and that is right: nobody is left to mind.
 
 use std::io::{self, Read, Write};
 use std::mem::size_of;
@@ -29,31 +29,31 @@ use super::group::{Members, act, group_of, is_only_dead, now_us, other_members};
 use super::strayed::Strayed;
 use super::timing::{Act, Deadline};
 
-/// How soon the group is looked at again once the supervisor is gone, at first and at most: whoever waits for the lock may
-/// wait for the end of this process.
+/// The interval between two checks of the group when the supervisor is gone, at first and at most. It is short because the
+/// next client may wait for the end of this process.
 const LOOK_FIRST_US: u64 = 5_000;
 const LOOK_LAST_US: u64 = 200_000;
 
-/// What a minder is told at its start. It is started by `leasehold run` and by nobody else.
+/// The arguments of a minder. Only `leasehold run` starts one.
 #[derive(Debug, Args)]
 pub(crate) struct MinderArgs {
-    /// When the group is to be killed, on CLOCK_BOOTTIME
+    /// When the group gets KILL, on CLOCK_BOOTTIME
     #[arg(long, value_name = "US")]
     kill_at: u64,
-    /// For how long it is told before
+    /// How much earlier the group gets TERM
     #[arg(long, value_name = "US")]
     kill_after: u64,
-    /// The supervisor's group
+    /// The process group of the supervisor
     #[arg(long, value_name = "PGID")]
     aside: i32,
-    /// Says nothing
+    /// Print no notices
     #[arg(long)]
     quiet: bool,
 }
 
 pub(crate) fn run(args: &MinderArgs) -> ExitCode {
     SigSet::all().thread_block().expect("there is such a set of signals");
-    // Else it is called "exe", for how it was started.
+    // Otherwise its name would be "exe", because of /proc/self/exe.
     let _as_it_is = nix::sys::prctl::set_name(c"leasehold");
     let stdin = rustix::stdio::stdin();
     let Ok(supervisor) = stdin.try_clone_to_owned() else { return ExitCode::FAILURE };
@@ -80,9 +80,9 @@ pub(crate) fn run(args: &MinderArgs) -> ExitCode {
 
 struct Minder {
     group: Pid,
-    /// The group to step into for a look.
+    /// The group that this process moves to for a check.
     aside: Pid,
-    /// One of our own, once the supervisor's is gone.
+    /// A process that leads such a group when that of the supervisor is gone.
     place: Option<Child>,
     command: Option<Strayed>,
     deadline: Deadline,
@@ -92,7 +92,7 @@ struct Minder {
 }
 
 impl Minder {
-    /// Watches until the supervisor is gone, and then until the group is.
+    /// Watches until the supervisor is gone, and then until the group is gone.
     fn watch(&mut self, mut supervisor: UnixStream) -> io::Result<()> {
         supervisor.set_nonblocking(true)?;
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
@@ -115,13 +115,13 @@ impl Minder {
         self.end_alone(timer.as_fd())
     }
 
-    /// Carries out all that was said.
+    /// Carries out all orders that have arrived.
     fn obey(&mut self, supervisor: &mut UnixStream) -> io::Result<Supervisor> {
         let mut bytes = [0; ORDER];
         loop {
             match supervisor.read(&mut bytes) {
                 Ok(0) => return Ok(Supervisor::Gone),
-                // Orders are written whole, and so small a piece is not torn by a local socket.
+                // Orders are written whole, and a local socket does not split so few bytes.
                 Ok(ORDER) => match Order::read(bytes)? {
                     Order::Until { kill_us } => self.deadline.put_off(kill_us),
                     Order::End { kill_us } => self.deadline.bring_forward(kill_us),
@@ -142,20 +142,22 @@ impl Minder {
         }
     }
 
-    /// The supervisor was killed. Nobody renews the lease: the group ends now, with its notice, and this process with it.
+    /// Ends the group after the supervisor was killed. Nobody renews the lease any more: the group gets TERM now and KILL
+    /// later, and then this process ends.
     fn end_alone(&mut self, timer: BorrowedFd<'_>) -> io::Result<()> {
         if self.is_over() || is_on(Mutant::P29NoMinder) {
             return Ok(());
         }
         if !self.is_quiet {
             let _nobody_reads_it =
-                writeln!(io::stderr(), "leasehold: the supervisor is gone, and its command is ended with it");
+                writeln!(io::stderr(), "leasehold: the supervisor process has died: its command is ended");
         }
         self.deadline.bring_forward(now_us() + self.kill_after_us);
         while !self.is_over() {
             let is_only_dead = || is_only_dead(self.group) && !is_on(Mutant::P29WaitsForZombies);
             if self.command.as_ref().is_none_or(Strayed::has_ended) && is_only_dead() {
-                // Nobody may ever wait for them. The KILL is for whom that look has missed; it ends us as well.
+                // Nobody may ever wait for the zombies. The KILL is for processes that the scan has missed; it also ends
+                // this process.
                 self.act(Act::Kill);
             }
             if let Some(due) = self.deadline.due(now_us()) {
@@ -169,7 +171,7 @@ impl Minder {
     }
 
     fn act(&self, due: Act) {
-        // Before the group, and so before ourselves.
+        // Before the group, and so before this process.
         if let Some(command) = &self.command {
             command.act(due, self.group);
         }
@@ -182,7 +184,7 @@ impl Minder {
 
     fn look(&mut self) -> Members {
         other_members(self.group, self.aside).unwrap_or_else(|| {
-            // The supervisor's group went with it. A process of ours that waits for our end leads another one.
+            // The group of the supervisor is gone. A child of this process leads another one.
             self.place = place().ok();
             let Some(place) = &self.place else { return Members::Some };
             self.aside = Pid::from_child(place);
@@ -206,9 +208,9 @@ enum Supervisor {
     Gone,
 }
 
-/// A word that finds nobody is for a supervisor that is gone, or stopped with a full buffer.
+/// Sends a message. It is lost if the supervisor is gone, or is stopped with a full buffer.
 fn tell(supervisor: &mut UnixStream, word: Word) {
-    let _nobody_hears_it = supervisor.write(&[word.to_byte()]);
+    let _lost = supervisor.write(&[word.to_byte()]);
 }
 
 fn place() -> io::Result<Child> {
@@ -222,18 +224,18 @@ fn place() -> io::Result<Child> {
         .spawn()
 }
 
-/// This very program, also where its file was replaced or removed meanwhile.
+/// The program of this process, even if its file was replaced or removed in the meantime.
 pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
-/// Leads a group until whoever started it is gone.
+/// Leads a process group until the minder that started it is gone.
 pub(crate) fn hold_place() -> ExitCode {
     let _ended = io::copy(&mut io::stdin(), &mut io::sink());
     ExitCode::SUCCESS
 }
 
-/// Rings at once where that has passed.
+/// Sets the timer. It fires at once if the time has passed.
 fn ring_at(timer: BorrowedFd<'_>, at_us: u64) -> io::Result<()> {
-    // All zeroes would switch it off.
+    // Zero would disarm the timer.
     let at_us = at_us.clamp(1, LATEST_US);
     let at = Timespec { tv_sec: (at_us / 1_000_000).cast_signed(), tv_nsec: (at_us % 1_000_000 * 1000).cast_signed() };
     let once = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
@@ -241,7 +243,7 @@ fn ring_at(timer: BorrowedFd<'_>, at_us: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// A thousand years of uptime.
+/// The latest time of the timer: a thousand years of uptime.
 const LATEST_US: u64 = 1_000 * 366 * 86_400 * 1_000_000;
 
 fn wait_for(sources: &[BorrowedFd<'_>]) -> io::Result<()> {

@@ -1,4 +1,4 @@
-//! The minder, as its supervisor sees it.
+//! The supervisor's handle of the minder process.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,14 +16,14 @@ use super::minder::OURSELVES;
 use super::plan::Plan;
 use super::timing::Deadline;
 
-/// A minder that runs.
+/// A running minder.
 pub(crate) struct MinderHandle {
     pub(crate) pid: Pid,
     channel: UnixStream,
 }
 
 impl MinderHandle {
-    /// Starts a minder: as the leader of a new group, or into the one of the minder before it.
+    /// Starts a minder as the leader of a new group, or in the group of the previous minder.
     pub(crate) fn start(plan: &Plan, life: &Life, deadline: &Deadline, group: Option<Pid>) -> io::Result<Self> {
         let (ours, its) = Socket::pair()?;
         ours.set_nonblocking(true)?;
@@ -34,7 +34,7 @@ impl MinderHandle {
             .arg(format!("--kill-at={}", deadline.kill_at_us()))
             .arg(format!("--kill-after={}", plan.timing.kill_after_us))
             .arg(format!("--aside={}", our_group()?.as_raw_nonzero()))
-            // What it does not need it cannot tell: no password, no preloaded library.
+            // It needs no environment, and so gets no password and no preloaded library.
             .env_clear()
             .envs(flaw())
             .current_dir("/")
@@ -49,24 +49,24 @@ impl MinderHandle {
         Ok(Self { pid: Pid::from_child(&child), channel: UnixStream::from_std(ours)? })
     }
 
-    /// Tells it something. One that is stopped with a full buffer is not told, and ends the group when it goes on: that is
-    /// safe.
+    /// Sends an order. A minder that is stopped with a full buffer does not get it, and ends the group when it is
+    /// continued: that is safe.
     ///
     /// # Errors
-    /// Where it does not get through: it is gone, or has been stopped for long and has not read what it was told before.
+    /// If the order is not sent: the minder is gone, or was stopped for so long that its buffer is full.
     pub(crate) fn tell(&self, order: Order) -> io::Result<()> {
-        // Not by tokio: before its first look at a new socket it takes that for full.
+        // Not with tokio, which assumes that a new socket is full until it has polled it.
         rustix::io::write(&self.channel, &order.to_bytes())?;
         Ok(())
     }
 
-    /// What it says next.
+    /// Waits for the next message.
     ///
     /// # Cancel safety
-    /// No word is lost.
+    /// No message is lost.
     ///
     /// # Errors
-    /// Where it says nothing any more: it is gone.
+    /// If the minder is gone.
     pub(crate) async fn word(&self) -> io::Result<Word> {
         loop {
             self.channel.readable().await?;
@@ -81,7 +81,7 @@ impl MinderHandle {
     }
 }
 
-/// The flaw that a test has switched on, for the minder to have it, too.
+/// Returns the flaw that a test has switched on, so that the minder has it too.
 #[cfg(feature = "mutants")]
 fn flaw() -> Option<(&'static str, &'static str)> {
     leasehold_spec::mutant::named().map(|name| ("LEASEHOLD_MUTANT", name))

@@ -1,30 +1,30 @@
-//! `leasehold run`: a command under a lock.
+//! `leasehold run`: runs a command under a lock.
 //!
-//! A lock that its holder can lose is no use to a program that does not know about it. So somebody else has to know, and
-//! to act: the command is ended before its lease is (P29). That somebody must not be able to fail together with what it
-//! watches over. There are three processes:
+//! The holder of a lease can lose it, and an ordinary program does not notice that. So another process must notice it, and
+//! end the command before its lease ends (P29). This process must not fail together with the command. Hence there are three
+//! processes:
 //!
 //! ```text
-//!   supervisor (the caller's child)      holds the lock, renews it, hands signals on, waits, gives the lock back
-//!     ├── minder (`minder.rs`)           leads the command's process group, knows when the lease ends, ends the group
-//!     └── the command, and whom it starts
+//!   supervisor (the caller's child)      holds the lock, renews it, forwards signals, waits, releases the lock
+//!     ├── minder (`minder.rs`)           leads the process group of the command; ends the group before the lease ends
+//!     └── the command and its children
 //! ```
 //!
-//! | what happens | who ends the command | when |
+//! | event | the command is ended by | when |
 //! |---|---|---|
-//! | the store is away, the network is cut | the minder | TERM, and KILL behind it, before the lease ends |
-//! | the lock is revoked | the minder, told by the supervisor | within the grace |
-//! | the store has forgotten the lock | the minder, told by the supervisor | TERM at once, KILL after `--kill-after` |
-//! | the supervisor is killed | the minder, which reads the end of their channel | TERM at once, KILL after `--kill-after` |
-//! | the supervisor is stopped, or hangs | the minder, which hears of no renewal | before the lease ends |
+//! | the store or the network is down | the minder | TERM and then KILL, before the lease ends |
+//! | the lock is revoked | the minder, by order of the supervisor | within the grace |
+//! | the store has forgotten the lock | the minder, by order of the supervisor | TERM at once, KILL after `--kill-after` |
+//! | the supervisor is killed | the minder, which reads the end of the channel | TERM at once, KILL after `--kill-after` |
+//! | the supervisor is stopped, or hangs | the minder, which gets no message of a renewal | before the lease ends |
 //! | the minder is killed | nobody: the supervisor starts another | |
-//! | the minder is stopped | nobody: the supervisor lets it go on | |
-//! | the machine sleeps | both, at its waking | at once |
+//! | the minder is stopped | nobody: the supervisor continues it | |
+//! | the machine sleeps | both | at once when it wakes up |
 //! | supervisor and minder are both killed | nobody | |
-//! | supervisor and minder are both stopped | the first of them to go on | at once |
+//! | supervisor and minder are both stopped | the first of them that is continued | at once |
 //!
-//! `plan.rs` says what the user said means, `take.rs` takes the lock, `supervise.rs` is the main loop, `timing.rs` the
-//! arithmetic that supervisor and minder share.
+//! `plan.rs` interprets the arguments, `take.rs` takes the lock, `supervise.rs` is the main loop, and `timing.rs` has the
+//! arithmetic that supervisor and minder share. `reports.rs` decides when a wait or an outage is reported.
 
 mod channel;
 mod end;
@@ -35,6 +35,7 @@ mod life;
 mod minder;
 mod minder_handle;
 mod plan;
+mod reports;
 mod signals;
 mod start;
 mod strayed;
@@ -62,10 +63,10 @@ use self::teller::Teller;
 use self::timing::rounded;
 use crate::exit::Failure;
 
-/// How long the store's word on the release is waited for. The command has ended, and its caller waits for us.
+/// How long to wait for the store to confirm the release. The command has ended, and the caller waits for this process.
 const RELEASE: Duration = Duration::from_secs(5);
 
-/// Runs the command, and answers what the caller is told.
+/// Runs the command, and returns the exit status for the caller.
 pub(crate) fn run(said: RunArgs) -> ExitCode {
     let plan = match said.plan() {
         Ok(plan) => plan,
@@ -99,7 +100,7 @@ pub(crate) fn run(said: RunArgs) -> ExitCode {
 async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
     let mut signals = match Signals::listen() {
         Ok(signals) => signals,
-        Err(error) => return Failure::system("signals cannot be heard", &error).into(),
+        Err(error) => return Failure::system("cannot listen for signals", &error).into(),
     };
     let Taken { client, guard } = match take(plan, &mut signals, teller).await {
         Ok(taken) => taken,
@@ -111,18 +112,21 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
     let released = timeout(RELEASE, guard.release()).await;
     drop(client);
     match released {
-        // It was gone before the command was: somebody else may have held meanwhile.
+        // The lease was lost before the command ended: another client may have held the lock in the meantime.
         Ok(Ok(Released::NotHeld)) if end.code != LOST => End::error(
             LOST,
             &format!(
-                "\"{}\" was lost while the command ran: the store no longer had it when it was given back",
+                "\"{}\" was lost while the command ran: the store no longer had the lease at the release",
                 plan.name
             ),
         ),
         Ok(Ok(_)) => end,
         Ok(Err(_)) | Err(_) => {
             let (store, left) = (plan.location.shown(), rounded(Duration::from_secs(left.as_secs() + 1)));
-            teller.news(&format!("{store} does not answer: \"{}\" stays locked there for up to {left}", plan.name));
+            teller.news(&format!(
+                "cannot release \"{}\": {store} does not answer; the lock stays held for up to {left}",
+                plan.name
+            ));
             end
         }
     }

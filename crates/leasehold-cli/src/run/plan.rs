@@ -1,4 +1,4 @@
-//! What the user said, and what it means.
+//! The arguments of `leasehold run`, and the plan that is made from them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -17,11 +17,11 @@ use crate::store::{Location, host, user};
 #[derive(Debug, Args)]
 #[command(long_about = help::ABOUT, after_long_help = help::MORE, after_help = help::SHORT)]
 pub(crate) struct RunArgs {
-    /// The lock: 1 to 255 bytes of text
+    /// The name of the lock: 1 to 255 bytes of text
     #[arg(value_parser = said::name)]
     name: String,
 
-    /// The command, and what it is given; no shell reads it
+    /// The command and its arguments; they are not read by a shell
     #[arg(last = true, required = true, value_name = "CMD")]
     command: Vec<OsString>,
 
@@ -30,42 +30,43 @@ pub(crate) struct RunArgs {
 
     /// How long to wait for the lock and the store
     ///
-    /// For the lock, and for a store that is not there.
-    /// As 30s, 1m30s or forever. Without it: for the lock for ever, and for
-    /// the store not at all.
+    /// A duration such as 30s or 1m30s, or forever. It limits the wait for
+    /// the lock and for a store that is unreachable. Without this option,
+    /// the wait for the lock has no limit, and an unreachable store is an
+    /// error.
     #[arg(short, long, value_name = "DUR", verbatim_doc_comment, value_parser = wait, conflicts_with = "no_wait")]
     wait: Option<Waiting>,
 
-    /// Where somebody else has the lock, end with 124
+    /// If another client holds the lock, end with 124
     #[arg(short, long)]
     no_wait: bool,
 
-    /// How long a dead holder keeps it [default: 30s]
+    /// Time a dead holder keeps the lock [default: 30s]
     ///
-    /// So long the lock outlives this machine. It is renewed each third for
-    /// as long as the command runs. 1s to 24h. On a quorum no longer than
-    /// max_lease in its URL, which is the default where it is below 30s.
+    /// From 1s to 24h. While the command runs, the lease is renewed after
+    /// each third of it. On a quorum, it is at most max_lease of the URL; if
+    /// that is below 30s, it is the default.
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     lease: Option<Duration>,
 
-    /// How long a command has between TERM and KILL
+    /// Time between TERM and KILL for the command
     ///
-    /// Unless said a sixth of the lease, at most 5s; at most a third of it.
-    /// When the lock is being lost the KILL comes before the lease ends, and
-    /// the TERM as much earlier.
+    /// At most a third of the lease. The default is a sixth of the lease,
+    /// but at most 5s. If the lease cannot be renewed, KILL comes before
+    /// the lease ends, and TERM comes this much earlier.
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     kill_after: Option<Duration>,
 
-    /// Exit status where it is taken, instead of 124
+    /// Exit status if the lock is held, instead of 124
     #[arg(short = 'E', long, value_name = "N", default_value_t = super::end::BUSY, hide_default_value = true)]
     conflict_exit_code: u8,
 
-    /// What others see [default: USER@HOST/PID CMD]
+    /// Label for others [default: USER@HOST/PID CMD]
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     holder: Option<String>,
 }
 
-/// What was said, understood.
+/// The arguments, checked and with defaults.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) name: String,
@@ -79,13 +80,13 @@ pub(crate) struct Plan {
     pub(crate) is_quiet: bool,
 }
 
-/// How long to wait, for what.
+/// How long to wait for the lock and for the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
     No,
-    /// For the lock, however long; a store that is not there at the start is an error.
+    /// Waits for the lock without a limit; a store that is unreachable at the start is an error.
     Lock,
-    /// For both.
+    /// Waits for both.
     Both(Waiting),
 }
 
@@ -95,7 +96,7 @@ pub(crate) enum Waiting {
     ForEver,
 }
 
-fn wait(said: &str) -> Result<Waiting, String> {
+fn wait(said: &str) -> Result<Waiting, &'static str> {
     match said {
         "forever" => Ok(Waiting::ForEver),
         said => said::duration(said).map(Waiting::For),
@@ -103,11 +104,13 @@ fn wait(said: &str) -> Result<Waiting, String> {
 }
 
 impl RunArgs {
+    /// Checks the arguments.
+    ///
     /// # Errors
-    /// What makes no sense, in words.
+    /// If they are invalid.
     pub(crate) fn plan(self) -> Result<Plan, Failure> {
         let location = Location::of(&self.store)?;
-        // The minder is told how long it is before there is a client to ask.
+        // The minder needs the lease before there is a client to ask.
         let lease = match self.lease {
             Some(lease) => lease,
             None => leasehold::seam::default_lease(&location.url)?,
@@ -132,7 +135,7 @@ impl RunArgs {
     }
 }
 
-/// Who this is. Never the command's arguments: they may hold what is nobody's business.
+/// Returns the label of this run. It never has the arguments of the command: they may be secret.
 fn label(command: &[OsString]) -> String {
     let program = command.first().map(|path| Path::new(path).file_name().unwrap_or(path).to_string_lossy());
     let label = format!("{}@{}/{} {}", user(), host(), std::process::id(), program.unwrap_or_default());
@@ -148,15 +151,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waits_are_read_as_they_are_said() {
+    fn waits_are_parsed() {
         assert_eq!(wait("1m30s").unwrap(), Waiting::For(Duration::from_secs(90)));
         assert_eq!(wait("500ms").unwrap(), Waiting::For(Duration::from_millis(500)));
         assert_eq!(wait("forever").unwrap(), Waiting::ForEver);
-        assert!(wait("30").unwrap_err().contains("unit"));
+        assert!(wait("30").unwrap_err().contains("expected a duration such as 500ms"));
     }
 
     #[test]
-    fn a_label_has_the_program_and_nothing_that_it_is_given() {
+    fn a_label_has_the_program_and_not_its_arguments() {
         let label = label(&["/usr/bin/mysqldump".into(), "--password=hunter2".into()]);
         assert!(label.ends_with(&format!("/{} mysqldump", std::process::id())), "{label}");
         let long = super::label(&["x\n".repeat(500).into()]);

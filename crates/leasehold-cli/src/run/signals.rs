@@ -1,4 +1,4 @@
-//! The signals that reach the supervisor.
+//! The signals that the supervisor gets.
 
 use std::fs;
 use std::future::poll_fn;
@@ -9,22 +9,24 @@ use leasehold::seam::descriptors_advice;
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// Handed on to the command's group; while we wait, those that would end a program leave the queue.
+/// The signals that are forwarded to the group of the command. While the run waits for the lock, those that end a program
+/// by default end the wait.
 const FORWARDED: [Signal; 7] =
     [Signal::HUP, Signal::INT, Signal::TERM, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
 
 pub(crate) struct Signals(Vec<(Signal, Stream)>);
 
 impl Signals {
-    /// Listens. What was ignored when we were started stays ignored, here and for the command: `nohup` means it.
+    /// Listens for signals. A signal that this process inherited as ignored stays ignored, also for the command: this is
+    /// how `nohup` works.
     pub(crate) fn listen() -> io::Result<Self> {
         let ignored = ignored()?;
-        let is_heard = |one: &Signal| ignored & (1 << (one.as_raw() - 1)) == 0;
+        let is_wanted = |one: &Signal| ignored & (1 << (one.as_raw() - 1)) == 0;
         let mut signals = Self(Vec::new());
-        for one in FORWARDED.into_iter().filter(is_heard) {
+        for one in FORWARDED.into_iter().filter(is_wanted) {
             signals.add(one)?;
         }
-        // Of children we hear in any case: with an ignored SIGCHLD nobody's status could be had.
+        // SIGCHLD is always handled: if it is ignored, the status of a child cannot be read.
         signals.add(Signal::CHILD)?;
         signals.add(Signal::CONT)?;
         Ok(signals)
@@ -35,10 +37,10 @@ impl Signals {
         Ok(())
     }
 
-    /// The next one. Several of a kind that came at once are one.
+    /// Waits for the next signal. Several of the same kind may be merged into one.
     ///
     /// # Cancel safety
-    /// None is lost.
+    /// No signal is lost.
     pub(crate) async fn next(&mut self) -> Signal {
         poll_fn(|context| {
             for (one, stream) in &mut self.0 {
@@ -51,10 +53,10 @@ impl Signals {
         .await
     }
 
-    /// The next one that ends a program which does not ask for it.
+    /// Waits for the next signal that ends a program by default.
     ///
     /// # Cancel safety
-    /// None is lost.
+    /// No signal is lost.
     pub(crate) async fn leave(&mut self) -> Signal {
         loop {
             match self.next().await {
@@ -65,10 +67,10 @@ impl Signals {
     }
 }
 
-/// The signals that we were told to ignore, as bits. None where the system does not say.
+/// Returns the signals that this process ignores, as bits. If the system does not tell, there are none.
 ///
 /// # Errors
-/// Where it does not say because no descriptor is left: `nohup` would mean nothing.
+/// If no file descriptor is left to read them: `nohup` would have no effect.
 fn ignored() -> io::Result<u64> {
     let status = match fs::read_to_string("/proc/self/status") {
         Err(error) if descriptors_advice(&error).is_some() => return Err(error),

@@ -1,4 +1,4 @@
-//! What has to be there before the command is: a whole lease, and a minder that is ready.
+//! The start of the command. It needs a full lease and a minder that is ready.
 
 use std::ffi::OsString;
 use std::io;
@@ -19,16 +19,18 @@ use super::minder_handle::MinderHandle;
 use super::plan::Plan;
 use super::timing::{Deadline, micros};
 use crate::exit::Failure;
+use crate::show::plain;
 use crate::store::VARIABLE;
 
-/// A minder says that it is ready within milliseconds. One that cannot is as good as none.
+/// How long a minder may take to become ready, which usually takes milliseconds.
 const READY: Duration = Duration::from_secs(5);
-/// How often a minder is started that does not get ready.
+/// How many minders are started if none becomes ready.
 const STARTS: usize = 3;
-/// Below such a part of the lease the command is not started: the renewal that is due first has to come.
+/// The command is started if at least this part of the lease is left (one half). Otherwise the next renewal comes first.
 const FULL: u64 = 2;
 
-/// Waits for a full lease, which it has as a rule. A command that cannot be ended within what is left is not started.
+/// Waits for a full lease, which is usually there already. A command that could not be ended within the rest of the lease
+/// must not be started.
 pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
     while micros(guard.remaining()) < plan.timing.lease_us / FULL && !is_on(Mutant::P29StartsOnClaim) {
         guard.check()?;
@@ -37,7 +39,7 @@ pub(crate) async fn full(plan: &Plan, guard: &Guard) -> Result<(), Lost> {
     guard.check().map(drop)
 }
 
-/// A minder that is ready.
+/// Starts a minder, and waits until it is ready.
 pub(crate) async fn start_minder(plan: &Plan, life: &Life, deadline: &Deadline) -> io::Result<MinderHandle> {
     let mut trouble = io::ErrorKind::Other.into();
     for _ in 0..STARTS {
@@ -53,7 +55,7 @@ pub(crate) async fn start_minder(plan: &Plan, life: &Life, deadline: &Deadline) 
     Err(trouble)
 }
 
-/// Ends a child of ours, and waits for it.
+/// Kills a child of this process, and waits for its end.
 pub(crate) fn dismiss(child: Pid) {
     let _it_has_ended = kill_process(child, Signal::KILL);
     let _it_was_waited_for = waitpid(Some(child), WaitOptions::empty());
@@ -73,7 +75,7 @@ pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid)
             for secret in &plan.location.secrets {
                 command.env_remove(secret);
             }
-            // Behind the others: it is one of them.
+            // Last, because the variable is one of the secrets.
             if let Some(store) = plan.location.inherited() {
                 command.env(VARIABLE, store);
             }
@@ -81,17 +83,27 @@ pub(crate) fn start_command(plan: &Plan, life: &Life, guard: &Guard, group: Pid)
         life.lend(|| command.spawn())
     };
     let spawned = match spawn(program, &arguments) {
-        // A script that does not say what reads it is the shell's, as with every other program that starts one.
+        // A script without an interpreter line is run by the shell, as in every other program that starts commands.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NOEXEC.raw_os_error()) => {
             spawn(&"/bin/sh".into(), &[&[program][..], &arguments].concat())
         }
         spawned => spawned,
     };
     spawned.map(|child| Pid::from_child(&child)).map_err(|error| {
-        if descriptors_advice(&error).is_some() {
-            return Failure::system(&format!("{} cannot be started", program.display()), &error).into();
+        let what = format!("cannot execute {}", plain(&program.to_string_lossy()));
+        match error.kind() {
+            _ if descriptors_advice(&error).is_some() => Failure::system(&what, &error).into(),
+            io::ErrorKind::NotFound if is_shell_line(&plan.command) => {
+                End::error(NOT_FOUND, &format!("{what}: {error}; to run a shell command, use: sh -c '...'"))
+            }
+            io::ErrorKind::NotFound => End::error(NOT_FOUND, &format!("{what}: {error}")),
+            _ => End::error(NOT_EXECUTABLE, &format!("{what}: {error}")),
         }
-        let code = if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-        End::error(code, &format!("{}: {error}", program.display()))
     })
+}
+
+/// Returns whether the command is a single argument that looks like a line for a shell, as in `run NAME -- 'a && b'`.
+fn is_shell_line(command: &[OsString]) -> bool {
+    let is_of_shell = |c: char| c.is_whitespace() || "|&;<>()$`\"'*?{}=".contains(c);
+    matches!(command, [line] if line.to_string_lossy().contains(is_of_shell))
 }

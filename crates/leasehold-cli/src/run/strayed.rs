@@ -1,5 +1,5 @@
-//! A command that may have left its group, as an interactive shell does, in the hands of a minder whose child it is not.
-//! Only a descriptor of the process tells it from another one that has its number by now.
+//! A command that may have left its process group, as an interactive shell does. It is not a child of the minder, so the
+//! minder needs a file descriptor of the process: the process ID may belong to another process later.
 
 use std::os::fd::OwnedFd;
 
@@ -15,7 +15,7 @@ pub(crate) struct Strayed {
 }
 
 impl Strayed {
-    /// `None`: it has ended, and who has its number is somebody else.
+    /// Opens the command. Returns `None` if it has ended, also if another process has its ID now.
     pub(crate) fn of(pid: Pid, group: Pid) -> Option<Self> {
         let process = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         let is_in = group_of(Some(pid)).is_some_and(|its| its == group || its == pid);
@@ -28,13 +28,14 @@ impl Strayed {
         poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0)
     }
 
-    /// What the group's own signal does not reach.
+    /// Sends the signals to a command that is not in the group, and so does not get those of the group.
     pub(crate) fn act(&self, due: Act, group: Pid) {
         let Some(its) = group_of(Some(self.pid)) else { return };
         if its == group || self.has_ended() {
             return;
         }
-        // With whom it leads, where it does; and first, because its number is its group's while it lives.
+        // If it leads a group, the whole group is killed, and before the command: its ID is that of its group while it
+        // lives.
         if its == self.pid && due == Act::Kill {
             let _they_have_ended = kill_process_group(its, Signal::KILL);
         }

@@ -1,10 +1,11 @@
 //! The supervisor's main loop: from a held lock to an empty group.
 //!
-//! Everything that happens is an event of this loop (a signal, a word of the minder, a tick), and before each of them the
-//! lease is looked at: after a stop of an hour the first thing that is done is to end what works without a lock.
+//! This loop handles all events: signals, messages of the minder, ticks. Before each event it checks the lease: after a
+//! stop of an hour, the first action is to end a command that works without a lock.
 //!
-//! The minder does the ending (`minder.rs`), with its notice. The supervisor knows the same times, tells nobody twice, and
-//! kills whatever is left when the KILL was due: both of them would have to be stopped for a command to outlive its lease.
+//! The minder ends the command (`minder.rs`): TERM first, KILL later. The supervisor knows the same times. It does not
+//! send a second TERM, and it kills all that is left when the KILL is due. A command outlives its lease only if both
+//! are stopped.
 
 mod events;
 mod reach;
@@ -24,6 +25,7 @@ use super::interrupt::KEYS;
 use super::life::Life;
 use super::minder_handle::MinderHandle;
 use super::plan::Plan;
+use super::reports::RenewalReports;
 use super::signals::Signals;
 use super::start::{dismiss, full, start_command, start_minder};
 use super::teller::Teller;
@@ -31,10 +33,10 @@ use super::terminal::{Lends, Terminal};
 use super::timing::{Act, Deadline, Timing, micros, rounded};
 use crate::exit::Failure;
 
-/// How soon an emptied group is noticed where no end of a child says so: its members may be nobody's children of ours.
+/// The interval between two checks for an empty group. Members that are not children of this process end without a signal.
 const LOOK_US: u64 = 500_000;
 const LOOK_SOON_US: u64 = 5_000;
-/// A renewal moves the end by more than this; less is the clock, read twice.
+/// A renewal moves the end by more than this. A smaller difference comes from reading the clock twice.
 const SAME_US: u64 = 5_000;
 
 pub(crate) struct Supervisor<'a> {
@@ -44,27 +46,28 @@ pub(crate) struct Supervisor<'a> {
     signals: &'a mut Signals,
     teller: &'a mut Teller,
     terminal: Option<Terminal>,
-    /// `None`: it is gone, and no other could be started.
+    /// `None` if the minder is gone and no other could be started.
     minder: Option<MinderHandle>,
-    /// How many minders have ended one after the other before they were ready.
+    /// How many minders in a row have ended before they were ready.
     false_starts: usize,
-    /// The last minder, which has ended: not waited for, it holds the group's number.
+    /// The last minder, which has ended. As a zombie, it keeps the ID of the group in use.
     anchor: Option<Pid>,
     group: Pid,
     command: Pid,
     status: Option<WaitStatus>,
     rest: Rest,
-    /// Whether the user knows that the command has left somebody behind.
-    left_is_told: bool,
+    /// Whether it was reported that the command has left processes behind.
+    left_is_reported: bool,
     echo: Echo,
-    /// Those of the keyboard's signals that came from elsewhere: by us, and not by the terminal.
+    /// The signals of the keyboard that came from another process, and so through this process.
     handed_on: Vec<Signal>,
     deadline: Deadline,
+    renewals: RenewalReports,
     /// Why the command is ended, if it is.
     verdict: Option<Verdict>,
 }
 
-/// What is known of the rest of the group, once the command has ended.
+/// The state of the rest of the group, once the command has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
     Unknown,
@@ -73,7 +76,7 @@ enum Rest {
     Empty,
 }
 
-/// Whether our own SIGTSTP to the whole job will reach us, too, and is not to be handed on.
+/// Whether the SIGTSTP that this process sends to the whole job will also reach this process. It is not forwarded then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Echo {
     Due,
@@ -83,9 +86,9 @@ enum Echo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Lost(Lost),
-    /// It could not be renewed early enough to end the command within it.
+    /// The lease was not renewed early enough to end the command within it.
     Late,
-    /// Nobody would end it if we died.
+    /// There is no minder to end the command if this process dies.
     Unminded,
 }
 
@@ -100,16 +103,18 @@ pub(crate) async fn supervise(
     if let Err(lost) = full(plan, guard).await {
         return lost_early(plan, lost);
     }
-    // Whom the command leaves behind is ours to wait for: their ends are heard of at once.
-    let _the_slow_look_finds_them = set_child_subreaper(Some(getpid()));
+    // Processes that the command leaves behind become children of this process, which notices their ends at once.
+    let _the_slow_check_finds_them = set_child_subreaper(Some(getpid()));
     let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
     let minder = match start_minder(plan, life, &deadline).await {
         Ok(minder) => minder,
-        Err(error) => return Failure::system("no minder could be started, and so no command", &error).into(),
+        Err(error) => {
+            return Failure::system("cannot start the minder process, so the command was not started", &error).into();
+        }
     };
     let group = minder.pid;
-    // Again: a minder takes its time on a busy machine, and we may have been stopped meanwhile. It has to know of the
-    // renewals since, or it would end the command for the lack of them.
+    // Again: on a busy machine a minder takes its time, and this process may have been stopped in the meantime. The minder
+    // needs the renewals since then, or it would end the command because they are missing.
     if let (Err(lost), false) = (full(plan, guard).await, is_on(Mutant::P29StartsLate)) {
         dismiss(group);
         return lost_early(plan, lost);
@@ -120,12 +125,12 @@ pub(crate) async fn supervise(
         Ok(terminal) => terminal,
         Err(error) => {
             dismiss(group);
-            return Failure::system("the terminal cannot be opened, and so no command started", &error).into();
+            return Failure::system("cannot open the terminal, so the command was not started", &error).into();
         }
     };
     if let Some(terminal) = &mut terminal {
         terminal.begin(group);
-        // Ctrl-Z reaches us and not the command while the terminal is not lent.
+        // While the terminal is not lent, Ctrl-Z reaches this process and not the command.
         if terminal.lends == Lends::OnDemand {
             let _ctrl_z_stops_us_alone = signals.add(Signal::TSTP);
         }
@@ -154,10 +159,11 @@ pub(crate) async fn supervise(
         command,
         status: None,
         rest,
-        left_is_told: false,
+        left_is_reported: false,
         echo: Echo::No,
         handed_on: Vec::new(),
         deadline,
+        renewals: RenewalReports::new(plan.timing.lease_us, now_us()),
         verdict: None,
     };
     supervisor.tell_of_command();
@@ -169,7 +175,8 @@ fn lost_early(plan: &Plan, lost: Lost) -> End {
     End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name))
 }
 
-/// Until when the lease is ours. The clock is read first, so that a pause between the two makes it earlier and not later.
+/// Returns until when the lease is held. The clock is read first, so that a pause between the two reads makes the result
+/// earlier and not later.
 fn until_us(guard: &Guard) -> u64 {
     let read_us = now_us();
     read_us + micros(guard.remaining())
@@ -187,14 +194,14 @@ impl Supervisor<'_> {
             tokio::select! {
                 biased;
                 _ = &mut lost, if !is_lost => {}
-                word = word_of(self.minder.as_ref()) => self.heard(&word),
+                word = word_of(self.minder.as_ref()) => self.received(&word),
                 signal = self.signals.next() => self.signalled(signal),
                 () = sleep(pause) => {}
             }
         }
     }
 
-    /// Tells the minder what the session knows.
+    /// Sends a renewal or a loss to the minder.
     fn look_at_the_lease(&mut self) {
         if self.verdict.is_some() {
             return;
@@ -206,14 +213,20 @@ impl Supervisor<'_> {
             return;
         }
         let kill_us = self.plan.timing.kill_us(until_us);
-        if kill_us.abs_diff(self.deadline.kill_at_us()) > SAME_US {
+        let (before_us, name) = (self.deadline.kill_at_us(), &self.plan.name);
+        if kill_us.abs_diff(before_us) > SAME_US {
             self.deadline.put_off(kill_us);
             self.tell(Order::Until { kill_us });
         }
+        let report = match kill_us > before_us + SAME_US {
+            true => self.renewals.renewed(name, now_us()),
+            false => self.renewals.look(name, now_us(), self.deadline.next_us()),
+        };
+        report.iter().for_each(|line| self.teller.news(line));
     }
 
-    /// The lock is lost, or as good as lost: the group is told, and ended before anybody else can hold, where that is
-    /// known.
+    /// Ends the group, because the lock is lost or will be. It gets TERM, and KILL before another client can hold the
+    /// lock if that time is known.
     fn condemn(&mut self, verdict: Verdict) {
         if self.verdict.is_some() {
             return;
@@ -224,7 +237,7 @@ impl Supervisor<'_> {
             Verdict::Lost(Lost::Expired) => now_us,
             Verdict::Lost(Lost::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
             Verdict::Lost(Lost::Revoked) => Timing::kill_within(now_us, self.guard.grace()),
-            // Somebody may hold already; how long the command has is between it and its fence.
+            // Another client may already hold the lock; until the command ends, only fencing protects the data.
             Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.deadline.kill_at_us(),
         };
         let kill_us = kill_us.min(now_us + timing.kill_after_us);
@@ -233,26 +246,28 @@ impl Supervisor<'_> {
         let name = &self.plan.name;
         let why = match verdict {
             Verdict::Lost(Lost::Revoked) => format!("\"{name}\" was revoked"),
-            Verdict::Lost(Lost::Expired) => format!("\"{name}\" is lost, its lease has ended"),
+            Verdict::Lost(Lost::Expired) => format!("\"{name}\" is lost: its lease has ended"),
             Verdict::Lost(Lost::Forgotten) => {
-                format!("\"{name}\" is lost, the store has forgotten it (restart, flush or failover)")
+                format!("\"{name}\" is lost: the store has forgotten it (restart, flush or failover)")
             }
-            Verdict::Lost(Lost::Superseded) => format!("\"{name}\" is lost, somebody else holds it"),
-            Verdict::Lost(lost) => format!("\"{name}\" is lost, {lost}"),
-            Verdict::Late => format!("\"{name}\" is lost, it could not be renewed in time"),
-            Verdict::Unminded => "no minder can be started, which would end the command if we died".into(),
+            Verdict::Lost(Lost::Superseded) => format!("\"{name}\" is lost: another client holds it"),
+            Verdict::Lost(lost) => format!("\"{name}\" is lost: {lost}"),
+            Verdict::Late => format!("\"{name}\" is lost: it could not be renewed in time"),
+            Verdict::Unminded => {
+                "cannot start another minder process, which would end the command if this process died".into()
+            }
         };
         let what = match self.deadline.kill_at_us().saturating_sub(now_us) {
             0 => "is killed".into(),
             within_us => format!("gets TERM, and KILL in {}", rounded(Duration::from_micros(within_us))),
         };
-        self.teller.error(&format!("{why}: the command {what}"));
+        self.teller.error(&format!("{why}; the command {what}"));
     }
 
     fn carry_out(&mut self) {
         match self.deadline.due(now_us()) {
             None => {}
-            // The minder tells them, at the same time.
+            // The minder sends TERM at the same time.
             Some(Act::Term) if self.minder.is_some() => self.condemn(Verdict::Late),
             Some(due) => {
                 self.act(due);
@@ -275,7 +290,7 @@ impl Supervisor<'_> {
         look_us.min(self.deadline.next_us()).min(now_us() + self.plan.timing.tick_us())
     }
 
-    /// Asks whether anybody is left, once the command itself is not.
+    /// Checks whether the group has members left, once the command has ended.
     fn look_at_the_group(&mut self) {
         let is_due = match self.rest {
             Rest::Unknown => true,
@@ -288,7 +303,7 @@ impl Supervisor<'_> {
         match &self.minder {
             _ if is_on(Mutant::P29ReleasesEarly) => self.rest = Rest::Empty,
             Some(minder) => {
-                // Not told it would never answer, and is asked again at the next tick.
+                // If the order is not sent, there is no reply: the next tick asks again.
                 self.rest = if minder.tell(Order::Look).is_ok() { Rest::Asked } else { Rest::Unknown };
             }
             None => {
@@ -301,7 +316,7 @@ impl Supervisor<'_> {
     fn found(&mut self, members: Members) {
         match members {
             Members::None => self.rest = Rest::Empty,
-            // Whoever was killed is gone in a moment.
+            // Processes that got KILL are gone in a moment.
             Members::Some if self.deadline.is_killed() => {
                 self.rest = Rest::Inhabited { look_us: now_us() + LOOK_SOON_US }
             }
@@ -309,16 +324,16 @@ impl Supervisor<'_> {
         }
     }
 
-    fn heard(&mut self, word: &io::Result<Word>) {
+    fn received(&mut self, word: &io::Result<Word>) {
         match word {
             Ok(Word::Ready) => self.false_starts = 0,
             Ok(Word::Told) => self.condemn(Verdict::Late),
             Ok(Word::Empty) => self.found(Members::None),
             Ok(Word::Inhabited) => {
-                if self.verdict.is_none() && !self.left_is_told {
-                    self.left_is_told = true;
+                if self.verdict.is_none() && !self.left_is_reported {
+                    self.left_is_reported = true;
                     self.teller.news(&format!(
-                        "the command has ended, and left processes behind: \"{}\" is held until they have ended, too",
+                        "the command has ended and left processes behind: \"{}\" is held until they have ended, too",
                         self.plan.name
                     ));
                 }
@@ -328,14 +343,14 @@ impl Supervisor<'_> {
         }
     }
 
-    /// What was typed to end the command, and is to end those around us, too.
+    /// Returns the signal of the keyboard that ended the command, and that is passed on to the script around this process.
     fn interrupt(&self) -> Option<Signal> {
         let by = self.status?.terminating_signal()?;
         let key = KEYS.into_iter().find(|key| key.as_raw() == by && !self.handed_on.contains(key));
         key.filter(|_| self.terminal.as_ref().is_some_and(Terminal::is_lent))
     }
 
-    /// Nobody is left. What is still to be said is how it went.
+    /// Returns the end of the run, when no process of the group is left.
     fn end(mut self) -> End {
         if let Some(minder) = self.minder.take() {
             dismiss(minder.pid);
@@ -351,7 +366,7 @@ impl Supervisor<'_> {
             (Some(Verdict::Unminded), _) => End::silent(FAILED),
             (Some(_), _) => End::silent(LOST),
             (None, Some(status)) => End { interrupt, ..End::status(status) },
-            (None, None) => End::error(FAILED, &"the command's status is not known"),
+            (None, None) => End::error(FAILED, &"cannot determine the exit status of the command"),
         }
     }
 }

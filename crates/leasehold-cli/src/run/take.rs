@@ -1,66 +1,79 @@
-//! Takes the lock, for as long as the user waits, and leaves the queue when told to.
+//! Takes the lock for as long as the user waits, reports the wait, and leaves the queue if a signal ends the wait.
 
 use std::env;
 use std::future::Future;
 use std::pin::pin;
 use std::time::Duration;
 
-use leasehold::{Guard, Holder, Leasehold, Mutex};
+use leasehold::{Guard, Holder, Inspection, Leasehold, Mutex, NodeSays};
 use leasehold_spec::mutant::{Mutant, is_on};
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::end::{End, FAILED};
 use super::plan::{Patience, Plan, Waiting};
+use super::reports::{Cause, WaitReports};
 use super::signals::Signals;
 use super::teller::Teller;
 use super::timing::rounded;
 use crate::exit::is_away;
 use crate::show::plain;
 
-/// Between two tries to reach a store that is not there.
+/// The pause between two tries to reach the store, at first and at most.
 const TRY_FIRST: Duration = Duration::from_millis(50);
 const TRY_LAST: Duration = Duration::from_secs(1);
-/// The last try begins when the wait is over, and has so much time: a connection takes several round trips.
+/// The last try begins when the wait is over. It gets this time: a connection takes several round trips.
 const LAST_TRY: Duration = Duration::from_millis(500);
-/// However short the wait, a store has so much time to answer once: that nobody knows is no use to anybody.
+/// However short the wait is, the store has this time for its first reply. Without one nobody knows who holds the lock.
 const ANSWER: Duration = Duration::from_secs(1);
-/// Such a wait is told of: whoever looks on is to know what for, and a short one is nobody's business.
-const TOLD_AFTER: Duration = Duration::from_secs(1);
-/// How long a store has to say who holds. Without that there is less to say.
-const WHO: Duration = Duration::from_secs(1);
-/// For how long a store is asked to strike us from the queue. Where it does not hear of it, it passes over us when our
-/// turn comes: our connection is gone.
+/// A wait that is shorter is not reported: most waits are, and a report costs the store an inspection.
+const REPORT_AFTER: Duration = Duration::from_secs(1);
+/// How long an inspection for a report may take.
+const INSPECT: Duration = Duration::from_secs(1);
+/// How long a client that gives up waits until it has left the queue. If its request to leave is lost, the store skips it
+/// when its turn comes, because its connection is closed.
 const LEAVE: Duration = Duration::from_secs(1);
 
-/// A held lock. The client is kept with it.
+/// A held lock, together with its client.
 pub(crate) struct Taken {
     pub(crate) client: Leasehold,
     pub(crate) guard: Guard,
 }
 
+/// A wait for the lock and the store.
+struct Wait<'a> {
+    plan: &'a Plan,
+    begun: Instant,
+    deadline: Option<Instant>,
+    reports: WaitReports,
+    teller: &'a mut Teller,
+}
+
+/// Waits for the store and the lock.
+///
 /// # Errors
-/// Why there is no lock.
+/// If there is no lock: how the run ends.
 pub(crate) async fn take(plan: &Plan, signals: &mut Signals, teller: &mut Teller) -> Result<Taken, End> {
+    let begun = Instant::now();
     let deadline = match plan.patience {
-        Patience::Both(Waiting::For(wait)) => Instant::now().checked_add(wait),
+        Patience::Both(Waiting::For(wait)) => begun.checked_add(wait),
         Patience::Both(Waiting::ForEver) | Patience::Lock | Patience::No => None,
     };
-    let begun = Instant::now();
-    let client = unless_told(signals, connect(plan, deadline)).await??;
+    let mut wait = Wait { plan, begun, deadline, reports: WaitReports::new(&plan.name), teller };
+    let client = unless_signalled(signals, wait.connect()).await??;
     let mutex = client.mutex(&plan.name).lease(plan.lease).full_lease();
-    match unless_told(signals, lock_aloud(plan, &mutex, (begun, deadline), teller)).await {
+    match unless_signalled(signals, wait.lock(&mutex)).await {
         Ok(Ok(guard)) => Ok(Taken { client, guard }),
         Ok(Err(end)) | Err(end) => {
-            // Where we only ended, what takes us out of the queue might not be written yet, and we would be counted
-            // until our turn comes.
+            // If the process ended at once, the request to leave the queue might not be written yet. The queue would
+            // count this client until its turn comes.
             let _left_or_late = timeout(LEAVE, client.close()).await;
             Err(end)
         }
     }
 }
 
-/// Drops the work when a signal says so.
-async fn unless_told<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Result<T, End> {
+/// Drops the work if a signal ends the wait.
+async fn unless_signalled<T>(signals: &mut Signals, work: impl Future<Output = T>) -> Result<T, End> {
     tokio::select! {
         biased;
         one = signals.leave() => Err(End::signal(one)),
@@ -68,87 +81,147 @@ async fn unless_told<T>(signals: &mut Signals, work: impl Future<Output = T>) ->
     }
 }
 
-async fn connect(plan: &Plan, deadline: Option<Instant>) -> Result<Leasehold, End> {
-    let mut pause = TRY_FIRST;
-    let begun = Instant::now();
-    let mut heard = None;
-    loop {
-        let builder = Leasehold::builder(&plan.location.url).one_connection().holder(&plan.holder);
-        let until = |deadline: Instant| deadline.max(begun + ANSWER).max(Instant::now() + LAST_TRY);
-        let tried = match deadline {
-            Some(deadline) => timeout_at(until(deadline), builder.connect()).await,
-            None => Ok(builder.connect().await),
-        };
-        let error = match tried {
-            Ok(Ok(client)) => return Ok(client),
-            Ok(Err(error)) => error,
-            Err(_) => {
-                let silent = || format!("{} does not answer", plan.location.shown());
-                let why = heard.map_or_else(silent, |error: leasehold::Error| error.to_string());
-                return Err(unreached(plan, &why, begun.elapsed()));
+impl Wait<'_> {
+    async fn connect(&mut self) -> Result<Leasehold, End> {
+        let plan = self.plan;
+        let waits = matches!(plan.patience, Patience::Both(_));
+        let mut pause = TRY_FIRST;
+        let mut last = None;
+        loop {
+            let builder = Leasehold::builder(&plan.location.url).one_connection().holder(&plan.holder);
+            let until = self.deadline.map(|at| at.max(self.begun + ANSWER).max(Instant::now() + LAST_TRY));
+            let mut trying = pin!(async {
+                match until {
+                    Some(until) => timeout_at(until, builder.connect()).await,
+                    None => Ok(builder.connect().await),
+                }
+            });
+            let silent = || format!("{} does not answer", plan.location.shown());
+            let tried = loop {
+                let report_at = self.begun + self.reports.next().max(REPORT_AFTER);
+                tokio::select! {
+                    biased;
+                    tried = &mut trying => break tried,
+                    () = sleep_until(report_at), if waits => {
+                        let why = last.as_ref().map_or_else(silent, ToString::to_string);
+                        self.note(&Cause::Unreachable(why));
+                    }
+                }
+            };
+            let error = match tried {
+                Ok(Ok(client)) => {
+                    self.note_reply();
+                    return Ok(client);
+                }
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let why = last.map_or_else(silent, |error: leasehold::Error| error.to_string());
+                    return Err(self.unreached(&why));
+                }
+            };
+            let left = self.deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            match () {
+                () if is_away(&error) && is_on(Mutant::P30BusyUnheard) => {
+                    return Err(busy(plan, None, Duration::ZERO));
+                }
+                () if !waits || !is_away(&error) => return Err(error.into()),
+                () if left.is_zero() => return Err(self.unreached(&error)),
+                () => {}
             }
-        };
-        let waits = matches!(plan.patience, Patience::Both(_)) && is_away(&error);
-        let left = deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
-        match () {
-            () if is_away(&error) && is_on(Mutant::P30BusyUnheard) => {
-                return Err(busy(plan, None, Duration::ZERO));
-            }
-            () if !waits => return Err(error.into()),
-            () if left.is_zero() => return Err(unreached(plan, &error, begun.elapsed())),
-            () => sleep(pause.min(left)).await,
+            self.note(&Cause::Unreachable(error.to_string()));
+            sleep(pause.min(left)).await;
+            last = Some(error);
+            pause = (2 * pause).min(TRY_LAST);
         }
-        heard = Some(error);
-        pause = (2 * pause).min(TRY_LAST);
+    }
+
+    /// Waits for the lock, and reports a wait that is not short.
+    async fn lock(&mut self, mutex: &Mutex) -> Result<Guard, End> {
+        let plan = self.plan;
+        let begun = Instant::now();
+        let mut locking = pin!(lock(plan, mutex, self.deadline));
+        let taken = loop {
+            let report_at = (begun + REPORT_AFTER).max(self.begun + self.reports.next());
+            let looking = async {
+                // A quiet run asks the store nothing, and `--no-wait` is no wait.
+                if plan.is_quiet || plan.patience == Patience::No {
+                    std::future::pending::<()>().await;
+                }
+                sleep_until(report_at).await;
+                cause(plan, mutex).await
+            };
+            tokio::select! {
+                biased;
+                taken = &mut locking => break taken,
+                cause = looking => self.note(&cause),
+            }
+        };
+        match taken {
+            Ok(Some(guard)) => {
+                self.note_reply();
+                Ok(guard)
+            }
+            Ok(None) => Err(busy(plan, inspect(mutex).await.and_then(|seen| seen.holder), self.begun.elapsed())),
+            Err(error) if is_away(&error) && matches!(plan.patience, Patience::Both(_)) => Err(self.unreached(&error)),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn note(&mut self, cause: &Cause) {
+        for line in self.reports.note(self.begun.elapsed(), cause) {
+            self.teller.news(&line);
+        }
+    }
+
+    fn note_reply(&mut self) {
+        if let Some(line) = self.reports.reachable(self.begun.elapsed()) {
+            self.teller.news(&line);
+        }
+    }
+
+    /// Returns how a run ends whose store was not reached until the wait was over.
+    fn unreached(&self, why: &impl ToString) -> End {
+        let (why, waited) = (why.to_string(), rounded(self.begun.elapsed()));
+        End::error(FAILED, &format!("{why} (waited {waited} for the store, to lock \"{}\")", self.plan.name))
     }
 }
 
-/// The store is not there, after a wait for it: how long that was, and what it was for.
-fn unreached(plan: &Plan, why: &impl ToString, waited: Duration) -> End {
-    let (why, waited) = (why.to_string(), rounded(waited));
-    End::error(FAILED, &format!("{why} (waited {waited} for the store, to lock \"{}\")", plan.name))
+/// Inspects the lock, if the store replies soon.
+async fn inspect(mutex: &Mutex) -> Option<Inspection> {
+    timeout(INSPECT, mutex.inspect()).await.ok()?.ok()
 }
 
-/// Locks, and tells of a wait that is not short.
-async fn lock_aloud(
-    plan: &Plan,
-    mutex: &Mutex,
-    (begun, deadline): (Instant, Option<Instant>),
-    teller: &mut Teller,
-) -> Result<Guard, End> {
-    let mut locking = pin!(lock(plan, mutex, deadline));
-    let telling = async {
-        sleep(TOLD_AFTER).await;
-        let holder = inspect(mutex).await?;
-        let ours = if is_above(plan, &holder) { ", under which this was started" } else { "" };
-        Some(format!(", held by {}{ours}", plain(&holder.label)))
-    };
-    let taken = tokio::select! {
-        biased;
-        taken = &mut locking => taken,
-        by = telling => {
-            teller.news(&format!("waiting for \"{}\"{}", plan.name, by.unwrap_or_default()));
-            locking.await
-        }
-    };
-    let waited = begun.elapsed();
-    match taken {
-        Ok(Some(guard)) => Ok(guard),
-        Ok(None) => Err(busy(plan, inspect(mutex).await, waited)),
-        Err(error) if is_away(&error) && matches!(plan.patience, Patience::Both(_)) => {
-            Err(unreached(plan, &error, waited))
-        }
-        Err(error) => Err(error.into()),
+/// Finds out what the run waits for.
+async fn cause(plan: &Plan, mutex: &Mutex) -> Cause {
+    match timeout(INSPECT, mutex.inspect()).await {
+        Ok(Ok(seen)) => cause_of(plan, &seen),
+        Ok(Err(error)) if is_away(&error) => Cause::Unreachable(error.to_string()),
+        Ok(Err(_)) => Cause::Unknown,
+        Err(_) => Cause::Unreachable(format!("{} does not answer", plan.location.shown())),
     }
 }
 
-/// Who holds, if that is soon known.
-async fn inspect(mutex: &Mutex) -> Option<Holder> {
-    timeout(WHO, mutex.inspect()).await.ok()?.ok()?.holder
+fn cause_of(plan: &Plan, seen: &Inspection) -> Cause {
+    if let Some(holder) = &seen.holder {
+        let ours = if is_above(plan, holder) { ", which started this run and may be waiting for it" } else { "" };
+        return Cause::Held(format!("{}{ours}", plain(&holder.label)));
+    }
+    let nodes = seen.nodes.len();
+    let resting = seen.nodes.iter().filter_map(|node| match node.says {
+        NodeSays::Resting { left } => Some(left),
+        _ => None,
+    });
+    let silent = seen.nodes.iter().filter(|node| matches!(node.says, NodeSays::Nothing { .. })).count();
+    match resting.clone().max() {
+        _ if seen.is_known() => Cause::Queue { waiters: seen.waiters },
+        Some(left) => Cause::Quarantine { resting: resting.count(), nodes, left },
+        None if silent > 0 => Cause::Silent { silent, nodes },
+        None => Cause::Unknown,
+    }
 }
 
-/// Whether the holder is the `leasehold run` that we were started under: if it waits for us, we wait for ourselves. It is
-/// told and not refused, for what was left behind by `setsid` does not keep it from its end.
+/// Returns whether the holder is the `leasehold run` that started this one: if it waits for this run, the wait never ends.
+/// It is reported and not refused: a process that was started by `setsid` does not keep the holder from its end.
 fn is_above(plan: &Plan, holder: &Holder) -> bool {
     let is = |variable, value: &str| env::var(variable).is_ok_and(|set| set == value);
     is("LEASEHOLD_NAME", &plan.name) && is("LEASEHOLD_TOKEN", &holder.token.to_string())
@@ -158,8 +231,8 @@ async fn lock(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>) -> leasehol
     match (plan.patience, deadline) {
         (Patience::No, _) => mutex.try_lock().await,
         (_, Some(deadline)) => mutex.try_lock_for(deadline.saturating_duration_since(Instant::now())).await,
-        // Whoever is connected to most nodes of a quorum does not know yet whether they vote. Where they do not, it is as
-        // with a store that is not there: who does not wait for that is told.
+        // A client that is connected to most nodes of a quorum does not know yet whether they vote. If they do not, this
+        // is like a store that cannot be reached: without --wait it is an error.
         (Patience::Lock, None) if plan.location.is_quorum() => match mutex.try_lock().await? {
             Some(guard) => Ok(Some(guard)),
             None => mutex.lock().await.map(Some),

@@ -1,21 +1,20 @@
-//! What is said on standard error, by a thread of its own: whoever reads it may not be reading. A supervisor that stands
-//! still in the middle of a deadline renews nothing for its minder, and would lose the lock for a pager that is not
-//! scrolled on.
+//! Messages on standard error. A thread of its own writes them, because the reader may block. A supervisor that blocks does
+//! not send renewals to its minder, and would lose the lock for a pager that nobody scrolls.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 use std::time::Duration;
 
-/// How long the last words are waited for.
+/// How long to wait until the last message is written.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What is said, and who waits for that.
+/// A message, and a sender that is dropped when it is written.
 type Line = (String, Option<Sender<()>>);
 
 pub(crate) struct Teller {
     is_quiet: bool,
-    /// From the first word on.
+    /// The writer thread. It is started for the first message.
     voice: Option<(Sender<Line>, Receiver<()>)>,
 }
 
@@ -24,14 +23,14 @@ impl Teller {
         Self { is_quiet, voice: None }
     }
 
-    /// What is good to know.
+    /// Prints a notice, unless the run is quiet.
     pub(crate) fn news(&mut self, what: &str) {
         if !self.is_quiet {
             self.error(what);
         }
     }
 
-    /// The same, and waits until it is said, within bounds: all of us are stopped next.
+    /// Prints a notice, and waits for a limited time until it is written: the whole job is stopped next.
     pub(crate) fn news_now(&mut self, what: &str) {
         let (said, is_said) = mpsc::channel();
         if !self.is_quiet {
@@ -40,7 +39,7 @@ impl Teller {
         }
     }
 
-    /// What has to be known.
+    /// Prints an error.
     pub(crate) fn error(&mut self, what: &str) {
         self.say(what, None);
     }
@@ -56,7 +55,7 @@ impl Teller {
         }
     }
 
-    /// Waits until everything is said, within bounds.
+    /// Waits for a limited time until everything is written.
     pub(crate) fn finish(self) {
         if let Some((voice, has_ended)) = self.voice {
             drop(voice);

@@ -1,8 +1,9 @@
 //! The terminal, which only one process group may read at a time.
 //!
-//! The command has a group of its own, so the terminal must be lent to it: before it starts, or it would be stopped at its
-//! first look. In a pipeline that would take it away from the others (`leasehold run … | less`), so there it is lent when
-//! the command asks for it: when it is stopped for having read. Where we are in the background nobody lends anything.
+//! The command has its own process group, so the terminal must be lent to that group. This happens before the command
+//! starts: otherwise the system would stop it when it first reads. In a pipeline (`leasehold run … | less`), that would
+//! take the terminal away from the other programs. There it is lent on demand: when the system has stopped the command
+//! because it read. In the background, nothing is lent.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,7 +21,7 @@ use super::group::{group_of, our_group, session_of};
 pub(crate) struct Terminal {
     file: File,
     ours: Pid,
-    /// As it was when it was lent first.
+    /// The settings when the terminal was first lent.
     before: Option<Termios>,
     loan: Loan,
     pub(crate) lends: Lends,
@@ -35,20 +36,20 @@ pub(crate) enum Lends {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loan {
-    /// Nobody has asked.
+    /// The command has not asked for the terminal.
     Unasked,
-    /// The command is to have it when we have it next.
+    /// The command gets the terminal when this process has it next.
     Wanted,
-    /// The command has it.
+    /// The command has the terminal.
     Lent,
 }
 
 impl Terminal {
-    /// The one that we were started on, if any.
+    /// Opens the controlling terminal, if there is one.
     ///
     /// # Errors
-    /// Where it is not known whether there is one: a command that has not been lent its terminal would be stopped at its
-    /// first look at it, and nobody would continue it.
+    /// If it is unknown whether there is one. A command without its terminal would be stopped when it first reads, and
+    /// nobody would continue it.
     pub(crate) fn open() -> io::Result<Option<Self>> {
         let flags = OFlags::NOCTTY.bits().cast_signed();
         let file = match OpenOptions::new().read(true).write(true).custom_flags(flags).open("/dev/tty") {
@@ -62,24 +63,25 @@ impl Terminal {
         Ok(Some(Self { file, ours, before: None, loan: Loan::Unasked, lends }))
     }
 
-    /// Whether our group is in the foreground.
+    /// Returns whether the group of this process is in the foreground.
     fn is_ours(&self) -> bool {
         tcgetpgrp(&self.file).is_ok_and(|group| group == self.ours)
     }
 
-    /// Before the command starts.
+    /// Lends the terminal before the command starts, unless it is lent on demand.
     pub(crate) fn begin(&mut self, group: Pid) {
         if self.lends == Lends::AtOnce {
             self.lend(group);
         }
     }
 
-    /// Whether the command has it, and with it what is typed.
+    /// Returns whether the command has the terminal, and so gets the keys.
     pub(crate) fn is_lent(&self) -> bool {
         self.loan == Loan::Lent
     }
 
-    /// Lends it to the command's group, if it is ours to lend; otherwise when it is ours next. Says whether it has it.
+    /// Lends the terminal to the group of the command, or notes that it is to be lent when this process has it next.
+    /// Returns whether the group has it now.
     pub(crate) fn lend(&mut self, group: Pid) -> bool {
         self.loan = Loan::Wanted;
         if !self.is_ours() {
@@ -95,16 +97,16 @@ impl Terminal {
         is_lent
     }
 
-    /// We were continued: by a shell that has given us the terminal, or not.
+    /// Lends the terminal again after this process was continued. The shell may have given it the terminal, or not.
     pub(crate) fn lend_again(&mut self, group: Pid) {
-        // A shell that saw us stopped has taken it for itself, whatever we think.
+        // A shell that saw this process stopped has taken the terminal, whatever `loan` says.
         let has_it = self.loan == Loan::Lent && tcgetpgrp(&self.file).is_ok_and(|foreground| foreground == group);
         if self.loan != Loan::Unasked && !has_it {
             self.lend(group);
         }
     }
 
-    /// Takes it back: the command is stopped, or over.
+    /// Takes the terminal back: the command is stopped or has ended.
     pub(crate) fn take_back(&mut self) {
         if self.loan == Loan::Lent {
             self.give(self.ours);
@@ -112,14 +114,14 @@ impl Terminal {
         }
     }
 
-    /// A command that was killed had no time to leave the terminal as it was.
+    /// Restores the settings: a command that was killed could not do so.
     pub(crate) fn restore(&mut self) {
         if let Some(before) = self.before.take().filter(|_| self.is_ours()) {
             let _as_it_is = tcsetattr(&self.file, OptionalActions::Now, &before);
         }
     }
 
-    /// From the background this stops the caller with SIGTTOU, unless that is held back.
+    /// Sets the foreground group. From the background, this would stop the caller with SIGTTOU, so that signal is blocked.
     fn give(&self, group: Pid) -> bool {
         let mut output = SigSet::empty();
         output.add(NixSignal::SIGTTOU);
@@ -132,8 +134,9 @@ impl Terminal {
     }
 }
 
-/// Whether nobody would continue us if we stopped. The system itself lets Ctrl-Z stop no group of which no member has a
-/// parent in another group of the session; that we share a group with our parent is left to its shell.
+/// Returns whether nobody would continue this process if it stopped. The system does not let Ctrl-Z stop a group in
+/// which no member has a parent in another group of the session. If the parent is in the same group, its shell takes
+/// care of both.
 pub(crate) fn is_orphaned() -> bool {
     let Some(parent) = getppid() else { return true };
     match session_of(Some(parent)) {

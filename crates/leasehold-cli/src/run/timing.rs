@@ -1,31 +1,31 @@
-//! When a command is told to end, and when it is ended: the same arithmetic for supervisor and minder.
+//! The times of TERM and KILL: the arithmetic that supervisor and minder share.
 //!
 //! ```text
-//!   renewed                     told to end (TERM)              ended (KILL)    validity      the store's end
+//!   renewed                            TERM                          KILL         validity     end at the store
 //!      ├──────────────────────────────┼──────────────────────────────┼──────────────┼──────────────┤
 //!      │        renewals go on        │         `kill_after`         │    margin    │  1 % + 2 ms  │
 //! ```
 //!
-//! There is no way back from TERM: who was told to end has lost its lock, even if a late renewal should succeed.
+//! TERM is final: a command that got TERM has lost its lock, even if a late renewal succeeds.
 
 use std::time::Duration;
 
 use leasehold_spec::limits;
 use leasehold_spec::mutant::{Mutant, is_on};
 
-/// The shortest lease of a command. Below, a tenth of it is less than a busy machine takes to wake a minder and to carry
-/// a KILL out.
+/// The shortest lease of a command. A tenth of a shorter one is less than a busy machine takes to wake a minder and to
+/// carry out a KILL.
 pub(crate) const LEASE_MIN: Duration = Duration::from_secs(1);
-/// The longest, as in the library.
+/// The longest lease, as in the library.
 const LEASE_MAX: Duration = Duration::from_millis(limits::LEASE_MAX_MS);
-/// Both of them, for the user.
-const LEASES: &str = "at least 1s, at most 24 h";
-/// How much of the lease, or of a grace, is kept for the KILL to take effect: a tenth, within these bounds.
+/// Both limits, for messages.
+const LEASES: &str = "use 1s to 24h";
+/// The part of a lease or grace that is reserved for the KILL to take effect: a tenth, within these bounds.
 const MARGIN_MIN_US: u64 = 100_000;
 const MARGIN_MAX_US: u64 = 1_000_000;
-/// `--kill-after`, unless said: a sixth of the lease, at most this.
+/// The default of `--kill-after` is a sixth of the lease, but at most this.
 const KILL_AFTER_MAX: Duration = Duration::from_secs(5);
-/// What was not ended by one KILL is sent another after this: a process can join the group behind the first.
+/// The interval between two KILLs: a process can join the group after the first.
 const AGAIN_US: u64 = 50_000;
 
 /// The parts of a lease.
@@ -36,8 +36,10 @@ pub(crate) struct Timing {
 }
 
 impl Timing {
+    /// Checks the options.
+    ///
     /// # Errors
-    /// What does not fit, in words.
+    /// If the lease or `kill_after` is out of range.
     pub(crate) fn new(lease: Duration, kill_after: Option<Duration>) -> Result<Self, String> {
         if lease < LEASE_MIN {
             let lease = humantime::format_duration(lease);
@@ -49,15 +51,15 @@ impl Timing {
             return Err(format!("a lease of {} is too long: {LEASES}", rounded(lease)));
         }
         let kill_after = kill_after.unwrap_or_else(|| KILL_AFTER_MAX.min(lease / 6));
-        // More, and one late renewal would end a healthy command.
+        // If it were longer, one late renewal would end a healthy command.
         if kill_after > lease / 3 {
             let (longest, lease) = (rounded(lease / 3), rounded(lease));
-            return Err(format!("--kill-after can be at most a third of the lease: {longest} of {lease}"));
+            return Err(format!("--kill-after is too long: use at most a third of the lease, {longest} of {lease}"));
         }
         Ok(Self { lease_us: micros(lease), kill_after_us: micros(kill_after) })
     }
 
-    /// When the KILL is due for a lease that is ours until then.
+    /// Returns when the KILL is due for a lease that is held until this time.
     pub(crate) fn kill_us(&self, until_us: u64) -> u64 {
         if is_on(Mutant::P29KillsLate) {
             return until_us + self.lease_us;
@@ -65,13 +67,14 @@ impl Timing {
         until_us.saturating_sub(margin_us(self.lease_us))
     }
 
-    /// The same for what is left of a revoked one.
+    /// Returns when the KILL is due within the grace of a revoked lease.
     pub(crate) fn kill_within(now_us: u64, grace: Duration) -> u64 {
         let grace_us = micros(grace);
         now_us + grace_us.saturating_sub(margin_us(grace_us))
     }
 
-    /// How often the supervisor looks for a renewal to tell the minder of: no end then comes for lack of a look.
+    /// Returns how often the supervisor checks for a renewal to report to the minder. This is often enough that no command
+    /// is ended for a renewal that was seen too late.
     pub(crate) fn tick_us(&self) -> u64 {
         (self.lease_us / 20).clamp(50_000, 1_000_000)
     }
@@ -85,7 +88,7 @@ pub(crate) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// A length of time, for people: with a tenth below ten seconds, and in whole units above.
+/// Formats a duration for people: with tenths below ten seconds, and in whole units above.
 pub(crate) fn rounded(duration: Duration) -> String {
     let tenths = (duration.as_millis() + 50) / 100;
     match (u64::try_from(tenths / 10).unwrap_or(u64::MAX), tenths % 10) {
@@ -96,15 +99,15 @@ pub(crate) fn rounded(duration: Duration) -> String {
     }
 }
 
-/// What is to be done to a group.
+/// An action on a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Act {
-    /// It is told to end; also those that are stopped, by a CONT.
+    /// Sends TERM, and CONT for stopped processes.
     Term,
     Kill,
 }
 
-/// When a group is told to end, and killed: put off by each renewal.
+/// When a group gets TERM and KILL. Each renewal defers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Deadline {
     tell_us: u64,
@@ -125,7 +128,7 @@ impl Deadline {
         Self { tell_us: kill_us.saturating_sub(kill_after_us), kill_us, kill_after_us, stage: Stage::Open }
     }
 
-    /// The lease goes on until then, or ends earlier than was thought. Who was told is not spared.
+    /// Sets the KILL for a lease that was renewed, or that ends earlier than expected. After TERM it is never deferred.
     pub(crate) fn put_off(&mut self, kill_us: u64) {
         match self.stage {
             Stage::Open => *self = Self::new(kill_us, self.kill_after_us),
@@ -133,16 +136,16 @@ impl Deadline {
         }
     }
 
-    /// Tells the group now, and ends it at `kill_us`, or earlier where that was to come.
+    /// Makes the TERM due now, and the KILL at `kill_us`, or earlier if it was due before.
     pub(crate) fn bring_forward(&mut self, kill_us: u64) {
         self.tell_us = 0;
         self.kill_us = self.kill_us.min(kill_us);
     }
 
-    /// What is due, once.
+    /// Returns the action that is due. Each is returned once.
     pub(crate) fn due(&mut self, now_us: u64) -> Option<Act> {
         match self.stage {
-            // Stopped beyond the end: whoever would hear a TERM would act on it without the lock.
+            // This process was stopped beyond the end. A command that got a TERM now would handle it without the lock.
             _ if now_us >= self.kill_us => {
                 self.stage = Stage::Killed;
                 self.kill_us = now_us + AGAIN_US;
@@ -156,7 +159,7 @@ impl Deadline {
         }
     }
 
-    /// When something is due next.
+    /// Returns when the next action is due.
     pub(crate) fn next_us(&self) -> u64 {
         match self.stage {
             Stage::Open => self.tell_us.min(self.kill_us),
@@ -193,7 +196,7 @@ mod tests {
             let timing = timing(lease_s);
             let (until_us, kill_us) = (100 * timing.lease_us, timing.kill_us(100 * timing.lease_us));
             assert!(until_us - kill_us >= MARGIN_MIN_US, "{timing:?}");
-            // The first renewal is due at a third, and two more tries fit in before anybody is told.
+            // The first renewal is due at a third, and two more tries fit in before TERM.
             let tell_us = Deadline::new(kill_us, timing.kill_after_us).next_us();
             assert!(until_us - tell_us < timing.lease_us / 2, "{timing:?}");
         }
@@ -207,8 +210,8 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_rounded() {
-        for (ms, told) in [
+    fn durations_are_rounded() {
+        for (ms, text) in [
             (0, "0 s"),
             (104, "0.1 s"),
             (1_960, "2 s"),
@@ -220,20 +223,20 @@ mod tests {
             (120_000, "2 min"),
             (172_800_000, "48 h"),
         ] {
-            assert_eq!(rounded(Duration::from_millis(ms)), told);
+            assert_eq!(rounded(Duration::from_millis(ms)), text);
         }
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
-        assert!(Timing::new(Duration::from_millis(999), None).unwrap_err().contains("at least 1s"));
+    fn durations_out_of_range_are_rejected() {
+        assert!(Timing::new(Duration::from_millis(999), None).unwrap_err().contains("use 1s to 24h"));
         let third = Some(Duration::from_secs(10));
         assert!(Timing::new(Duration::from_secs(30), third).is_ok());
         assert!(Timing::new(Duration::from_secs(29), third).unwrap_err().contains("third"));
     }
 
     #[test]
-    fn a_renewal_puts_the_end_off() {
+    fn a_renewal_defers_the_end() {
         let mut deadline = Deadline::new(10 * SECOND, 2 * SECOND);
         assert_eq!(deadline.due(7 * SECOND), None);
         deadline.put_off(20 * SECOND);
@@ -241,12 +244,12 @@ mod tests {
         assert_eq!(deadline.due(18 * SECOND), Some(Act::Term));
         assert_eq!(deadline.due(18 * SECOND), None, "once");
         deadline.put_off(30 * SECOND);
-        assert_eq!(deadline.due(20 * SECOND), Some(Act::Kill), "who was told is not spared");
+        assert_eq!(deadline.due(20 * SECOND), Some(Act::Kill), "TERM is final");
         assert_eq!(deadline.due(20 * SECOND + AGAIN_US), Some(Act::Kill));
     }
 
     #[test]
-    fn a_loss_tells_at_once() {
+    fn a_loss_sends_term_at_once() {
         let mut deadline = Deadline::new(10 * SECOND, 2 * SECOND);
         deadline.bring_forward(3 * SECOND);
         assert_eq!(deadline.due(SECOND), Some(Act::Term));
@@ -258,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn after_a_stop_beyond_the_end_nobody_is_told_first() {
+    fn after_a_stop_beyond_the_end_there_is_no_term() {
         let mut deadline = Deadline::new(10 * SECOND, 2 * SECOND);
         assert_eq!(deadline.due(3_600 * SECOND), Some(Act::Kill));
     }

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use crate::worker::Life;
 
 pub(crate) const NAME: &str = "job";
-/// For what must happen, and whose time is not the point.
+/// The limit for events that must happen, but whose time does not matter.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
-/// The promise: a dead holder is followed within its lease and this.
+/// The promise: after a holder dies, the next one holds the lock within the lease plus this.
 pub(crate) const TAKEOVER_SLACK: Duration = Duration::from_secs(1);
 
 pub(crate) struct Bench {
@@ -50,7 +50,7 @@ impl Bench {
         Leasehold::connect(&self.server.url()).await.unwrap()
     }
 
-    /// Waits for the lock, and says when it came.
+    /// Waits for the lock, and returns when it was granted.
     pub(crate) async fn next(&self) -> (Guard, u64) {
         let client = self.client().await;
         let mutex = client.mutex(NAME);
@@ -59,7 +59,7 @@ impl Bench {
         (guard, granted_us)
     }
 
-    /// Waits until so many stand in line.
+    /// Waits until the queue has this many waiters.
     pub(crate) async fn waiters(&self, count: usize) {
         let (client, begun) = (self.client().await, std::time::Instant::now());
         while client.mutex(NAME).inspect().await.unwrap().waiters != count {
@@ -69,7 +69,7 @@ impl Bench {
     }
 }
 
-/// The command, without what the environment of the tests may say.
+/// The command, without variables from the environment of the tests.
 pub(crate) fn leasehold() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     for name in ["LEASEHOLD_STORE", "LEASEHOLD_PASSWORD", "LEASEHOLD_PASSWORD_FILE"] {
@@ -127,7 +127,7 @@ impl Run {
         String::from_utf8(heard).unwrap()
     }
 
-    /// Reads a line of what is said beside the output.
+    /// Reads a line of standard error.
     pub(crate) fn complains(&mut self) -> String {
         let (err, mut line) = (self.child.stderr.as_mut().expect("piped"), Vec::new());
         while !line.ends_with(b"\n") {
@@ -178,7 +178,7 @@ pub(crate) fn children(parent: Pid) -> Vec<Pid> {
     pids.filter(|pid| field(*pid, 1).as_deref() == Some(&parent)).filter_map(Pid::from_raw).collect()
 }
 
-/// A field of what /proc says of a process, counted behind its name: state, parent, group, …
+/// Returns a field of /proc/PID/stat, counted after the name: state, parent, group, …
 pub(crate) fn field(pid: i32, at: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(") ")?;

@@ -1,4 +1,4 @@
-//! What the caller is told.
+//! Exit statuses and messages for the caller.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ fn a_commands_own_status_is_handed_through() {
     }
 }
 
-/// It holds one lock for hours, and a server may have thousands of them.
+/// A run holds its lock for hours, and a server may have thousands of runs.
 #[test]
 fn a_run_has_one_connection() {
     let bench = Bench::new();
@@ -66,6 +66,42 @@ fn a_command_that_cannot_be_executed() {
     assert_eq!(bench.run(&[], &[path]).ends().code, Some(6));
     // And nothing is left behind: the lock is free at once.
     assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(0));
+}
+
+/// flock has a -c for this. Here a shell reads a line only if the user asks for one.
+#[test]
+fn a_shell_line_as_the_command_gets_a_hint() {
+    let bench = Bench::new();
+    for line in ["a && b", "echo $HOME", "a;b", "ls|wc"] {
+        let ended = bench.run(&[], &[line]).ends();
+        assert_eq!(ended.code, Some(127), "{ended:?}");
+        assert!(ended.err.contains("; to run a shell command, use: sh -c '...'"), "{ended:?}");
+    }
+    for command in [&["no-such-program"][..], &["a && b", "c"]] {
+        let ended = bench.run(&[], command).ends();
+        assert_eq!((ended.code, ended.err.contains("sh -c")), (Some(127), false), "{ended:?}");
+    }
+}
+
+/// One grammar and one message, wherever a duration is read.
+#[test]
+fn durations_have_one_message() {
+    let message = "expected a duration such as 500ms, 30s, 1m30s or 2h";
+    for option in ["--wait", "--lease", "--kill-after", "--grace"] {
+        for bad in ["soon", "30", "", "1.5", "5 apples"] {
+            let arguments = match option {
+                "--grace" => vec!["revoke", NAME, option, bad],
+                option => vec!["run", NAME, option, bad, "--", "true"],
+            };
+            let output = leasehold().args(arguments).output().unwrap();
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.code() == Some(2) && err.contains(message), "{option} {bad}: {err}");
+        }
+    }
+    let url = "quorum:?node=redis://a&node=redis://b&node=redis://c&max_lease=soon";
+    let output = leasehold().args(["ls", "--store", url]).output().unwrap();
+    let err = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && err.contains(message), "{err}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,7 +150,7 @@ fn p30_a_store_that_is_not_there_is_not_busy() {
     assert_eq!(waiting.ends().out, "ran\n");
 }
 
-/// However long the pause before it, there is a try at the very end of a wait.
+/// However long the pause between two tries is, the last try is at the very end of the wait.
 #[test]
 fn a_store_that_comes_in_the_last_moment_is_met() {
     let bench = Bench::new();
@@ -131,15 +167,15 @@ fn a_store_that_comes_in_the_last_moment_is_met() {
     assert_eq!((ended.code, ended.out.as_str()), (Some(0), "ran\n"), "{ended:?}");
 }
 
-/// A wait is not silent, and says for whom it is: once.
+/// A wait is reported once, with the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wait_is_told() {
+async fn a_wait_is_reported() {
     let bench = Bench::new();
     let client = Leasehold::builder(&bench.server.url()).holder("host/backup").connect().await.unwrap();
     let guard = client.mutex(NAME).lock().await.unwrap();
     let quiet = bench.run(&["-q"], &["true"]);
     let mut waiting = bench.run(&[], &["true"]);
-    let words = format!("leasehold: waiting for \"{NAME}\", held by host/backup\n");
+    let words = format!("leasehold: waiting for \"{NAME}\": held by host/backup\n");
     assert_eq!(waiting.complains(), words);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     for ended in [waiting.ends(), quiet.ends()] {
@@ -147,7 +183,28 @@ async fn a_wait_is_told() {
     }
 }
 
-/// Whoever has gone is not in line any more, in any store.
+/// The store is unreachable at the start of the wait, and then reachable.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_the_store_is_reported() {
+    let bench = Bench::new();
+    let client = Leasehold::builder(&bench.server.url()).holder("host/backup").connect().await.unwrap();
+    let guard = client.mutex(NAME).lock().await.unwrap();
+    bench.proxy.refuse_connections();
+    let quiet = bench.run_through(&["-q", "--wait", "1m"], &["true"]);
+    let mut waiting = bench.run_through(&["--wait", "1m"], &["true"]);
+    let first = waiting.complains();
+    assert!(first.starts_with(&format!("leasehold: waiting for \"{NAME}\": the store is unreachable: ")), "{first}");
+    bench.proxy.accept_connections();
+    let back = waiting.complains();
+    assert!(back.starts_with("leasehold: the store is reachable again after "), "{back}");
+    assert_eq!(waiting.complains(), format!("leasehold: waiting for \"{NAME}\": held by host/backup\n"));
+    drop(guard);
+    for ended in [waiting.ends(), quiet.ends()] {
+        assert_eq!((ended.code, ended.err.as_str()), (Some(0), ""), "{ended:?}");
+    }
+}
+
+/// A run that has given up is not in the queue any more, in any store.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_over_leaves_the_queue() {
     let bench = Bench::new();
@@ -171,7 +228,7 @@ async fn a_wait_that_is_over_leaves_the_queue() {
     }
 }
 
-/// The store answered nothing while the wait ran out: whether anybody has the lock, nobody knows.
+/// The store did not reply during the wait: it is unknown whether another client holds the lock.
 #[test]
 fn p30_a_store_that_is_silent_is_not_busy() {
     let bench = Bench::new();
@@ -185,9 +242,9 @@ fn p30_a_store_that_is_silent_is_not_busy() {
 fn what_makes_no_sense() {
     let bench = Bench::new();
     for (options, says) in [
-        (&["--lease", "500ms"][..], "at least 1s"),
-        (&["--lease", "48h"], "a lease of 48 h is too long: at least 1s, at most 24 h"),
-        (&["--lease", "30"], "unit"),
+        (&["--lease", "500ms"][..], "use 1s to 24h"),
+        (&["--lease", "48h"], "a lease of 48 h is too long: use 1s to 24h"),
+        (&["--lease", "30"], "expected a duration such as 500ms, 30s"),
         (&["--kill-after", "20s"], "third"),
         (&["--wait", "soon"], "--wait"),
         (&["--wait", "1s", "--no-wait"], "--no-wait"),
@@ -238,7 +295,7 @@ fn help_says_what_an_operator_asks() {
     assert!(short.contains("--conflict-exit-code") && long.is_empty(), "lines that a terminal cannot show: {long:#?}");
 }
 
-/// Whoever reads our words may not read: the run goes on, and ends.
+/// A reader of standard error that does not read does not block the run.
 #[test]
 fn a_reader_that_does_not_read_stops_nothing() {
     let bench = Bench::new();

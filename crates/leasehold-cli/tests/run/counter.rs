@@ -1,5 +1,4 @@
-//! The lock's work: a counter in a file, which every run reads, and writes one higher, with nothing but the lock between
-//! them.
+//! Mutual exclusion: each run reads a counter from a file and writes it back plus one. Only the lock protects the file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +15,7 @@ use crate::bench::{NAME, children, is_minder, leasehold};
 
 const WORKERS: usize = 8;
 
-/// One write is the last act: whoever is ended before it has changed nothing.
+/// The write is the last step: a command that is ended before it has changed nothing.
 const COUNT: &str = r#"set -- $(tail -n 1 "$FILE"); echo "$LEASEHOLD_TOKEN $(($2 + 1))" >> "$FILE""#;
 /// The same, with time to be killed in.
 const COUNT_SLOWLY: &str = r#"set -- $(tail -n 1 "$FILE"); sleep 0.03; echo "$LEASEHOLD_TOKEN $(($2 + 1))" >> "$FILE""#;

@@ -1,4 +1,5 @@
-//! Between a lock and its command: whoever stands still there may have lost the lock when it goes on.
+//! The gap between the lock and the start of the command: a run that is stopped there may have lost the lock when it
+//! is continued.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! On one host, without a server: the lock goes on as soon as nobody is left, and not before.
+//! On one host, without a server: the next run gets the lock as soon as no process of the last one is left, and not before.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -83,17 +83,28 @@ fn without_a_store_it_is_the_hosts_own() {
     // The second one finds its own program under a name that the new home does not cover.
     let script = "exec 3<\"$0\" && mount -t tmpfs none ~root && exec /proc/self/fd/3 \"$@\"";
     let unshare = ["--mount", "--propagation", "private", "sh", "-c", script];
+    let leasehold = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(unshare).arg(env!("CARGO_BIN_EXE_leasehold")).args(arguments);
+        command.env("HOME", "/nonexistent").env_remove("LEASEHOLD_STORE").output().unwrap()
+    };
+    // The store is below the home of the user database, and not below that of the environment.
     let run = |options: &[&str]| {
-        let mut run = Command::new("unshare");
-        run.args(unshare).arg(env!("CARGO_BIN_EXE_leasehold")).args(["run", NAME]).args(options);
-        run.args(["--", "true"]).env("HOME", "/nonexistent").env_remove("LEASEHOLD_STORE").output().unwrap()
+        let find = ["--", "sh", "-c", "find ~root -type d -name '*leasehold*'; ls -d /nonexistent"];
+        leasehold(&[&["run", NAME][..], options, &find].concat())
     };
     let loud = run(&[]);
-    let said = String::from_utf8(loud.stderr).unwrap();
-    assert_eq!((loud.status.code(), said.lines().count()), (Some(0), 1), "as root, for a mount of its own: {said}");
+    let (out, said) = (String::from_utf8(loud.stdout).unwrap(), String::from_utf8(loud.stderr).unwrap());
+    let (notice, ls) = said.split_once('\n').expect("lines");
     let host = rustix::system::uname().nodename().to_str().unwrap().to_owned();
-    assert!(said.contains("file:/") && said.contains(&host) && !said.contains("nonexistent"), "{said}");
-    let quiet = run(&["-q"]);
+    assert_eq!(notice, format!("leasehold: this lock excludes only programs of root on {host}"), "as root: {said}");
+    assert!(out.starts_with('/') && !out.contains("nonexistent"), "{out}");
+    assert!(ls.starts_with("ls: ") && ls.lines().count() == 1, "nothing was made there: {said}");
+    let quiet = leasehold(&["run", "-q", NAME, "--", "true"]);
+    for verb in [&["inspect", NAME][..], &["ls"]] {
+        let err = String::from_utf8(leasehold(verb).stderr).unwrap();
+        assert!(!err.contains("this lock excludes"), "{verb:?}: {err}");
+    }
     assert_eq!((quiet.status.code(), quiet.stderr.as_slice()), (Some(0), &b""[..]));
 }
 
@@ -111,8 +122,8 @@ fn p29_a_group_that_is_led_from_outside_of_the_pid_namespace() {
     }
 }
 
-/// Process 1 of a container is often a program that waits for nobody: who has ended there stays in its group for ever. The
-/// lock goes on when they have ended, and not only with the KILL.
+/// Process 1 of a container often waits for no children: processes that have ended stay zombies of their group forever. The
+/// next run gets the lock when they have ended, and not only after the KILL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_killed_supervisor_whose_command_nobody_waits_for() {
     let host = Host::new();

@@ -1,4 +1,4 @@
-//! No command works past its lease, whatever becomes of whom.
+//! No command outlives its lease, whatever fails.
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ async fn p29_a_stopped_supervisor() {
     assert!(guard.is_valid(), "what was not its own any more it did not touch");
 }
 
-/// All of them stand still, as under a frozen container, and the supervisor goes on first: it lets nobody else go on.
+/// All processes are stopped, as in a frozen container. The supervisor is continued first: it must not continue the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_everybody_stopped() {
     let bench = Bench::new();
@@ -67,7 +67,7 @@ async fn p29_everybody_stopped() {
     life.has_ended_before(granted_us, guard.token().get());
 }
 
-/// Stopped, and continued before anybody was told: nothing is lost.
+/// A supervisor is stopped, and continued before a TERM was due: nothing is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_supervisor_that_was_stopped_for_a_moment() {
     let bench = Bench::new();
@@ -95,8 +95,8 @@ async fn p29_a_silent_store() {
     }
 }
 
-/// A command need not stay in its group. Who ends it must neither miss it, nor go on killing a group that is empty: its
-/// number may be somebody else's.
+/// A command may leave its group. It must still be ended, and an empty group must not get another KILL: its ID may belong
+/// to another group.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_command_that_leads_a_group_of_its_own() {
     for how in [Some(Signal::KILL), Some(Signal::STOP), None] {
@@ -132,6 +132,25 @@ fn a_store_that_was_silent_for_a_moment() {
     assert_eq!(ended.code, Some(4), "{ended:?}");
 }
 
+/// While the command runs, a renewal that is overdue is reported, and the end of the outage.
+#[test]
+fn an_overdue_renewal_is_reported() {
+    let bench = Bench::new();
+    let script = ["sh", "-c", "echo ready; read line; exit 4"];
+    let mut run = bench.run_through(&["--lease", "15s"], &script);
+    run.hears("ready\n");
+    bench.proxy.stall(Way::Both);
+    let overdue = run.complains();
+    assert!(overdue.starts_with("leasehold: the store is unreachable: \"job\" was last renewed "), "{overdue}");
+    assert!(overdue.contains(" s ago; the command gets TERM in "), "{overdue}");
+    bench.proxy.resume();
+    let renewed = run.complains();
+    assert!(renewed.starts_with("leasehold: the store is reachable again: \"job\" is renewed"), "{renewed}");
+    run.say("\n");
+    let ended = run.ends();
+    assert_eq!((ended.code, ended.err.as_str()), (Some(4), ""), "{ended:?}");
+}
+
 /// The grace of a revocation is for the command: it has ended when that is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_a_revoked_lock() {
@@ -148,7 +167,7 @@ async fn p29_a_revoked_lock() {
     assert!(begun.elapsed() < LONG);
     let ended = run.ends();
     assert_eq!(ended.code, Some(123), "{ended:?}");
-    assert!(ended.err.contains("\"job\" was revoked: the command gets TERM, and KILL in 1."), "{ended:?}");
+    assert!(ended.err.contains("\"job\" was revoked; the command gets TERM, and KILL in 1."), "{ended:?}");
 }
 
 /// One that ends at its TERM gives the lock back at once, and nobody waits for the grace.
@@ -168,8 +187,8 @@ async fn a_revoked_lock_whose_command_obeys() {
     assert_eq!(run.ends().code, Some(123));
 }
 
-/// The store has forgotten: the next renewal hears of it, and the command is ended at once. A fence has to keep the two
-/// apart until then.
+/// The store has forgotten the lock. The next renewal finds that out, and the command is ended at once. Until then, only a
+/// fence separates the two holders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_store_that_has_forgotten() {
     let bench = Bench::new();

@@ -30,7 +30,7 @@ async fn p29_a_minder_that_is_killed_is_replaced() {
     wait_until("the minder is gone", LONG, || !is_alive(third));
 }
 
-/// Waits until it holds its signals back: from then on nothing of the group's ends it.
+/// Waits until the minder has blocked its signals: from then on no signal to the group ends it.
 fn ready(minder: Pid) {
     let path = format!("/proc/{}/status", minder.as_raw_nonzero());
     wait_until("the minder is ready", LONG, || {
@@ -39,7 +39,7 @@ fn ready(minder: Pid) {
     });
 }
 
-/// Another minder knows of the command, too, where it is in a group of its own.
+/// A later minder also knows a command that is in a group of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_another_minder_knows_a_command_that_has_left_the_group() {
     let bench = Bench::new();
@@ -95,7 +95,7 @@ fn a_minder_that_is_stopped_goes_on() {
     assert_eq!(run.ends().code, Some(4));
 }
 
-/// What P29 does not close: nobody is left to act while both of them are stopped. The first to go on ends the command.
+/// A limit of P29: while supervisor and minder are both stopped, nothing ends the command. The first to be continued does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_whose_supervisor_and_minder_are_stopped_outlives_its_lease() {
     let bench = Bench::new();
@@ -114,7 +114,7 @@ async fn a_command_whose_supervisor_and_minder_are_stopped_outlives_its_lease() 
     wait_until("the command is ended", LONG, || !is_alive(worker));
 }
 
-/// What reaches the whole group reaches the minder.
+/// Signals to the whole group also reach the minder.
 #[test]
 fn no_signal_of_the_groups_ends_the_minder() {
     let bench = Bench::new();

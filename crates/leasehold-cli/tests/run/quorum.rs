@@ -50,9 +50,9 @@ async fn a_run_without_a_lease_fits_into_the_longest() {
     }
 }
 
-/// Real ones, that nobody has begun: they are there, and rest.
+/// The nodes of a new quorum reply, and are in quarantine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_rest_are_a_store_that_is_not_there() {
+async fn nodes_in_quarantine_are_an_unreachable_store() {
     let quorum = Quorum::builder(3).max_lease(Duration::from_secs(60)).start();
     let url = quorum.url();
     let names_all = |ended: &Ended| {
@@ -76,7 +76,9 @@ async fn nodes_that_rest_are_a_store_that_is_not_there() {
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());
     names_all(&ended);
     let mut waiting = Run::start(&url, &["--wait", "forever"], &["echo", "ran"]);
-    assert!(waiting.complains().contains("waiting for"));
+    let first = waiting.complains();
+    let begin = format!("leasehold: waiting for \"{NAME}\": nodes of the quorum are in quarantine");
+    assert!(first.starts_with(&begin), "{first}");
     let waits = |server: &RedisServer| server.command(&["ZCARD", &format!("lq1q:{{{NAME}}}")]) == Value::Int(1);
     wait_until("it stands in every queue", Duration::from_secs(10), || quorum.servers().iter().all(waits));
     // It waits in their queues: only whoever knows that nobody holds may begin the quorum now.

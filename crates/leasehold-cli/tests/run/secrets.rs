@@ -60,7 +60,7 @@ fn p30_a_password_on_the_command_line_is_refused() {
     }
 }
 
-/// What goes wrong is told without it, too.
+/// Error messages do not have the password either.
 #[test]
 fn errors_have_no_password() {
     let server = RedisServer::builder().password("another").start();

@@ -1,4 +1,4 @@
-//! Signals that are handed on, or end a wait.
+//! Signals that are forwarded, or end a wait.
 
 use rustix::process::Signal;
 
@@ -32,7 +32,7 @@ fn signals_reach_the_command() {
     assert_eq!(run.ends().code, Some(128 + 15));
 }
 
-/// All of its group: a shell that waits for its child would otherwise hear of it late.
+/// The whole group gets the signal: otherwise, a shell that waits for its child would handle it late.
 #[test]
 fn signals_reach_grandchildren() {
     let bench = Bench::new();

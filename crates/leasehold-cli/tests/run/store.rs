@@ -1,4 +1,4 @@
-//! Which store it is, and which one a `leasehold` that the command starts finds.
+//! The store of a run, and the store of a `leasehold` inside its command.
 
 use leasehold_testkit::RedisServer;
 
@@ -17,7 +17,7 @@ fn by_environment(url: &str, options: &[&str], command: &[String]) -> Ended {
     Run::of(run.env("LEASEHOLD_STORE", url).args(["run", NAME]).args(options).arg("--").args(command)).ends()
 }
 
-/// Else it would lock on this host only, and say nothing of that with -q.
+/// Otherwise it would lock on this host only, and with -q without a notice.
 #[test]
 fn p30_a_nested_run_finds_the_same_store() {
     let bench = Bench::new();
@@ -30,13 +30,13 @@ fn p30_a_nested_run_finds_the_same_store() {
     assert_eq!((other.code, other.out.as_str()), (Some(0), "other: free; nobody waits\n"), "{other:?}");
 }
 
-/// It would wait for ever, and nobody would know for what.
+/// A run inside the command waits for its own outer run: the report says so.
 #[test]
-fn a_wait_for_itself_is_told() {
+fn a_wait_for_itself_is_reported() {
     let bench = Bench::new();
     let ended = bench.run(&["--holder", "outer"], &nested(&format!("run {NAME} --wait 1500ms -- true"))).ends();
     assert_eq!(ended.code, Some(124), "{ended:?}");
-    assert!(ended.err.contains("held by outer, under which this was started\n"), "{ended:?}");
+    assert!(ended.err.contains(": held by outer, which started this run and may be waiting for it\n"), "{ended:?}");
 }
 
 /// The password is not handed on, and neither is another store in its place.
@@ -77,6 +77,6 @@ fn p30_an_empty_store_is_not_the_default() {
         let output = leasehold().env("LEASEHOLD_STORE", "").args(arguments).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("LEASEHOLD_STORE is empty: unset it, or give it a URL"), "{said}");
+        assert!(said.contains("invalid LEASEHOLD_STORE: the URL is empty: unset it, or set it to a URL"), "{said}");
     }
 }

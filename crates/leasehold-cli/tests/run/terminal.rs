@@ -148,8 +148,8 @@ fn ctrl_c_ends_the_command() {
     assert_eq!(terminal.ends(), Some(130));
 }
 
-/// The command alone has the terminal, and with it the Ctrl-C: a script around us is to hear of it as it does with every
-/// other program.
+/// Only the command has the terminal, and so gets the Ctrl-C. The script around the run must be ended too, as with other
+/// programs.
 #[test]
 fn ctrl_c_ends_a_script_around_us() {
     let bench = Bench::new();
@@ -183,7 +183,7 @@ fn ctrl_c_ends_a_script_around_us() {
     terminal.shows("after=3.");
 }
 
-/// Who sends it to us alone means us, and not those beside us.
+/// An INT that another process sends only to the run must not end the script around it.
 #[test]
 fn an_interrupt_that_was_handed_on_goes_no_further() {
     let bench = Bench::new();
@@ -282,7 +282,7 @@ fn a_shell_as_the_command() {
     terminal.shows_status(8);
 }
 
-/// In a pipeline the terminal belongs to whoever reads it.
+/// In a pipeline, the terminal belongs to the program that reads it.
 #[test]
 fn in_a_pipeline_the_terminal_is_lent_on_demand() {
     let bench = Bench::new();
@@ -318,7 +318,7 @@ fn in_a_pipeline_the_terminal_is_lent_on_demand() {
     terminal.shows("prompt> ");
 }
 
-/// Nobody renews while we are stopped: the minder ends the command, and who comes back is told.
+/// While the run is stopped, it does not renew: the minder ends the command, and a message says so after `fg`.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn p29_ctrl_z_for_longer_than_the_lease() {
     let bench = Bench::new();

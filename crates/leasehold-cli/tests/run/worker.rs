@@ -1,5 +1,5 @@
-//! A command that shows when it is alive: this very test binary, started again for one test that returns at once for
-//! everybody else. It writes the time down, again and again, until it is ended.
+//! A command that shows when it is alive: this test binary runs itself for one test, which returns at once in other
+//! runs. It writes the time to a file again and again until it is ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -32,7 +32,7 @@ fn wall_us() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros()).unwrap()
 }
 
-/// What a worker writes.
+/// The file that a worker writes.
 pub(crate) struct Life(PathBuf);
 
 /// A moment of its life.

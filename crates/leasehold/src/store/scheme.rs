@@ -21,9 +21,10 @@ const THERE_IS: &str = "use redis://HOST:PORT (for example redis://127.0.0.1:637
                         several servers, file:/PATH for one host, memory: or memory:NAME";
 
 impl Scheme {
-    /// The kind of store that a URL names, and what comes behind the colon.
+    /// Returns the kind of store that a URL names, and the part of the URL after the colon.
     ///
-    /// An error repeats no word of the URL that is not in the table: of `PASSWORD@HOST:PORT` the scheme is the password.
+    /// An error never repeats a part of the URL that is not in the table: in `PASSWORD@HOST:PORT` the scheme is the
+    /// password.
     pub(crate) fn of(url: &str) -> Result<(Self, &str), Error> {
         let unknown = || match url.is_empty() {
             // Usually a variable of the environment that is not set.
@@ -80,6 +81,7 @@ mod tests {
         {
             let error = Scheme::of(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
+            assert!(error.to_string().contains("unknown store type") || url.is_empty(), "{error}");
             assert!(error.to_string().contains("redis://") && !format!("{error:?}").contains("hunter2"), "{error:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! What signals bring: those that are handed on, the ends and stops of children, and our own way back from a stop.
+//! Signals: they are forwarded, or report the end or stop of a child, or the continuation of this process.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::super::terminal::{Lends, is_orphaned};
 use super::super::timing::rounded;
 use super::{Echo, Rest, Supervisor, Verdict};
 
-/// How many minders in a row may end before they are ready: what ends a group can hit one that does not hold its signals
-/// back yet.
+/// How many minders in a row may end before they are ready: a signal that ends the group also ends a minder that has not
+/// blocked it yet.
 const FALSE_STARTS: usize = 10;
 
-/// A child that has ended, and is still to be waited for.
+/// Returns a child that is a zombie.
 fn ended_child() -> Option<Pid> {
     let look = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
     let ended = nix::sys::wait::waitid(Id::All, look).ok()?.pid()?;
@@ -41,7 +41,7 @@ impl Supervisor<'_> {
                     self.handed_on.push(signal);
                 }
                 self.send(signal);
-                // A stopped command hears of its end when it goes on.
+                // A stopped command handles the signal when it is continued.
                 if matches!(signal, Signal::TERM | Signal::HUP) {
                     self.send(Signal::CONT);
                 }
@@ -49,10 +49,10 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Waits for whoever has ended: the minder, the command, and those whom it left to us.
+    /// Waits for the children that have ended: the minder, the command, and processes that the command left behind.
     fn reap(&mut self) {
-        // First, and without waiting for it: until then the group's number is surely not somebody else's, and another
-        // minder can be started into it.
+        // The minder first, and it stays a zombie: so no other group can have the ID yet, and another minder can be started
+        // in the group.
         if let Some(pid) = self.minder.as_ref().map(|minder| minder.pid) {
             let look = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
             match waitid(WaitId::Pid(pid), look) {
@@ -69,11 +69,11 @@ impl Supervisor<'_> {
     }
 
     pub(super) fn reap_others(&mut self) {
-        // Nobody is told or killed any more, so nobody needs the number; and who was not waited for counts as a member.
+        // No more signals are sent, so the ID is not needed; and a zombie counts as a member.
         if self.status.is_some() && (self.deadline.is_killed() || self.verdict.is_none()) {
             self.let_go();
         }
-        // Whom the command has left to us. Not the minder, should it end just now: with it the number would go.
+        // Processes that the command left behind. Not the minder, if it ends just now: the ID would become free.
         let minder = self.minder.as_ref().map(|minder| minder.pid).or(self.anchor);
         while let Some(ended) = ended_child().filter(|ended| Some(*ended) != minder && *ended != self.command) {
             let _it_was_waited_for = waitpid(Some(ended), WaitOptions::NOHANG);
@@ -90,7 +90,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Another minder takes over. Where the group is ended already there is nothing to mind.
+    /// Starts another minder, unless the group has already got KILL.
     pub(super) fn minder_ended(&mut self) {
         self.carry_out();
         let Some(old) = self.minder.take() else { return };
@@ -102,7 +102,7 @@ impl Supervisor<'_> {
         };
         match started {
             Some(_) => dismiss(old.pid),
-            // It holds the group's number until nothing is sent to it any more.
+            // As a zombie, it keeps the ID of the group in use until no more signals are sent.
             None => {
                 let _it_has_ended = kill_process(old.pid, Signal::KILL);
                 self.anchor = Some(old.pid);
@@ -126,21 +126,21 @@ impl Supervisor<'_> {
         }
     }
 
-    /// A minder ends the command also where that has left the group.
+    /// Sends the command's ID to the minder, which ends the command even if it has left the group.
     pub(super) fn tell_of_command(&self) {
         if let (Some(minder), None) = (&self.minder, self.status) {
             let _it_knows_the_group = minder.tell(Order::Command { pid: self.command });
         }
     }
 
-    /// The command was stopped. Where that was the terminal's doing, our shell is to see a stopped job.
+    /// Handles a stop of the command. If the terminal caused it, the whole job stops, so that the shell sees a stopped job.
     fn stopped(&mut self, status: WaitStatus) {
         let signal = [Signal::TSTP, Signal::TTIN, Signal::TTOU]
             .into_iter()
             .find(|signal| status.stopping_signal() == Some(signal.as_raw()));
         let (Some(signal), Some(terminal)) = (signal, &mut self.terminal) else { return };
         let goes_on = match signal {
-            // As the system lets no such group stop.
+            // The system does not let such a group stop either.
             Signal::TSTP => is_orphaned(),
             _ => terminal.lend(self.group),
         };
@@ -149,13 +149,14 @@ impl Supervisor<'_> {
             return;
         }
         if is_orphaned() {
-            return; // It reads a terminal that is somebody else's. Nobody would continue us.
+            return; // It reads a terminal of another group. Nobody would continue this process.
         }
         terminal.take_back();
         let left = Duration::from_secs(self.guard.remaining().as_secs());
         let left = rounded(left);
-        self.teller.news_now(&format!("stopped: \"{}\" is lost in {left} unless the command goes on", self.plan.name));
-        // The whole job, as the terminal would have done.
+        self.teller
+            .news_now(&format!("stopped: \"{}\" is lost in {left} unless the command is continued", self.plan.name));
+        // This stops the whole job, as the terminal would have done.
         let _stopped = kill_current_process_group(signal);
         if terminal.lends == Lends::OnDemand && signal == Signal::TSTP {
             self.echo = Echo::Due;
@@ -164,7 +165,7 @@ impl Supervisor<'_> {
     }
 
     fn continued(&mut self) {
-        // Were the others first, one of them could write before it is ended.
+        // If the command were continued first, it could write before it is ended.
         self.look_at_the_lease();
         self.carry_out();
         if self.verdict.is_some() {

@@ -1,9 +1,9 @@
-//! Whom a signal of ours reaches, and whom it must not.
+//! The processes that a signal reaches, and those that it must not reach.
 //!
-//! A group's number is somebody else's as soon as the group is empty: a KILL that is sent once more then hits a stranger.
-//! So nothing is sent to the group unless somebody holds its number for us: a minder that is there, one that has ended and
-//! was not waited for, or the command. And the command need not be in its group: an interactive shell makes one of its
-//! own. It is our child, so that its own number is ours until we have waited for it.
+//! As soon as a group is empty, another group can get its ID: another KILL would then hit a stranger. So a signal is
+//! sent to the group only if a process keeps its ID in use: a running minder, a minder that is a zombie, or the
+//! command. The command need not be in the group: an interactive shell makes its own. It is a child of this process, so
+//! that its process ID stays in use until this process has waited for it.
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, kill_process_group, waitpid};
 
@@ -28,7 +28,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Where the group's own signal does not reach it.
+    /// Sends the signal to a command that is not in the group.
     fn send_to_command(&self, signal: Signal) {
         if self.status.is_some() || self.is_member(self.command) {
             return;
@@ -41,7 +41,7 @@ impl Supervisor<'_> {
 
     fn owns_group(&self) -> bool {
         let minder = self.minder.as_ref().map(|minder| minder.pid).or(self.anchor);
-        // Only the first one leads it. Another one is out of it for a moment when it looks.
+        // Only the first minder leads the group. A later one leaves it for a moment while it checks the group.
         minder.is_some_and(|pid| pid == self.group || self.is_member(pid))
             || (self.status.is_none() && self.is_member(self.command))
     }
@@ -50,7 +50,7 @@ impl Supervisor<'_> {
         group_of(Some(child)) == Some(self.group)
     }
 
-    /// Lets the number go. From here on nothing is sent to the group.
+    /// Releases the ID of the group. From now on no signal is sent to it.
     pub(super) fn let_go(&mut self) {
         if let Some(anchor) = self.anchor.take() {
             let _it_was_waited_for = waitpid(Some(anchor), WaitOptions::empty());

@@ -24,7 +24,8 @@ const MAX_LEASE_MS: RangeInclusive<u64> = 1_000..=LEASE_MAX_MS;
 const OF_NODE: [&str; 5] = ["password_file", "password_env", "ca", "cert", "key"];
 
 const EXAMPLE: &str = "use quorum:?node=redis://A&node=redis://B&node=redis://C, in quotes in a shell";
-const MAX_LEASE: &str = "write max_lease as 60s, 1m30s or 1h: 1 s to 24 h, in whole milliseconds";
+const MAX_LEASE: &str = "invalid max_lease in the URL: expected a duration such as 500ms, 30s, 1m30s or 2h, \
+                         from 1 s to 24 h in whole milliseconds";
 
 /// The nodes, and what all clients of them must agree on. It may have passwords in it: no `Debug`.
 pub(crate) struct QuorumUrl {

@@ -1,0 +1,66 @@
+//! Tips for verbs and options that other programs have, and `leasehold` has not.
+
+use std::env;
+
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+const REVOKE: [&str; 2] =
+    ["a lock is released when its command ends", "'leasehold revoke' takes a lock away from its holder"];
+
+/// Adds tips to an error of the command line, if the mistake is a known one.
+pub(crate) fn add(error: &mut clap::Error) {
+    let tips = match error.kind() {
+        ErrorKind::InvalidSubcommand => text(error, ContextKind::InvalidSubcommand).map_or_else(Vec::new, of_verb),
+        // Only `run` has options with other names elsewhere.
+        ErrorKind::UnknownArgument if env::args().nth(1).is_some_and(|verb| verb == "run") => {
+            text(error, ContextKind::InvalidArg).map_or_else(Vec::new, of_argument)
+        }
+        _ => return,
+    };
+    if tips.is_empty() {
+        return;
+    }
+    // In place of arguments that are only spelled alike.
+    for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
+        error.remove(kind);
+    }
+    let tips = tips.into_iter().map(StyledStr::from).collect();
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+}
+
+fn text(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn of_verb(verb: &str) -> Vec<String> {
+    let tips: &[&str] = match verb {
+        "list" | "locks" => &["'leasehold ls' lists the locks"],
+        "unlock" | "release" | "free" => &REVOKE,
+        "kill" | "steal" | "break" => &REVOKE[1..],
+        "status" | "show" | "info" | "stat" => &["'leasehold inspect' shows who holds a lock"],
+        "lock" | "acquire" | "exec" => &["'leasehold run' runs a command while it holds a lock"],
+        _ => &[],
+    };
+    tips.iter().map(|tip| (*tip).to_owned()).collect()
+}
+
+fn of_argument(argument: &str) -> Vec<String> {
+    let tips: &[&str] = match argument {
+        // A command without `--` in front of it, as flock(1) takes it.
+        command if !command.starts_with('-') => {
+            return vec![format!("put -- before the command: leasehold run NAME -- {command}")];
+        }
+        "--timeout" | "--time" => &[
+            "--wait DUR limits how long to wait for the lock",
+            "--kill-after DUR is the time that a command has between TERM and KILL",
+        ],
+        "--ttl" | "--expire" | "--duration" => &["--lease DUR sets how long the lock outlives a holder that has died"],
+        "--nonblock" | "--nb" | "--non-blocking" => &["--no-wait ends at once if somebody else holds the lock"],
+        _ => &[],
+    };
+    tips.iter().map(|tip| (*tip).to_owned()).collect()
+}
