@@ -14,7 +14,7 @@ const BAD: [(&str, &str); 9] = [
     ("http://sentinel", "unknown store type \"http:\" in the URL: use redis://HOST:PORT"),
     ("redis+sentinel://sentinel", "redis+sentinel: "),
     ("unix:/sentinel", "Unix sockets are not supported"),
-    ("redis://sentinel/one", "the URL's path is not a database number"),
+    ("redis://sentinel/one", "the path of the URL is not a database number"),
     ("memory:sentinel", "memory: "),
 ];
 

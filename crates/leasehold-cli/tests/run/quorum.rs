@@ -57,7 +57,7 @@ async fn nodes_in_quarantine_are_an_unreachable_store() {
     let url = quorum.url();
     let names_all = |ended: &Ended| {
         let named = |port| {
-            let (_, says) = ended.err.split_once(&format!("127.0.0.1:{port} rests for "))?;
+            let (_, says) = ended.err.split_once(&format!("127.0.0.1:{port} is in quarantine for "))?;
             let (left, _) = says.split_once(" s more")?;
             left.parse::<u64>().ok()
         };
