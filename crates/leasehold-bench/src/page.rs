@@ -70,7 +70,11 @@ impl Found {
 
     fn page(&self, losses: &str) -> String {
         let mut page = String::from("# What locks cost\n\n");
-        line(&mut page, "Made by `scripts/bench` of the lines in `raw`. What is to be added goes to `losses.md`.\n");
+        line(
+            &mut page,
+            "`scripts/bench` makes this page of the lines in `raw`, and inserts `losses.md`. Edit `losses.md`, not \
+             this page.\n",
+        );
         for machine in &self.machines {
             line(&mut page, &format!("{}: {machine}.\n", machine.date));
         }

@@ -44,43 +44,45 @@
 //!   grant.
 //! - A *waiter* is a call that waits for a lock. A *holder* is a client that has the lease.
 //! - The *hand-over* is the release that grants the lock to the next waiter in the same step, inside the store.
-//! - A waiter that was granted a lock in this way has 1 s (or ten round trips, if these take longer) to confirm it:
-//!   this is the *claim*. A waiter whose process is stopped therefore delays the others by 1 s, and not by a whole
-//!   lease.
+//! - A grant by hand-over lasts for 1 s (or ten round trips, if these take longer) until the waiter has confirmed it by
+//!   its first renewal. This short lease is the *claim*. So a waiter whose process is stopped delays the others by 1 s,
+//!   and not by a whole lease.
 //!
 //! # Runtime
 //!
 //! Locks work on any executor. Each client has a thread of its own with a small tokio runtime. This thread renews
-//! leases, so a busy program loses none.
+//! leases, also while the program is busy or blocks its runtime.
 //!
 //! On a tokio runtime, a client sends acquires and releases without its thread, which is faster. It does so on one
-//! runtime at a time: first on the runtime that connected it, later on another one if the former has not used the
-//! client for 10 s. Calls from all other runtimes, and from outside of a runtime, go through the thread.
+//! runtime at a time. This is the runtime that connected the client. If that runtime has not used the client for 10 s,
+//! or has ended, the next runtime that calls takes its place. Calls from all other runtimes, and from outside of a
+//! runtime, go through the thread.
 //!
 //! No call depends on a runtime other than the caller's own. The runtime that connected the client may be blocked, or
-//! may have ended. There is one exception: tasks of one [`Owner`] that lock a name at the same time take turns, so they
-//! wait for each other's runtimes.
+//! may have ended. There is one exception: if two tasks of one [`Owner`] lock a name at the same time, the second waits
+//! for the grant of the first, and so for the runtime of the first.
 //!
-//! If the caller blocks the tokio runtime that it runs in (for example with `futures::executor::block_on`), a call may
-//! take half a second longer. [`fence::RedisFence`](fence) needs a tokio runtime.
+//! If a task waits for a call with `futures::executor::block_on`, and thereby blocks its own tokio runtime, the call
+//! may take half a second longer. [`fence::RedisFence`](fence) needs a tokio runtime.
 //!
 //! # Time limits
 //!
-//! If the store does not answer, a call ends after this time:
+//! If the store does not reply, a call ends after this time:
 //!
 //! | Call | Time limit |
 //! |---|---|
 //! | `connect` | 5 s; 6 s if the caller blocks its own runtime |
-//! | `try_lock` | 2 s. Add 2 s for each reply that says that the request arrived too late. Add 0.5 s if the caller blocks its own runtime |
+//! | `try_lock` | a sixth of the lease, at least 50 ms and at most 2 s. Add up to 2 s for each reply that says that the request arrived too late. Add 0.5 s if the caller blocks its own runtime |
 //! | `inspect`, `revoke` | 2 s |
-//! | `try_lock_for(d)` | `d`, and then 0.5 s or four round trips, whichever is longer, but at most 2 s |
+//! | `try_lock_for(d)` | `d` and 0.5 s; if four round trips take longer than 0.5 s, `d` and four round trips, but at most `d` and 2 s |
 //! | `lock` | none: it continues when the store is back |
-//! | `release` | the lease and 2 s. The client repeats the release until then, also after its future was dropped |
-//! | `run` | 5 s after the work has ended. The release continues in the background |
+//! | `release` | the lease plus 2 s. The client repeats the release until then, also after its future was dropped |
+//! | `run` | no limit before the work, as `lock`; 5 s after the work has ended. The release continues in the background |
 //! | `close` | 5 s |
 //! | a call of a fence | 5 s |
 //!
-//! A client that has lost its connection reconnects within 20 ms, and then with a growing backoff of at most 1 s.
+//! A client that has lost its connection tries to reconnect within 20 ms, and then with a growing backoff of at most 1
+//! s.
 //!
 //! # Hand-over inside a client
 //!
@@ -94,18 +96,18 @@
 //! - **Tokens.** Each guard has a larger token than the guard before it. The token comes from a range that the store
 //!   reserved with the grant, so a fence tells the guards apart. [`Mutex::inspect`] shows the first token of the grant;
 //!   the current guard may have a larger one.
-//! - **Time.** A guard starts with the rest of the lease, which is at least half of the last granted length. Renewals
-//!   continue. The store sees one holder all the time.
+//! - **Time.** A guard starts with the rest of the current lease. The client hands a lease on only while at least half
+//!   of it is left. Renewals continue. The store sees one holder all the time.
 //! - **Fairness.** See [Who is next](Mutex#who-is-next).
 //! - **Loss.** The current guard reports the loss. Tasks in the local queue do not fail: the client asks the store
 //!   again for them, at the end of the store's queue.
 //! - **Revocation.** A revocation takes the lease away from whichever guard has it at that time.
 //! - **Panics.** If a guard is dropped during a panic, the client returns the lease to the store, so that waiters of
-//!   other clients are next.
+//!   other clients are next. Its own waiters follow behind them.
 //! - **Crashes.** If the process dies, its whole local queue dies with it. Waiters elsewhere wait until the lease ends,
 //!   as for every holder that died (`file:` notices the death at once).
 //!
-//! The same applies to a lease that the client [keeps](Mutex::sticky) while its local queue is empty.
+//! A lease that the client [keeps](Mutex::sticky) is such a lease with an empty local queue.
 //!
 //! # Features
 //!

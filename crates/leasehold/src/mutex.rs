@@ -16,19 +16,21 @@ use crate::reentry::enter;
 use crate::session::{Entry, Renewal, Terms, Wait};
 use crate::settings::Settings;
 
-/// A lock on a name. At most one client holds it at a time, and waiters are served first come, first served.
+/// A lock on a name. At most one client holds it at a time. Waiters are served first come, first served, within the
+/// limits of [Who is next](Mutex#who-is-next).
 ///
 /// A mutex is cheap to create and to clone. Creating one does no I/O, and the first call reports an invalid name or
-/// lease. A second `lock` by the same task waits like every other caller: there is no re-entry, unless the mutex has an
-/// [owner](Mutex::owner).
+/// lease. A second `lock` by the same task waits like every other caller, and so for ever if that task holds the first
+/// guard. There is no re-entry, unless the mutex has an [owner](Mutex::owner).
 ///
 /// # Who is next
 ///
-/// The calls of one client with the same lease are served in their order. The clients are served in their order, too. A
-/// client hands the lock on among its own waiters [without a round trip](crate#hand-over-inside-a-client). When a
-/// waiter exists in another client, it starts at most 64 more guards, and none after 10 ms. Then it goes to the end of
-/// the store's queue. The store notifies the client of the first such waiter at once; if that message is lost, the
-/// client learns of it within 1 s.
+/// Clients are served in the order in which they came. Within a client, calls with the same lease are served in their
+/// order. The client hands the lock on among these calls [without a round trip](crate#hand-over-inside-a-client).
+///
+/// When a call of another client waits, the store notifies the client that holds the lock. (If that message is lost,
+/// the holding client learns of it within 1 s.) From then on the holding client starts at most 64 more guards, and none
+/// after 10 ms. Then it releases the lock to the store, and its own waiters go to the end of the store's queue.
 ///
 /// With [`fair`](Mutex::fair), calls are served in the order of all calls of all clients.
 #[derive(Clone)]
@@ -37,7 +39,7 @@ pub struct Mutex {
     name: Result<Name, Arc<Error>>,
     settings: Settings,
     owner: Option<Owner>,
-    /// Computed from the settings at the first call.
+    // Computed from the settings at the first call.
     terms: OnceLock<Arc<Terms>>,
 }
 
@@ -51,8 +53,9 @@ impl Mutex {
     /// Sets the lease: how long a lock lasts without a renewal by its holder, from 100 ms to 24 h.
     ///
     /// The default is that of [`crate::Builder::lease`]: 30 s, or the `max_lease` of a quorum if that is shorter. A
-    /// quorum refuses a longer lease. The client renews the lease at each third of it while the guard lives. So the
-    /// lease is the time for which others wait for a holder that died. The first call reports a lease out of range.
+    /// quorum refuses a longer lease. The client renews the lease at each third of it while the guard lives. If the
+    /// holder dies, others wait until its lease ends: so a short lease is a short wait. The first call reports a lease
+    /// out of range.
     ///
     /// This replaces `fixed_lease`.
     #[must_use]
@@ -64,7 +67,7 @@ impl Mutex {
     }
 
     /// Sets a lease of this length (100 ms to 24 h) that is never renewed. It ends by itself, and the guard is then
-    /// lost with [`Lost::Expired`](crate::Lost::Expired).
+    /// lost with [`Lost::Expired`](crate::Lost::Expired). The client does not hand such a lock on inside itself.
     ///
     /// This replaces `lease` and `max_hold`.
     #[must_use]
@@ -142,11 +145,12 @@ impl Mutex {
 
     /// Makes every guard start with a whole lease.
     ///
-    /// Without this setting, a guard that had to wait starts with 1 s or so (the claim of the hand-over) until its
-    /// first renewal. That is enough if the work checks the guard before each effect. It is too little for work that
-    /// cannot be aborted before the first renewal: use this setting then.
+    /// Without this setting, a guard that had to wait starts with a claim of about 1 s. Its first renewal, which
+    /// follows at once, brings the whole lease. That is enough if the work checks the guard before each effect. It is
+    /// too little for work that cannot be aborted before the first renewal: use this setting then.
     ///
-    /// It costs one more round trip after a wait, and none if the lock was free.
+    /// It costs one more round trip after a wait, and none if the lock was free. The client does not hand such a lock
+    /// on inside itself.
     #[must_use]
     pub fn full_lease(self) -> Self {
         self.with(|settings| Settings { entry: Entry::OnLease, ..settings })
@@ -202,8 +206,9 @@ impl Mutex {
 
     /// Acquires the lock if it is free and nobody waits for it, and returns `None` otherwise.
     ///
-    /// It takes one round trip. It takes none if this client [keeps](Mutex::sticky) the lease, or if this client holds
-    /// the lock with the same settings: then the result is `None`, unless the [owner](Mutex::owner) of the lock calls.
+    /// It takes one round trip. It takes none in two cases. If this client [keeps](Mutex::sticky) the lease, the result
+    /// is a guard. If this client holds the lock with the same settings, the result is `None`, unless the
+    /// [owner](Mutex::owner) of the lock calls.
     ///
     /// A `try_lock` after a drop does not contend with the pending release of the same client: a guard that was dropped
     /// before, or a lease that the client [keeps](Mutex::sticky) with other settings, is released first, within the
@@ -225,9 +230,9 @@ impl Mutex {
     /// trip if the lock is free.
     ///
     /// The store is asked even if `wait` is zero, which is not an error. If `wait` ends before the store has replied,
-    /// the call waits for the reply for another 0.5 s, or for four round trips if these take longer (2 s at most). It
-    /// waits equally long for the claim of a [`full_lease`](Mutex::full_lease) that was handed over before `wait`
-    /// ended.
+    /// the call waits for the reply for another 0.5 s, or for four round trips if these take longer (2 s at most). The
+    /// same applies with [`full_lease`](Mutex::full_lease), if the lock was handed over before `wait` ended and its
+    /// first renewal is still pending.
     ///
     /// # Cancel safety
     ///
@@ -244,14 +249,14 @@ impl Mutex {
     }
 
     /// Acquires the lock, runs the work, and releases the lock. It takes one round trip before the work and one after
-    /// it.
+    /// it, like [`Mutex::lock`] and [`Guard::release`].
     ///
-    /// If the lease is lost, the work is dropped where it stands, and the result is an error of kind `Lost`. The result
-    /// is the same if the lease ended before the work did. If the work returns a `Result`, the results are nested: use
-    /// `run(…).await??` if the errors convert.
+    /// If the lease is lost, the work is dropped where it stands, and the result is an error of kind `Lost`. Work that
+    /// blocks its thread cannot be dropped: it runs to its end, and the result is the same error. If the work returns a
+    /// `Result`, the results are nested: use `run(…).await??` if the errors convert.
     ///
-    /// The lease is released before this call returns. If the store does not confirm the release within 5 s, the call
-    /// returns anyway, and the release continues in the background.
+    /// The lease is released before this call returns. There is one exception: if the store does not confirm the
+    /// release within 5 s, the call returns the result of the work, and the release continues in the background.
     ///
     /// ```
     /// # async fn example(leasehold: &leasehold::Leasehold) -> leasehold::Result<()> {
@@ -307,15 +312,15 @@ impl Mutex {
     ///
     /// The store notifies the holder at once. The lease ends when the holder releases it, and at the latest after
     /// `grace` (at most 5 s; zero ends it at once). The next waiter holds the lock within 1 s after that, even if the
-    /// former holder is stopped and this client has ended.
+    /// former holder is stopped, and even if the program that revoked has ended.
     ///
     /// Two messages can get lost:
     ///
     /// - The message to the holder. The holder then learns of the revocation at its next renewal, up to a third of its
     ///   lease later. The next holder may work at the same time. Only a fence keeps the two apart.
     /// - The messages to the waiters. The store notifies the first waiters of two clients. If both clients die within
-    ///   the grace, or both messages are lost, the lock is handed on at the next re-check of a waiter: after at most 40
-    ///   % of its lease, and at most 6 s.
+    ///   the grace, or both messages are lost, the lock is handed on at the next re-check of any waiter. A waiter
+    ///   re-checks after at most 40 % of the lease that it asked for, and at most 6 s.
     ///
     /// # Cancel safety
     ///

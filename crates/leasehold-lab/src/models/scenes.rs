@@ -198,7 +198,7 @@ pub(crate) const SET_BACK: Scene = Scene {
 
 pub(crate) const EDGE: Scene = Scene {
     name: "edge",
-    about: "the word that others wait is lost, and no answer repeats it",
+    about: "the message that others wait is lost, and no reply repeats it",
     sessions: &[TWO, ONE],
     passes: 1,
     range: 2,

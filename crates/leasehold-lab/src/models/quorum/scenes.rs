@@ -320,7 +320,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "filled behind",
-        about: "the same, and it counts at the next renewal, which may come before the word of this one",
+        about: "the same, and it counts at the next renewal, which may come before the message about this one",
         flaw: Flaw::FillsBehind,
         harm: Some(BEHIND),
         ..WATCHED
