@@ -1,5 +1,5 @@
-//! The report: a page of what was measured. Everything in it comes from the raw lines, but for two texts: how it was
-//! measured, which is this program's, and what we lose and why, which somebody has to think about.
+//! The report: a page of all measurements. Everything in it comes from the raw lines, except three texts. The method is
+//! this program's. The summary (`front.md`) and the losses (`losses.md`) are written by hand.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -29,6 +29,8 @@ pub(crate) fn write(dir: &Path) -> Result<()> {
     let losses = dir.join("losses.md");
     let losses = std::fs::read_to_string(&losses)
         .context(format!("reading {}, in which somebody says what we lose and why", losses.display()))?;
+    // A summary for readers who have ten minutes. It is written by hand, and a quick run of figures has none.
+    let front = std::fs::read_to_string(dir.join("front.md")).unwrap_or_default();
     let raw = dir.join("raw");
     let mut files: Vec<_> = std::fs::read_dir(&raw)
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>())
@@ -44,7 +46,7 @@ pub(crate) fn write(dir: &Path) -> Result<()> {
         return Err(format!("{} has no figures: run scripts/bench", raw.display()).into());
     }
     chart::write(&dir.join("charts"), &found.rows)?;
-    std::fs::write(dir.join("REPORT.md"), found.page(&losses)).context("writing the page")
+    std::fs::write(dir.join("REPORT.md"), found.page(&front, &losses)).context("writing the page")
 }
 
 impl Found {
@@ -68,12 +70,15 @@ impl Found {
         Ok(())
     }
 
-    fn page(&self, losses: &str) -> String {
+    fn page(&self, front: &str, losses: &str) -> String {
         let mut page = String::from("# What locks cost\n\n");
+        if !front.is_empty() {
+            line(&mut page, &format!("{}\n", front.trim()));
+        }
         line(
             &mut page,
-            "`scripts/bench` makes this page of the lines in `raw`, and inserts `losses.md`. Edit `losses.md`, not \
-             this page.\n",
+            "`scripts/bench` makes this page of the lines in `raw`, `front.md` and `losses.md`. Edit these, not this \
+             page.\n",
         );
         for machine in &self.machines {
             line(&mut page, &format!("{}: {machine}.\n", machine.date));
@@ -205,8 +210,10 @@ mod tests {
         std::fs::write(dir.path().join("raw/1-hot.jsonl"), head.clone() + &hot).unwrap();
         std::fs::write(dir.path().join("raw/2-queue.jsonl"), head + &run(Scenario::Queue, "leasehold-fair", 1, 9.0))
             .unwrap();
+        std::fs::write(dir.path().join("front.md"), "In ten lines.\n").unwrap();
         write(dir.path()).unwrap();
         let page = std::fs::read_to_string(dir.path().join("REPORT.md")).unwrap();
+        assert!(page.starts_with("# What locks cost\n\nIn ten lines.\n\n"), "{page}");
         for part in [
             "2026-11-21: Fast CPU, 2 cores (kept awake), Linux 6.1, Redis 7.0.15.",
             "We lose *this*.",

@@ -39,7 +39,7 @@ struct Said {
 /// What is no scenario.
 #[derive(Debug, Subcommand)]
 enum Other {
-    /// Make a page, DIR/REPORT.md, and its charts of the lines in DIR/raw, with DIR/losses.md put in.
+    /// Make a page, DIR/REPORT.md, and its charts of the lines in DIR/raw, DIR/front.md and DIR/losses.md.
     Report {
         /// Where the report is.
         dir: PathBuf,
