@@ -101,6 +101,16 @@ fn releases_of(node: &Shy) -> Arc<AtomicUsize> {
     asked
 }
 
+/// Opens the link of a session, and a lane beside it. Both are connected to all nodes.
+async fn link_and_lane(voters: &Voters) -> (Vec<Arc<Shy>>, Arc<dyn Link>, Arc<dyn Link>) {
+    let (nodes, store) = Shy::each(voters, Real::world());
+    let link = store.open().await.unwrap();
+    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
+    let lane = store.open().await.unwrap();
+    wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+    (nodes, link, lane)
+}
+
 /// Its link breaks, and is found to have: all that it knew is there.
 async fn opened_anew(voters: &Voters, nodes: &[Arc<Shy>], link: &Arc<dyn Link>) {
     let before = nodes[0].opened();
@@ -202,11 +212,7 @@ fn what_the_lane_of_a_runtime_that_ended_owes_is_paid_by_the_sessions_link() {
 async fn a_closed_link_owes_what_its_nodes_have_not_answered() {
     for unread in [1, 3] {
         let voters = voters(3);
-        let (nodes, store) = Shy::each(&voters, Real::world());
-        let link = store.open().await.unwrap();
-        link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
-        let lane = store.open().await.unwrap();
-        wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+        let (nodes, _link, lane) = link_and_lane(&voters).await;
         let token = granted_to(&lane).await;
         wait_until("all have voted", SOON, || granted(&voters, "a") == 3);
 
@@ -242,11 +248,7 @@ async fn a_closed_link_owes_what_its_nodes_have_not_answered() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_link_begins_no_round() {
     let voters = voters(3);
-    let (nodes, store) = Shy::each(&voters, Real::world());
-    let link = store.open().await.unwrap();
-    link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
-    let lane = store.open().await.unwrap();
-    wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+    let (nodes, link, lane) = link_and_lane(&voters).await;
     nodes.iter().for_each(|node| node.hesitate(true));
     let asked = tokio::spawn(lane.apply(&name(), &acquire(Patience::Try), Contention::None));
     tokio::time::sleep(Duration::from_millis(40)).await;
