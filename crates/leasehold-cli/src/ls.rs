@@ -32,8 +32,8 @@ pub(crate) fn run(said: &Ls) -> Result<Exit, Failure> {
     if lines.is_empty() && found.values().all(Result::is_ok) && !said.store.quiet && !said.form.json {
         show::warn(&nothing(said));
     }
-    for (name, error) in found.iter().filter_map(|(name, is)| Some((name, is.as_ref().err()?))) {
-        show::warn(&format!("{}: {error}", show::plain(name)));
+    for error in found.values().filter_map(|is| is.as_ref().err()) {
+        show::warn(&error.to_string());
         exit = Exit::Failed;
     }
     Ok(exit)

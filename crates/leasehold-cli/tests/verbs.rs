@@ -78,7 +78,7 @@ async fn ls_lists_the_rest_where_one_is_somebody_elses() {
     assert_eq!(table.lines().count(), 3, "{table}");
     assert!(table.contains("  a\n") && table.ends_with("  z\n"), "{table}");
     assert_eq!(said.lines().count(), 1, "{said}");
-    assert!(said.starts_with("leasehold: foo: ") && said.contains("lh1:{foo}"), "{said}");
+    assert!(said.starts_with("leasehold: cannot inspect \"foo\": ") && said.contains("lh1:{foo}"), "{said}");
     assert_eq!(json(&told(&["ls", "--json", "--store", &url], 125)).len(), 2);
     assert_eq!(json(&told(&["ls", "a", "--json", "--store", &url], 0)).len(), 1, "nobody asked for that one");
 }

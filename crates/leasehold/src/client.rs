@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold_spec::limits::LABEL_MAX;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Operation, Result};
 use crate::mutex::Mutex;
 use crate::real::Real;
 use crate::reentry::Gates;
@@ -122,7 +122,7 @@ impl Leasehold {
     ///
     /// `Unreachable` if the store does not reply to one step within 2 s; `Denied`, `Quorum`, `Unsupported`, `Closed`.
     pub async fn names(&self) -> Result<Vec<String>> {
-        let names = self.handle.session().names().await?;
+        let names = self.handle.session().names().await.map_err(|error| error.of(Operation::Names, None))?;
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
@@ -253,23 +253,27 @@ impl Builder {
     }
 
     pub(crate) fn choose(&self, world: &Arc<dyn World>) -> Result<Arc<dyn Store>> {
-        choose(&self.url, self.prefix.as_deref(), world)
+        choose(&self.url, self.prefix.as_deref(), world).map_err(failed)
     }
 
     /// Connects to the given store, in the given world. For tests.
     #[doc(hidden)]
     pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
         let lease = self.lease.unwrap_or_else(|| default_lease(&*store));
-        check_lease(lease)?;
+        check_lease(lease).map_err(failed)?;
         let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
         if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {
-            return Err(Error::invalid(format!(
+            return Err(failed(Error::invalid(format!(
                 "the holder's label must have at most {LABEL_MAX} bytes and no control characters"
-            )));
+            ))));
         }
-        let session = Session::connect(store, world, self.lanes, self.hand_over).await?;
+        let session = Session::connect(store, world, self.lanes, self.hand_over).await.map_err(failed)?;
         Ok(Leasehold { handle: Arc::new(Handle { session, lease, label: holder.into(), gates: Gates::default() }) })
     }
+}
+
+fn failed(error: Error) -> Error {
+    error.of(Operation::Connect, None)
 }
 
 /// The part that clones, mutexes and guards share. Dropping the last handle closes the session.

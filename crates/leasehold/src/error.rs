@@ -11,7 +11,8 @@ use crate::descriptors;
 /// `Result` with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The reason for which a call failed. `Display` says what failed and what to do about it. [`Error::kind`] is for
+/// The reason for which a call failed. `Display` says what failed, on which lock, why, and what to do about it: `cannot
+/// lock "stock:42": the store does not reply: …`. [`Error::kind`], [`Error::operation`] and [`Error::name`] are for
 /// programs.
 ///
 /// It is not an error if somebody else holds the lock: `try_lock` then returns `None`.
@@ -22,7 +23,46 @@ struct Inner {
     kind: ErrorKind,
     message: String,
     acted: Acted,
+    operation: Option<Operation>,
+    name: Option<Box<str>>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// The operations that fail with an [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Connecting to a store, or to the Redis of a fence.
+    Connect,
+    /// Acquiring a lock: `lock`, `try_lock`, `try_lock_for`, `lock_or_cancel`, and the beginning of `run`.
+    Lock,
+    /// Releasing a lock: `Guard::release`.
+    Release,
+    /// Reading the state of a lock: `Mutex::inspect`.
+    Inspect,
+    /// Revoking a lease: `Mutex::revoke`.
+    Revoke,
+    /// Listing the names of a store: `Leasehold::names`.
+    Names,
+    /// Initializing a quorum: `quorum::begin` and `quorum::force_begin`.
+    Begin,
+    /// Accessing a key through a fence.
+    Fence,
+}
+
+impl Operation {
+    /// Returns the beginning of the message, or `None` if the message itself says what failed.
+    fn failed(self) -> Option<&'static str> {
+        match self {
+            Self::Connect | Self::Begin => None,
+            Self::Lock => Some("cannot lock"),
+            Self::Release => Some("cannot release"),
+            Self::Inspect => Some("cannot inspect"),
+            Self::Revoke => Some("cannot revoke"),
+            Self::Names => Some("cannot list the names"),
+            Self::Fence => Some("cannot access"),
+        }
+    }
 }
 
 /// The kinds of [`Error`].
@@ -64,7 +104,8 @@ pub(crate) enum Acted {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self(Box::new(Inner { kind, message: message.into(), acted: Acted::No, source: None }))
+        let (message, acted) = (message.into(), Acted::No);
+        Self(Box::new(Inner { kind, message, acted, operation: None, name: None, source: None }))
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -89,6 +130,13 @@ impl Error {
         self
     }
 
+    /// Notes which call failed, and on which lock or key. The public methods do this, once.
+    pub(crate) fn of(mut self, operation: Operation, name: Option<&str>) -> Self {
+        self.0.operation = Some(operation);
+        self.0.name = name.map(Into::into);
+        self
+    }
+
     pub(crate) fn may_act(mut self) -> Self {
         self.0.acted = Acted::Maybe;
         self
@@ -103,6 +151,27 @@ impl Error {
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
+    }
+
+    /// Returns the operation that failed. It is `None` if this error was converted from a [`Lost`](crate::Lost), or from
+    /// a stale token.
+    #[must_use]
+    pub fn operation(&self) -> Option<Operation> {
+        self.0.operation
+    }
+
+    /// Returns the name of the lock, or the key of the fence. It is `None` if the operation is about no single lock, or
+    /// if the name is invalid.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.name.as_deref()
+    }
+
+    /// Returns the message of `Display` without its first part, which says the operation and the name. Use it beside
+    /// [`Error::operation`] and [`Error::name`] in a structured log.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.0.message
     }
 
     /// Returns whether the store may have carried out the request although the call failed.
@@ -124,23 +193,36 @@ impl Error {
 
     /// Returns the same error for another caller that it concerns.
     pub(crate) fn share(&self) -> Self {
-        let Inner { kind, message, acted, source } = &*self.0;
+        let Inner { kind, message, acted, operation, name, source } = &*self.0;
         let source = source.as_ref().map(|source| source.to_string().into());
-        Self(Box::new(Inner { kind: *kind, message: message.clone(), acted: *acted, source }))
+        let (message, name) = (message.clone(), name.clone());
+        Self(Box::new(Inner { kind: *kind, message, acted: *acted, operation: *operation, name, source }))
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        let Inner { message, operation, name, .. } = &*self.0;
+        match (operation.and_then(Operation::failed), name) {
+            (Some(failed), Some(name)) => write!(f, "{failed} {name:?}: {message}"),
+            (Some(failed), None) => write!(f, "{failed}: {message}"),
+            (None, _) => f.write_str(message),
+        }
     }
 }
 
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { kind, message, source, .. } = &*self.0;
+        let Inner { kind, message, operation, name, source, .. } = &*self.0;
         let mut debug = f.debug_struct("Error");
-        debug.field("kind", kind).field("message", message).field("may_have_acted", &self.may_have_acted());
+        debug.field("kind", kind);
+        if let Some(operation) = operation {
+            debug.field("operation", operation);
+        }
+        if let Some(name) = name {
+            debug.field("name", name);
+        }
+        debug.field("message", message).field("may_have_acted", &self.may_have_acted());
         // `fn main() -> Result` prints this: a source that the message already contains is left out.
         if let Some(source) = source.as_ref().map(ToString::to_string).filter(|source| !message.contains(source)) {
             debug.field("source", &source);

@@ -11,7 +11,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Token};
 
 use crate::client::Handle;
-use crate::error::{Lost, Result};
+use crate::error::{Error, Lost, Operation, Result};
 use crate::reentry::Share;
 use crate::session::{GIVEN_BACK_WITHIN_US, GivenBack, Hold, Seat};
 
@@ -173,7 +173,7 @@ impl Guard {
             Some(Keeps::Alone(client)) => (client, None),
             Some(Keeps::Shared(share)) => {
                 let client = Arc::clone(share.client());
-                client.session().check_usable()?;
+                client.session().check_usable().map_err(|error| self.failed(error))?;
                 // Checked while this guard still counts: after that the last guard may go at any moment.
                 let was_valid = self.is_valid();
                 match Arc::into_inner(share) {
@@ -187,7 +187,7 @@ impl Guard {
         // If this future is dropped here, the session continues the release.
         let given_back = client.session().release(&self.hold).await;
         drop(last);
-        Ok(match given_back? {
+        Ok(match given_back.map_err(|error| self.failed(error))? {
             GivenBack::Released => Released::Released,
             GivenBack::NotHeld => Released::NotHeld,
         })
@@ -200,6 +200,11 @@ impl Guard {
         if let Some(client) = client {
             drop(client.session().within(GIVEN_BACK_WITHIN_US, self.release()).await);
         }
+    }
+
+    #[cold]
+    fn failed(&self, error: Error) -> Error {
+        error.of(Operation::Release, Some(self.name()))
     }
 
     #[cfg(feature = "blocking")]

@@ -150,7 +150,7 @@ mod sync;
 mod world;
 
 pub use client::{Builder, Closed, Leasehold};
-pub use error::{Error, ErrorKind, Lost, Result};
+pub use error::{Error, ErrorKind, Lost, Operation, Result};
 pub use guard::{Guard, LostSignal, Released};
 pub use inspection::{Holder, Inspection, NodeSays, NodeView};
 pub use leasehold_spec::Token;

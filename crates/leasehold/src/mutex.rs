@@ -8,7 +8,7 @@ use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::{Name, Op, Order, Outcome};
 
 use crate::client::Handle;
-use crate::error::{Error, Result};
+use crate::error::{Error, Operation, Result};
 use crate::guard::Guard;
 use crate::inspection::{Holder, Inspection};
 use crate::owner::Owner;
@@ -302,7 +302,9 @@ impl Mutex {
     ///
     /// `Invalid`, `Unreachable`, `Quorum`, `Foreign`, `Denied`, `Unsupported`, `Closed`.
     pub async fn inspect(&self) -> Result<Inspection> {
-        let (inspection, nodes) = self.client.session().inspect(self.name()?).await?;
+        let failed = |error: Error| self.failed(Operation::Inspect, error);
+        let name = self.name().map_err(failed)?;
+        let (inspection, nodes) = self.client.session().inspect(name).await.map_err(failed)?;
         let waiters = usize::try_from(inspection.waiters).unwrap_or(usize::MAX);
         Ok(Inspection { holder: inspection.holder.map(Holder::from), waiters, nodes })
     }
@@ -330,14 +332,15 @@ impl Mutex {
     ///
     /// See [`Mutex::inspect`]. Also `Invalid` for a longer grace.
     pub async fn revoke(&self, holder: &Holder, grace: Duration) -> Result<Revoked> {
+        let failed = |error: Error| self.failed(Operation::Revoke, error);
         let grace_ms = grace.as_millis();
         if grace_ms > u128::from(REVOKE_GRACE_MS) {
-            return Err(Error::invalid(format!(
-                "cannot revoke with a grace of {grace:?}: it is at most {REVOKE_GRACE_MS} ms"
-            )));
+            let message = format!("a grace of {grace:?} is too long: use at most {REVOKE_GRACE_MS} ms");
+            return Err(failed(Error::invalid(message)));
         }
         let op = Op::Revoke { holder: holder.id, token: holder.token, grace_ms: grace_ms as u64 };
-        match self.client.session().ask_once(self.name()?, op).await? {
+        let name = self.name().map_err(failed)?;
+        match self.client.session().ask_once(name, op).await.map_err(failed)? {
             Outcome::Revoking { left_us } => Ok(Revoked::Within(Duration::from_micros(left_us))),
             _ => Ok(Revoked::NotHeld),
         }
@@ -349,6 +352,10 @@ impl Mutex {
     }
 
     async fn acquire(&self, wait: Wait) -> Result<Option<Guard>> {
+        self.enter(wait).await.map_err(|error| self.failed(Operation::Lock, error))
+    }
+
+    async fn enter(&self, wait: Wait) -> Result<Option<Guard>> {
         let name = self.name()?;
         let terms = match self.terms.get() {
             Some(terms) => terms,
@@ -362,6 +369,12 @@ impl Mutex {
         }
         let hold = self.client.session().acquire(name, terms, wait).await?;
         Ok(hold.map(|hold| Guard::alone(hold, Arc::clone(&self.client))))
+    }
+
+    /// Returns the error with the operation that failed, and the name of this lock.
+    #[cold]
+    fn failed(&self, operation: Operation, error: Error) -> Error {
+        error.of(operation, self.name.as_ref().ok().map(Name::as_str))
     }
 
     fn name(&self) -> Result<&Name> {

@@ -1,7 +1,7 @@
 //! Setting up a quorum. Locks on a quorum are used like all others: see
 //! [`Leasehold::connect`](crate::Leasehold::connect).
 
-use crate::error::Result;
+use crate::error::{Operation, Result};
 use crate::real::Real;
 use crate::store::quorum::node::Begin;
 use crate::store::{Scheme, quorum_of};
@@ -72,6 +72,10 @@ pub async fn force_begin(url: &str) -> Result<()> {
 }
 
 async fn of(url: &str, begin: Begin) -> Result<()> {
+    initialize(url, begin).await.map_err(|error| error.of(Operation::Begin, None))
+}
+
+async fn initialize(url: &str, begin: Begin) -> Result<()> {
     let world = Real::world();
     match Scheme::of(url)? {
         (Scheme::Quorum, rest) => quorum_of(rest, None, &world)?.begin(begin).await,

@@ -103,7 +103,8 @@ impl Wait<'_> {
                     biased;
                     tried = &mut trying => break tried,
                     () = sleep_until(report_at), if waits => {
-                        let why = last.as_ref().map_or_else(silent, ToString::to_string);
+                        let known = last.as_ref().map(leasehold::Error::reason);
+                        let why = known.map_or_else(silent, ToOwned::to_owned);
                         self.note(&Cause::Unreachable(why));
                     }
                 }
@@ -115,7 +116,7 @@ impl Wait<'_> {
                 }
                 Ok(Err(error)) => error,
                 Err(_) => {
-                    let why = last.map_or_else(silent, |error: leasehold::Error| error.to_string());
+                    let why = last.map_or_else(silent, |error: leasehold::Error| error.reason().to_owned());
                     return Err(self.unreached(&why));
                 }
             };
@@ -125,10 +126,10 @@ impl Wait<'_> {
                     return Err(busy(plan, None, Duration::ZERO));
                 }
                 () if !waits || !is_away(&error) => return Err(error.into()),
-                () if left.is_zero() => return Err(self.unreached(&error)),
+                () if left.is_zero() => return Err(self.unreached(error.reason())),
                 () => {}
             }
-            self.note(&Cause::Unreachable(error.to_string()));
+            self.note(&Cause::Unreachable(error.reason().to_owned()));
             sleep(pause.min(left)).await;
             last = Some(error);
             pause = (2 * pause).min(TRY_LAST);
@@ -162,7 +163,9 @@ impl Wait<'_> {
                 Ok(guard)
             }
             Ok(None) => Err(busy(plan, inspect(mutex).await.and_then(|seen| seen.holder), self.begun.elapsed())),
-            Err(error) if is_away(&error) && matches!(plan.patience, Patience::Both(_)) => Err(self.unreached(&error)),
+            Err(error) if is_away(&error) && matches!(plan.patience, Patience::Both(_)) => {
+                Err(self.unreached(error.reason()))
+            }
             Err(error) => Err(error.into()),
         }
     }
@@ -180,8 +183,8 @@ impl Wait<'_> {
     }
 
     /// Returns how a run ends whose store was not reached until the wait was over.
-    fn unreached(&self, why: &impl ToString) -> End {
-        let (why, waited) = (why.to_string(), rounded(self.begun.elapsed()));
+    fn unreached(&self, why: &str) -> End {
+        let waited = rounded(self.begun.elapsed());
         End::error(FAILED, &format!("{why} (waited {waited} for the store, to lock \"{}\")", self.plan.name))
     }
 }
@@ -195,7 +198,7 @@ async fn inspect(mutex: &Mutex) -> Option<Inspection> {
 async fn cause(plan: &Plan, mutex: &Mutex) -> Cause {
     match timeout(INSPECT, mutex.inspect()).await {
         Ok(Ok(seen)) => cause_of(plan, &seen),
-        Ok(Err(error)) if is_away(&error) => Cause::Unreachable(error.to_string()),
+        Ok(Err(error)) if is_away(&error) => Cause::Unreachable(error.reason().to_owned()),
         Ok(Err(_)) => Cause::Unknown,
         Err(_) => Cause::Unreachable(format!("{} does not answer", plan.location.shown())),
     }

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Operation, Result};
 use crate::real::Real;
 use crate::session::no_thread;
 
@@ -49,6 +49,7 @@ pub fn force_begin(url: &str) -> Result<()> {
 fn apart(begin: impl Future<Output = Result<()>> + Send + 'static) -> Result<()> {
     let (tell, is_begun) = oneshot::channel();
     let begin = async move { drop(tell.send(begin.await)) };
-    Real::world().spawn_session(Box::pin(begin)).map_err(no_thread)?;
-    super::wait(is_begun).map_err(|_| Error::closed())?
+    let failed = |error: Error| error.of(Operation::Begin, None);
+    Real::world().spawn_session(Box::pin(begin)).map_err(|error| failed(no_thread(error)))?;
+    super::wait(is_begun).map_err(|_| failed(Error::closed()))?
 }

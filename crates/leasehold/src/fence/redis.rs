@@ -10,7 +10,7 @@ use leasehold_spec::Token;
 use super::script::{Reply, Script, Scripts, digits, marks_key, word};
 use super::server::{Arguments, Server, within};
 use super::{Access, Stale};
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::real::Real;
 use crate::store::redis::Trouble;
 use crate::world::World;
@@ -105,6 +105,10 @@ impl RedisFence {
     /// Connects in the given world. For tests.
     #[doc(hidden)]
     pub async fn connect_in(url: &str, world: Arc<dyn World>) -> Result<Self> {
+        Self::open(url, world).await.map_err(|error| error.of(Operation::Connect, None))
+    }
+
+    async fn open(url: &str, world: Arc<dyn World>) -> Result<Self> {
         let server = Server::at(url, world)?;
         if server.world.spawn(Box::pin(async {})).is_err() {
             let message = "a fence needs a tokio runtime: call this inside one, for example under #[tokio::main]";
@@ -154,7 +158,7 @@ impl RedisFence {
         let script = &self.shared.scripts.get;
         match self.call(&Request { script, key, token, access: Access::Read, value: None }).await? {
             Reply::Value(value) => Ok(value),
-            other => Err(garbled(&format!("{other:?}"))),
+            other => Err(garbled(&format!("{other:?}")).of(Operation::Fence, Some(key))),
         }
     }
 
@@ -183,11 +187,13 @@ impl RedisFence {
 
     async fn call(&self, request: &Request<'_>) -> Result<Reply> {
         if request.key.is_empty() {
-            return Err(Error::invalid("the key is empty: give the name of the key that the fence guards"));
+            let message = "the key is empty: give the name of the key that the fence guards";
+            return Err(Error::invalid(message).of(Operation::Fence, None));
         }
         let server = &self.shared.server;
         let answered = within(&*server.world, CALL, self.attempts(request)).await;
-        answered.unwrap_or_else(|| Err(server.silent().may_act()))
+        let answered = answered.unwrap_or_else(|| Err(server.silent().may_act()));
+        answered.map_err(|error| error.of(Operation::Fence, Some(request.key)))
     }
 
     async fn attempts(&self, request: &Request<'_>) -> Result<Reply> {
@@ -236,14 +242,13 @@ impl RedisFence {
             Some(Reply::ForeignMarks) => Err(Error::new(
                 ErrorKind::Foreign,
                 format!(
-                    "the key {marks:?} is reserved for the fence marks of {key:?}, but contains other data. It was not \
-                     changed: guard another key, or delete {marks:?} if nothing needs it"
+                    "its marks belong in the key {marks:?}, which contains other data. It was not changed: guard \
+                     another key, or delete {marks:?} if nothing needs it"
                 ),
             )),
-            Some(Reply::ForeignData) => Err(Error::new(
-                ErrorKind::Foreign,
-                format!("the key {key:?} is not a string: use `enter`, and access the key yourself"),
-            )),
+            Some(Reply::ForeignData) => {
+                Err(Error::new(ErrorKind::Foreign, "the key is not a string: use `enter`, and access the key yourself"))
+            }
             Some(reply) => Ok(reply),
             None => Err(garbled(&String::from_utf8_lossy(&bytes[..bytes.len().min(80)])).may_act()),
         }

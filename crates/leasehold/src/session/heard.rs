@@ -160,7 +160,7 @@ impl State {
                 hit(Mark::ToldGone);
                 self.finish(counter, Verdict::Again);
             }
-            Outcome::Full => self.finish(counter, Verdict::Failed(full(name))),
+            Outcome::Full => self.finish(counter, Verdict::Failed(full())),
             // See `of_acquire`.
             _ => {}
         }
@@ -280,9 +280,8 @@ impl State {
 /// Between two calls to all waiters of a name to look.
 const RALLY_US: u64 = 100_000;
 
-pub(crate) fn full(name: &Name) -> Error {
-    let message =
-        format!("{QUEUE_MAX} wait for \"{name}\" already: nothing was queued; try again later, or split the name");
+pub(crate) fn full() -> Error {
+    let message = format!("{QUEUE_MAX} wait already: nothing was queued; try again later, or split the name");
     Error::new(ErrorKind::Full, message)
 }
 

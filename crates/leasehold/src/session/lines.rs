@@ -130,7 +130,7 @@ impl State {
         let mut counter = 0;
         if let Some(line) = self.lines.get_mut(&line) {
             if line.waiters.len() >= QUEUE_MAX {
-                return Stood::Told(Verdict::Failed(full(name)));
+                return Stood::Told(Verdict::Failed(full()));
             }
             counter = line.counter;
             line.waiters.push_back(Waiter { number, until_us, sticky_us: terms.sticky_us, caller });
