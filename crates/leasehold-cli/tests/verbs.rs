@@ -3,7 +3,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use leasehold::{Leasehold, Lost};
+use leasehold::{Leasehold, LostReason};
 use leasehold_testkit::{Quorum, RedisServer};
 use serde_json::Value;
 
@@ -171,7 +171,7 @@ async fn revoke_affects_only_the_named_token() {
     let done = told(&["revoke", "a", "--token", &token, "--grace", "4s", "--store", &url], 0);
     assert_eq!(done, format!("a: revoked; host/job (token {token}) holds it for at most another 4.0 s\n"));
     let lost = tokio::time::timeout(Duration::from_secs(20), guard.lost()).await;
-    assert_eq!(lost, Ok(Lost::Revoked));
+    assert_eq!(lost.map(|lost| lost.reason()), Ok(LostReason::Revoked));
     let marked = &json(&told(&["ls", "--json", "--store", &url], 0))[0];
     assert_eq!(marked["state"], "revoked");
     let done = &json(&told(&["revoke", "a", "--now", "--json", "--store", &url], 0))[0];

@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Guard, Leasehold, Lost};
+use leasehold::{Guard, Leasehold, LostReason};
 use tokio::time::sleep;
 
 #[tokio::main]
@@ -23,8 +23,8 @@ async fn main() -> leasehold::Result<()> {
         () = work(&guard) => println!("the work is done"),
         lost = guard.lost() => {
             // For `grace`, nobody else gets the lock: finish or undo the current step in this time.
-            println!("the lock is lost ({lost:?}); {} s are left to stop", guard.grace().as_secs_f64().ceil());
-            assert_eq!(lost, Lost::Revoked);
+            println!("{lost}; {} s are left to stop", guard.grace().as_secs_f64().ceil());
+            assert_eq!(lost.reason(), LostReason::Revoked);
         }
     }
     operator.await.expect("the task does not panic")

@@ -142,8 +142,8 @@ impl Leasehold {
         self.handle.session().life()
     }
 
-    /// Closes this client and all its clones. Pending calls fail with `Closed`, guards are [lost](crate::Lost::Closed),
-    /// and all leases are released.
+    /// Closes this client and all its clones. Pending calls fail with `Closed`, guards are
+    /// [lost](crate::LostReason::Closed), and all leases are released.
     ///
     /// The call itself notifies waiters and guards, before its future is polled. The future waits until the store has
     /// confirmed the releases, for at most 5 s. It does not wait for the work under the guards: another client may hold

@@ -1,4 +1,4 @@
-//! The errors of this crate, and the reasons for which a lease is lost.
+//! The errors of this crate.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -7,6 +7,7 @@ use std::io;
 use leasehold_spec::BadName;
 
 use crate::descriptors;
+pub use crate::lost::{Lost, LostReason};
 
 /// `Result` with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -137,6 +138,12 @@ impl Error {
         self
     }
 
+    /// Notes the name of the lock, of an error whose message contains it.
+    pub(crate) fn named(mut self, name: &str) -> Self {
+        self.0.name = Some(name.into());
+        self
+    }
+
     pub(crate) fn may_act(mut self) -> Self {
         self.0.acted = Acted::Maybe;
         self
@@ -240,45 +247,5 @@ impl StdError for Error {
 impl From<BadName> for Error {
     fn from(bad: BadName) -> Self {
         Self::invalid(bad.to_string())
-    }
-}
-
-/// The reason for which the holder does not have its lease any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Lost {
-    /// The lease ended: it was not renewed in time, it was a fixed lease, or its `max_hold` was reached.
-    Expired,
-    /// An operator or another program revoked the lease.
-    Revoked,
-    /// The store has no record of the lease: it restarted without data, was flushed, or failed over to a replica that
-    /// lacked the grant.
-    Forgotten,
-    /// Another holder has the lock.
-    Superseded,
-    /// The client was closed.
-    Closed,
-    /// The lease was not lost: its guard released it.
-    Released,
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Expired => "the lease expired: stop the work, it is no longer exclusive",
-            Self::Revoked => "the lease was revoked: stop the work",
-            Self::Forgotten => "the store lost the lease (restart, flush or failover): stop the work",
-            Self::Superseded => "another holder has the lock: stop the work",
-            Self::Closed => "the client was closed: stop the work",
-            Self::Released => "the guard was released",
-        })
-    }
-}
-
-impl StdError for Lost {}
-
-impl From<Lost> for Error {
-    fn from(lost: Lost) -> Self {
-        Self::new(ErrorKind::Lost, lost.to_string()).because(lost)
     }
 }

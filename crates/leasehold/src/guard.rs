@@ -11,7 +11,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Token};
 
 use crate::client::Handle;
-use crate::error::{Error, Lost, Operation, Result};
+use crate::error::{Error, Lost, LostReason, Operation, Result};
 use crate::reentry::Share;
 use crate::session::{GIVEN_BACK_WITHIN_US, GivenBack, Hold, Seat};
 
@@ -94,7 +94,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The reason for the loss: see [`Lost`].
+    /// Which lock is lost, and why: see [`Lost`].
     pub fn check(&self) -> std::result::Result<Token, Lost> {
         self.hold.check()
     }
@@ -137,8 +137,8 @@ impl Guard {
     /// Returns a future that completes when the lease is lost, before the lease ends in the store. No round trip.
     ///
     /// The future is owned: it can outlive the guard, and move to other tasks. Any number of them may wait, and
-    /// dropping one changes nothing. It belongs to the lease. If several guards of an owner share the lease, it returns
-    /// `Released` when the last of them has gone.
+    /// dropping one changes nothing. It belongs to the lease. If several guards of an owner share the lease, the reason
+    /// is `Released` when the last of them has gone.
     pub fn lost(&self) -> LostSignal {
         LostSignal::new(&self.hold)
     }
@@ -218,7 +218,7 @@ impl Guard {
         match self.client() {
             Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
             // In a forked child: the lease belongs to the parent, so no message about it ever comes here.
-            _ => Some(Lost::Closed),
+            _ => Some(self.hold.lost(LostReason::Closed)),
         }
     }
 
@@ -248,8 +248,8 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A future that completes when a lease is lost: see [`Guard::lost`]. If the lease was released instead, it returns
-/// [`Lost::Released`].
+/// A future that completes when a lease is lost: see [`Guard::lost`]. If the lease was released instead, its reason
+/// is [`LostReason::Released`].
 #[must_use = "a signal does nothing unless it is awaited"]
 pub struct LostSignal {
     hold: Arc<Hold>,

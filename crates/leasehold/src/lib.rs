@@ -137,6 +137,7 @@ mod error;
 pub mod fence;
 mod guard;
 mod inspection;
+mod lost;
 mod mutex;
 mod owner;
 #[cfg(feature = "redis")]
@@ -150,7 +151,7 @@ mod sync;
 mod world;
 
 pub use client::{Builder, Closed, Leasehold};
-pub use error::{Error, ErrorKind, Lost, Operation, Result};
+pub use error::{Error, ErrorKind, Lost, LostReason, Operation, Result};
 pub use guard::{Guard, LostSignal, Released};
 pub use inspection::{Holder, Inspection, NodeSays, NodeView};
 pub use leasehold_spec::Token;
@@ -170,6 +171,16 @@ pub mod seam {
     #[must_use]
     pub fn error(kind: crate::ErrorKind, message: &str) -> crate::Error {
         crate::Error::new(kind, message)
+    }
+
+    /// The loss of a lease, as a guard would report it.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the name is invalid.
+    #[must_use]
+    pub fn lost(name: &str, reason: crate::LostReason) -> crate::Lost {
+        crate::Lost::new(&leasehold_spec::Name::new(name).expect("the name is valid"), reason)
     }
 
     pub use crate::descriptors::{advice as descriptors_advice, runtime};

@@ -67,7 +67,8 @@ impl Mutex {
     }
 
     /// Sets a lease of this length (100 ms to 24 h) that is never renewed. It ends by itself, and the guard is then
-    /// lost with [`Lost::Expired`](crate::Lost::Expired). The client does not hand such a lock on inside itself.
+    /// lost for [`LostReason::FixedLease`](crate::LostReason::FixedLease). The client does not hand such a lock on
+    /// inside itself.
     ///
     /// This replaces `lease` and `max_hold`.
     #[must_use]
@@ -76,8 +77,8 @@ impl Mutex {
     }
 
     /// Sets the longest time for which a guard can hold the lock. The client stops renewing, so that the lease ends
-    /// this long after the grant, whether or not others wait. The guard is then lost with
-    /// [`Lost::Expired`](crate::Lost::Expired). Use it for work that may hang.
+    /// this long after the grant, whether or not others wait. The guard is then lost for
+    /// [`LostReason::MaxHold`](crate::LostReason::MaxHold). Use it for work that may hang.
     ///
     /// It must be at least the lease. By default there is no limit. The client does not hand such a lock on inside
     /// itself.

@@ -193,8 +193,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn lost_before(lost: Lost) -> Error {
-    let message =
-        format!("this owner's lease was lost, and a guard of it is still out: drop it before it locks again ({lost})");
+    let reason = lost.reason();
+    let message = format!(
+        "this owner's lease was lost, and a guard of it is still out: drop it before it locks again ({reason})"
+    );
     Error::new(ErrorKind::Lost, message).because(lost)
 }
 

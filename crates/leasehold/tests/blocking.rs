@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::blocking::{Canceller, Guard, Leasehold, Mutex};
-use leasehold::{ErrorKind, Lost, Owner, Released, Token};
+use leasehold::{ErrorKind, LostReason, Owner, Released, Token};
 use leasehold_testkit::{RedisServer, wait_until};
 use tempfile::TempDir;
 
@@ -146,7 +146,7 @@ on_all_stores!(a_guard_comes_with_a_whole_lease_after_a_wait_too, |shop| {
     assert!(guard.remaining() > LONG / 2 && guard.grace() > LONG / 2, "more than the claim: {guard:?}");
     let holder = mutex.inspect().unwrap().holder.unwrap();
     let _within = mutex.revoke(&holder, Duration::from_secs(5)).unwrap();
-    assert_eq!(guard.wait_lost(SOON), Some(Lost::Revoked));
+    assert_eq!(guard.wait_lost(SOON).map(|lost| lost.reason()), Some(LostReason::Revoked));
     assert!(guard.grace() <= Duration::from_secs(5), "no longer than it was given: {:?}", guard.grace());
 });
 
@@ -274,12 +274,16 @@ on_all_stores!(a_wait_for_the_loss_ends_with_it_or_in_time, |shop| {
         let _ = client.mutex("a").revoke(&seen, Duration::from_secs(5)).unwrap();
         waiting.into_iter().map(|waiting| waiting.join().unwrap()).collect::<Vec<_>>()
     });
-    assert_eq!(waiting, [Some(Lost::Revoked); 3]);
-    assert_eq!(waits.wait_lost(Duration::ZERO), Some(Lost::Revoked), "and says so for ever");
+    assert!(waiting.iter().all(|lost| lost.as_ref().is_some_and(|lost| lost.reason() == LostReason::Revoked)));
+    assert_eq!(
+        waits.wait_lost(Duration::ZERO).map(|lost| lost.reason()),
+        Some(LostReason::Revoked),
+        "and says so for ever"
+    );
     drop(waits);
 
     let fixed = client.mutex("b").fixed_lease(200 * MS).lock().unwrap();
-    assert_eq!(fixed.wait_lost(Duration::MAX), Some(Lost::Expired));
+    assert_eq!(fixed.wait_lost(Duration::MAX).map(|lost| lost.reason()), Some(LostReason::FixedLease));
     assert_eq!(fixed.release().unwrap(), Released::NotHeld);
 });
 
@@ -307,7 +311,7 @@ on_all_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
     guard.on_lost(move |lost| also.send(lost).unwrap());
     revoke("a");
     let (lost, there) = told.recv_timeout(SOON).unwrap();
-    assert_eq!((lost, also_told.recv_timeout(SOON)), (Lost::Revoked, Ok(Lost::Revoked)));
+    assert_eq!((lost.reason(), also_told.recv_timeout(SOON)), (LostReason::Revoked, Ok(lost.clone())));
     let mut least = other.remaining();
     until("the others are renewed while it stands there", || {
         let now = other.remaining();
@@ -321,7 +325,7 @@ on_all_stores!(a_loss_is_told_on_a_thread_of_its_own, |shop| {
     let (tell, told) = mpsc::channel();
     guard.on_lost(move |lost| tell.send((lost, thread::current().id())).unwrap());
     let (lost, elsewhere) = told.recv_timeout(SOON).unwrap();
-    assert!(lost == Lost::Revoked && elsewhere != here && elsewhere != there);
+    assert!(lost.reason() == LostReason::Revoked && elsewhere != here && elsewhere != there);
     drop(guard);
     release(other);
 });

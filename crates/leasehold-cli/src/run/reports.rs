@@ -143,6 +143,8 @@ impl WaitReports {
 #[derive(Debug)]
 pub(crate) struct RenewalReports {
     lease_us: u64,
+    last_us: u64,
+    /// The same, but later if this process was stopped since.
     renewed_us: u64,
     looked_us: u64,
     /// How many reports of this outage were made.
@@ -151,15 +153,20 @@ pub(crate) struct RenewalReports {
 
 impl RenewalReports {
     pub(crate) fn new(lease_us: u64, now_us: u64) -> Self {
-        Self { lease_us, renewed_us: now_us, looked_us: now_us, made: 0 }
+        Self { lease_us, last_us: now_us, renewed_us: now_us, looked_us: now_us, made: 0 }
     }
 
     /// Notes a renewal. Returns the line to print if it was reported as overdue.
     pub(crate) fn renewed(&mut self, name: &str, now_us: u64) -> Option<String> {
         let (made, without_us) = (self.made, now_us.saturating_sub(self.renewed_us));
-        (self.renewed_us, self.looked_us, self.made) = (now_us, now_us, 0);
+        (self.last_us, self.renewed_us, self.looked_us, self.made) = (now_us, now_us, now_us, 0);
         let without = rounded(Duration::from_micros(without_us));
         (made > 0).then(|| format!("the store is reachable again: \"{name}\" is renewed, after {without}"))
+    }
+
+    /// Returns the time since the last renewal.
+    pub(crate) fn since(&self, now_us: u64) -> Duration {
+        Duration::from_micros(now_us.saturating_sub(self.last_us))
     }
 
     /// Returns the line to print if the renewal is overdue. `term_us` is when the command gets its TERM.
@@ -286,6 +293,7 @@ mod tests {
         let line = "the store is reachable again: \"job\" is renewed, after 8 s";
         assert_eq!(reports.renewed("job", 8 * SECOND).as_deref(), Some(line));
         assert_eq!((reports.renewed("job", 9 * SECOND), look(&mut reports, 10)), (None, None));
+        assert_eq!(reports.since(30 * SECOND), Duration::from_secs(21), "since the last renewal");
     }
 
     #[test]

@@ -13,7 +13,7 @@ mod reach;
 use std::io;
 use std::time::Duration;
 
-use leasehold::{Guard, Lost};
+use leasehold::{Guard, Lost, LostReason};
 use leasehold_spec::mutant::{Mutant, is_on};
 use rustix::process::{Pid, Signal, WaitStatus, getpid, set_child_subreaper};
 use tokio::time::sleep;
@@ -85,7 +85,7 @@ enum Echo {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
-    Lost(Lost),
+    Lost(LostReason),
     /// The lease was not renewed early enough to end the command within it.
     Late,
     /// There is no minder to end the command if this process dies.
@@ -101,7 +101,7 @@ pub(crate) async fn supervise(
     teller: &mut Teller,
 ) -> End {
     if let Err(lost) = full(plan, guard).await {
-        return lost_early(plan, lost);
+        return lost_early(plan, &lost);
     }
     // Processes that the command leaves behind become children of this process, which notices their ends at once.
     let _the_slow_check_finds_them = set_child_subreaper(Some(getpid()));
@@ -117,7 +117,7 @@ pub(crate) async fn supervise(
     // needs the renewals since then, or it would end the command because they are missing.
     if let (Err(lost), false) = (full(plan, guard).await, is_on(Mutant::P29StartsLate)) {
         dismiss(group);
-        return lost_early(plan, lost);
+        return lost_early(plan, &lost);
     }
     let deadline = Deadline::new(plan.timing.kill_us(until_us(guard)), plan.timing.kill_after_us);
     let _it_ends_the_command_the_earlier = minder.tell(Order::Until { kill_us: deadline.kill_at_us() });
@@ -171,8 +171,8 @@ pub(crate) async fn supervise(
     supervisor.end()
 }
 
-fn lost_early(plan: &Plan, lost: Lost) -> End {
-    End::error(LOST, &format!("\"{}\" was lost before the command was started: {lost}", plan.name))
+fn lost_early(plan: &Plan, lost: &Lost) -> End {
+    End::error(LOST, &format!("\"{}\" was lost before the command was started: {}", plan.name, lost.reason()))
 }
 
 /// Returns until when the lease is held. The clock is read first, so that a pause between the two reads makes the result
@@ -209,7 +209,7 @@ impl Supervisor<'_> {
         // In this order: the lease may end between the two.
         let until_us = until_us(self.guard);
         if let Err(lost) = self.guard.check() {
-            self.condemn(Verdict::Lost(lost));
+            self.condemn(Verdict::Lost(lost.reason()));
             return;
         }
         let kill_us = self.plan.timing.kill_us(until_us);
@@ -234,9 +234,9 @@ impl Supervisor<'_> {
         self.verdict = Some(verdict);
         let (now_us, timing) = (now_us(), &self.plan.timing);
         let kill_us = match verdict {
-            Verdict::Lost(Lost::Expired) => now_us,
-            Verdict::Lost(Lost::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
-            Verdict::Lost(Lost::Revoked) => Timing::kill_within(now_us, self.guard.grace()),
+            Verdict::Lost(reason) if reason.is_expiry() => now_us,
+            Verdict::Lost(LostReason::Revoked) if is_on(Mutant::P29IgnoresGrace) => u64::MAX,
+            Verdict::Lost(LostReason::Revoked) => Timing::kill_within(now_us, self.guard.grace()),
             // Another client may already hold the lock; until the command ends, only fencing protects the data.
             Verdict::Lost(_) | Verdict::Late | Verdict::Unminded => self.deadline.kill_at_us(),
         };
@@ -245,14 +245,12 @@ impl Supervisor<'_> {
         self.tell(Order::End { kill_us });
         let name = &self.plan.name;
         let why = match verdict {
-            Verdict::Lost(Lost::Revoked) => format!("\"{name}\" was revoked"),
-            Verdict::Lost(Lost::Expired) => format!("\"{name}\" is lost: its lease has ended"),
-            Verdict::Lost(Lost::Forgotten) => {
-                format!("\"{name}\" is lost: the store has forgotten it (restart, flush or failover)")
+            Verdict::Lost(LostReason::Revoked) => format!("\"{name}\" was revoked"),
+            Verdict::Lost(reason) => format!("\"{name}\" is lost: {reason}"),
+            Verdict::Late => {
+                let since = rounded(self.renewals.since(now_us));
+                format!("\"{name}\" is lost: it could not be renewed in time (last renewed {since} ago)")
             }
-            Verdict::Lost(Lost::Superseded) => format!("\"{name}\" is lost: another client holds it"),
-            Verdict::Lost(lost) => format!("\"{name}\" is lost: {lost}"),
-            Verdict::Late => format!("\"{name}\" is lost: it could not be renewed in time"),
             Verdict::Unminded => {
                 "cannot start another minder process, which would end the command if this process died".into()
             }

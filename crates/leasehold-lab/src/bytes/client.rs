@@ -290,7 +290,7 @@ impl Program {
     }
 
     async fn give_back(&mut self, name: &str, guard: Guard, held: &Held) {
-        let how = guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{lost:?}")));
+        let how = guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason())));
         if let Ended::Lost(why) = &how {
             self.yard.trace.say("lost", &format!("{} {name} {} {why}", self.me, guard.token()));
         }

@@ -127,8 +127,8 @@ pub(super) fn record_final(sim: &Sim) {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::Lost;
-    use leasehold::seam::Pending;
+    use leasehold::seam::{Pending, lost};
+    use leasehold::{Lost, LostReason};
     use leasehold_testkit::checker::{Rules, check};
     use leasehold_testkit::history::Ended;
 
@@ -161,9 +161,9 @@ mod tests {
         }
 
         fn signal(&mut self) -> Pending<Lost> {
-            let (lost, signal) = oneshot::channel();
-            self.lost = Some(lost);
-            Box::pin(async { signal.await.unwrap_or(Lost::Released) })
+            let (tell, signal) = oneshot::channel();
+            self.lost = Some(tell);
+            Box::pin(async { signal.await.unwrap_or(lost("a", LostReason::Released)) })
         }
 
         /// The first client sends what it read at the very beginning.
@@ -200,9 +200,9 @@ mod tests {
         }
 
         fn told(&mut self) {
-            let lost = self.lost.take().expect("it has not been told");
+            let tell = self.lost.take().expect("it has not been told");
             // Of what has arrived nobody asks any more.
-            lost.send(Lost::Expired).ok();
+            tell.send(lost("a", LostReason::Expired)).ok();
         }
 
         /// Why updates were lost, by the book, and how many of them nothing excuses, by the book and by the checker.
@@ -243,7 +243,7 @@ mod tests {
         for left_us in [0, 1_000_000] {
             let scene = Scene::new();
             scene.until(2_000);
-            scene.sends(left_us, Box::pin(std::future::ready(Lost::Expired)));
+            scene.sends(left_us, Box::pin(std::future::ready(lost("a", LostReason::Expired))));
             scene.until(5_000);
             scene.another();
             assert_eq!(scene.judged(), (vec![], 1, 1), "{left_us} µs were left");

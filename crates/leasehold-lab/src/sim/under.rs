@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-use leasehold::{Guard, Lost};
+use leasehold::{Guard, LostReason};
 use leasehold_spec::limits::{RUN_MAX_US, RUN_PASSES};
 use leasehold_testkit::history::{Ended, Promise};
 
@@ -131,7 +131,7 @@ impl Worker {
         self.claims(&guard, grant);
         let how = match guard.check() {
             Ok(_) => Ended::Released,
-            Err(lost) => Ended::Lost(format!("{lost:?}")),
+            Err(lost) => Ended::Lost(format!("{:?}", lost.reason())),
         };
         grant.ended(book, self.sim.exec.now_us(), how);
         if self.rng.percent(30) {
@@ -256,14 +256,14 @@ impl Worker {
                 true
             }
             Err(lost) => {
-                self.sim.book.met(lost_label(lost));
+                self.sim.book.met(lost_label(lost.reason()));
                 if self.is_renewed && self.sim.plan.keeps_leases() && !self.is_set_right(grant) {
                     self.wrong(&format!("a lease was lost ({lost}) that is renewed, and nothing was in its way"));
                 }
-                if lost == Lost::Superseded {
+                if lost.reason() == LostReason::Superseded {
                     self.superseded(grant);
                 }
-                if lost == Lost::Released {
+                if lost.reason() == LostReason::Released {
                     self.wrong("a guard was given back that nobody has released");
                 }
                 false
@@ -276,13 +276,13 @@ fn left_us(guard: &Guard) -> u64 {
     u64::try_from(guard.remaining().as_micros()).unwrap_or(u64::MAX)
 }
 
-fn lost_label(lost: Lost) -> &'static str {
+fn lost_label(lost: LostReason) -> &'static str {
     match lost {
-        Lost::Expired => "lost: expired",
-        Lost::Revoked => "lost: revoked",
-        Lost::Forgotten => "lost: forgotten",
-        Lost::Superseded => "lost: superseded",
-        Lost::Closed => "lost: closed",
+        lost if lost.is_expiry() => "lost: expired",
+        LostReason::Revoked => "lost: revoked",
+        LostReason::Forgotten => "lost: forgotten",
+        LostReason::Superseded => "lost: superseded",
+        LostReason::Closed => "lost: closed",
         _ => "lost: otherwise",
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::blocking::{self, Canceller};
-use leasehold::{Error, ErrorKind, Lost, Released, Revoked};
+use leasehold::{Error, ErrorKind, LostReason, Released, Revoked};
 
 use super::bounds::{WAIT, lease};
 use super::cell::Ground;
@@ -257,7 +257,7 @@ impl Act<'_> {
                 Ok(held.lost(SOON).await)
             };
             let round = self.timed(gate, waiting, |why| match why {
-                Some(Lost::Revoked) => Ok(()),
+                Some(lost) if lost.reason() == LostReason::Revoked => Ok(()),
                 why => Err(format!("{why:?}")),
             });
             revoking.join().map_err(|_| "the rival panicked")??;

@@ -35,7 +35,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The reason for the loss: see [`Lost`].
+    /// Which lock is lost, and why: see [`Lost`].
     pub fn check(&self) -> std::result::Result<Token, Lost> {
         self.0.check()
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use crate::error::Lost;
+use crate::error::{Lost, LostReason};
 use crate::session::{Hold, Seat};
 
 struct Call<F> {
@@ -29,9 +29,10 @@ pub(super) fn call(hold: &Arc<Hold>, tell: impl FnOnce(Lost) + Send + 'static) {
 
 impl<F: FnOnce(Lost) + Send + 'static> Wake for Call<F> {
     fn wake(self: Arc<Self>) {
-        let Some(lost) = self.hold.why_lost() else { return };
+        let Some(reason) = self.hold.why_lost() else { return };
         let tell = self.tell.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Some(tell) = tell.filter(|_| lost != Lost::Released) else { return };
+        let Some(tell) = tell.filter(|_| reason != LostReason::Released) else { return };
+        let lost = self.hold.lost(reason);
         // Not started through `World`, because this thread belongs to the caller. The documentation names the failure.
         drop(thread::Builder::new().name("leasehold-lost".into()).spawn(move || tell(lost)));
     }

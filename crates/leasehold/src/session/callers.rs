@@ -15,7 +15,7 @@ use super::lane::Upkeep;
 use super::lines::Line;
 use super::state::{HandOver, Stage, State, Wake};
 use super::terms::{Renewal, Terms, Wait};
-use crate::error::{Error, Lost};
+use crate::error::{Error, LostReason};
 use crate::store::Link;
 
 /// A request that the caller sends itself.
@@ -235,7 +235,7 @@ impl State {
         let was_valid = now_us < hold.valid_until_us();
         let line = self.detach(counter);
         // Known once the state is changed: the guard must not be valid while its release is under way.
-        self.words.lost(hold, Lost::Released);
+        self.words.lost(hold, LostReason::Released);
         self.begin_return(counter, now_us);
         if let Some(line) = line.filter(|_| !self.attempts.contains_key(&counter)) {
             self.begin_for(line, None, now_us);
@@ -319,7 +319,7 @@ impl State {
             let Some(attempt) = self.attempts.get_mut(&counter) else { continue };
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             if let Phase::Held(holding) = &attempt.phase {
-                self.words.lost(&holding.hold, Lost::Closed);
+                self.words.lost(&holding.hold, LostReason::Closed);
             }
             self.give_back(counter, now_us);
         }
@@ -333,7 +333,7 @@ impl State {
         for (counter, attempt) in &mut self.attempts {
             attempt.tell(&mut self.words, Verdict::Failed(Error::closed()));
             match &mut attempt.phase {
-                Phase::Held(holding) => self.words.lost(&holding.hold, Lost::Closed),
+                Phase::Held(holding) => self.words.lost(&holding.hold, LostReason::Closed),
                 Phase::Returning(returning) => {
                     self.words.given_back(*counter, returning.caller.take(), || Err(Error::closed()));
                 }

@@ -11,7 +11,6 @@ use super::batches::Batch;
 use super::state::{State, Wake};
 use super::terms::Wait;
 use super::window::Kind;
-use crate::error::Lost;
 use crate::store::Link;
 
 /// Something to send.
@@ -152,7 +151,7 @@ impl State {
             Phase::Claiming { until_us, .. } => renewal(*until_us),
             Phase::Held(holding) if holding.hold.valid_until_us() <= now_us => {
                 hit(Mark::ValidityOver);
-                self.words.lost(&holding.hold, Lost::Expired);
+                self.words.expired(&holding.hold, now_us);
                 self.give_back(counter, now_us);
                 self.return_turn(counter, now_us)
             }

@@ -16,15 +16,16 @@ use leasehold_spec::{Answer, Contention, Delivery, Event, GrantId, LostHow, Name
 
 use super::attempt::{Asked, Attempt, Claim, Holding, Phase, Shortened, Verdict};
 use super::errand::Reserving;
+use super::expiry::Lifetime;
 use super::heard::Heard;
-use super::hold::Hold;
+use super::hold::{Grant, Hold};
 use super::lines::Line;
 use super::run::Run;
 use super::state::State;
 use super::terms::Renewal;
 use super::watch::Then;
 use crate::clock::{Term, margin_us};
-use crate::error::Lost;
+use crate::error::LostReason;
 
 /// How a lease is entered.
 #[derive(Clone, Copy)]
@@ -107,7 +108,7 @@ impl State {
         if let Some(Phase::Held(holding)) = self.attempts.get(&counter).map(|attempt| &attempt.phase) {
             holding.hold.keep_until(made_us.map_or(0, |made_us| Term::of(made_us, push.left_us).until_us));
         }
-        self.end(counter, Lost::Revoked, now_us.saturating_add(push.left_us));
+        self.end(counter, LostReason::Revoked, now_us.saturating_add(push.left_us));
     }
 
     /// A part of the store keeps a grant for less time than it had said, or than an answer says that is on its way.
@@ -168,7 +169,7 @@ impl State {
         if let Phase::Held(holding) = &mut attempt.phase {
             if holding.run.grant() == token {
                 // The same grant, said again.
-                holding.hold.extend(term.until_us);
+                holding.hold.extend(&term);
                 holding.run.reserved(Some(range));
                 holding.run.heard(&term, lease_us, rtt_us);
                 self.heard_of_others(counter, level, said_us, now_us);
@@ -195,7 +196,9 @@ impl State {
         if let Some((_, level, said_us)) = attempt.wanted.take().filter(|(wanted, ..)| *wanted == token) {
             run.hear_of_others(level, said_us, now_us, lease_us);
         }
-        let hold = Arc::new(Hold::new(attempt.name.clone(), attempt.id, token, term.until_us, world));
+        let end = Lifetime::new(&self.contact, &attempt.terms, &term, now_us);
+        let grant = Grant { name: attempt.name.clone(), id: attempt.id, world, end };
+        let hold = Arc::new(Hold::new(grant, token, term.until_us));
         hold.set_contention(run.others());
         let is_whole = attempt.terms.renewal == Renewal::Never && claim == Claim::Done;
         let renew_us = if is_whole { u64::MAX } else { term.renew_us };
@@ -224,7 +227,7 @@ impl State {
         hit(Mark::Superseded);
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         if let Phase::Held(holding) = &attempt.phase {
-            self.words.lost(&holding.hold, Lost::Superseded);
+            self.words.lost(&holding.hold, LostReason::Superseded);
         }
         attempt.phase = Phase::Ended { token, used: token, until_us: u64::MAX };
         self.give_back(counter, now_us);
@@ -290,7 +293,7 @@ impl State {
         let term = Term::of(from_us, attempt.left_us(token, from_us, said_us));
         match (&mut attempt.phase, &answer.outcome) {
             (Phase::Held(holding), Outcome::Renewed { .. }) => {
-                holding.hold.extend(term.until_us);
+                holding.hold.extend(&term);
                 holding.run.heard(&term, lease_us, rtt_us);
                 holding.claim = Claim::Done;
                 holding.renew_us = match attempt.terms.renewal {
@@ -349,12 +352,12 @@ impl State {
         let Some(Phase::Held(holding)) = self.attempts.get(&counter).map(|attempt| &attempt.phase) else { return };
         let why = holding.run.why_lost(how, highest);
         // Revoked: the store waits for our release until its grace is over. Otherwise nothing is left there.
-        let left_us = if why == Lost::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
+        let left_us = if why == LostReason::Revoked { REVOKE_GRACE_MS * 1000 } else { 0 };
         self.end(counter, why, heard_us + left_us);
     }
 
     /// The store ended a lease. Its guard may still be out: what is left goes back when that is dropped.
-    pub(super) fn end(&mut self, counter: u64, why: Lost, until_us: u64) {
+    pub(super) fn end(&mut self, counter: u64, why: LostReason, until_us: u64) {
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
         let Phase::Held(holding) = &attempt.phase else { return };
         let (token, used, is_in_use) = (holding.run.grant(), holding.hold.token, holding.is_in_use());

@@ -17,7 +17,7 @@ use super::state::State;
 use super::terms::Wait;
 use super::watch::Then;
 use crate::clock::{Sample, Term};
-use crate::error::{Error, ErrorKind, Lost};
+use crate::error::{Error, ErrorKind, LostReason};
 use crate::store::Fault;
 
 /// What became of a request.
@@ -48,6 +48,7 @@ impl State {
 
     /// The same of an answer that says nothing new of the name.
     pub(crate) fn note_time(&mut self, answer: &Answer, sent_us: u64, heard_us: u64) -> u64 {
+        self.contact.replied(heard_us);
         let sample = Sample { sent_us, heard_us, server_us: answer.now_us };
         if answer.now_us != 0 {
             self.sample(sample);
@@ -147,7 +148,7 @@ impl State {
             // grace, and the word of that has not come.
             Outcome::Gone if attempt.is_held() => {
                 hit(Mark::ToldGone);
-                self.end(counter, Lost::Revoked, heard_us);
+                self.end(counter, LostReason::Revoked, heard_us);
             }
             // No answer to one who queues. In a line the next attempt would begin at once, and hear the same.
             Outcome::Busy { .. }
@@ -194,7 +195,7 @@ impl State {
         if let Phase::Held(holding) = &attempt.phase {
             hit(Mark::QueuedWhileHeld);
             // The grant lapsed, and a late look of ours put the same id into the queue again.
-            self.words.lost(&holding.hold, Lost::Superseded);
+            self.words.lost(&holding.hold, LostReason::Superseded);
             attempt.phase = Phase::Queued { next_us: heard_us };
             self.give_back(counter, heard_us);
             return;

@@ -9,7 +9,9 @@ use std::task::{Context, Poll, Waker};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, GrantId, Name, Token};
 
-use crate::error::Lost;
+use super::expiry::Lifetime;
+use crate::clock::Term;
+use crate::error::{Lost, LostReason};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::world::World;
 
@@ -26,12 +28,13 @@ pub(crate) struct Hold {
 pub(crate) struct Grant {
     pub(crate) name: Name,
     pub(crate) id: GrantId,
-    world: Arc<dyn World>,
+    pub(crate) world: Arc<dyn World>,
+    pub(crate) end: Lifetime,
 }
 
 #[derive(Default)]
 struct Fate {
-    lost: Option<Lost>,
+    lost: Option<LostReason>,
     /// Until when the store keeps others out although the hold has ended: the grace of a revocation, if any.
     kept_until_us: u64,
     contention: Contention,
@@ -45,8 +48,8 @@ struct Fate {
 pub(crate) struct Seat(Option<u64>);
 
 impl Hold {
-    pub(crate) fn new(name: Name, id: GrantId, token: Token, valid_until_us: u64, world: Arc<dyn World>) -> Self {
-        let grant = Arc::new(Grant { name, id, world });
+    pub(crate) fn new(grant: Grant, token: Token, valid_until_us: u64) -> Self {
+        let grant = Arc::new(grant);
         Self { grant, token, valid_until_us: AtomicU64::new(valid_until_us), fate: Mutex::default() }
     }
 
@@ -59,12 +62,23 @@ impl Hold {
 
     /// Reads the clock at every call: after a stop of an hour the first look tells the truth, before any timer has run.
     pub(crate) fn check(&self) -> Result<Token, Lost> {
-        if self.world.now_us() < self.valid_until_us.load(Ordering::Acquire) {
+        let now_us = self.world.now_us();
+        if now_us < self.valid_until_us.load(Ordering::Acquire) {
             return Ok(self.token);
         }
-        let (why, waiting) = self.end(Lost::Expired);
+        Err(self.over(now_us))
+    }
+
+    /// Ends it where its time is over, and answers why it has ended.
+    #[cold]
+    fn over(&self, now_us: u64) -> Lost {
+        let (why, waiting) = self.expire(now_us);
         waiting.into_iter().for_each(Waker::wake);
-        Err(why)
+        self.lost(why)
+    }
+
+    pub(crate) fn lost(&self, reason: LostReason) -> Lost {
+        Lost::new(&self.name, reason)
     }
 
     pub(crate) fn remaining_us(&self) -> u64 {
@@ -76,10 +90,10 @@ impl Hold {
     }
 
     /// Lengthens the validity. A shorter one comes from an answer that was overtaken; a lost hold stays lost.
-    pub(crate) fn extend(&self, until_us: u64) {
+    pub(crate) fn extend(&self, term: &Term) {
         let fate = self.fate();
-        if fate.lost.is_none() {
-            self.valid_until_us.fetch_max(until_us, Ordering::AcqRel);
+        if fate.lost.is_none() && self.valid_until_us.fetch_max(term.until_us, Ordering::AcqRel) < term.until_us {
+            self.end.extended(term);
         }
     }
 
@@ -104,9 +118,18 @@ impl Hold {
     }
 
     /// Ends the hold, and answers why it ended (the first reason stays) and who is to be woken for it.
-    pub(crate) fn end(&self, why: Lost) -> (Lost, Vec<Waker>) {
+    pub(crate) fn end(&self, why: LostReason) -> (LostReason, Vec<Waker>) {
+        self.end_with(|_| why)
+    }
+
+    /// Ends a hold whose validity is over.
+    pub(crate) fn expire(&self, now_us: u64) -> (LostReason, Vec<Waker>) {
+        self.end_with(|until_us| self.end.why_over(until_us, now_us))
+    }
+
+    fn end_with(&self, why: impl FnOnce(u64) -> LostReason) -> (LostReason, Vec<Waker>) {
         let mut fate = self.fate();
-        let why = *fate.lost.get_or_insert(why);
+        let why = *fate.lost.get_or_insert_with(|| why(self.valid_until_us()));
         self.valid_until_us.store(0, Ordering::Release);
         // Nobody waits, nearly always, and a hand-over ends a hold.
         let waiting = if fate.waiting.is_empty() { BTreeMap::new() } else { std::mem::take(&mut fate.waiting) };
@@ -114,7 +137,7 @@ impl Hold {
         (why, if waiting.is_empty() { Vec::new() } else { waiting.into_values().collect() })
     }
 
-    pub(crate) fn why_lost(&self) -> Option<Lost> {
+    pub(crate) fn why_lost(&self) -> Option<LostReason> {
         self.fate().lost
     }
 
@@ -125,7 +148,8 @@ impl Hold {
         let waker = context.waker().clone();
         let mut fate = self.fate();
         if let Some(lost) = fate.lost.filter(|_| !is_on(Mutant::P18LostSignal)) {
-            return Poll::Ready(lost);
+            drop(fate);
+            return Poll::Ready(self.lost(lost));
         }
         let number = *seat.0.get_or_insert_with(|| {
             fate.next_seat += 1;

@@ -86,8 +86,13 @@ impl State {
         };
         let heard = if is_of_this_run { heard } else { heard.and_then(of_another) };
         match heard {
+            Err(Fault::Refused(_) | Fault::NoMemory(_)) => {
+                self.contact.replied(self.world.now_us());
+                heard
+            }
             // Of the record, as it looks. A ping shows whether the link can still be asked.
             Err(Fault::Damaged(error)) => {
+                self.contact.replied(self.world.now_us());
                 self.doubt(&asked.link);
                 Err(Fault::Damaged(error))
             }

@@ -19,6 +19,7 @@ mod bounds;
 mod callers;
 mod calls;
 mod errand;
+mod expiry;
 mod grants;
 mod heard;
 mod hold;

@@ -13,7 +13,7 @@ use super::run::Asks;
 use super::state::{Stage, State};
 use super::terms::Terms;
 use super::words::Words;
-use crate::error::Lost;
+use crate::error::LostReason;
 use crate::store::Link;
 
 impl State {
@@ -168,7 +168,7 @@ impl Holding {
     /// The next hold of the same grant takes the place of this one.
     fn succeed(&mut self, token: Token, words: &mut Words) {
         let hold = Arc::new(self.hold.next(token, self.run.others()));
-        words.lost(&self.hold, Lost::Released);
+        words.lost(&self.hold, LostReason::Released);
         self.hold = hold;
     }
 }

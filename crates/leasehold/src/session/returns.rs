@@ -21,7 +21,7 @@ use super::bounds::RETRY_US;
 use super::heard::Heard;
 use super::state::State;
 use super::terms::{Entry, KnownLine, Renewal, Terms, Wait};
-use crate::error::{Error, Lost};
+use crate::error::{Error, LostReason};
 use crate::store::{Fault, Link};
 
 /// A lease that the store has said to be given back, until it must have ended anyway.
@@ -87,7 +87,7 @@ impl State {
                 return;
             }
             Phase::Held(holding) => {
-                self.words.lost(&holding.hold, Lost::Released);
+                self.words.lost(&holding.hold, LostReason::Released);
                 (Some(holding.run.grant()), holding.hold.token)
             }
             Phase::Claiming { token, .. } => (Some(*token), *token),

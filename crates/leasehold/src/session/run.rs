@@ -19,7 +19,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, LostHow, Token};
 
 use crate::clock::Term;
-use crate::error::Lost;
+use crate::error::LostReason;
 
 pub(crate) struct Run {
     grant: Token,
@@ -218,13 +218,13 @@ impl Run {
 
     /// Why a grant that the store does not know any more was lost, by the highest token there is. A range that nobody
     /// reported back is burnt: its last token is no successor's.
-    pub(crate) fn why_lost(&self, how: LostHow, highest: Token) -> Lost {
+    pub(crate) fn why_lost(&self, how: LostHow, highest: Token) -> LostReason {
         let burnt = if is_on(Mutant::P19BurntIsSuccessor) { self.grant } else { self.grant.plus(self.asked - 1) };
         match how {
-            LostHow::Revoked => Lost::Revoked,
-            LostHow::NotHeld if highest > burnt => Lost::Superseded,
-            LostHow::NotHeld if highest >= self.grant => Lost::Expired,
-            LostHow::NotHeld => Lost::Forgotten,
+            LostHow::Revoked => LostReason::Revoked,
+            LostHow::NotHeld if highest > burnt => LostReason::Superseded,
+            LostHow::NotHeld if highest >= self.grant => LostReason::Expired,
+            LostHow::NotHeld => LostReason::Forgotten,
         }
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::alarms::Alarms;
 use super::attempt::{Asked, Attempt, Phase, Reach};
 use super::batches::Batches;
+use super::expiry::Contact;
 use super::lane::Lane;
 use super::lines::Line;
 use super::pace::Pace;
@@ -49,6 +50,7 @@ pub(crate) struct State {
     /// Renewals that are under way.
     pub(crate) batches: Batches,
     pub(crate) clock: ServerClock,
+    pub(crate) contact: Arc<Contact>,
     pub(crate) run: String,
     /// Whether that is another run than before, and what was released there must be said again.
     pub(crate) met_anew: bool,
@@ -172,6 +174,7 @@ impl State {
             watches: Alarms::default(),
             batches: Batches::default(),
             clock: ServerClock::default(),
+            contact: Arc::default(),
             run: String::new(),
             met_anew: false,
             lane,

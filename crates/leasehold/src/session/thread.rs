@@ -275,6 +275,7 @@ async fn ask_time(session: &Arc<Session>, link: &Arc<dyn Link>) -> Result<(), Fa
     let heard_us = session.world.now_us();
     session.with(|state| {
         if state.run == link.run() {
+            state.contact.replied(heard_us);
             state.sample(Sample { sent_us, heard_us, server_us });
         }
     });
@@ -298,6 +299,7 @@ async fn rest(session: &Arc<Session>, at_most_us: u64) {
             0 => 0,
             later_us => later_us.clamp(PAUSE_US, at_most_us),
         };
+        state.contact.sleeps(now_us + for_us);
         if !is_on(Mutant::P17LostWake) {
             state.planned_us = now_us + for_us;
         }
@@ -319,6 +321,7 @@ async fn rest(session: &Arc<Session>, at_most_us: u64) {
     }
     // While it works, the thread sees every change at the end of its turn.
     session.with(|state| {
+        state.contact.woke(state.world.now_us());
         state.planned_us = 0;
         state.fire_timers();
     });

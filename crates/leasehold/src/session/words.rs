@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::attempt::{GivenBack, Verdict};
 use super::hold::Hold;
-use crate::error::{Lost, Result};
+use crate::error::{LostReason, Result};
 use crate::store::Link;
 
 #[derive(Default)]
@@ -99,8 +99,16 @@ impl Words {
     }
 
     /// The hold has ended from now on; who waits for that hears it a moment later.
-    pub(crate) fn lost(&mut self, hold: &Hold, why: Lost) {
-        let (_, waiting) = hold.end(why);
+    pub(crate) fn lost(&mut self, hold: &Hold, why: LostReason) {
+        self.ended(hold.end(why).1);
+    }
+
+    /// The same of a hold whose validity is over.
+    pub(crate) fn expired(&mut self, hold: &Hold, now_us: u64) {
+        self.ended(hold.expire(now_us).1);
+    }
+
+    fn ended(&mut self, waiting: Vec<Waker>) {
         if !waiting.is_empty() {
             self.push(Word::Lost(waiting));
         }

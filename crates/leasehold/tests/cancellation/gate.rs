@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store};
-use leasehold::{Error, Lost};
+use leasehold::{Error, LostReason};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::oneshot;
 
@@ -134,7 +134,7 @@ impl Store for Gate {
         let gate = Arc::clone(&self.0);
         Box::pin(async move {
             if gate.control().refuses() {
-                return Err(Lost::Closed.into());
+                return Err(leasehold::seam::lost("a", LostReason::Closed).into());
             }
             let link = gate.store.open().await?;
             let (closed, queue) = (AtomicBool::new(false), Mutex::default());
@@ -255,7 +255,7 @@ impl Wake for Unpark {
 
 fn gone() -> Fault {
     // A session looks at the kind of the fault only.
-    Fault::Gone(Lost::Closed.into())
+    Fault::Gone(leasehold::seam::lost("a", LostReason::Closed).into())
 }
 
 /// The client's end. The gate keeps no line alive.

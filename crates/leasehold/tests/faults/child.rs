@@ -146,7 +146,7 @@ fn child() {
     runtime.block_on(obey(&url));
 }
 
-/// `lock NAME LEASE_MS` says `held TOKEN` when it is, and goes on meanwhile; `check TOKEN` says `valid` or `lost WHY`;
+/// `lock NAME LEASE_MS` says `held TOKEN` when it is, and goes on meanwhile; `check TOKEN` says `valid` or `lost NAME WHY`;
 /// `spin TOKEN` says `spinning`, checks again and again, and when it is lost says `ended AT`: when the last check that said
 /// yes had not yet begun;
 /// `write PORT TOKEN` writes to the fenced register without a check, and says `accepted` or `refused`; `release TOKEN`
@@ -178,7 +178,7 @@ async fn obey(url: &str) {
             }
             ["check", _] => match guards.lock().unwrap()[&token()].check() {
                 Ok(_) => say("valid"),
-                Err(lost) => say(&format!("lost {lost:?}")),
+                Err(lost) => say(&format!("lost {} {:?}", lost.name(), lost.reason())),
             },
             ["spin", _] => spin(&guards, token()),
             ["write", port, _] => match Registers::at(port.parse().unwrap()).write_fenced("shelf", token()) {

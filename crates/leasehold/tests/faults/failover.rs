@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Leasehold, Lost, Released};
+use leasehold::{Leasehold, LostReason, Released};
 use leasehold_testkit::proxy::{Fault, Requests};
 use leasehold_testkit::{FaultProxy, RedisServer, Value, wait_until};
 
@@ -61,7 +61,7 @@ async fn to_a_replica_that_missed_the_last_grant() {
     assert!(there.text().is_some_and(|text| text.contains(&seen.to_string())), "{there:?}");
     pair.fail_over();
     let lost = within(lease, "word of the loss", missed.lost()).await;
-    assert!(matches!(lost, Lost::Forgotten | Lost::Expired), "{lost:?}");
+    assert!(matches!(lost.reason(), LostReason::Forgotten | LostReason::Expired), "{lost:?}");
     let next = within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert!(next.token() > missed.token() && missed.token() > seen, "tokens rise");
     assert_eq!(missed.release().await.unwrap(), Released::NotHeld);

@@ -14,6 +14,7 @@ mod common;
 mod failover;
 mod full;
 mod ghosts;
+mod losses;
 mod network;
 mod processes;
 mod replies;

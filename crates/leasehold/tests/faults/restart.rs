@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Lost, Released};
+use leasehold::{LostReason, Released};
 use leasehold_testkit::{RedisServer, Value};
 
 use crate::common::{Bench, KEY, NAME, PROMPT, assert_kept, await_waiters, first_granted, granted, join, within};
@@ -18,9 +18,9 @@ async fn server_restarted_empty() {
     assert_eq!(bench.server.command(&["GET", "lh1:{b}"]), Value::Nil);
     // Told by the first renewal on a new connection, before the lease would have ended.
     let lost = within(lease, "word of the loss", alone.lost()).await;
-    assert_eq!(lost, Lost::Forgotten);
+    assert_eq!(lost.reason(), LostReason::Forgotten);
     let lost = within(lease, "word of the loss", guard.lost()).await;
-    assert!(matches!(lost, Lost::Forgotten | Lost::Superseded), "{lost:?}");
+    assert!(matches!(lost.reason(), LostReason::Forgotten | LostReason::Superseded), "{lost:?}");
     let new = granted(lease, waiting).await;
     assert!(new.token() > guard.token(), "tokens rise: there is no record, and the clock goes on");
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);

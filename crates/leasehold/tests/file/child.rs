@@ -169,7 +169,7 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
         // Waits until the lease is lost, and says why.
         ["lost", name] => {
             let lost = guards[name].lost().await;
-            say(&format!("lost {lost:?}"));
+            say(&format!("lost {:?}", lost.reason()));
         }
         // Asks for something, whatever comes of it: whoever has to attach again finds out so.
         ["attached"] => {

@@ -111,7 +111,7 @@ async fn p27_a_directory_that_is_removed_leaves_no_two_populations() {
     }
     // Its lease is 2 s long.
     let lost = within(Duration::from_secs(10), "its loss", held.lost()).await;
-    assert!(matches!(lost, leasehold::Lost::Superseded | leasehold::Lost::Forgotten), "{lost:?}");
+    assert!(matches!(lost.reason(), leasehold::LostReason::Superseded | leasehold::LostReason::Forgotten), "{lost:?}");
     assert!(guard.is_valid());
     drop(guard);
     let again = within(LONG, "its turn", early.mutex("x").lock()).await.unwrap();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Leasehold, Lost, Owner, Released};
+use leasehold::{ErrorKind, Leasehold, LostReason, Owner, Released};
 use leasehold_testkit::{Quorum, wait_until};
 
 use crate::child::Worker;
@@ -89,7 +89,7 @@ async fn fixed_lease() {
     let waiting = join(&b, quorum.servers()).await;
     let next = granted(lease + PROMPT, waiting).await;
     assert!(!guard.is_valid(), "its time was over before that of the nodes was");
-    assert_eq!(within(lease, "word of it", guard.lost()).await, Lost::Expired);
+    assert!(within(lease, "word of it", guard.lost()).await.reason().is_expiry());
     assert!(next.token() > guard.token());
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
@@ -150,7 +150,7 @@ async fn revoked_and_inspected() {
     assert_eq!(b.names().await.unwrap(), [NAME]);
     let waiting = join(&b, quorum.servers()).await;
     b.mutex(NAME).revoke(&holder, Duration::from_millis(500)).await.unwrap();
-    assert_eq!(within(PROMPT, "word of it", guard.lost()).await, Lost::Revoked);
+    assert_eq!(within(PROMPT, "word of it", guard.lost()).await.reason(), LostReason::Revoked);
     assert!(guard.grace() > Duration::ZERO);
     drop(guard);
     assert!(granted(LONG, waiting).await.token() > holder.token);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::{Message, World};
-use leasehold::{ErrorKind, Lost, Released};
+use leasehold::{ErrorKind, LostReason, Released};
 use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, LostHow, Name, Op, Outcome, Rest, Token, Was};
 use tokio::time::timeout;
 
@@ -180,7 +180,7 @@ async fn p10_a_revoked_guard_is_given_back_when_its_section_has_ended() {
         } else {
             bench.say(renewal, Outcome::Lost { how: LostHow::Revoked }, 7);
         }
-        assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
+        assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told").reason(), LostReason::Revoked);
         pause(100).await;
         bench.nothing();
         drop(guard);
@@ -288,7 +288,7 @@ async fn p10_a_revoked_guard_says_how_long_others_are_kept_out() {
         event: Event::Revoked,
         range: 1,
     });
-    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told").reason(), LostReason::Revoked);
     let grace = guard.grace();
     assert!(grace < Duration::from_secs(4), "the message was made a second ago: {grace:?}");
     assert!(grace > Duration::from_secs(3), "{grace:?}");

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::World;
-use leasehold::{ErrorKind, Lost, Owner, Released};
+use leasehold::{ErrorKind, LostReason, Owner, Released};
 use leasehold_spec::{Acquire, Answer, Contention, Delivery, Event, Op, Order, Outcome, Patience, Rest, Was};
 use tokio::time::timeout;
 
@@ -28,7 +28,7 @@ async fn p21_who_waits_here_is_handed_the_lease_in_order_and_without_a_request()
         }
         guard = soon(locking).await;
         assert_eq!((guard.token(), guard.check()), (token(number), Ok(token(number))));
-        assert_eq!(before.await, Lost::Released);
+        assert_eq!(before.await.reason(), LostReason::Released);
     }
     bench.nothing();
     let releasing = tokio::spawn(guard.release());
@@ -153,7 +153,7 @@ async fn p21_who_waits_behind_a_lease_that_is_lost_asks_at_once() {
         event: Event::Revoked,
         range: 1_024,
     });
-    assert_eq!(guard.check(), Err(Lost::Revoked));
+    assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Revoked));
     let (asked, acquire) = bench.next_acquire().await;
     assert_ne!(acquire.id, id);
     bench.say(asked, queued(1, 5_000), 7);
@@ -518,7 +518,7 @@ async fn p18_a_closed_client_tells_its_lines() {
     for locking in waiting {
         assert_eq!(locking.await.unwrap().expect_err("closed").kind(), ErrorKind::Closed);
     }
-    assert_eq!(guard.check(), Err(Lost::Closed));
+    assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Closed));
     let release = bench.next().await;
     assert!(matches!(release.op, Op::Release { used, .. } if used == token(8)), "{:?}", release.op);
     bench.say(release, Outcome::Released, 8);
@@ -533,7 +533,7 @@ async fn p21_a_run_whose_lease_was_granted_anew_is_over_and_who_waits_goes_on() 
     let mut waiting: VecDeque<_> = bench.in_line(30_000, 3).await.into();
     let guard = pass(guard, &mut waiting).await;
     bench.push_range(id, 2_000, 1_024);
-    assert_eq!(guard.check(), Err(Lost::Superseded));
+    assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Superseded));
     let (mut given_back, mut asked_anew) = (None, None);
     while given_back.is_none() || asked_anew.is_none() {
         let asked = bench.next().await;

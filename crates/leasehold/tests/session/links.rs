@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::{Fault, World};
-use leasehold::{Lost, Released};
+use leasehold::{LostReason, Released};
 use leasehold_spec::{Op, Outcome, Was};
 use tokio::time::timeout;
 
@@ -121,7 +121,7 @@ async fn a_refusal_is_told_to_nobody_else() {
     let mut bench = Bench::new().await;
     let _guard = bench.locked(900, 7).await;
     let renewal = bench.next().await;
-    let refused: leasehold::Error = Lost::Revoked.into();
+    let refused: leasehold::Error = leasehold::seam::lost("a", LostReason::Revoked).into();
     let text = refused.to_string();
     renewal.reply.send(Err(Fault::Refused(refused))).unwrap();
     pause(50).await;
@@ -162,7 +162,7 @@ async fn what_ends_a_link_is_told_to_everybody_on_it() {
     let calls = ["one", "two"].map(|name| bench.try_lock(name));
     let ((one, _), (two, _)) = (bench.next_acquire().await, bench.next_acquire().await);
     assert_eq!(one.link, two.link);
-    let reason: leasehold::Error = Lost::Forgotten.into();
+    let reason: leasehold::Error = leasehold::seam::lost("a", LostReason::Forgotten).into();
     let text = reason.to_string();
     drop(one.reply.send(Err(Fault::Gone(reason))));
     pause(50).await;

@@ -4,7 +4,6 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use leasehold::Lost;
 use leasehold_spec::{Op, Outcome};
 use tokio::time::timeout;
 
@@ -34,7 +33,7 @@ async fn the_end_of_a_longest_hold_is_not_renewed_over_and_over() {
             }
         }
     };
-    assert_eq!(why, Lost::Expired);
+    assert!(why.reason().is_expiry(), "{why:?}");
     // Never cut short; and told in time, with a second for a busy machine.
     let within = hold - lease / 20..hold + Duration::from_secs(1);
     assert!(within.contains(&begun.elapsed()), "{:?}", begun.elapsed());

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use leasehold::{Lost, Released};
+use leasehold::{LostReason, Released};
 use leasehold_spec::{Contention, Delivery, Event, Op, Outcome, Rest, Token, Was};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -119,7 +119,7 @@ async fn p13_what_was_revoked_is_said_again_to_another_run() {
         event: Event::Revoked,
         range: 1,
     });
-    assert_eq!(guard.lost().await, Lost::Revoked);
+    assert_eq!(guard.lost().await.reason(), LostReason::Revoked);
     drop(guard);
     pause(50).await;
     bench.nothing();
@@ -149,7 +149,7 @@ async fn p13_what_was_revoked_behind_a_look_is_said_again_to_another_run() {
         event: Event::Revoked,
         range: 1,
     });
-    assert_eq!(guard.lost().await, Lost::Revoked);
+    assert_eq!(guard.lost().await.reason(), LostReason::Revoked);
     drop(guard);
     let (leave, id) = bench.next_leave().await;
     assert_eq!(id, acquire.id);

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use leasehold::seam::World;
-use leasehold::{Guard, Lost, Owner, Released};
+use leasehold::{Guard, LostReason, Owner, Released};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Event, GrantId, LostHow, Op, Outcome, Patience, Rest, Token, Was,
 };
@@ -63,7 +63,7 @@ async fn p19_a_leave_behind_the_grace_says_what_was_used() {
     let (to, now_us, contention, rest) = (id.session, bench.store.server_us(), Contention::None, Rest::Done);
     let (left_us, range, event) = (50 * MS, 1_024, Event::Revoked);
     bench.deliver(Delivery { to, now_us, contention, rest, id, token: token(7), left_us, range, event });
-    assert_eq!(guard.lost().await, Lost::Revoked);
+    assert_eq!(guard.lost().await.reason(), LostReason::Revoked);
     assert_eq!(bench.next().await.op, Op::Leave { id, used: token(8) });
 }
 
@@ -134,10 +134,10 @@ async fn p19_a_range_that_cannot_be_lengthened_is_not_asked_for_at_each_pass() {
 async fn p19_a_reservation_that_finds_nothing_is_a_loss() {
     let mut bench = Bench::new().await;
     for (how, highest, why) in [
-        (LostHow::Revoked, 7, Lost::Revoked),
-        (LostHow::NotHeld, 8, Lost::Expired),
-        (LostHow::NotHeld, 99, Lost::Superseded),
-        (LostHow::NotHeld, 6, Lost::Forgotten),
+        (LostHow::Revoked, 7, LostReason::Revoked),
+        (LostHow::NotHeld, 8, LostReason::Expired),
+        (LostHow::NotHeld, 99, LostReason::Superseded),
+        (LostHow::NotHeld, 6, LostReason::Forgotten),
     ] {
         let (guard, _) = bench.reserved(30_000, 7, 2).await;
         let mut waiting = bench.in_line(30_000, 1).await;
@@ -145,9 +145,9 @@ async fn p19_a_reservation_that_finds_nothing_is_a_loss() {
         let guard = soon(waiting.remove(0)).await;
         let reserve = bench.next().await;
         bench.say(reserve, Outcome::Lost { how }, highest);
-        assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), why);
+        assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told").reason(), why);
         drop(guard);
-        if why == Lost::Revoked {
+        if why == LostReason::Revoked {
             let release = bench.next().await;
             assert!(matches!(release.op, Op::Release { used, .. } if used == token(8)), "{:?}", release.op);
             bench.say(release, Outcome::Released, 8);

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 use leasehold::seam::Fault;
-use leasehold::{Lost, Released};
+use leasehold::{LostReason, Released};
 use leasehold_spec::{LostHow, Op, Outcome};
 use tokio::time::timeout;
 
@@ -41,7 +41,7 @@ async fn p3_a_second_grant_is_not_taken_for_the_first() {
     bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
     bench.say(look, Outcome::Granted { token: token(9), left_us: 3_000 * MS, range: 1 }, 9);
-    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Superseded);
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told").reason(), LostReason::Superseded);
     let release = bench.next_but_renewals().await;
     assert_eq!(release.op, Op::Release { id: acquire.id, token: token(9), used: token(9) });
     bench.say(release, Outcome::Released, 9);
@@ -60,8 +60,8 @@ async fn p10_a_look_that_finds_its_grant_gone_tells_that_it_was_revoked() {
     bench.push(acquire.id, 8, bench.store.server_us(), 1_000 * MS);
     let guard = locking.await.unwrap().unwrap();
     bench.say(look, Outcome::Gone, 8);
-    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told"), Lost::Revoked);
-    assert_eq!(guard.check(), Err(Lost::Revoked));
+    assert_eq!(timeout(Duration::from_secs(10), guard.lost()).await.expect("told").reason(), LostReason::Revoked);
+    assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Revoked));
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
 
@@ -118,14 +118,16 @@ async fn p3_tokens_of_two_runs_are_not_compared() {
 #[tokio::test]
 async fn unknown_is_not_lost_and_lost_says_why() {
     let mut bench = Bench::new().await;
-    for (number, highest, why) in [(7, 9, Lost::Superseded), (17, 17, Lost::Expired), (27, 3, Lost::Forgotten)] {
+    for (number, highest, why) in
+        [(7, 9, LostReason::Superseded), (17, 17, LostReason::Expired), (27, 3, LostReason::Forgotten)]
+    {
         let guard = bench.locked(600, number).await;
         let first = bench.next().await;
         drop(first.reply.send(Err(Fault::NoMemory(any_error()))));
         let second = bench.next().await;
         assert_eq!(guard.check(), Ok(token(number)), "no answer is no loss");
         bench.say(second, Outcome::Lost { how: LostHow::NotHeld }, highest);
-        assert_eq!(timeout(Duration::from_millis(200), guard.lost()).await.unwrap(), why);
+        assert_eq!(timeout(Duration::from_millis(200), guard.lost()).await.unwrap().reason(), why);
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Progress, Real, Store, World};
-use leasehold::{Error, Lost};
+use leasehold::{Error, LostReason};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::consume_budget;
@@ -220,7 +220,7 @@ pub(crate) fn gone() -> Fault {
 
 /// A session looks at the kind of a fault only.
 pub(crate) fn any_error() -> Error {
-    Lost::Closed.into()
+    leasehold::seam::lost("a", LostReason::Closed).into()
 }
 
 impl Scripted {

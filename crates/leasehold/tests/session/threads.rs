@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::blocking::{Guard, Leasehold};
 use leasehold::seam::World;
-use leasehold::{ErrorKind, Lost};
+use leasehold::{ErrorKind, LostReason};
 use leasehold_spec::{Answer, Contention, Op, Outcome, Rest};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -46,7 +46,11 @@ async fn a_client_for_threads_has_no_lane_and_is_not_for_a_forked_child() {
 
     process.process.fetch_add(1, Ordering::SeqCst);
     let child = spawn_blocking(move || {
-        assert_eq!(guard.wait_lost(LONG), Some(Lost::Closed), "nobody there would ever tell");
+        assert_eq!(
+            guard.wait_lost(LONG).map(|lost| lost.reason()),
+            Some(LostReason::Closed),
+            "nobody there would ever tell"
+        );
         assert_eq!(mutex.lock().unwrap_err().kind(), ErrorKind::Unsupported);
         assert_eq!(mutex.try_lock_for(LONG).unwrap_err().kind(), ErrorKind::Unsupported);
         assert!(client.close().unconfirmed().is_empty(), "it is the parent's to give back");

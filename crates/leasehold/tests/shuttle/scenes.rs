@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::fence::{Access, Fenced};
 use leasehold::seam::in_a_panic;
-use leasehold::{ErrorKind, Leasehold, Lost, Mutex, Owner, Released, Token};
+use leasehold::{ErrorKind, Leasehold, LostReason, Mutex, Owner, Released, Token};
 use leasehold_testkit::checker::{Rules, check};
 use leasehold_testkit::history::Ended;
 use shuttle::future::{block_on, yield_now};
@@ -323,7 +323,7 @@ fn closing_is_heard_by_everybody_who_holds_or_waits() {
             let client = client.clone();
             works.push(work(async move {
                 match client.mutex(NAME).lock().await {
-                    Ok(guard) => assert_eq!(guard.lost().await, Lost::Closed),
+                    Ok(guard) => assert_eq!(guard.lost().await.reason(), LostReason::Closed),
                     Err(error) => assert_eq!(error.kind(), ErrorKind::Closed, "{error}"),
                 }
             }));
@@ -344,7 +344,7 @@ fn the_loss_of_a_lease_is_heard_by_everybody_who_waits_for_it() {
             let mut works: Vec<Work> = Vec::new();
             for _ in 0..3 {
                 let lost = guard.lost();
-                works.push(work(async move { assert_eq!(lost.await, Lost::Released) }));
+                works.push(work(async move { assert_eq!(lost.await.reason(), LostReason::Released) }));
             }
             let lost = guard.lost();
             works.push(work(async move {

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store, World};
-use leasehold::{Error, Lost};
+use leasehold::{Error, LostReason};
 use leasehold_spec::{Answer, Contention, Env, Name, Op, Renew, Resource, SessionId, Token, step};
 use shuttle::future::yield_now;
 use tokio::sync::{mpsc, oneshot};
@@ -175,7 +175,7 @@ impl Path {
 }
 
 fn gone() -> Fault {
-    Fault::Gone(Lost::Closed.into())
+    Fault::Gone(leasehold::seam::lost("a", LostReason::Closed).into())
 }
 
 impl Link for Path {

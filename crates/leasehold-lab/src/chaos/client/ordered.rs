@@ -26,7 +26,7 @@ pub(super) async fn hold(shift: &Shift, client: &Leasehold, me: &str, (name, lea
             while !shift.over() && begun.elapsed() < time && held.claims(|| guard.check().is_ok()) {
                 shift.rest(Duration::from_millis(10)).await;
             }
-            held.ended(guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{lost:?}"))));
+            held.ended(guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason()))));
             drop(guard.release().await);
         }
         Err(error) => attempt.gave_up(GaveUp::Failed(error.to_string())),

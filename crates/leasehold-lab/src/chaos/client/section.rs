@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Guard, Lost, Released};
+use leasehold::{Guard, LostReason, Released};
 use leasehold_testkit::history::{Answered, Ended, Event, Held, Promise};
 use leasehold_testkit::{Registers, boottime_us};
 
@@ -115,9 +115,11 @@ impl Section<'_> {
 
     async fn end(self, guard: Guard) {
         if let Err(lost) = guard.check() {
-            self.held.ended(Ended::Lost(format!("{lost:?}")));
-            self.shift.count(&format!("lost: {lost:?}"));
-            if lost == Lost::Released {
+            self.held.ended(Ended::Lost(format!("{:?}", lost.reason())));
+            // Without how long it lasted: the same cause is one line.
+            let why = format!("{:?}", lost.reason());
+            self.shift.count(&format!("lost: {}", why.split(' ').next().unwrap_or_default()));
+            if lost.reason() == LostReason::Released {
                 // Nobody released it but this guard can, and it has not.
                 println!("{} lost token {} of {}: {lost:?}", self.me, guard.token(), self.name);
             }
@@ -167,6 +169,6 @@ impl Section<'_> {
             () = self.stay(guard, most_us) => guard.check().err(),
             lost = signal => Some(lost),
         };
-        self.held.ended(lost.map_or(Ended::Released, |lost| Ended::Lost(format!("{lost:?}"))));
+        self.held.ended(lost.map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason()))));
     }
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::blocking::Canceller;
-use leasehold::{Error, ErrorKind, Lost, Released, Revoked, Token};
+use leasehold::{Error, ErrorKind, LostReason, Released, Revoked, Token};
 
 use super::party::{Held, Lock};
 use super::scene::{Scene, Stands};
@@ -28,7 +28,10 @@ pub(super) async fn act(call: Call, expected: Expect, mut scene: Scene, stage: &
             assert_eq!(guard.release().await, wanted);
             if let Some(lost) = lost {
                 let why = soon("its signal", lost).await;
-                assert_eq!(why, if expected == Expect::NotHeld { Lost::Revoked } else { Lost::Released });
+                assert_eq!(
+                    why.reason(),
+                    if expected == Expect::NotHeld { LostReason::Revoked } else { LostReason::Released }
+                );
             }
             given_back(expected, scene, stage).await;
         }
@@ -221,8 +224,8 @@ async fn revoke(expected: Expect, mut scene: Scene, stage: &Stage) {
             let Revoked::Within(left) = answer.expect("an answer") else { panic!("it holds") };
             assert!(left <= GRACE, "{left:?}");
             let guard = scene.guard.take().expect("somebody holds");
-            assert_eq!(guard.lost().await, Lost::Revoked);
-            assert_eq!(guard.check(), Err(Lost::Revoked));
+            assert_eq!(guard.lost().await.reason(), LostReason::Revoked);
+            assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Revoked));
             let seen = stage.inspect(&scene.witness).await.holder.expect("until its guard goes, or the grace ends");
             assert!(seen.is_revoked && seen.token == guard.token() && seen.remaining <= left, "{seen:?}");
             drop(guard);
@@ -260,7 +263,7 @@ async fn close(expected: Expect, scene: Scene, stage: &Stage) {
     }
     let guard = guard.expect("somebody held");
     let why = guard.lost().await;
-    assert_eq!(why, if was_valid { Lost::Closed } else { Lost::Revoked });
+    assert_eq!(why.reason(), if was_valid { LostReason::Closed } else { LostReason::Revoked });
     if expected == Expect::GivesBack {
         assert_eq!(stage.inspect(&scene.witness).await.holder, None, "closing has waited for it");
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, Holder, Inspection, Leasehold, Lost, NodeSays, NodeView, Owner, Released, Token};
+use leasehold::{Error, Holder, Inspection, Leasehold, LostReason, NodeSays, NodeView, Owner, Released, Token};
 use tokio::task::JoinHandle;
 
 use super::party::{Held, Lock, Party};
@@ -158,7 +158,7 @@ impl Scene {
     async fn revoke(&mut self, stage: &Stage) {
         let holder = self.seen.as_ref().expect("somebody holds");
         let _ = self.witness.mutex(stage.name()).revoke(holder, GRACE).await.expect("an answer");
-        assert_eq!(self.guard.as_ref().expect("somebody holds").lost().await, Lost::Revoked);
+        assert_eq!(self.guard.as_ref().expect("somebody holds").lost().await.reason(), LostReason::Revoked);
     }
 
     async fn see(&mut self, stage: &Stage) {

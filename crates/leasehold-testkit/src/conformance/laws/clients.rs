@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{ErrorKind, Leasehold, Lost, Released};
+use leasehold::{ErrorKind, Leasehold, LostReason, Released};
 
 use crate::conformance::stage::{Stage, eventually, release, renewal, soon};
 use crate::conformance::{Backend, Verdict};
@@ -72,7 +72,7 @@ pub(super) async fn close_is_for_all_clones(stage: &Stage) {
     let error = soon("the waiter is told", waiting).await.expect("no panic").expect_err("closed");
     assert_eq!(error.kind(), ErrorKind::Closed);
     assert!(error.to_string().contains("connect a new one"), "{error}");
-    assert_eq!(guard.check(), Err(Lost::Closed));
+    assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Closed));
     assert_eq!(clone.mutex(stage.name()).lock().await.expect_err("closed").kind(), ErrorKind::Closed);
     // `close` waits for a majority of a quorum, and for the other nodes only as long as a node has to reply. A slow node
     // carries the request out later.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use leasehold::{ErrorKind, Guard, Leasehold, Lost, LostSignal, Mutex, Released, Revoked};
+use leasehold::{ErrorKind, Guard, Leasehold, LostReason, LostSignal, Mutex, Released, Revoked};
 use tokio::task::JoinHandle;
 
 use crate::conformance::rules::Raw;
@@ -36,33 +36,34 @@ pub(super) async fn signals_say_why(stage: &Stage) {
 
     let guard = mutex.clone().fixed_lease(500 * MS).lock().await.expect("granted");
     let signals = [guard.lost(), guard.lost().clone()];
-    all_say(signals, Lost::Expired).await;
+    all_say(signals, stage, LostReason::FixedLease).await;
     drop(guard);
 
     let guard = mutex.lock().await.expect("granted");
     let (before, seen) = (guard.lost(), stage.inspect(&client).await.holder.expect("held"));
     let _ = mutex.revoke(&seen, GRACE).await.expect("an answer");
-    all_say([before, guard.lost()], Lost::Revoked).await;
-    assert_eq!(guard.check(), Err(Lost::Revoked));
+    all_say([before, guard.lost()], stage, LostReason::Revoked).await;
+    assert_eq!(guard.check().map_err(|lost| lost.reason()), Err(LostReason::Revoked));
     drop(guard);
 
     let guard = mutex.lock().await.expect("granted");
     let (kept, moved) = (guard.lost(), guard.lost());
     let told = tokio::spawn(moved);
     release(guard).await;
-    assert_eq!(soon("it is told", told).await.expect("no panic"), Lost::Released);
-    all_say([kept.clone(), kept], Lost::Released).await;
+    assert_eq!(soon("it is told", told).await.expect("no panic").reason(), LostReason::Released);
+    all_say([kept.clone(), kept], stage, LostReason::Released).await;
 
     let guard = mutex.lock().await.expect("granted");
     let signal = guard.lost();
     assert!(client.close().await.unconfirmed().is_empty());
-    all_say([signal, guard.lost()], Lost::Closed).await;
+    all_say([signal, guard.lost()], stage, LostReason::Closed).await;
     assert_eq!(guard.release().await.expect("an answer"), Released::NotHeld);
 }
 
-async fn all_say(signals: [LostSignal; 2], why: Lost) {
+async fn all_say(signals: [LostSignal; 2], stage: &Stage, why: LostReason) {
     for signal in signals {
-        assert_eq!(soon("it is told", signal).await, why);
+        let lost = soon("it is told", signal).await;
+        assert_eq!((lost.reason(), lost.name()), (why, stage.name()), "{lost}");
     }
 }
 
@@ -128,7 +129,8 @@ pub(super) async fn loss_drops_the_work(stage: &Stage) {
     });
     let error = soon("its lease ends", lost).await.expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-    assert!(error.to_string().contains("the lease expired"), "{error}");
+    assert_eq!(error.name(), Some(stage.name()), "{error}");
+    assert!(error.to_string().contains("the fixed lease is over"), "{error}");
     assert!(dropped.load(Ordering::SeqCst), "the work was dropped before the answer came");
 }
 
@@ -170,7 +172,7 @@ pub(super) async fn grace_runs_out(stage: &Stage) {
         panic!("it holds")
     };
     assert!(left <= GRACE);
-    assert_eq!(soon("it is told", lost).await, Lost::Revoked);
+    assert_eq!(soon("it is told", lost).await.reason(), LostReason::Revoked);
     // It goes on, against all advice.
     let next = soon("the next one is granted", waiting).await.expect("no panic");
     assert!(revoked.elapsed() >= GRACE - MS, "not before the grace was over: {:?}", revoked.elapsed());
@@ -246,7 +248,7 @@ pub(super) async fn no_grace_ends_at_once(stage: &Stage) {
     assert_eq!(revoked, Revoked::Within(Duration::ZERO));
     let next = stage.next_holder(&b, seen.token).await;
     assert!(next.token > seen.token && next.label == "b" && !next.is_revoked);
-    assert_eq!(soon("it is told", guard.lost()).await, Lost::Revoked);
+    assert_eq!(soon("it is told", guard.lost()).await.reason(), LostReason::Revoked);
     release(soon("the next one is granted", waiting).await.expect("no panic")).await;
 }
 
