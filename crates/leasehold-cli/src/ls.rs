@@ -87,14 +87,14 @@ async fn look(client: &Leasehold, names: Vec<String>) -> Result<BTreeMap<String,
 
 /// Returns the lines of the table. The names come last: they may be long, and in any script.
 fn table(locks: &[Seen<'_>]) -> Vec<String> {
-    const HEAD: [&str; 4] = ["TOKEN", "LEFT", "WAITING", "HOLDER"];
+    const HEAD: [&str; 5] = ["TOKEN", "SINCE (UTC)", "LEFT", "WAITING", "HOLDER"];
     if locks.is_empty() {
         return vec![];
     }
-    let rows: Vec<([String; 4], &str)> = locks.iter().map(|(name, is)| (cells(is), *name)).collect();
+    let rows: Vec<([String; 5], &str)> = locks.iter().map(|(name, is)| (cells(is), *name)).collect();
     let width = |at: usize| rows.iter().map(|(cells, _)| cells[at].chars().count()).chain([HEAD[at].len()]).max();
     let widths: Vec<usize> = (0..HEAD.len()).filter_map(width).collect();
-    let line = |cells: &[String; 4], name: &str| {
+    let line = |cells: &[String; 5], name: &str| {
         let padded = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
         padded.chain([name.to_owned()]).collect::<Vec<_>>().join("  ")
     };
@@ -102,13 +102,14 @@ fn table(locks: &[Seen<'_>]) -> Vec<String> {
     [head].into_iter().chain(rows.iter().map(|(cells, name)| line(cells, name))).collect()
 }
 
-fn cells(is: &Inspection) -> [String; 4] {
+fn cells(is: &Inspection) -> [String; 5] {
     let waiting = is.waiters.to_string();
     let Some(holder) = &is.holder else {
         let free = if is.is_known() { "(free)" } else { "(unknown)" };
-        return ["-".to_owned(), "-".to_owned(), waiting, free.to_owned()];
+        let none = || "-".to_owned();
+        return [none(), none(), none(), waiting, free.to_owned()];
     };
     let revoked = if holder.is_revoked { " (revoked)" } else { "" };
     let left = format!("{:.1} s", holder.remaining.as_secs_f64());
-    [holder.token.to_string(), left, waiting, format!("{}{revoked}", show::plain(&holder.label))]
+    [holder.token.to_string(), show::since(holder), left, waiting, format!("{}{revoked}", show::plain(&holder.label))]
 }

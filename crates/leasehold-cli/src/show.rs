@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::io::{self, Write as _};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use humantime::{format_duration, format_rfc3339_micros, format_rfc3339_seconds};
 use leasehold::{Holder, Inspection, NodeSays, NodeView};
 use serde::Serialize;
 
@@ -37,6 +38,8 @@ pub(crate) struct HeldBy<'a> {
     label: &'a str,
     grant: String,
     token: u64,
+    /// RFC 3339, by the clock of the store.
+    held_since: String,
     remaining_ms: u64,
 }
 
@@ -73,8 +76,25 @@ fn ms(time: Duration) -> u64 {
 
 impl<'a> HeldBy<'a> {
     pub(crate) fn new(holder: &'a Holder) -> Self {
-        Self { label: &holder.label, grant: holder.id(), token: holder.token.get(), remaining_ms: ms(holder.remaining) }
+        Self {
+            label: &holder.label,
+            grant: holder.id(),
+            token: holder.token.get(),
+            held_since: format_rfc3339_micros(holder.held_since()).to_string(),
+            remaining_ms: ms(holder.remaining),
+        }
     }
+}
+
+/// Returns since when a lock is held, by the clock of the store, as `2026-11-24 23:43:04`.
+pub(crate) fn since(holder: &Holder) -> String {
+    format_rfc3339_seconds(holder.held_since()).to_string().replace('T', " ").replace('Z', "")
+}
+
+/// Returns for how long a lock is held. This machine's clock may be behind that of the store: then it is no time.
+fn held_for(holder: &Holder, now: SystemTime) -> String {
+    let held = now.duration_since(holder.held_since()).unwrap_or_default();
+    format_duration(Duration::from_secs(held.as_secs())).to_string()
 }
 
 /// Returns a lock as a sentence.
@@ -94,9 +114,11 @@ pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
     };
     let revoked = if holder.is_revoked { ", revoked" } else { "" };
     format!(
-        "{name}: held by {} (grant {}){revoked}; token {}; {:.1} s left; {waiting}",
+        "{name}: held by {} (grant {}){revoked}; held since {} UTC ({}); token {}; {:.1} s left; {waiting}",
         plain(&holder.label),
         holder.id(),
+        since(holder),
+        held_for(holder, SystemTime::now()),
         holder.token,
         holder.remaining.as_secs_f64(),
     )
@@ -235,6 +257,23 @@ mod tests {
         assert_eq!((sentence("a", &inspection), exit(&inspection)), (unknown(), Exit::Failed), "two, and two more may");
         assert!(nodes(&inspection)[0].contains("voted for host/job (grant "), "{:?}", nodes(&inspection));
         assert!(guard.is_valid());
+    }
+
+    #[tokio::test]
+    async fn the_time_of_the_grant_is_shown_in_utc() {
+        let (_guard, mut inspection) = held("host/job").await;
+        let holder = inspection.holder.as_mut().unwrap();
+        holder.token = leasehold::Token::new(1_795_563_784_123_456).unwrap();
+        let at = |s| SystemTime::UNIX_EPOCH + Duration::from_secs(s);
+        assert_eq!(held_for(holder, at(1_795_563_784 + 193)), "3m 12s");
+        assert_eq!(held_for(holder, at(1_795_563_000)), "0s", "the clock of the store is ahead");
+        let id = holder.id();
+        let shown = sentence("a", &inspection);
+        let wanted = format!("a: held by host/job (grant {id}); held since 2026-11-24 23:43:04 UTC (");
+        assert!(shown.starts_with(&wanted), "{shown}");
+        assert!(shown.ends_with("); token 1795563784123456; 24.1 s left; nobody waits"), "{shown}");
+        let told: serde_json::Value = serde_json::from_str(&json(&Lock::new("a", &inspection)).unwrap()).unwrap();
+        assert_eq!(told["holder"]["held_since"], "2026-11-24T23:43:04.123456Z");
     }
 
     fn unknown() -> String {

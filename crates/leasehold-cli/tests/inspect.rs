@@ -25,6 +25,7 @@ async fn it_shows_the_holder() {
     let held = text(&leasehold(&["inspect", "a lock", "--store", &url]).stdout);
     assert!(held.starts_with("a lock: held by host/job (grant "), "{held}");
     assert!(held.contains(&format!("token {};", guard.token())), "{held}");
+    assert!(held.contains("; held since 20") && held.contains(" UTC ("), "{held}");
 }
 
 #[test]

@@ -61,6 +61,9 @@ async fn ls_lists_what_is_held_or_waited_for() {
     assert_eq!(free, [serde_json::json!({"name": "b", "state": "free", "holder": null, "waiters": 0})]);
     let held = &json(&told(&["inspect", "a {lock}", "--json", "--store", &url], 0))[0]["holder"];
     assert!(held["token"].as_u64().unwrap() > token && held["label"] == "host/job", "{held}");
+    let since = held["held_since"].as_str().unwrap();
+    // The fixture's clock is that of the server.
+    assert!(lines[1].contains(&since[..19].replace('T', " ")), "{since}: {table}");
     assert!(held["remaining_ms"].as_u64().unwrap() > 25_000, "{held}");
 }
 

@@ -1,6 +1,6 @@
 //! Clients, their handles and what is seen of them.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use leasehold::{ErrorKind, Leasehold, LostReason, Released};
 
@@ -9,11 +9,15 @@ use crate::conformance::{Backend, Verdict};
 
 pub(super) async fn inspect_changes_nothing(stage: &Stage) {
     let (a, b, looks) = (stage.client("a").await, stage.client("b").await, stage.client("looks").await);
+    let before = SystemTime::now();
     let guard = a.mutex(stage.name()).lock().await.expect("granted");
     let waits = b.mutex(stage.name());
     let waiting = tokio::spawn(async move { waits.lock().await.expect("granted") });
     stage.waiters(&looks, 1).await;
     let first = stage.inspect(&looks).await;
+    let since = first.holder.as_ref().expect("held").held_since();
+    let slack = Duration::from_secs(1);
+    assert!(before - slack <= since && since <= SystemTime::now() + slack, "{since:?} and {before:?}");
     for _ in 0..20 {
         let (before, after) = (first.holder.as_ref().expect("held"), stage.inspect(&looks).await);
         let now = after.holder.expect("held");
