@@ -109,7 +109,11 @@ fn cells(is: &Inspection) -> [String; 5] {
         let none = || "-".to_owned();
         return [none(), none(), none(), waiting, free.to_owned()];
     };
-    let revoked = if holder.is_revoked { " (revoked)" } else { "" };
+    let revoked = match holder {
+        _ if holder.is_revoked => " (revoked)",
+        _ if holder.is_cooling_down => " (released, minimum hold)",
+        _ => "",
+    };
     let left = format!("{:.1} s", holder.remaining.as_secs_f64());
     [holder.token.to_string(), show::since(holder), left, waiting, format!("{}{revoked}", show::plain(&holder.label))]
 }

@@ -50,6 +50,7 @@ impl<'a> Lock<'a> {
             None if inspection.is_known() => "free",
             None => "unknown",
             Some(holder) if holder.is_revoked => "revoked",
+            Some(holder) if holder.is_cooling_down => "cooling_down",
             Some(_) => "held",
         };
         let nodes = inspection.nodes.iter().map(Node::new).collect();
@@ -113,6 +114,15 @@ pub(crate) fn sentence(name: &str, inspection: &Inspection) -> String {
         };
     };
     let revoked = if holder.is_revoked { ", revoked" } else { "" };
+    if holder.is_cooling_down {
+        return format!(
+            "{name}: released by {} (grant {}), and kept for its minimum hold; token {}; {:.1} s left; {waiting}",
+            plain(&holder.label),
+            holder.id(),
+            holder.token,
+            holder.remaining.as_secs_f64(),
+        );
+    }
     format!(
         "{name}: held by {} (grant {}){revoked}; held since {} UTC ({}); token {}; {:.1} s left; {waiting}",
         plain(&holder.label),

@@ -24,6 +24,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod cool_down;
 mod id;
 pub mod limits;
 pub mod mark;

@@ -102,6 +102,12 @@ marks! {
     ReleaseRepeated,
     /// A release of what is not held.
     ReleaseNotHeld,
+    /// P23: a lease was given back, and cools down.
+    CoolDownBegun,
+    /// P23: a cool-down was asked for again.
+    CoolDownRepeated,
+    /// P23: a cool-down was over, and the next step saw it.
+    CooledDown,
     /// P16: who left stood in the queue.
     LeftQueue,
     /// P16: who left had just been granted.

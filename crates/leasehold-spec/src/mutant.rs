@@ -165,6 +165,20 @@ pub enum Mutant {
     P22ReadsPass,
     /// P22: a reader is let in below a writer's mark.
     P22OldReader,
+    /// P23: a repeated cool-down begins anew.
+    P23RepeatExtends,
+    /// P23: a leave of the same attempt ends its cool-down.
+    P23LeaveEnds,
+    /// P23: a late renewal makes a cool-down a lease again.
+    P23RenewRevives,
+    /// P23: a late acquire of the same attempt is granted what cools down.
+    P23GrantsAgain,
+    /// P23: the waiters are not notified when a cool-down ends.
+    P23TellsNoWaiter,
+    /// P23: a session hands a lease on although its minimum hold is not over.
+    P23PassesOn,
+    /// P23: a session releases at once, whatever the minimum hold.
+    P23ReleasesAtOnce,
     /// P26: nobody notices that a holder has died.
     P26NeverDead,
     /// P26: after a hand-over nobody watches the new holder.

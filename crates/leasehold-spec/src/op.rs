@@ -27,6 +27,16 @@ pub enum Op {
         /// The highest token that was used under any grant of it; [`Token::NONE`] where none was entered.
         used: Token,
     },
+    /// End the attempt, and keep everybody out for a while (P23). If it holds the lease, nobody is granted it before that
+    /// time is over. If it does not hold, this is a leave.
+    CoolDown {
+        /// The attempt that ends.
+        id: GrantId,
+        /// The highest token that was used under any grant of it.
+        used: Token,
+        /// For how long nobody is granted the lease, from now on. A repeat does not begin it anew.
+        for_ms: u64,
+    },
     /// Reserve more tokens for the grant that `id` holds with `token` (P19). Nothing else about it changes.
     Reserve {
         /// The grant.
@@ -304,6 +314,8 @@ pub enum GrantState {
     Held,
     /// Marked: it ends after the grace.
     Revoked,
+    /// Given back, and held by nobody. Others are kept out until its end (P23).
+    CoolingDown,
 }
 
 /// A message to a session's inbox. It can be lost: nothing waits for it alone.
@@ -339,7 +351,7 @@ pub enum Event {
     /// Somebody waits now, or asks for strict order now, and nobody did before (P9). Sent only to holders of a range: they
     /// may be handing on inside their session. It can come more than once, and late: it says how things stood at its time.
     Wanted,
-    /// The lease that its receiver waits for was marked, and ends earlier than the receiver was told (P10). It can come
-    /// more than once.
+    /// The lease that its receiver waits for was marked (P10), or cools down (P23): it ends at another time than the
+    /// receiver was told. It can come more than once.
     Ending,
 }

@@ -43,7 +43,8 @@ pub struct Resource {
 pub struct Grant {
     /// The acquisition.
     pub id: GrantId,
-    /// Its fencing token, which never changes.
+    /// Its fencing token. It does not change while the grant is held. Of a grant that cools down it is the highest token
+    /// that was used.
     pub token: Token,
     /// How many tokens are reserved for it, from its own on (P19).
     pub range: u64,
@@ -62,6 +63,12 @@ impl Grant {
     #[must_use]
     pub const fn end_us(&self) -> u64 {
         self.since_us + self.length_ms * 1000
+    }
+
+    /// Whether anybody holds it: a grant that cools down was given back (P23).
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.state != GrantState::CoolingDown
     }
 
     /// The last token of its range.
@@ -169,10 +176,16 @@ impl Resource {
         }
     }
 
-    /// The grant that `id` holds.
+    /// The grant that `id` holds. A grant that cools down is held by nobody.
     #[must_use]
     pub fn held_by(&self, id: GrantId) -> Option<&Grant> {
-        self.grant.as_ref().filter(|g| g.id == id)
+        self.grant.as_ref().filter(|g| g.id == id && (g.is_held() || is_on(Mutant::P23LeaveEnds)))
+    }
+
+    /// Whether the grant of `id` was the last to be given back.
+    #[must_use]
+    pub fn was_given_back(&self, id: GrantId) -> bool {
+        self.released == Some(id) || self.grant.as_ref().is_some_and(|g| g.id == id && !g.is_held())
     }
 
     pub(crate) fn position(&self, id: GrantId) -> Option<usize> {

@@ -21,7 +21,8 @@ pub(crate) fn mark(
     let seen = |g: &&mut Grant| g.id.public() == holder && g.token == token;
     let grant = resource.grant.as_mut().filter(seen)?;
     hit(Mark::GrantRevoked);
-    let grace_ms = if is_on(Mutant::P10NoGrace) { 0 } else { grace_ms };
+    // Nobody works under a grant that cools down, so nobody needs the grace.
+    let grace_ms = if is_on(Mutant::P10NoGrace) || !grant.is_held() { 0 } else { grace_ms };
     let end_us = grant.end_us().min(now_us + grace_ms * 1000);
     grant.length_ms = (end_us - grant.since_us) / 1000;
     grant.state = GrantState::Revoked;
@@ -39,10 +40,15 @@ pub(crate) fn mark(
     })
 }
 
-/// The messages to the waiters that are next, if the lease is marked: it ends earlier than they were told, and nothing
-/// happens at the store by itself when it does. Their sessions look then, so each needs one message.
+/// The messages to the waiters that are next, if the lease is marked or cools down: it ends at another time than they were
+/// told, and nothing happens at the store by itself when it does. Their sessions look then, so each needs one message.
 pub(crate) fn next_waiters(resource: &Resource, env: &Env<'_>) -> Vec<Delivery> {
-    let marked = resource.grant.as_ref().filter(|grant| grant.state == GrantState::Revoked);
+    let tells = |grant: &&Grant| match grant.state {
+        GrantState::Revoked => true,
+        GrantState::CoolingDown => !is_on(Mutant::P23TellsNoWaiter),
+        GrantState::Held | GrantState::Pushed => false,
+    };
+    let marked = resource.grant.as_ref().filter(tells);
     let Some(marked) = marked.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return Vec::new() };
     let (now_us, contention) = (env.lease_us, resource.contention());
     let mut deliveries: Vec<Delivery> = Vec::new();

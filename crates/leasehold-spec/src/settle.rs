@@ -54,6 +54,12 @@ fn date_anew(resource: &mut Resource, env: &Env<'_>) {
 
 fn end_expired(resource: &mut Resource, now_us: u64) {
     let Some(ended) = resource.grant.take_if(|g| g.end_us() <= now_us) else { return };
+    if !ended.is_held() {
+        // It was given back when it began to cool down, and its range with it.
+        hit(Mark::CooledDown);
+        resource.released = Some(ended.id);
+        return;
+    }
     // Nobody says how much of the range was used: all of it is burnt.
     resource.last = if is_on(Mutant::P19BurnsNothing) { ended.token } else { ended.reserved() };
     if ended.range > 1 {

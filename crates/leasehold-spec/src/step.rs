@@ -1,5 +1,6 @@
 //! One request, carried out.
 
+use crate::cool_down::cool_down;
 use crate::id::{GrantId, PublicId, SessionId, Token, range};
 use crate::limits::{QUEUE_MAX, RANGE_MAX, RETENTION_MS, TICKET_STEPS};
 use crate::mark::{Mark, hit};
@@ -40,6 +41,7 @@ pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Del
         Op::Renew(renew) => step.renew(renew),
         Op::Release { id, token, used } => step.release(*id, *token, *used),
         Op::Leave { id, used } => step.leave(*id, *used),
+        Op::CoolDown { id, used, for_ms } => step.cool_down(*id, *used, *for_ms),
         Op::Reserve { id, token, range } => step.reserve(*id, *token, *range),
         Op::Revoke { holder, token, grace_ms } => step.revoke(*holder, *token, *grace_ms),
         Op::Settle => (Outcome::Settled, step.settle()),
@@ -104,7 +106,8 @@ impl Step<'_, '_> {
     /// The answer to an attempt that the record knows already (P3). It never lengthens a lease (P2).
     fn standing(&mut self, acquire: &Acquire) -> Option<Outcome> {
         let now_us = self.env.lease_us;
-        if let Some(grant) = self.resource.grant.as_mut().filter(|g| g.id == acquire.id) {
+        let is_its = |g: &&mut Grant| g.id == acquire.id && (g.is_held() || is_on(Mutant::P23GrantsAgain));
+        if let Some(grant) = self.resource.grant.as_mut().filter(is_its) {
             hit(Mark::AcquireRepeatedGranted);
             if is_on(Mutant::P2RepeatExtends) {
                 (grant.since_us, grant.length_ms) = (now_us, acquire.lease_ms);
@@ -112,7 +115,7 @@ impl Step<'_, '_> {
             let left_us = if is_on(Mutant::P2WholeLease) { grant.length_ms * 1000 } else { grant.left_us(now_us) };
             return Some(Outcome::Granted { token: grant.token, left_us, range: grant.range });
         }
-        if self.resource.released == Some(acquire.id) {
+        if self.resource.was_given_back(acquire.id) {
             hit(Mark::AcquireGone);
             return Some(Outcome::Gone);
         }
@@ -245,7 +248,7 @@ impl Step<'_, '_> {
         }
         let known = |g: &&mut Grant| match is_on(Mutant::P3RenewByAnyone) {
             true => g.id.session == renew.id.session,
-            false => g.id == renew.id && g.token == renew.token,
+            false => g.id == renew.id && g.token == renew.token && (g.is_held() || is_on(Mutant::P23RenewRevives)),
         };
         let Some(grant) = self.resource.grant.as_mut().filter(known) else {
             hit(Mark::RenewNotHeld);
@@ -287,7 +290,7 @@ impl Step<'_, '_> {
         if held {
             return (Outcome::Released, self.give_back(used));
         }
-        let repeated = self.resource.released == Some(id) && !is_on(Mutant::P3ForgetsRelease);
+        let repeated = self.resource.was_given_back(id) && !is_on(Mutant::P3ForgetsRelease);
         hit(if repeated { Mark::ReleaseRepeated } else { Mark::ReleaseNotHeld });
         let outcome = if repeated { Outcome::Released } else { Outcome::NotHeld };
         (outcome, self.settle())
@@ -311,11 +314,20 @@ impl Step<'_, '_> {
         (Outcome::Left { was: Was::Absent }, self.settle())
     }
 
+    fn cool_down(&mut self, id: GrantId, used: Token, for_ms: u64) -> (Outcome, Rest) {
+        if !cool_down(self.resource, self.env, (id, used), for_ms) {
+            return self.leave(id, used);
+        }
+        let rest = self.settle();
+        self.deliveries.extend(next_waiters(self.resource, self.env));
+        (Outcome::Left { was: Was::Granted }, rest)
+    }
+
     /// More tokens for a grant that is held: nothing of it ends earlier or later by that, and it needs no `not_after`.
     fn reserve(&mut self, id: GrantId, token: Token, asked: u64) -> (Outcome, Rest) {
         let rest = self.settle();
         let wall_us = self.env.wall_us;
-        let known = |g: &&mut Grant| g.id == id && g.token == token || is_on(Mutant::P19ReservesForAll);
+        let known = |g: &&mut Grant| g.id == id && g.token == token && g.is_held() || is_on(Mutant::P19ReservesForAll);
         let Some(grant) = self.resource.grant.as_mut().filter(known) else {
             hit(Mark::ReserveNotHeld);
             return (Outcome::Lost { how: LostHow::NotHeld }, rest);

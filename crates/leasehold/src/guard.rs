@@ -134,6 +134,12 @@ impl Guard {
         self.hold.contention() != Contention::None
     }
 
+    /// Releases the lease at once when this guard goes, whatever its [`min_hold`](crate::Mutex::min_hold). Use it if the
+    /// work was not done, so that another client can try at once. It does nothing without a `min_hold`. No round trip.
+    pub fn waive_min_hold(&self) {
+        self.hold.waive_min_hold();
+    }
+
     /// Returns a future that completes when the lease is lost, before the lease ends in the store. No round trip.
     ///
     /// The future is owned: it can outlive the guard, and move to other tasks. Any number of them may wait, and

@@ -55,6 +55,9 @@ pub struct Holder {
     pub label: String,
     /// Whether the lease was revoked, so that it ends when its grace is over.
     pub is_revoked: bool,
+    /// Whether the lease was released and cools down: nobody holds it, and others are kept out until it ends (see
+    /// [`Mutex::min_hold`](crate::Mutex::min_hold)).
+    pub is_cooling_down: bool,
 }
 
 impl Holder {
@@ -90,6 +93,7 @@ impl From<leasehold_spec::Holder> for Holder {
             remaining: Duration::from_micros(holder.left_us),
             label: holder.label,
             is_revoked: holder.state == GrantState::Revoked,
+            is_cooling_down: holder.state == GrantState::CoolingDown,
         }
     }
 }
@@ -131,4 +135,13 @@ pub enum NodeSays {
         /// The reason.
         why: String,
     },
+}
+
+/// The result of a revocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Revoked {
+    /// The lease was revoked. It ends within this time.
+    Within(Duration),
+    /// That holder does not have the lock any more.
+    NotHeld,
 }

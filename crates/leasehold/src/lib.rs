@@ -153,9 +153,9 @@ mod world;
 pub use client::{Builder, Closed, Leasehold};
 pub use error::{Error, ErrorKind, Lost, LostReason, Operation, Result};
 pub use guard::{Guard, LostSignal, Released};
-pub use inspection::{Holder, Inspection, NodeSays, NodeView};
+pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};
 pub use leasehold_spec::Token;
-pub use mutex::{Mutex, Revoked};
+pub use mutex::Mutex;
 pub use owner::Owner;
 
 /// The store `file:`, which the programs of one host share without a server.

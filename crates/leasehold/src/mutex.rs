@@ -10,7 +10,7 @@ use leasehold_spec::{Name, Op, Order, Outcome};
 use crate::client::Handle;
 use crate::error::{Error, Operation, Result};
 use crate::guard::Guard;
-use crate::inspection::{Holder, Inspection};
+use crate::inspection::{Holder, Inspection, Revoked};
 use crate::owner::Owner;
 use crate::reentry::enter;
 use crate::session::{Entry, Renewal, Terms, Wait};
@@ -90,6 +90,28 @@ impl Mutex {
         self.with(|settings| Settings { renewal, ..settings })
     }
 
+    /// Sets the shortest time for which nobody else can hold the lock, counted from the moment at which a guard of this
+    /// mutex is acquired. The default is zero.
+    ///
+    /// If the guard goes earlier, the lease is released, but nobody is granted it before this time is over: it *cools
+    /// down*. The store keeps others out, also if this process has exited by then. Use it for a job that several
+    /// machines start at about the same time and one of them shall run: without it, a second machine that starts a
+    /// little later runs a short job again. ShedLock calls this `lockAtLeastFor`.
+    ///
+    /// - A `try_lock` returns `None` while the lock cools down, and a `lock` waits, also in this client.
+    ///   [`Mutex::inspect`] shows it. A [revocation](Mutex::revoke) ends it at once.
+    /// - [`Guard::release`](crate::Guard::release) returns when the store has confirmed that, and not when the time is
+    ///   over. It costs one round trip.
+    /// - The time is not kept if the process dies before the guard goes, if the lease is lost, or if the release does
+    ///   not reach the store before the lease ends. The lock is free then as soon as it would be without this setting.
+    ///
+    /// If it is longer than `max_hold`, `fixed_lease`, 24 h or the `max_lease` of a quorum, or if it is combined with
+    /// [`sticky`](Mutex::sticky), the first call fails with `Invalid`. The client hands no such lock on inside itself.
+    #[must_use]
+    pub fn min_hold(self, hold: Duration) -> Self {
+        self.with(|settings| Settings { min_hold: hold, ..settings })
+    }
+
     /// Serves this call in strict order, first come, first served, over all clients. The call waits in the queue of the
     /// store, and no client passes the lock on to a later call of its own (see [Who is next](Mutex#who-is-next)).
     ///
@@ -116,9 +138,9 @@ impl Mutex {
     /// If a guard with a longer [`lease`](Mutex::lease) is added to a lease that is renewed, the longer lease applies
     /// to all guards until the last one has gone. The client renews to that length at once, in the background.
     ///
-    /// All other settings stay as the first guard asked for them. A shorter lease, `max_hold` or `fair` changes
-    /// nothing. A fixed lease stays fixed and keeps its end. A lease that is renewed stays so, even if the re-entry
-    /// asks for `fixed_lease`.
+    /// All other settings stay as the first guard asked for them. A shorter lease, `max_hold`, `min_hold` or `fair`
+    /// changes nothing. A fixed lease stays fixed and keeps its end. A lease that is renewed stays so, even if the
+    /// re-entry asks for `fixed_lease`.
     ///
     /// # After a loss
     ///
@@ -172,8 +194,8 @@ impl Mutex {
     ///   holder that died.
     /// - If a kept lease is lost or revoked, nobody has to be notified: the next lock asks the store.
     ///
-    /// A lease that cannot be handed on cannot be kept. With `fair`, `fixed_lease`, `max_hold` or `full_lease`, or with
-    /// more than 1 min, the first call fails with `Invalid`.
+    /// A lease that cannot be handed on cannot be kept. With `fair`, `fixed_lease`, `max_hold`, `min_hold` or
+    /// `full_lease`, or with more than 1 min, the first call fails with `Invalid`.
     #[must_use]
     pub fn sticky(self, keep: Duration) -> Self {
         self.with(|settings| Settings { sticky: keep, ..settings })
@@ -362,6 +384,7 @@ impl Mutex {
             Some(terms) => terms,
             None => {
                 let terms = Arc::new(self.settings.terms(self.client.label())?);
+                self.client.session().check_min_hold(&terms)?;
                 self.terms.get_or_init(|| terms)
             }
         };
@@ -387,13 +410,4 @@ impl fmt::Debug for Mutex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mutex").field("name", &self.name).field("lease", &self.settings.lease).finish_non_exhaustive()
     }
-}
-
-/// The result of a revocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Revoked {
-    /// The lease was revoked. It ends within this time.
-    Within(Duration),
-    /// That holder does not have the lock any more.
-    NotHeld,
 }

@@ -17,13 +17,14 @@ pub(crate) struct Settings {
     pub(crate) order: Order,
     pub(crate) entry: Entry,
     pub(crate) sticky: Duration,
+    pub(crate) min_hold: Duration,
 }
 
 impl Settings {
     /// Returns the settings of a mutex that names none but its lease.
     pub(crate) fn new(lease: Duration) -> Self {
         let (renewal, order, entry) = (Renewal::Always, Order::Relaxed, Entry::OnClaim);
-        Self { lease, renewal, order, entry, sticky: Duration::ZERO }
+        Self { lease, renewal, order, entry, sticky: Duration::ZERO, min_hold: Duration::ZERO }
     }
 
     /// Returns the terms on which the session acquires.
@@ -42,13 +43,28 @@ impl Settings {
             return Err(Error::invalid(message));
         }
         let (sticky_us, line) = (self.sticky_us()?, KnownLine::default());
-        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, label, line };
+        let min_hold_us = self.min_hold_us()?;
+        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, min_hold_us, label, line };
         if sticky_us > 0 && !terms.may_stand() {
-            let message =
-                "sticky cannot be combined with fair, fixed_lease, max_hold or full_lease: remove one of them";
+            let message = "sticky cannot be combined with fair, fixed_lease, max_hold, min_hold or full_lease: \
+                           remove one of them";
             return Err(Error::invalid(message));
         }
         Ok(terms)
+    }
+
+    /// Returns the minimum hold in microseconds, if the lease can last for so long.
+    fn min_hold_us(&self) -> Result<u64> {
+        let (hold, longest) = (self.min_hold, Duration::from_millis(LEASE_MAX_MS));
+        let (most, name) = match self.renewal {
+            Renewal::Always => (longest, "24 h"),
+            Renewal::For { hold_us } => (longest.min(Duration::from_micros(hold_us)), "max_hold"),
+            Renewal::Never => (self.lease, "the fixed lease"),
+        };
+        match u64::try_from(hold.as_micros()) {
+            Ok(us) if hold <= most => Ok(us),
+            _ => Err(Error::invalid(format!("a min_hold of {hold:?} is longer than {name}: use a shorter one"))),
+        }
     }
 
     fn sticky_us(&self) -> Result<u64> {

@@ -59,8 +59,10 @@ Notes:
 Examples:
   export LEASEHOLD_STORE=redis://locks.internal
         the store that all machines share; the default is only for this host
-  leasehold run nightly --store redis://locks.internal --no-wait -- ./backup.sh
-        in the crontab of each machine: one runs it, the others end with 124
+  leasehold run nightly --store redis://locks.internal --no-wait \\
+        --min-hold 5m -- ./backup.sh
+        in the crontab of each machine: one runs it, the others end with 124.
+        Their clocks may differ by up to 5 minutes, however short the job is
   leasehold run deploy --wait 10m -- make deploy
         waits for its turn, for ten minutes at most
   leasehold run db --lease 10s -- ./migrate

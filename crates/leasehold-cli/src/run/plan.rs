@@ -49,6 +49,15 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     lease: Option<Duration>,
 
+    /// Keep the lock at least this long, also after CMD has ended
+    ///
+    /// Counted from the moment at which the lock is acquired. If CMD ends
+    /// earlier, `leasehold run` ends with it, and the store keeps others
+    /// out until the time is over. For jobs that several machines start at
+    /// about the same time. At most 24h; on a quorum at most its max_lease.
+    #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
+    min_hold: Option<Duration>,
+
     /// Time between TERM and KILL for the command
     ///
     /// At most a third of the lease. The default is a sixth of the lease,
@@ -74,6 +83,7 @@ pub(crate) struct Plan {
     pub(crate) location: Location,
     pub(crate) patience: Patience,
     pub(crate) lease: Duration,
+    pub(crate) min_hold: Duration,
     pub(crate) timing: Timing,
     pub(crate) busy_code: u8,
     pub(crate) holder: String,
@@ -129,6 +139,7 @@ impl RunArgs {
             command: self.command,
             patience,
             lease,
+            min_hold: self.min_hold.unwrap_or_default(),
             busy_code: self.conflict_exit_code,
             is_quiet: self.store.quiet,
         })

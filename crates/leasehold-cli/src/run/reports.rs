@@ -35,6 +35,8 @@ fn due_after(number: usize) -> Duration {
 pub(crate) enum Cause {
     /// The lock has a holder, which is described here.
     Held(String),
+    /// The client with this label has released the lock, and its minimum hold is not over.
+    CoolingDown(String),
     /// Nobody holds the lock at the moment.
     Queue { waiters: usize },
     /// The store cannot be reached, for this reason.
@@ -58,7 +60,7 @@ enum Class {
 impl Cause {
     fn class(&self) -> Option<Class> {
         match self {
-            Self::Held(_) | Self::Queue { .. } => Some(Class::Lock),
+            Self::Held(_) | Self::CoolingDown(_) | Self::Queue { .. } => Some(Class::Lock),
             Self::Unreachable(_) => Some(Class::Store),
             Self::Quarantine { .. } | Self::Silent { .. } => Some(Class::Nodes),
             Self::Unknown => None,
@@ -68,6 +70,7 @@ impl Cause {
     fn text(&self) -> String {
         match self {
             Self::Held(by) => format!(": held by {by}"),
+            Self::CoolingDown(by) => format!(": released by {by}, and kept until its --min-hold is over"),
             Self::Queue { waiters } => format!(": no holder at the moment, {waiters} waiting"),
             Self::Unreachable(why) => format!(": the store is unreachable: {why}"),
             Self::Quarantine { resting, nodes, left } => {

@@ -109,6 +109,8 @@ pub(crate) async fn supervise(
     let minder = match start_minder(plan, life, &deadline).await {
         Ok(minder) => minder,
         Err(error) => {
+            // The work was not done: another machine can try.
+            guard.waive_min_hold();
             return Failure::system("cannot start the minder process, so the command was not started", &error).into();
         }
     };
@@ -141,6 +143,7 @@ pub(crate) async fn supervise(
         Err(end) => {
             terminal.iter_mut().for_each(Terminal::take_back);
             dismiss(group);
+            guard.waive_min_hold();
             return end;
         }
     };

@@ -60,7 +60,7 @@ pub(crate) async fn take(plan: &Plan, signals: &mut Signals, teller: &mut Teller
     };
     let mut wait = Wait { plan, begun, deadline, reports: WaitReports::new(&plan.name), teller };
     let client = unless_signalled(signals, wait.connect()).await??;
-    let mutex = client.mutex(&plan.name).lease(plan.lease).full_lease();
+    let mutex = client.mutex(&plan.name).lease(plan.lease).min_hold(plan.min_hold).full_lease();
     match unless_signalled(signals, wait.lock(&mutex)).await {
         Ok(Ok(guard)) => Ok(Taken { client, guard }),
         Ok(Err(end)) | Err(end) => {
@@ -207,6 +207,9 @@ async fn cause(plan: &Plan, mutex: &Mutex) -> Cause {
 fn cause_of(plan: &Plan, seen: &Inspection) -> Cause {
     if let Some(holder) = &seen.holder {
         let ours = if is_above(plan, holder) { ", which started this run and may be waiting for it" } else { "" };
+        if holder.is_cooling_down {
+            return Cause::CoolingDown(plain(&holder.label).into_owned());
+        }
         return Cause::Held(format!("{}{ours}", plain(&holder.label)));
     }
     let nodes = seen.nodes.len();

@@ -8,6 +8,7 @@ mod counter;
 mod gap;
 mod host;
 mod loss;
+mod min_hold;
 mod minder;
 mod quorum;
 mod secrets;

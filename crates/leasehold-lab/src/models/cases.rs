@@ -159,6 +159,23 @@ pub(crate) const ALL: &[Case] = &[
     case("P20", "a run without an answer has no end", session(Slip::RunsUnheard), &s::EDGE, Harm::Starves),
     case("P20", "that counts from when an answer was heard", session(Slip::HeardNow), &s::EDGE, Harm::Starves),
     case("P20", "a strict waiter is a waiter", session(Slip::StrictIsRelaxed), &s::STRICT, Harm::Heedless),
+    case("P23", "a repeated cool-down begins anew", store(Mutant::P23RepeatExtends), &s::COOLING, Harm::CoolsTooLong),
+    case(
+        "P23",
+        "a cool-down is repeated with its whole length",
+        session(Slip::CoolsAnew),
+        &s::COOLING,
+        Harm::CoolsTooLong,
+    ),
+    case("P23", "a leave ends a cool-down", store(Mutant::P23LeaveEnds), &s::COOLING, Harm::GrantedTooSoon),
+    case("P23", "a late renewal makes it a lease", store(Mutant::P23RenewRevives), &s::COOLING, Harm::GrantedTooSoon),
+    case(
+        "P23",
+        "the waiters are not notified of its end",
+        store(Mutant::P23TellsNoWaiter),
+        &s::COOLED,
+        Harm::CoolingOutlasted,
+    ),
     case(
         "P21",
         "the waiters of a lost lease are forgotten",

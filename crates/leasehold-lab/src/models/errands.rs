@@ -176,8 +176,12 @@ impl Session {
                 if let Phase::Leaving { asked, .. } = &mut self.attempts[i].phase {
                     *asked = Some(k);
                 }
-                let used = self.attempts[i].used;
-                self.send(now, k, n, Ask::Leave { used });
+                let (used, min_until) = (self.attempts[i].used, self.attempts[i].cools_until);
+                let ticks = match now.slips(Slip::CoolsAnew) {
+                    true if min_until > now.tick => now.scene.min_hold,
+                    _ => min_until.saturating_sub(now.tick),
+                };
+                self.send(now, k, n, if ticks > 0 { Ask::CoolDown { used, ticks } } else { Ask::Leave { used } });
             }
             _ => {}
         }
@@ -217,7 +221,7 @@ impl Session {
             _ => NEVER,
         };
         let bar = attempt
-            .filter(|_| matches!(ask, Ask::Leave { .. }))
+            .filter(|_| matches!(ask, Ask::Leave { .. } | Ask::CoolDown { .. }))
             .and_then(|a| a.open.iter().filter(|o| o.link != Some(k)).map(|o| o.not_after).max());
         self.links[k as usize].out.push_back(Request { n, ask, sent: now.tick, not_after, bar });
     }

@@ -56,7 +56,7 @@ impl Session {
             Ask::Renew { token } => self.renewed(now, ledger, i, to, answer, token, run),
             Ask::Release { token, .. } => self.released(now, ledger, i, token, answer),
             Ask::Reserve { token, .. } => self.reserved(now, i, token, answer, run),
-            Ask::Leave { .. } => self.left(now, i, to, answer),
+            Ask::Leave { .. } | Ask::CoolDown { .. } => self.left(now, i, to, answer),
             Ask::Subscribe | Ask::Settle => {}
         }
     }
@@ -264,8 +264,17 @@ impl Session {
         now.say(|| format!("does not know attempt {n}, and leaves"));
         let phase = leaving_at_once(now);
         let order = leasehold_spec::Order::Relaxed;
-        let (ticket, used) = (None, Token::NONE);
-        self.attempts.push(Attempt { n, order, ticket, waiters: Vec::new(), used, open: Vec::new(), phase });
+        let (ticket, used, cools_until) = (None, Token::NONE, 0);
+        self.attempts.push(Attempt {
+            n,
+            order,
+            ticket,
+            waiters: Vec::new(),
+            used,
+            cools_until,
+            open: Vec::new(),
+            phase,
+        });
     }
 
     /// The script refused: nothing was done (P8). A new attempt is the caller's error; a look tries again, and asks for

@@ -28,6 +28,9 @@ pub(crate) enum Harm {
     Starves,
     GraceOutlasted,
     FollowedLate,
+    GrantedTooSoon,
+    CoolsTooLong,
+    CoolingOutlasted,
 }
 
 impl Harm {
@@ -53,6 +56,9 @@ impl Harm {
             Self::LetInLate => "a task let in by its session on a lease that has ended",
             Self::Starves => "a run that goes on unheard while others wait",
             Self::GraceOutlasted => "a waiter that a revoked lease keeps waiting beyond its grace",
+            Self::GrantedTooSoon => "a lease that is granted before its cool-down is over",
+            Self::CoolsTooLong => "a cool-down that is longer than was asked for",
+            Self::CoolingOutlasted => "a waiter that a cool-down keeps waiting beyond its end",
             Self::FollowedLate => "a dead holder that is followed late",
         }
     }
@@ -86,6 +92,8 @@ pub(crate) struct Ledger {
     pub(crate) wanted: Option<u8>,
     /// When the grace of a revocation is over.
     pub(crate) grace_over: Option<u8>,
+    /// When the minimum hold is over of the lease that cools down. `None` once somebody else is granted it.
+    pub(crate) cools_until: Option<u8>,
     /// Which grant its holder died with, and when.
     pub(crate) died: Option<(Token, u8)>,
 }

@@ -21,6 +21,7 @@
 //!   world     all of it, and what a step does: the state of the model
 //!   acts      what may happen next
 //!   ledger    what only an observer knows: history that the properties need
+//!   cooling   the scenes of a minimum hold
 //!   scene     how large a model is, and how often what may go wrong in it
 //! ```
 //!
@@ -31,6 +32,7 @@
 mod acts;
 mod cases;
 mod check;
+mod cooling;
 mod errands;
 mod hear;
 mod ledger;

@@ -17,7 +17,8 @@ pub(crate) struct Request {
     pub(crate) sent: u8,
     /// P4, in ticks of the store's clock.
     pub(crate) not_after: u8,
-    /// P14, on a leave: up to when an acquire of this attempt, unanswered when the leave left, may still be carried out.
+    /// P14, on a leave or a cool-down: up to when an acquire of this attempt, unanswered when that left, may still be
+    /// carried out.
     pub(crate) bar: Option<u8>,
 }
 
@@ -38,6 +39,11 @@ pub(crate) enum Ask {
     },
     Leave {
         used: Token,
+    },
+    /// For how many ticks nobody is to be granted the lease (P23).
+    CoolDown {
+        used: Token,
+        ticks: u8,
     },
     Reserve {
         token: Token,

@@ -48,6 +48,9 @@ const NEVER: &[(Harm, Check)] = never! {
     Starves: |_, w| w.has(Harm::Starves),
     GraceOutlasted: |_, w| w.has(Harm::GraceOutlasted),
     FollowedLate: |_, w| w.has(Harm::FollowedLate),
+    GrantedTooSoon: |_, w| w.has(Harm::GrantedTooSoon),
+    CoolsTooLong: |_, w| w.has(Harm::CoolsTooLong),
+    CoolingOutlasted: |_, w| w.has(Harm::CoolingOutlasted),
     NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
 };
 
@@ -61,6 +64,9 @@ const REACHED: &[(&str, Where, Check)] = &[
     ("a lease is passed on locally", Scene::has_runs, |_, w| w.ledger.entered.1 > 0),
     ("a range is made longer", Scene::is_short_of_tokens, |p, w| {
         w.store.grant.as_ref().is_some_and(|g| g.range > u64::from(p.scene.range))
+    }),
+    ("a lease cools down, and somebody waits", Scene::cools_down, |_, w| {
+        w.store.grant.as_ref().is_some_and(|g| !g.is_held() && g.end_us() > w.clock_us()) && !w.store.queue.is_empty()
     }),
     ("an old holder is still there", Scene::has_old_holders, |_, w| {
         let newer = |h: &Holding| w.store.grant.as_ref().is_some_and(|g| h.token < g.token);
@@ -111,7 +117,7 @@ impl World {
     /// The lease, the session that holds it by the record, and the attempt: if that session is awake and has nothing
     /// under way, so that nothing that was sent can change what it thinks.
     fn quiet_holder(&self) -> Option<(&Grant, &Session, Option<&Attempt>)> {
-        let grant = self.store.grant.as_ref().filter(|g| g.end_us() > self.clock_us())?;
+        let grant = self.store.grant.as_ref().filter(|g| g.is_held() && g.end_us() > self.clock_us())?;
         let (s, n) = attempt_of(grant.id);
         let session = &self.sessions[s as usize];
         let is_under_way = !session.is_settled() || self.buffers.iter().any(|(of, _)| *of == s);
@@ -170,11 +176,15 @@ impl World {
     /// A waiter that is there, connected and in the queue is served in time behind a holder that was revoked, or died (P10,
     /// P15).
     fn watch_waiters(&mut self, scene: &Scene) {
-        let Some(token) = self.store.grant.as_ref().map(|g| g.token) else { return };
+        let Some((token, cools)) = self.store.grant.as_ref().map(|g| (g.token, !g.is_held())) else { return };
         let is_there = |session: &Session| session.life == Life::Awake && session.is_settled();
         let mut queue = self.store.queue.iter().map(|e| attempt_of(e.id).0 as usize);
         if !queue.any(|s| self.attached[s] && is_there(&self.sessions[s])) {
             return;
+        }
+        let is_over = self.store.grant.as_ref().is_some_and(|g| g.end_us() <= self.clock_us());
+        if cools && is_over && scene.is_prompt() {
+            self.ledger.note(Harm::CoolingOutlasted);
         }
         if self.ledger.revoked == Some(token) && self.ledger.grace_over.is_some_and(|over| over <= self.tick) {
             self.ledger.note(Harm::GraceOutlasted);

@@ -74,6 +74,8 @@ pub(crate) enum Slip {
     HeardNow,
     /// P20: who waits in strict order is one waiter more.
     StrictIsRelaxed,
+    /// P23: a repeated cool-down is asked for with its whole length.
+    CoolsAnew,
     /// P21: the local waiters of a lease that was lost get no new attempt.
     LostForgets,
     /// P21: the entry belongs to the task that asked: it leaves when that task goes.

@@ -19,7 +19,8 @@ impl Session {
         let inside = |h: &Holding| h.task == task;
         let i = self.attempts.iter().position(|a| matches!(&a.phase, Phase::Holding(h) if inside(h)))?;
         let passed = if self.may_pass(now, i) { self.pass(now, ledger, i) } else { None };
-        if passed.is_none() {
+        if let (None, Phase::Holding(holding)) = (&passed, &self.attempts[i].phase) {
+            self.attempts[i].cools_until = holding.min_until;
             self.end_run(now, i, Slip::ReleaseOnly);
         }
         self.pump(now);
@@ -56,6 +57,7 @@ impl Session {
         let is_long_enough = 2 * (holding.until.saturating_sub(now.tick)) >= now.scene.lease;
         let is_heard = now.tick <= run.heard_at + now.scene.third() || now.slips(Slip::RunsUnheard);
         now.scene.has_runs()
+            && holding.min_until <= now.tick
             && !attempt.waiters.is_empty()
             && (holding.pass + 1 < run.range || now.slips(Slip::MintsBeyond))
             && (!holding.is_revoked || now.slips(Slip::RunsRevoked))
@@ -68,7 +70,9 @@ impl Session {
     pub(crate) fn end_run(&mut self, now: &Now<'_>, i: usize, forgets: Slip) {
         let attempt = &mut self.attempts[i];
         let Phase::Holding(Holding { token, .. }) = attempt.phase else { return };
-        if attempt.open.is_empty() || now.slips(Slip::ReleaseOvertakes) {
+        if attempt.cools_until > now.tick {
+            self.leave(now, i);
+        } else if attempt.open.is_empty() || now.slips(Slip::ReleaseOvertakes) {
             attempt.phase = Phase::Releasing { token, asked: None, sent: Sent::Once };
         } else {
             // A look is unanswered. A release on another connection would overtake it, and the look take the lease anew.

@@ -118,6 +118,8 @@ pub(crate) struct Scene {
     pub(crate) range: u8,
     /// What a revocation leaves to the holder.
     pub(crate) grace: u8,
+    /// For how long nobody else holds from the moment of a grant, however short the section is (P23); 0: no minimum.
+    pub(crate) min_hold: u8,
     /// How far the store's clock is set back.
     pub(crate) back: u8,
     /// What tokens grow with.
@@ -146,6 +148,7 @@ impl Scene {
         passes: 0,
         range: 1,
         grace: 0,
+        min_hold: 0,
         back: 0,
         wall: Wall::Right,
         renewal: Renewal::Fixed,
@@ -181,6 +184,11 @@ impl Scene {
     /// Whether sessions hand the lease on to their own tasks.
     pub(crate) fn has_runs(&self) -> bool {
         self.passes > 0
+    }
+
+    /// Whether a lease cools down after a section that was shorter than the minimum hold.
+    pub(crate) fn cools_down(&self) -> bool {
+        self.min_hold > 0
     }
 
     /// A session has more tasks than an attempt asks tokens for.

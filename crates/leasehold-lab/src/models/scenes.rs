@@ -2,9 +2,10 @@
 
 use leasehold_spec::Order::{self, Relaxed, Strict};
 
+pub(crate) use super::cooling::{COOLED, COOLING};
 use super::scene::{Budget, Renewal, Scene, Wall};
 
-const ONE: &[Order] = &[Relaxed];
+pub(super) const ONE: &[Order] = &[Relaxed];
 const TWO: &[Order] = &[Relaxed, Relaxed];
 const THREE: &[Order] = &[Relaxed, Relaxed, Relaxed];
 const THREE_STRICT: &[Order] = &[Strict, Strict, Strict];
@@ -352,7 +353,7 @@ pub(crate) const EVERYBODY: Scene = Scene {
 pub(crate) const ALL: &[Scene] = &[
     HAND_OVER, ORDER, DEATH, LAST_WORDS, CLAIMS, GHOSTS, OUTAGE, RETRIES, CROSSED, SLOT, RUNS, MEMORY, PAUSES, BOTH,
     EVERYBODY, UNCOUNTED, POLLERS, AMNESIA, RANGES, STOPPED, REVOKED, SEIZED, EDGE, STRICT, FORGOTTEN, REVERTED, DROPS,
-    LANES, ROUNDS, GRACE, SET_BACK,
+    LANES, ROUNDS, GRACE, SET_BACK, COOLING, COOLED,
 ];
 
 /// Found that a look did not take an entry back which had come back without its ticket. Too large for every day.

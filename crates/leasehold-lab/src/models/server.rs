@@ -10,7 +10,7 @@ use leasehold_spec::{
 use super::ledger::{Handed, Harm};
 use super::network::{Ask, Message, Request};
 use super::rules::{Botch, Slip};
-use super::scene::{TICK_MS, clock_us};
+use super::scene::{TICK_MS, clock_us, when};
 use super::session::{Life, Now};
 use super::words;
 use super::world::World;
@@ -158,6 +158,7 @@ impl World {
             }
             _ => {}
         }
+        self.check_cool_down(session, request, before);
         if let (Ask::Acquire { ticket: Some(ticket), .. }, Outcome::Queued { .. }) = (request.ask, &answer.outcome) {
             self.ledger.asks_for((session, request.n), ticket);
         }
@@ -172,6 +173,37 @@ impl World {
             if chosen.is_some_and(|ticket| self.store.queue.iter().filter(stood).any(|e| self.place(e) < ticket)) {
                 self.ledger.note(Harm::OutOfOrder);
             }
+        }
+    }
+
+    /// P23. The length counts from when the store carries the request out, so a slow request may lengthen it by as much.
+    fn check_cool_down(&mut self, session: u8, request: &Request, before: &Resource) {
+        let id = grant_id(session, request.n);
+        let cooling =
+            |resource: &Resource| resource.grant.as_ref().filter(|g| !g.is_held()).map(|g| (g.id, g.end_us()));
+        if before.grant.as_ref().map(|g| g.id) != self.store.grant.as_ref().map(|g| g.id) {
+            if self.store.grant.is_some() && self.ledger.cools_until.is_some_and(|until| self.tick < until) {
+                self.ledger.note(Harm::GrantedTooSoon);
+            }
+            self.ledger.cools_until = None;
+        }
+        match (request.ask, cooling(before), cooling(&self.store)) {
+            (_, Some((id, end_us)), Some((same, later_us))) if id == same && later_us > end_us => {
+                self.ledger.note(Harm::CoolsTooLong);
+            }
+            (Ask::CoolDown { .. }, None, Some((of, end_us))) if of == id => {
+                let attempts = &self.sessions[session as usize].attempts;
+                let until = attempts.iter().find(|a| a.n == request.n).map_or(0, |a| a.cools_until);
+                self.ledger.cools_until = (until > 0).then_some(until);
+                if until > 0 && when(end_us) > until + (self.tick - request.sent) {
+                    self.ledger.note(Harm::CoolsTooLong);
+                }
+            }
+            // It was to cool down, and was given back instead, or is held again.
+            (_, Some((was, end_us)), None) if self.store.held_by(was).is_some() || end_us > self.clock_us() => {
+                self.ledger.note(Harm::GrantedTooSoon);
+            }
+            _ => {}
         }
     }
 
@@ -210,6 +242,7 @@ fn operation(now: &Now<'_>, session: u8, request: &Request) -> Op {
         }
         Ask::Release { token, used } => Op::Release { id, token, used },
         Ask::Leave { used } => Op::Leave { id, used },
+        Ask::CoolDown { used, ticks } => Op::CoolDown { id, used, for_ms: u64::from(ticks) * TICK_MS },
         Ask::Reserve { token, range } => Op::Reserve { id, token, range: u64::from(range) },
         Ask::Settle | Ask::Subscribe => Op::Settle,
     }

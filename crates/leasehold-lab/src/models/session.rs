@@ -69,6 +69,8 @@ pub(crate) struct Attempt {
     pub(crate) waiters: Vec<u8>,
     /// The highest token that was used under any grant of it, where there are runs (P19).
     pub(crate) used: Token,
+    /// Until when its lease is to cool down, once it is given back; 0: not at all (P23).
+    pub(crate) cools_until: u8,
     /// Acquires that were sent and not answered.
     pub(crate) open: Vec<Open>,
     pub(crate) phase: Phase,
@@ -121,6 +123,8 @@ pub(crate) struct Holding {
     pub(crate) renew_at: u8,
     pub(crate) renewing: Option<u8>,
     pub(crate) task: u8,
+    /// When the minimum hold is over; 0 without one (P23).
+    pub(crate) min_until: u8,
     /// Local passes since the grant: the task's token is so many above the grant's (P19).
     pub(crate) pass: u8,
     /// Its session was told that it is revoked (P10).
@@ -219,8 +223,8 @@ impl Session {
         let n = self.made;
         self.made += 1;
         let phase = Phase::Waiting { look_at: now.tick };
-        let (ticket, used, open) = (None, Token::NONE, Vec::new());
-        self.attempts.push(Attempt { n, order, ticket, waiters, used, open, phase });
+        let (ticket, used, cools_until, open) = (None, Token::NONE, 0, Vec::new());
+        self.attempts.push(Attempt { n, order, ticket, waiters, used, cools_until, open, phase });
     }
 
     /// The future of a waiting task is dropped (P16).
@@ -274,7 +278,9 @@ impl Session {
         let is_claimed = left >= now.scene.lease;
         let renew_at = if now.scene.is_fixed() && is_claimed { NEVER } else { now.tick + third };
         let (renewing, pass, is_revoked) = (None, 0, false);
-        attempt.phase = Phase::Holding(Holding { token, until, renew_at, renewing, task, pass, is_revoked, run });
+        let min_until = if now.scene.cools_down() { now.tick + now.scene.min_hold } else { 0 };
+        let holding = Holding { token, until, renew_at, renewing, task, min_until, pass, is_revoked, run };
+        attempt.phase = Phase::Holding(holding);
         attempt.used = if now.scene.has_runs() { token } else { Token::NONE };
         ledger.enters(token, 0);
         if self.tasks[task as usize] == Task::Waiting {

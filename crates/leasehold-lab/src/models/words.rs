@@ -54,6 +54,7 @@ fn request(session: u8, request: &Request) -> String {
         Ask::Renew { token: t } => format!("renew {id} token {}", token(t)),
         Ask::Release { token: t, used } => format!("release {id} token {}, used {}", token(t), token(used)),
         Ask::Leave { used } => format!("leave {id}, used {}", token(used)),
+        Ask::CoolDown { used, ticks } => format!("let {id} cool down for {ticks} ticks, used {}", token(used)),
         Ask::Reserve { token: t, range } => format!("reserve {range} for {id} token {}", token(t)),
         Ask::Settle => "settle".into(),
     }
@@ -70,7 +71,7 @@ fn message(session: u8, message: &Message) -> String {
                 Event::Granted => format!("the push: {id} holds with token {token}"),
                 Event::Revoked => format!("the push: {id} is revoked"),
                 Event::Wanted => format!("the push: others wait for what {id} holds"),
-                Event::Ending => format!("the push: what {id} waits for is revoked"),
+                Event::Ending => format!("the push: what {id} waits for ends at another time"),
             }
         }
     }

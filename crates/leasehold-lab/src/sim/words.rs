@@ -31,6 +31,9 @@ pub(super) fn step(net: &Net, node: usize, name: &Name, op: &Op, answer: &Answer
         Op::Acquire(acquire) => format!("acquire {} ({} ms)", attempt(net, acquire.id), acquire.lease_ms),
         Op::Renew(renew) => format!("renew {} token {} ({} ms)", attempt(net, renew.id), renew.token, renew.lease_ms),
         Op::Release { id, token, used } => format!("release {} token {token}, used {used}", attempt(net, *id)),
+        Op::CoolDown { id, used, for_ms } => {
+            format!("let {} cool down for {for_ms} ms, used {used}", attempt(net, *id))
+        }
         Op::Leave { id, used } => format!("leave {}, used {used}", attempt(net, *id)),
         Op::Reserve { id, token, range } => format!("reserve {range} for {} token {token}", attempt(net, *id)),
         Op::Revoke { holder, token, grace_ms } => {

@@ -19,6 +19,7 @@ pub use marker::{Abstention, Charter, Marker, Unlike, begin, enter, has_lost, re
 pub use vote::vote;
 
 use crate::id::{GrantId, PublicId, SessionId, Token};
+use crate::mutant::{Mutant, is_on};
 use crate::op::{Contention, From, GrantState, Inspection, LostHow, Order, Was};
 
 /// What a node keeps of one name.
@@ -51,7 +52,7 @@ pub struct Granted {
     pub since_us: u64,
     /// For how long from there.
     pub length_ms: u64,
-    /// Whether it was marked for revocation.
+    /// Whether it was marked for revocation, or was given back and cools down.
     pub state: GrantState,
     /// What the holder calls itself.
     pub label: String,
@@ -84,6 +85,16 @@ pub enum Request {
         upto: Token,
         /// The place to wait at from now on: the round was not won, and the next one is to be. `None`: it is over.
         wait: Option<Wait>,
+    },
+    /// Give the vote back for good, and give it to nobody for a while (P23). An attempt that has no vote gives back as by
+    /// [`Request::GiveBack`].
+    CoolDown {
+        /// Whose.
+        id: GrantId,
+        /// Up to the vote for this token.
+        upto: Token,
+        /// For how long nobody gets the vote, from now on. A repeat does not begin it anew.
+        for_ms: u64,
     },
     /// Ask the holder to stop, and end its lease after the grace.
     Revoke {
@@ -265,11 +276,55 @@ pub enum Rings {
         /// What is left of it.
         left_us: u64,
     },
-    /// The vote that you wait for was marked, and ends earlier than you were told (P10).
+    /// The vote that you wait for was marked (P10), or cools down (P23): it ends at another time than you were told.
     Ending {
         /// The token of the grant that has it.
         token: Token,
         /// What is left of that.
         left_us: u64,
     },
+}
+
+impl Granted {
+    /// Whether anybody holds by it: a vote that cools down was given back (P23).
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.state != GrantState::CoolingDown
+    }
+
+    /// Whether it is the vote of this attempt.
+    fn is_for(&self, id: GrantId) -> bool {
+        self.id == id && (self.is_held() || is_on(Mutant::P23GrantsAgain))
+    }
+
+    /// Whether this renewal is for it.
+    fn is_kept_by(&self, renewal: &Renewal) -> bool {
+        let is_held = self.is_held() || is_on(Mutant::P23RenewRevives);
+        self.id == renewal.id && self.token == renewal.token && is_held
+    }
+
+    /// When it ends.
+    #[must_use]
+    pub const fn end_us(&self) -> u64 {
+        self.since_us + self.length_ms * 1000
+    }
+
+    /// What is left at `now_us`: of one that begins in the future, because the clock was set back since, its length.
+    #[must_use]
+    pub const fn left_us(&self, now_us: u64) -> u64 {
+        let (left_us, length_us) = (self.end_us().saturating_sub(now_us), self.length_ms * 1000);
+        if left_us < length_us { left_us } else { length_us }
+    }
+}
+
+impl Record {
+    /// Whether anybody waits, and whether the first who does asks for strict order.
+    #[must_use]
+    pub fn contention(&self) -> Contention {
+        match self.queue.values().next() {
+            None => Contention::None,
+            Some(Order::Relaxed) => Contention::Others,
+            Some(Order::Strict) => Contention::Strict,
+        }
+    }
 }

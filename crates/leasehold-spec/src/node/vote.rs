@@ -6,7 +6,7 @@ use crate::limits::{
     CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, REVOKE_NOTIFIED, SETTLE_STEPS, TOKEN_WINDOW_MS,
 };
 use crate::mutant::{Mutant, is_on};
-use crate::op::{Contention, From, GrantState, Holder, Inspection, LostHow, Order, Was};
+use crate::op::{From, GrantState, Holder, Inspection, LostHow, Was};
 use crate::step::Env;
 
 /// Carries one request out: the new state, the answer, and the messages to send once the state is stored.
@@ -23,6 +23,7 @@ pub fn vote(record: &mut Record, env: &Env<'_>, request: &Request) -> (Vote, Vec
         Request::Ask(ask) => node.ask(ask),
         Request::Renew(renewal) => node.renew(renewal),
         Request::GiveBack { id, upto, wait } => node.give_back(*id, *upto, *wait),
+        Request::CoolDown { id, upto, for_ms } => node.cool_down(*id, *upto, *for_ms),
         Request::Revoke { holder, token, grace_ms } => node.revoke(*holder, *token, *grace_ms),
         Request::Settle => Said::Settled,
     };
@@ -52,8 +53,8 @@ impl Node<'_, '_> {
         let is_near = ask.token.get().abs_diff(now_us) <= TOKEN_WINDOW_MS * 1000;
         match &self.record.grant {
             // A later round of the attempt that has the vote: as if it had given it back and asked again, in one.
-            Some(granted) if granted.id == ask.id && ask.token > granted.token && is_above && is_near => {}
-            Some(granted) if granted.id == ask.id => {
+            Some(granted) if granted.is_for(ask.id) && ask.token > granted.token && is_above && is_near => {}
+            Some(granted) if granted.is_for(ask.id) => {
                 let left_us = granted.left_us(now_us);
                 return Said::Granted { token: granted.token, range: granted.range, left_us };
             }
@@ -99,13 +100,13 @@ impl Node<'_, '_> {
         self.end_expired();
         let end_us = now_us + renewal.lease_ms * 1000;
         match &mut self.record.grant {
-            Some(granted) if granted.id == renewal.id && granted.token == renewal.token => {
+            Some(granted) if granted.is_kept_by(renewal) => {
                 if granted.state == GrantState::Revoked {
                     return Said::Lost { how: LostHow::Revoked };
                 }
                 // A fixed lease was whole from the beginning: it is only confirmed.
                 if renewal.from == From::Now {
-                    (granted.since_us, granted.length_ms) = (now_us, renewal.lease_ms);
+                    (granted.since_us, granted.length_ms, granted.state) = (now_us, renewal.lease_ms, GrantState::Held);
                     self.record.keep_until_us = self.record.keep_until_us.max(end_us + RETENTION_US);
                 }
                 let left_us = self.record.grant.as_ref().map_or(0, |granted| granted.left_us(now_us));
@@ -147,12 +148,12 @@ impl Node<'_, '_> {
 
     fn give_back(&mut self, id: GrantId, upto: Token, wait: Option<Wait>) -> Said {
         self.end_expired();
-        let is_later = |granted: &Granted| granted.id == id && granted.token > upto;
-        if self.record.grant.as_ref().is_some_and(is_later) && !is_on(Mutant::QTakesLaterVotes) {
+        if self.has_later_vote(id, upto) {
             return Said::GivenBack { was: Was::Absent };
         }
         let was_queued = self.leave_queue(id);
-        let was = match self.record.grant.take_if(|granted| granted.id == id) {
+        let ends = |granted: &mut Granted| granted.id == id && (granted.is_held() || is_on(Mutant::P23LeaveEnds));
+        let was = match self.record.grant.take_if(ends) {
             Some(_) => Was::Granted,
             // The answer to the first of them was lost.
             None if self.record.released == Some(id) => Was::Granted,
@@ -176,6 +177,35 @@ impl Node<'_, '_> {
         Said::GivenBack { was }
     }
 
+    /// Whether the vote is for a later round of the attempt than the one that is given back.
+    fn has_later_vote(&self, id: GrantId, upto: Token) -> bool {
+        let is_later = |granted: &Granted| granted.id == id && granted.token > upto;
+        self.record.grant.as_ref().is_some_and(is_later) && !is_on(Mutant::QTakesLaterVotes)
+    }
+
+    /// P23. It is given back, so a late renewal does not take it again, and the node is not filled with it.
+    fn cool_down(&mut self, id: GrantId, upto: Token, for_ms: u64) -> Said {
+        self.end_expired();
+        let now_us = self.env.wall_us;
+        let begins = |state| match state {
+            GrantState::Held | GrantState::Pushed => true,
+            GrantState::CoolingDown => is_on(Mutant::P23RepeatExtends),
+            GrantState::Revoked => false,
+        };
+        let its = self.record.grant.as_mut().filter(|granted| granted.id == id && granted.token <= upto);
+        let Some(granted) = its.filter(|granted| begins(granted.state)) else {
+            return self.give_back(id, upto, None);
+        };
+        (granted.since_us, granted.length_ms, granted.state) = (now_us, for_ms, GrantState::CoolingDown);
+        let keep_until_us = granted.end_us() + RETENTION_US;
+        self.record.keep_until_us = self.record.keep_until_us.max(keep_until_us);
+        self.record.released = Some(id);
+        self.leave_queue(id);
+        self.record.called.take_if(|called| called.id == id);
+        self.notify_next_waiters();
+        Said::GivenBack { was: Was::Granted }
+    }
+
     fn revoke(&mut self, holder: PublicId, token: Token, grace_ms: u64) -> Said {
         self.end_expired();
         let now_us = self.env.wall_us;
@@ -183,6 +213,8 @@ impl Node<'_, '_> {
         let Some(granted) = self.record.grant.as_mut().filter(|g| g.id.public() == holder && g.token == token) else {
             return Said::NotHeld;
         };
+        // Nobody works under a vote that cools down, so nobody needs the grace.
+        let grace_ms = if granted.is_held() { grace_ms } else { 0 };
         let left_us = granted.left_us(now_us).min(grace_ms * 1000);
         let id = granted.id;
         // It may not have heard, and renew: then the node is not filled with it.
@@ -201,10 +233,15 @@ impl Node<'_, '_> {
         Said::Revoking { left_us }
     }
 
-    /// P10: the sessions of the next waiters are notified when a marked vote ends. Nobody is called then before somebody
-    /// asks.
+    /// P10, P23: the sessions of the next waiters are notified when a vote ends that is marked or cools down. Nobody is
+    /// called then before somebody asks.
     fn notify_next_waiters(&mut self) {
-        let marked = self.record.grant.as_ref().filter(|granted| granted.state == GrantState::Revoked);
+        let tells = |granted: &&Granted| match granted.state {
+            GrantState::Revoked => true,
+            GrantState::CoolingDown => !is_on(Mutant::P23TellsNoWaiter),
+            GrantState::Held | GrantState::Pushed => false,
+        };
+        let marked = self.record.grant.as_ref().filter(tells);
         let Some(marked) = marked.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return };
         let now_us = self.env.wall_us;
         let (highest, contention) = (self.record.highest, self.record.contention());
@@ -342,33 +379,6 @@ impl Node<'_, '_> {
             let (highest, contention) = (self.record.highest, self.record.contention());
             self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings: Rings::Call });
             return;
-        }
-    }
-}
-
-impl Granted {
-    /// When it ends.
-    #[must_use]
-    pub const fn end_us(&self) -> u64 {
-        self.since_us + self.length_ms * 1000
-    }
-
-    /// What is left at `now_us`: of one that begins in the future, because the clock was set back since, its length.
-    #[must_use]
-    pub const fn left_us(&self, now_us: u64) -> u64 {
-        let (left_us, length_us) = (self.end_us().saturating_sub(now_us), self.length_ms * 1000);
-        if left_us < length_us { left_us } else { length_us }
-    }
-}
-
-impl Record {
-    /// Whether anybody waits, and whether the first who does asks for strict order.
-    #[must_use]
-    pub fn contention(&self) -> Contention {
-        match self.queue.values().next() {
-            None => Contention::None,
-            Some(Order::Relaxed) => Contention::Others,
-            Some(Order::Strict) => Contention::Strict,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What one node of a quorum does, statement by statement. `scripts/mutants` switches some of it off and sees the tests
 //! fail.
 
+mod cool_downs;
 mod keeping;
 mod marker;
 mod queue;

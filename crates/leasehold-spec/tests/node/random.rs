@@ -1,7 +1,7 @@
 //! Random histories of one node, and what holds after each request.
 
 use leasehold_spec::limits::{CALL_MS, TOKEN_WINDOW_MS};
-use leasehold_spec::node::{Ask, Record, Renewal, Request, Rings, Said};
+use leasehold_spec::node::{Ask, Granted, Record, Renewal, Request, Rings, Said};
 use leasehold_spec::{From, SessionId, Token};
 
 use crate::world::{LEASE_MS, START_US, World, id, wait};
@@ -54,7 +54,10 @@ fn request(random: &mut Random, world: &World) -> Request {
         6..8 => {
             let (id, upto) =
                 (own.map_or(id, |own| own.id), if random.is(5) { Token::HIGHEST } else { token(random, world) });
-            Request::GiveBack { id, upto, wait: place.filter(|_| random.is(5)) }
+            match random.is(7) {
+                true => Request::GiveBack { id, upto, wait: place.filter(|_| random.is(5)) },
+                false => Request::CoolDown { id, upto, for_ms: 1 + random.below(2) * LEASE_MS },
+            }
         }
         8 => {
             let (id, token) = own.map_or_else(|| (id, token(random, world)), |own| (own.id, own.token));
@@ -89,6 +92,7 @@ struct Seen {
     replaced: u32,
     filled: u32,
     revoked: u32,
+    cooled: u32,
     below: u32,
     called: u32,
 }
@@ -114,8 +118,8 @@ fn what_holds_after_each_request_of_random_histories() {
             assert_eq!((said.highest, said.now_us), (world.record.highest, world.now_us));
         }
     }
-    let Seen { granted, replaced, filled, revoked, below, called } = seen;
-    assert!([granted, replaced, filled, revoked, below, called].iter().all(|&times| times > 500), "{seen:?}");
+    let Seen { granted, replaced, filled, revoked, cooled, below, called } = seen;
+    assert!([granted, replaced, filled, revoked, cooled, below, called].iter().all(|&times| times > 500), "{seen:?}");
 }
 
 /// The record as it stands at the request: what is forgotten is.
@@ -130,6 +134,13 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
         return Some("the highest token fell");
     }
     let has = after.grant.as_ref();
+    // Its beginning moves only if the clock was set back.
+    let as_it_was = |had: &Granted| Granted { since_us: had.since_us.min(world.now_us), ..had.clone() };
+    if let Some(had) = had.filter(|had| !had.is_held() && !matches!(asked, Request::Revoke { .. }))
+        && has.is_none_or(|has| as_it_was(has) != as_it_was(had))
+    {
+        return Some("a cool-down ended early, or changed");
+    }
     if has.is_some_and(|has| had.is_some_and(|had| had.id != has.id)) {
         let is_given_up = matches!(asked, Request::GiveBack { .. } | Request::Revoke { .. });
         return (!is_given_up).then_some("a vote went from one grant to another");
@@ -160,8 +171,16 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
             }
             seen.filled += u32::from(!is_known);
         }
-        (Request::GiveBack { id, upto, .. }, _) if has.is_some_and(|has| has.id == *id && has.token <= *upto) => {
+        (Request::GiveBack { id, upto, .. }, _)
+            if has.is_some_and(|has| has.id == *id && has.token <= *upto && has.is_held()) =>
+        {
             return Some("what was given back is there");
+        }
+        (Request::CoolDown { id, upto, .. }, _) => {
+            if has.is_some_and(|has| has.id == *id && has.token <= *upto && has.is_held()) {
+                return Some("what cools down is held");
+            }
+            seen.cooled += u32::from(has.is_some_and(|has| !has.is_held()) && had.is_some_and(Granted::is_held));
         }
         (Request::Revoke { .. }, Said::Revoking { left_us }) => {
             let end_us = world.now_us + left_us;

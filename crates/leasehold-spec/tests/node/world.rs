@@ -110,7 +110,7 @@ pub(crate) fn refused(by: Option<GrantId>, left_ms: u64) -> Said {
     Said::Refused { holder: by.map(|id| id.public()), left_us: left_ms * 1000 }
 }
 
-fn was(said: &Said) -> Was {
+pub(crate) fn was(said: &Said) -> Was {
     match said {
         Said::GivenBack { was } => *was,
         other => panic!("not given back: {other:?}"),

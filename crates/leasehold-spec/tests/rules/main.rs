@@ -2,6 +2,7 @@
 //! fail.
 
 mod clocks;
+mod cool_downs;
 mod ranges;
 mod revocations;
 mod world;

@@ -27,8 +27,10 @@ const fn of_one_store(rule: Rule) -> Option<&'static str> {
             Some("a node calls, and does not grant")
         }
         Rule::P2WhatIsLeft | Rule::P10Revoke => Some("several clocks, and a time of our own: no two sums are the same"),
-        Rule::P3Repeats | Rule::P16Leave => Some("an id that is asked for again proposes a new token, and is granted"),
-        Rule::P10Notifies => Some("each node notifies the waiters that are next in its own queue"),
+        Rule::P3Repeats | Rule::P16Leave | Rule::P23CoolDown => {
+            Some("an id that is asked for again proposes a new token, and is granted")
+        }
+        Rule::P10Notifies | Rule::P23Notifies => Some("each node notifies the waiters that are next in its own queue"),
         Rule::P6Place | Rule::P6AttachedAnew => Some("who waits is called, and no grant is pushed by the store"),
         Rule::P7Claim | Rule::P7Fixed | Rule::P7Lapse => Some("there is no claim"),
         Rule::P9Level | Rule::P9Wanted => Some("nodes say what the first waiter wants, and each of them says so"),

@@ -88,6 +88,12 @@ pub(super) fn leave(id: &str, used: Option<&str>) -> Option<Op> {
     Some(Op::Leave { id: id.parse().ok()?, used })
 }
 
+/// The arguments of `cool_down.lua`.
+pub(super) fn cool_down(id: &str, for_ms: &str, used: Option<&str>) -> Option<Op> {
+    let used = used.map_or(Some(Token::NONE), |used| Fields(used).token())?;
+    Some(Op::CoolDown { id: id.parse().ok()?, used, for_ms: number(for_ms, 8)? })
+}
+
 /// The argument of `reserve.lua`.
 pub(super) fn reserve(wanted: &str) -> Option<Op> {
     let mut fields = Fields(wanted);

@@ -56,6 +56,8 @@ impl Front {
             [wanted] if sha == scripts.reserve.sha => (decode::reserve(wanted)?, Guess::Text),
             [id] if sha == scripts.leave.sha => (decode::leave(id, None)?, Guess::Text),
             [id, used] if sha == scripts.leave.sha => (decode::leave(id, Some(used))?, Guess::Text),
+            [id, ms] if sha == scripts.cool_down.sha => (decode::cool_down(id, ms, None)?, Guess::Text),
+            [id, ms, used] if sha == scripts.cool_down.sha => (decode::cool_down(id, ms, Some(used))?, Guess::Text),
             [seen, grace] if sha == scripts.revoke.sha => (decode::revoke(seen, grace)?, Guess::Text),
             [] if sha == scripts.settle.sha => (Op::Settle, Guess::Text),
             [] if sha == scripts.inspect.sha => (Op::Inspect, Guess::Text),
@@ -185,6 +187,7 @@ fn inspected(inspection: &Inspection, after: &Resource) -> String {
         GrantState::Held => "H",
         GrantState::Pushed => "P",
         GrantState::Revoked => "R",
+        GrantState::CoolingDown => "C",
     };
     format!("{waiters} {} {state} {} {}", lease(Some(grant)), holder.id.wire(), holder.label)
 }

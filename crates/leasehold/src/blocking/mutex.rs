@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::{Canceller, Guard, wait};
 use crate::error::Result;
+use crate::inspection::Revoked;
 use crate::inspection::{Holder, Inspection};
-use crate::mutex::Revoked;
 use crate::owner::Owner;
 
 /// A lock on a name, like [`crate::Mutex`]. It is cheap to create and to clone. Creating one does no I/O.
@@ -54,6 +54,12 @@ impl Mutex {
     #[must_use]
     pub fn max_hold(self, hold: Duration) -> Self {
         self.with(|inner| inner.max_hold(hold))
+    }
+
+    /// Sets the shortest time for which nobody else can hold the lock: see [`crate::Mutex::min_hold`].
+    #[must_use]
+    pub fn min_hold(self, hold: Duration) -> Self {
+        self.with(|inner| inner.min_hold(hold))
     }
 
     /// Serves this call in strict order over all clients: see [`crate::Mutex::fair`].

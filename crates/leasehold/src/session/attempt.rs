@@ -16,10 +16,11 @@
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, Contention, GrantId, Name, Op, Rest, Token};
+use leasehold_spec::{Answer, Contention, GrantId, Name, Rest, Token};
 use tokio::sync::oneshot;
 
 use super::bounds::{ANSWER_MAX_US, RETRY_US};
+use super::ending::What;
 use super::hold::Hold;
 use super::run::Run;
 use super::terms::{Entry, Terms, Wait};
@@ -152,21 +153,6 @@ impl Returning {
     pub(crate) fn note_answered(&mut self, answered_us: u64) -> bool {
         self.answered_us = answered_us;
         std::mem::take(&mut self.there_us) > answered_us
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
-    Release { token: Token, used: Token },
-    Leave { used: Token },
-}
-
-impl What {
-    pub(crate) fn op(self, id: GrantId) -> Op {
-        match self {
-            Self::Release { token, used } => Op::Release { id, token, used },
-            Self::Leave { used } => Op::Leave { id, used },
-        }
     }
 }
 

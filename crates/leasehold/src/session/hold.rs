@@ -38,6 +38,8 @@ struct Fate {
     /// Until when the store keeps others out although the hold has ended: the grace of a revocation, if any.
     kept_until_us: u64,
     contention: Contention,
+    /// Whether the lease is released at once, whatever its minimum hold (P23).
+    waives_min_hold: bool,
     /// Who waits for the end, by seat.
     waiting: BTreeMap<u64, Waker>,
     next_seat: u64,
@@ -169,6 +171,14 @@ impl Hold {
             let waker = self.fate().waiting.remove(&number);
             drop(waker);
         }
+    }
+
+    pub(crate) fn waive_min_hold(&self) {
+        self.fate().waives_min_hold = true;
+    }
+
+    pub(crate) fn waives_min_hold(&self) -> bool {
+        self.fate().waives_min_hold
     }
 
     pub(crate) fn contention(&self) -> Contention {

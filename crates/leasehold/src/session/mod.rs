@@ -18,6 +18,7 @@ mod batches;
 mod bounds;
 mod callers;
 mod calls;
+mod ending;
 mod errand;
 mod expiry;
 mod grants;
@@ -274,6 +275,12 @@ impl Session {
     }
 
     /// Whether the store has leases so long.
+    /// A store keeps others out for as long as a lease can last.
+    pub(crate) fn check_min_hold(&self, terms: &Terms) -> Result<()> {
+        let checked = self.check_lease(terms.min_hold_us.div_ceil(1000));
+        checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
+    }
+
     pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<()> {
         self.with(|state| state.check_lease(lease_ms))
     }

@@ -16,8 +16,9 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Answer, GrantId, Name, Op, Order, Outcome, Token, Was};
 
-use super::attempt::{Asked, Attempt, GivenBack, Phase, Returning, Verdict, What};
+use super::attempt::{Asked, Attempt, GivenBack, Phase, Returning, Verdict};
 use super::bounds::RETRY_US;
+use super::ending::What;
 use super::heard::Heard;
 use super::state::State;
 use super::terms::{Entry, KnownLine, Renewal, Terms, Wait};
@@ -78,6 +79,7 @@ impl State {
         self.go_on(counter, now_us);
         let is_whole = !self.has_parts();
         let Some(attempt) = self.attempts.get_mut(&counter) else { return };
+        let mut cools_until_us = 0;
         let (token, used) = match &attempt.phase {
             Phase::Returning(_) => return,
             // The store has ended it already, all of it. Its alarm may not have rung yet.
@@ -88,6 +90,10 @@ impl State {
             }
             Phase::Held(holding) => {
                 self.words.lost(&holding.hold, LostReason::Released);
+                let min_hold_us = attempt.terms.min_hold_us;
+                if min_hold_us > 0 && !holding.hold.waives_min_hold() && !is_on(Mutant::P23ReleasesAtOnce) {
+                    cools_until_us = holding.granted_us.saturating_add(min_hold_us);
+                }
                 (Some(holding.run.grant()), holding.hold.token)
             }
             Phase::Claiming { token, .. } => (Some(*token), *token),
@@ -98,6 +104,7 @@ impl State {
         // While an acquire of it is unanswered the grant may have lapsed and been made anew, with a token that nobody here
         // has heard of. A release of the old one would find nothing and close the attempt.
         let what = match token {
+            _ if cools_until_us > now_us => What::CoolDown { used, until_us: cools_until_us },
             Some(token) if attempt.tries.is_settled() => What::Release { token, used },
             Some(_) => {
                 hit(Mark::LeaveForRelease);
@@ -137,7 +144,7 @@ impl State {
         let Phase::Returning(returning) = &mut attempt.phase else { return None };
         returning.unheard += 1;
         attempt.asked = Some(asked.clone());
-        Some((returning.what.op(attempt.id), asked))
+        Some((returning.what.op(attempt.id, now_us), asked))
     }
 
     /// This request to give back has left: what is sent on its link from now on comes behind it.
@@ -177,6 +184,8 @@ impl State {
         // remembers only the last who did (P3).
         let given_back = match answer.outcome {
             Outcome::NotHeld if returning.unheard == 0 => GivenBack::NotHeld,
+            // A guard's: whoever leaves without one does not ask.
+            Outcome::Left { was: Was::Absent } if returning.unheard == 0 => GivenBack::NotHeld,
             _ => GivenBack::Released,
         };
         self.words.given_back(counter, returning.caller.take(), || Ok(given_back));
@@ -224,7 +233,9 @@ impl State {
         let closed = match returning.what {
             // The usual release does not say the time: it closes what went before it on its own link.
             What::Release { .. } => attempt.tries.closed_by(asked, 0),
-            What::Leave { .. } => attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave),
+            What::Leave { .. } | What::CoolDown { .. } => {
+                attempt.tries.closed_by(asked, answer.now_us) || is_on(Mutant::P14FirstLeave)
+            }
         };
         // A leave that hands a grant on is a release by another name. So may be one that was never answered, where the next
         // one finds nothing: nobody knows which of the two has ended what there was. And a grant that we have heard of and
@@ -239,8 +250,7 @@ impl State {
         if !closed {
             hit(Mark::LeaveAgain);
             let wait_us = attempt.tries.until_us.saturating_sub(answer.now_us).min(NOT_AFTER_MAX_US);
-            let (What::Release { used, .. } | What::Leave { used }) = what;
-            returning.what = What::Leave { used };
+            returning.what = what.of_any_grant();
             returning.next_us = match returning.note_answered(answer.now_us) {
                 true => now_us,
                 false => now_us + wait_us + 1_000,
@@ -298,6 +308,7 @@ impl State {
             order: Order::Relaxed,
             entry: Entry::OnClaim,
             sticky_us: 0,
+            min_hold_us: 0,
             label: "".into(),
             line: KnownLine::default(),
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_spec::Order;
+use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::bounds::ANSWER_MAX_US;
 
@@ -16,6 +17,8 @@ pub(crate) struct Terms {
     pub(crate) entry: Entry,
     /// For how long the session keeps the lease when nobody uses it any more; 0: not at all.
     pub(crate) sticky_us: u64,
+    /// How long after the grant nobody else may hold, however early the lease is given back; 0: no minimum (P23).
+    pub(crate) min_hold_us: u64,
     pub(crate) label: Arc<str>,
     pub(crate) line: KnownLine,
 }
@@ -69,7 +72,9 @@ impl Terms {
     /// Whether a lease on these terms may be handed on inside the session (P20): what is asked for is the same for all who
     /// stand in one line, and nobody there asked for more than the next lease.
     pub(crate) fn may_stand(&self) -> bool {
-        self.renewal == Renewal::Always && self.order == Order::Relaxed && self.entry == Entry::OnClaim
+        let has_no_minimum = self.min_hold_us == 0 || is_on(Mutant::P23PassesOn);
+        let is_relaxed = self.renewal == Renewal::Always && self.order == Order::Relaxed;
+        is_relaxed && self.entry == Entry::OnClaim && has_no_minimum
     }
 
     /// How long a request may stay unanswered before its link is doubted.
@@ -101,6 +106,7 @@ mod tests {
             order: Order::Relaxed,
             entry: Entry::OnClaim,
             sticky_us: 0,
+            min_hold_us: 0,
             label: "".into(),
             line: KnownLine::default(),
         };

@@ -36,7 +36,7 @@ impl Sent {
         match op {
             Op::Acquire(_) => self.acquires += 1,
             Op::Release { .. } => self.releases += 1,
-            Op::Leave { .. } => self.leaves += 1,
+            Op::Leave { .. } | Op::CoolDown { .. } => self.leaves += 1,
             Op::Renew(_) | Op::Reserve { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => {}
         }
     }

@@ -85,6 +85,7 @@ fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
         "H" => GrantState::Held,
         "P" => GrantState::Pushed,
         "R" => GrantState::Revoked,
+        "C" => GrantState::CoolingDown,
         other => return Err(format!("no state: {other:?}")),
     };
     let id = id.ok_or("a grant without an id")?;

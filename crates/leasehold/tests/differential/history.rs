@@ -153,7 +153,8 @@ impl<'a> History<'a> {
             }
             31 => self.reserve(lock),
             32..=44 => self.look(lock),
-            45..=53 => self.release(lock),
+            45..=50 => self.release(lock),
+            51..=53 => self.cool_down(lock),
             54..=62 => self.leave(lock),
             63..=69 => self.renew(lock),
             70..=73 => self.renew_many(),
@@ -180,6 +181,16 @@ impl<'a> History<'a> {
         match (grant, released) {
             (Some(grant), _) if grant.state == GrantState::Revoked => {
                 self.renew_as(lock, grant.id, grant.token);
+                true
+            }
+            (Some(grant), _) if !grant.is_held() && self.random.chance(70) => {
+                self.late_in_a_cool_down(lock, (grant.id, grant.token));
+                true
+            }
+            (Some(grant), _) if self.random.chance(12) => {
+                let used = self.used(lock, grant.token);
+                let for_ms = self.lease_ms();
+                self.apply(lock, &Op::CoolDown { id: grant.id, used, for_ms });
                 true
             }
             (Some(grant), _) if self.random.chance(25) => {
@@ -351,6 +362,29 @@ impl<'a> History<'a> {
             let token = self.token(at);
             let used = if self.random.chance(40) { Token::NONE } else { self.used(lock, token) };
             self.apply(lock, &Op::Leave { id: self.attempts[at].acquire.id, used });
+        }
+    }
+
+    fn cool_down(&mut self, lock: usize) {
+        let Some(at) = self.one_of(lock) else { return };
+        let token = self.token(at);
+        let used = if self.random.chance(30) { Token::NONE } else { self.used(lock, token) };
+        let for_ms = if self.random.chance(20) { 1 } else { self.lease_ms() };
+        self.apply(lock, &Op::CoolDown { id: self.attempts[at].acquire.id, used, for_ms });
+    }
+
+    /// What comes late of an attempt whose lease cools down.
+    fn late_in_a_cool_down(&mut self, lock: usize, (id, token): (GrantId, Token)) {
+        match self.random.below(6) {
+            0 => self.renew_as(lock, id, token),
+            1 => self.reserve_as(lock, id, token),
+            2 => self.apply(lock, &Op::Leave { id, used: token }),
+            3 => self.apply(lock, &Op::Release { id, token, used: token }),
+            4 => self.apply(lock, &Op::CoolDown { id, used: token, for_ms: LEASE_MAX_MS }),
+            _ => match self.attempts.iter().position(|attempt| attempt.acquire.id == id) {
+                Some(at) => self.acquire_again(at),
+                None => self.apply(lock, &Op::Settle),
+            },
         }
     }
 

@@ -279,6 +279,13 @@ impl Rig {
         }
         self.count(kind(&expected.outcome));
         self.count_ranges(op, grant.as_ref(), &lock.model);
+        let cools = |grant: Option<&Grant>| grant.is_some_and(|grant| !grant.is_held());
+        match (cools(grant.as_ref()), cools(lock.model.grant.as_ref())) {
+            (false, true) => self.count("cool-down begun"),
+            (true, true) => self.count("late in a cool-down"),
+            (true, false) => self.count("cool-down over"),
+            (false, false) => {}
+        }
         let is_ahead = |grant: &Grant| grant.since_us > now_us;
         if lock.model.grant.as_ref().zip(grant.as_ref()).is_some_and(|(now, was)| now.id == was.id && is_ahead(was)) {
             self.count("lease dated anew");

@@ -178,6 +178,9 @@ impl Rig {
                 let not_after_us = if late { now_us - 1 } else { now_us };
                 Op::Renew(Renew { id, token, from, lease_ms: 100 + self.dice.below(20_000), not_after_us })
             }
+            11 if self.dice.below(2) == 0 => {
+                Op::CoolDown { id, used: self.used(token), for_ms: 1 + self.dice.below(20_000) }
+            }
             11..=13 => Op::Release { id, token, used: self.used(token) },
             14 => Op::Reserve { id, token, range: [1, 2 * RANGE_MAX, 2 * TOKEN_LEAD_US][self.dice.below(3) as usize] },
             15 | 16 => Op::Leave { id: self.any_id(number), used: self.used(token) },
@@ -258,7 +261,12 @@ impl Rig {
     fn expect(&mut self, op: &Op, wall_us: u64, lease_us: u64) -> (Answer, Vec<Delivery>) {
         let lives = |session: SessionId| self.clients.iter().any(|client| client.session == session);
         let env = Env { wall_us, lease_us, attached: &lives };
-        let dead = self.model.grant.as_ref().filter(|g| g.end_us() > lease_us && !lives(g.id.session)).map(|g| g.id);
+        let dead = self
+            .model
+            .grant
+            .as_ref()
+            .filter(|g| g.is_held() && g.end_us() > lease_us && !lives(g.id.session))
+            .map(|g| g.id);
         let mut told = Vec::new();
         match (op, dead) {
             (Op::Acquire(_) | Op::Settle, Some(id)) => {
@@ -328,7 +336,8 @@ impl Rig {
                     token: Token::new(number("token")?).unwrap(),
                     since_us: number("since_us")?,
                     length_ms: number("length_ms")?,
-                    state: [GrantState::Pushed, GrantState::Held, GrantState::Revoked][state as usize],
+                    state: [GrantState::Pushed, GrantState::Held, GrantState::Revoked, GrantState::CoolingDown]
+                        [state as usize],
                     label: row.get("label")?,
                     range: number("range")?,
                 }),

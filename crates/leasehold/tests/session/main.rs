@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod bench;
+mod cool_downs;
 mod hand_over;
 mod late;
 mod lines;

@@ -94,6 +94,7 @@ fn record(fields: &mut Fields<'_>) -> Result<(Record, Contention), String> {
         "F" => return Ok((record, waits)),
         "H" => GrantState::Held,
         "R" => GrantState::Revoked,
+        "C" => GrantState::CoolingDown,
         other => return Err(format!("no state: {other:?}")),
     };
     let id = fields.id()?.ok_or("a vote for nobody")?;

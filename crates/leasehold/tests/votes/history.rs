@@ -115,8 +115,9 @@ impl<'a> History<'a> {
                 self.ask(&attempt);
             }
             28..=42 => self.ask_again(lock),
-            43..=53 => self.give_back_of_holder(),
-            54..=59 => self.give_back(lock),
+            43..=51 => self.give_back_of_holder(),
+            52..=57 => self.give_back(lock),
+            58..=59 => self.cool_down(lock),
             60..=66 => self.renew(lock),
             67..=71 => self.renew_many(),
             72..=75 => self.revoke(lock),
@@ -258,6 +259,12 @@ impl<'a> History<'a> {
         };
         let upto = self.upto(lock);
         self.apply(lock, &Request::GiveBack { id, upto, wait });
+    }
+
+    fn cool_down(&mut self, lock: usize) {
+        let Some(Attempt { id, .. }) = self.one_of(lock) else { return };
+        let (upto, for_ms) = (self.upto(lock), self.lease_ms());
+        self.apply(lock, &Request::CoolDown { id, upto, for_ms });
     }
 
     /// Mostly all that there is; else around what somebody has.

@@ -288,6 +288,10 @@ impl Rig {
         let before = lock.model.clone();
         let (expected, bells) = vote(&mut lock.model, &env, request);
         self.count_future(&before, &lock.model, answer.now_us);
+        let cools = |record: &Record| record.grant.as_ref().is_some_and(|granted| !granted.is_held());
+        if cools(&lock.model) {
+            self.count(if cools(&before) { "late in a cool-down" } else { "a cool-down begun" });
+        }
         self.count(kind(&expected.said));
         for bell in &bells {
             self.count(match bell.rings {
@@ -581,7 +585,7 @@ fn kind(said: &Said) -> &'static str {
 }
 
 /// What every run must have seen, and at least twenty times.
-pub(crate) const WANTED: [&str; 34] = [
+pub(crate) const WANTED: [&str; 36] = [
     "granted",
     "refused: held",
     "refused: called",
@@ -605,6 +609,8 @@ pub(crate) const WANTED: [&str; 34] = [
     "wanted",
     "told of a revocation",
     "told of an end",
+    "a cool-down begun",
+    "late in a cool-down",
     "a vote dated anew",
     "a call cut short",
     "forgotten",

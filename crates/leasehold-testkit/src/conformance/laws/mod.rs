@@ -1,6 +1,7 @@
 //! What holds over many calls.
 
 mod clients;
+mod cool_down;
 mod crowd;
 mod holding;
 mod lines;
@@ -64,6 +65,18 @@ dimension! {
         NoGraceEndsAtOnce,
         /// A holder that crashed is followed when its lease ends.
         CrashedHolderIsFollowed,
+        /// A minimum hold keeps others out after the release.
+        MinimumHoldKeepsOthersOut,
+        /// Also when the client that released has gone.
+        MinimumHoldOutlivesItsClient,
+        /// Closing a client does not shorten the minimum hold of its guards.
+        ClosingKeepsAMinimumHold,
+        /// A release after the minimum hold frees the lease at once.
+        MinimumHoldThatIsOverIsNone,
+        /// A revocation ends a cool-down at once.
+        RevocationEndsACoolDown,
+        /// A revoked lease is free when it is given back.
+        RevokedLeaseDoesNotCoolDown,
         /// Thousands who come at once hold up no renewal and no look.
         CrowdHoldsNobodyUp,
         /// Looking changes nothing.
@@ -117,6 +130,12 @@ pub(super) async fn run(law: Law, stage: &Stage) -> Verdict {
         Law::GraceEndsForWhoeverIsLeft => holding::grace_ends_for_whoever_is_left(stage).await,
         Law::NoGraceEndsAtOnce => holding::no_grace_ends_at_once(stage).await,
         Law::CrashedHolderIsFollowed => holding::crashed_holder_is_followed(stage).await,
+        Law::MinimumHoldKeepsOthersOut => cool_down::a_minimum_hold_keeps_others_out(stage).await,
+        Law::MinimumHoldOutlivesItsClient => cool_down::a_minimum_hold_outlives_its_client(stage).await,
+        Law::ClosingKeepsAMinimumHold => cool_down::closing_keeps_a_minimum_hold(stage).await,
+        Law::MinimumHoldThatIsOverIsNone => cool_down::a_minimum_hold_that_is_over_is_none(stage).await,
+        Law::RevocationEndsACoolDown => cool_down::a_revocation_ends_a_cool_down(stage).await,
+        Law::RevokedLeaseDoesNotCoolDown => cool_down::a_revoked_lease_does_not_cool_down(stage).await,
         Law::CrowdHoldsNobodyUp => crowd::a_crowd_holds_nobody_up(stage).await,
         Law::InspectChangesNothing => clients::inspect_changes_nothing(stage).await,
         Law::LabelsAreShown => clients::labels_are_shown(stage).await,

@@ -3,6 +3,7 @@
 //! Times are read off the answers and never off a clock of ours, so that a slow machine changes nothing.
 
 mod claims;
+mod cooling;
 mod queue;
 mod ranges;
 mod raw;
@@ -59,6 +60,10 @@ dimension! {
         P19Burnt,
         /// A range grows for its holder alone.
         P19ForItsHolder,
+        /// A lease that was given back cools down: a repeat lengthens nothing, and nothing of the attempt ends it.
+        P23CoolDown,
+        /// The waiters of two sessions are notified when a cool-down ends.
+        P23Notifies,
         /// One waiter too many is refused.
         QueueBound,
     }
@@ -88,6 +93,8 @@ pub(super) async fn run(rule: Rule, stage: &Stage) -> Verdict {
         Rule::P19Reserved => ranges::reserved(stage).await,
         Rule::P19Burnt => ranges::burnt(stage).await,
         Rule::P19ForItsHolder => ranges::for_its_holder(stage).await,
+        Rule::P23CoolDown => cooling::cool_down(stage).await,
+        Rule::P23Notifies => cooling::notifies(stage).await,
         Rule::QueueBound => queue::bound(stage).await,
     }
     Verdict::Passed

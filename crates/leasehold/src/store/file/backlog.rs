@@ -87,7 +87,7 @@ fn grant_of(job: &Job) -> Option<GrantId> {
     match op {
         Op::Acquire(acquire) => Some(acquire.id),
         Op::Renew(renew) => Some(renew.id),
-        Op::Release { id, .. } | Op::Leave { id, .. } | Op::Reserve { id, .. } => Some(*id),
+        Op::Release { id, .. } | Op::Leave { id, .. } | Op::CoolDown { id, .. } | Op::Reserve { id, .. } => Some(*id),
         // A revocation ends the grant of somebody whom a look has shown: that one was acquired.
         Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
     }

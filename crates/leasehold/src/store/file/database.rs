@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use super::directory::{Directory, FileKey};
 use super::fault::Trouble;
 use super::live::Live;
-use super::rows::{marked, to_tell};
+use super::rows::{ending, to_tell};
 use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
@@ -24,9 +24,9 @@ const APPLICATION: i64 = 0x4c48_4631;
 /// The layout that this program writes.
 const LAYOUT: i64 = 2;
 /// Also made where it is missing, in a database of an earlier program. Such a program keeps it up, too.
-macro_rules! index_of_marked {
+macro_rules! index_of_ending {
     () => {
-        concat!("CREATE INDEX IF NOT EXISTS marked ON names (id) WHERE ", marked!())
+        concat!("CREATE INDEX IF NOT EXISTS ending ON names (id) WHERE ", ending!())
     };
 }
 /// Only for those who have no turn: a backup, a person with a shell. Among us nobody ever waits here.
@@ -54,7 +54,7 @@ CREATE INDEX told ON names (session) WHERE ",
     to_tell!(),
     ";
 ",
-    index_of_marked!(),
+    index_of_ending!(),
     ";
 CREATE TABLE waiters (
   name INTEGER NOT NULL, ticket INTEGER NOT NULL, seq INTEGER NOT NULL, session BLOB NOT NULL,
@@ -131,7 +131,7 @@ impl Database {
             self.make(&now, world).map_err(said)?;
         } else {
             // Where there is no room for it, bells read more.
-            let _as_good_without = self.db.execute_batch(index_of_marked!());
+            let _as_good_without = self.db.execute_batch(index_of_ending!());
         }
         self.meet(&now, live, world)
     }

@@ -91,14 +91,14 @@ macro_rules! to_tell {
 }
 pub(super) use to_tell;
 
-/// Grants that are marked: their waiters are notified. In these words it is the condition of an index. Few grants are
-/// marked, and a bell of a session reads nothing else of the names that it waits for.
-macro_rules! marked {
+/// Grants that are marked or cool down: their waiters are notified when they end. In these words it is the condition of an
+/// index. Few grants are so, and a bell of a session reads nothing else of the names that it waits for.
+macro_rules! ending {
     () => {
-        "state = 2"
+        "state IN (2, 3)"
     };
 }
-pub(super) use marked;
+pub(super) use ending;
 
 pub(super) const OF_NAME: &str = concat!("SELECT ", columns!(), " FROM names WHERE name = ?1");
 const NEWS: &str = concat!(
@@ -110,12 +110,12 @@ const NEWS: &str = concat!(
     ")"
 );
 
-/// The first entry of one session for each name whose grant is marked.
+/// The first entry of one session for each name whose grant is marked or cools down.
 const ENDING: &str = concat!(
     "SELECT names.name, token, since_us, length_ms, waiters.counter, waiters.nonce, min(waiters.ticket), \
      EXISTS (SELECT 1 FROM waiters AS others WHERE others.name = names.id AND others.strict = 1) FROM names \
      CROSS JOIN waiters WHERE ",
-    marked!(),
+    ending!(),
     " AND waiters.name = names.id AND waiters.session = ?1 AND waiters.hears = 0 GROUP BY names.id"
 );
 
@@ -132,6 +132,7 @@ fn grant(row: &Row<'_>) -> Result<Grant, Bad> {
         0 => GrantState::Pushed,
         1 => GrantState::Held,
         2 => GrantState::Revoked,
+        3 => GrantState::CoolingDown,
         other => return Err(Bad::Nonsense(format!("a grant has the state {other}"))),
     };
     Ok(Grant {
@@ -150,6 +151,7 @@ pub(super) fn state_number(state: GrantState) -> i64 {
         GrantState::Pushed => 0,
         GrantState::Held => 1,
         GrantState::Revoked => 2,
+        GrantState::CoolingDown => 3,
     }
 }
 
@@ -159,7 +161,7 @@ pub(super) enum News {
     Stands { name: String, grant: Grant, waiting: Contention },
     /// The record is another's already.
     Ended { name: String, id: GrantId, token: Token, range: u64 },
-    /// The grant with this token, which an attempt of the session waits for, is marked, and ends then.
+    /// The grant with this token, which an attempt of the session waits for, is marked or cools down, and ends then.
     Ending { name: String, id: GrantId, token: Token, end_us: u64, waiting: Contention },
 }
 
@@ -211,9 +213,9 @@ pub(super) fn note_ended(db: &Connection, name: &Name, (id, token, range): (Gran
     Ok(())
 }
 
-/// Who holds, alive or not.
+/// Who holds, alive or not. What cools down is held by nobody.
 pub(super) fn holder(db: &Connection, name: &Name) -> Result<Option<SessionId>, Bad> {
-    let mut statement = db.prepare_cached("SELECT session FROM names WHERE name = ?1")?;
+    let mut statement = db.prepare_cached("SELECT session FROM names WHERE name = ?1 AND state <> 3")?;
     let session: Option<Option<[u8; 16]>> = statement.query_row([name.as_str()], |row| row.get(0)).optional()?;
     Ok(session.flatten().map(|bytes| SessionId(u128::from_be_bytes(bytes))))
 }
@@ -221,7 +223,7 @@ pub(super) fn holder(db: &Connection, name: &Name) -> Result<Option<SessionId>, 
 /// Everybody who holds at this moment, or can be granted a lease unasked (P6: who polls is not asked whether it listens),
 /// alive or not. It reads every name: only for those who have found somebody dead.
 pub(super) fn holders(db: &Connection, lease_us: u64) -> Result<HashSet<SessionId>, Bad> {
-    let sql = "SELECT session FROM names WHERE session IS NOT NULL AND since_us + length_ms * 1000 > ?1 \
+    let sql = "SELECT session FROM names WHERE session IS NOT NULL AND state <> 3 AND since_us + length_ms * 1000 > ?1 \
                UNION SELECT session FROM waiters WHERE hears = 1";
     let mut statement = db.prepare_cached(sql)?;
     let rows = statement.query_map([lease_us.cast_signed()], |row| row.get::<_, [u8; 16]>(0))?;
@@ -366,7 +368,7 @@ mod tests {
         assert!(waiters.contains("INDEX stricts (name=?)"), "{waiters}");
         let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {ENDING}")).unwrap();
         let said: Vec<_> = statement.query_map([0], plan).unwrap().map(Result::unwrap).collect();
-        assert!(said[0].starts_with("SCAN names USING INDEX marked"), "{said:?}");
+        assert!(said[0].starts_with("SCAN names USING INDEX ending"), "{said:?}");
         assert!(said[1].starts_with("SEARCH waiters USING PRIMARY KEY (name=?)"), "{said:?}");
     }
 }

@@ -240,7 +240,7 @@ impl Site {
                     match grant.state {
                         GrantState::Revoked => tell_of(Event::Revoked, now_us, Contention::None),
                         GrantState::Pushed => tell_of(Event::Granted, grant.since_us, waiting),
-                        GrantState::Held => {}
+                        GrantState::Held | GrantState::CoolingDown => {}
                     }
                     // A level, told with every bell for as long as it stands (P9).
                     if range > 1 && waiting > Contention::None {
@@ -305,7 +305,10 @@ fn one(
     }
     // A holder that was stopped for the whole grace has not read that it was revoked, and the row of the name says so no
     // more. One that gives back itself needs no message.
-    let gives_back = |id: GrantId| matches!(op, Op::Release { id: own, .. } | Op::Leave { id: own, .. } if *own == id);
+    let gives_back = |id: GrantId| match op {
+        Op::Release { id: own, .. } | Op::Leave { id: own, .. } | Op::CoolDown { id: own, .. } => *own == id,
+        _ => false,
+    };
     let has_ended = |grant: &Grant| record.resource.held_by(grant.id).is_none() && !gives_back(grant.id);
     if let Some(Grant { id, token, range, .. }) = marked.filter(has_ended) {
         rows::note_ended(db, name, (id, token, range))?;
@@ -314,7 +317,7 @@ fn one(
     let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. })) && record.was_pushed();
     let done = Done {
         next: resource.queue.front().filter(|_| is_claimed).map(|entry| entry.id.session),
-        holder: resource.grant.as_ref().map(|grant| grant.id.session),
+        holder: resource.grant.as_ref().filter(|grant| grant.is_held()).map(|grant| grant.id.session),
         waits: resource.queue.iter().any(|entry| (ask.is_ours)(entry.id.session)),
         answer,
         deliveries,
@@ -331,9 +334,10 @@ fn now(world: &dyn World) -> rows::Now {
     rows::Now { wall_us: world.wall_us(), lease_us: lease_us(world) }
 }
 
-/// The grant of a session that is dead, before its lease has ended.
+/// The grant of a session that is dead, before its lease has ended. One that cools down was given back: the death of its
+/// session changes nothing.
 fn grant_of_the_dead(record: &Record, env: &Env<'_>, is_dead: &dyn Fn(SessionId) -> bool) -> Option<GrantId> {
-    let grant = record.resource.grant.as_ref()?;
+    let grant = record.resource.held_by(record.resource.grant.as_ref()?.id)?;
     (grant.end_us() > env.lease_us && is_dead(grant.id.session)).then_some(grant.id)
 }
 
@@ -353,7 +357,7 @@ fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Deliv
 fn subject(op: &Op) -> Option<GrantId> {
     match op {
         Op::Acquire(acquire) => Some(acquire.id),
-        Op::Leave { id, .. } => Some(*id),
+        Op::Leave { id, .. } | Op::CoolDown { id, .. } => Some(*id),
         Op::Renew(_) | Op::Release { .. } | Op::Reserve { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
     }
 }

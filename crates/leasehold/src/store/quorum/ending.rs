@@ -29,17 +29,24 @@ impl Inner {
             return Ok(self.answer(self.now_us(), &Tally::new(self.nodes()), Outcome::NotHeld));
         }
         let given_back = |was| if was == Was::Granted { Outcome::Released } else { Outcome::NotHeld };
-        self.give_back(name, id, given_back).await
+        self.give_back(name, id, 0, given_back).await
     }
 
     pub(super) async fn leave(self: Arc<Self>, name: Name, id: GrantId) -> Result<Answer, Fault> {
-        self.give_back(name, id, |was| Outcome::Left { was }).await
+        self.give_back(name, id, 0, |was| Outcome::Left { was }).await
+    }
+
+    /// Each node counts from when it carries the request out (P23).
+    pub(super) async fn cool_down(self: Arc<Self>, name: Name, id: GrantId, for_ms: u64) -> Result<Answer, Fault> {
+        let cools_until_us = self.now_us() + for_ms * 1000;
+        self.give_back(name, id, cools_until_us, |was| Outcome::Left { was }).await
     }
 
     async fn give_back(
         self: Arc<Self>,
         name: Name,
         id: GrantId,
+        cools_until_us: u64,
         outcome: impl FnOnce(Was) -> Outcome,
     ) -> Result<Answer, Fault> {
         let begun_us = self.now_us();
@@ -51,7 +58,10 @@ impl Inner {
         };
         self.note_given_back(id);
         let mut tally = Tally::new(self.nodes());
-        let mut fan = self.giving_back_everywhere(&name, (id, Token::HIGHEST), traces, Some(&mut tally));
+        // A debt that is longer than a lease is one: the node has it until then.
+        let until_us = cools_until_us.max(self.longest_lease_ends_us());
+        let owed = Owed { name, id, upto: Token::HIGHEST, until_us, cools_until_us };
+        let mut fan = self.giving_back_everywhere(&owed, traces, Some(&mut tally));
         let ended = tokio::select! {
             biased;
             ended = self.count(&mut fan, &mut tally, WITHIN_US, Tally::ended) => ended,
@@ -72,7 +82,7 @@ impl Inner {
     /// Gives back what is left of a grant, and waits for nobody.
     pub(super) fn give_back_everywhere(self: &Arc<Self>, name: &Name, id: GrantId, upto: Token) {
         let traces = self.shared.names().traces(&id);
-        let mut fan = self.giving_back_everywhere(name, (id, upto), traces, None);
+        let mut fan = self.giving_back_everywhere(&self.vote_of(name, id, upto), traces, None);
         fan.poll();
         self.finish(fan);
     }
@@ -80,7 +90,8 @@ impl Inner {
     /// Gives back what is left of an attempt at one node.
     pub(super) fn give_back_at(self: &Arc<Self>, node: usize, name: &Name, id: GrantId, upto: Token) {
         let traces = self.shared.names().traces(&id);
-        let mut fan = Fan::of(self.giving_back(node, name, (id, upto), traces).map(|giving_back| (node, giving_back)));
+        let owed = self.vote_of(name, id, upto);
+        let mut fan = Fan::of(self.giving_back(node, &owed, traces).map(|giving_back| (node, giving_back)));
         fan.poll();
         match self.attached.get() {
             Some(_) => self.finish_at_home(fan),
@@ -90,14 +101,13 @@ impl Inner {
 
     fn giving_back_everywhere(
         self: &Arc<Self>,
-        name: &Name,
-        (id, upto): (GrantId, Token),
+        owed: &Owed,
         traces: Traces,
         mut tally: Option<&mut Tally>,
     ) -> Fan<Ballot> {
         let mut asking: Vec<(usize, Pending<Ballot>)> = Vec::new();
         for node in 0..self.nodes() {
-            match self.giving_back(node, name, (id, upto), traces) {
+            match self.giving_back(node, owed, traces) {
                 Some(giving_back) => asking.push((node, giving_back)),
                 None => {
                     if let Some(tally) = tally.as_deref_mut() {
@@ -112,19 +122,22 @@ impl Inner {
     /// Gives back what an attempt has at a node, up to the vote for this token: the attempt may be asked for anew. A node
     /// that cannot be told is told when it is back. One that was never asked has nothing of it, and is owed nothing: what
     /// can be owed to it has a limit.
-    fn giving_back(
-        self: &Arc<Self>,
-        node: usize,
-        name: &Name,
-        (id, upto): (GrantId, Token),
-        traces: Traces,
-    ) -> Option<Pending<Ballot>> {
+    fn giving_back(self: &Arc<Self>, node: usize, owed: &Owed, traces: Traces) -> Option<Pending<Ballot>> {
         if !traces.asked.has(node) && self.link(node).is_none() {
             return None;
         }
-        // By then a lease has ended by itself, which was given before this.
-        let until_us = self.now_us() + self.shared.charter.max_lease_ms * 1000;
-        self.paying(node, Owed { name: name.clone(), id, upto, until_us }, traces.wait)
+        self.paying(node, owed.clone(), traces.wait)
+    }
+
+    /// The votes of an attempt, up to the one for this token.
+    fn vote_of(&self, name: &Name, id: GrantId, upto: Token) -> Owed {
+        let until_us = self.longest_lease_ends_us();
+        Owed { name: name.clone(), id, upto, until_us, cools_until_us: 0 }
+    }
+
+    /// By then a lease has ended by itself that was given before this.
+    fn longest_lease_ends_us(&self) -> u64 {
+        self.now_us() + self.shared.charter.max_lease_ms * 1000
     }
 
     /// Gives back what is owed. The debt belongs to an earlier round: if the attempt waits again, it keeps its place in the
@@ -133,7 +146,7 @@ impl Inner {
     /// The link may be closed because its runtime stands still. Then nobody reads the answer, and the node must be told
     /// again. Closing the link does not wake this future: its caller waits for that, too.
     fn paying(self: &Arc<Self>, node: usize, owed: Owed, wait: Option<Wait>) -> Option<Pending<Ballot>> {
-        let request = Request::GiveBack { id: owed.id, upto: owed.upto, wait };
+        let request = owed.request(wait, self.now_us());
         let Some(mut giving_back) = self.ask(node, &owed.name, &request) else {
             self.owe(node, owed);
             return None;

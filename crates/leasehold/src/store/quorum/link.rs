@@ -173,6 +173,7 @@ impl Inner {
             }
             Op::Release { id, token, .. } => self.release(name, id, token).await,
             Op::Leave { id, .. } => self.leave(name, id).await,
+            Op::CoolDown { id, for_ms, .. } => self.cool_down(name, id, for_ms).await,
             Op::Reserve { id, token, .. } => Ok(self.reserve(&id, token)),
             Op::Revoke { holder, token, grace_ms } => self.revoke(name, holder, token, grace_ms).await,
             Op::Settle => self.settle(name).await,

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_WINDOW_MS};
-use leasehold_spec::node::Abstention;
+use leasehold_spec::node::{Abstention, Request, Wait};
 use leasehold_spec::{GrantId, Name, Token};
 use tokio::sync::Notify;
 
@@ -62,6 +62,19 @@ pub(super) struct Owed {
     pub(super) upto: Token,
     /// By then it has ended there by itself.
     pub(super) until_us: u64,
+    /// Until when the vote is to cool down, by this client's clock; 0: not at all (P23).
+    pub(super) cools_until_us: u64,
+}
+
+impl Owed {
+    /// What to ask of the node now. A cool-down that is over by now is none.
+    pub(super) fn request(&self, wait: Option<Wait>, now_us: u64) -> Request {
+        let (id, upto, left_us) = (self.id, self.upto, self.cools_until_us.saturating_sub(now_us));
+        match left_us {
+            0 => Request::GiveBack { id, upto, wait },
+            _ => Request::CoolDown { id, upto, for_ms: left_us.div_ceil(1000) },
+        }
+    }
 }
 
 impl Member {

@@ -140,9 +140,9 @@ end
 local word, joined
 if is_late then
   word = 'LATE'
-elseif state ~= 'F' and id == asked then
+elseif state ~= 'F' and state ~= 'C' and id == asked then
   word = 'GRANTED'
-elseif (state == 'F' and id or sub(rear, 1, 64)) == asked then
+elseif state == 'C' and id == asked or (state == 'F' and id or sub(rear, 1, 64)) == asked then
   word = 'GONE'
 elseif entry then
   word, ticket, joined = 'QUEUED', sub(entry, 33, 48), ' before'

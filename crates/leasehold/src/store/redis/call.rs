@@ -38,6 +38,11 @@ impl Call {
                 let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
                 begin(&scripts.leave).and(Fields::new().id(id)).and_said([said(&used)])
             }
+            Op::CoolDown { id, used, for_ms } => {
+                let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
+                let for_ms = Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, 8);
+                begin(&scripts.cool_down).and(Fields::new().id(id)).and(for_ms).and_said([said(&used)])
+            }
             Op::Reserve { id, token, range } => {
                 let wanted = Fields::new().decimal(token.get(), 16).id(id);
                 begin(&scripts.reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), 8))

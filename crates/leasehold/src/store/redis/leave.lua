@@ -6,8 +6,8 @@
 --          2 the highest token that was used under any grant of it (16); absent: none
 -- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  takes the entry out, or gives the grant back and publishes who holds now; settles. Of a lease that is marked it
---          notifies the waiters that are next now (P10)
+-- EFFECTS  takes the entry out, or gives the grant back and publishes who holds now; settles. Of a lease that is marked or
+--          cools down it notifies the waiters that are next now (P10, P23)
 -- RETRY    safe: a repeat answers absent
 -- COST     TIME, HMGET, HGET, HSET, HDEL, and a read for the neighbour; without a queue GET more, and SET
 --@clock
@@ -17,7 +17,7 @@ local ended, used, was = nil, ARGV[2], 'absent'
 if entry then
   was = 'queued'
 --@unlink
-elseif state ~= 'F' and id == asked then
+elseif state ~= 'F' and state ~= 'C' and id == asked then
   was = 'granted'
 --@spend
 end

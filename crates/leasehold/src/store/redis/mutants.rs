@@ -19,7 +19,7 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     (
         "lua-p3-release-by-anyone",
         "release",
-        "if state ~= 'F' and id == who and token == sub(ARGV[1], 5, 20)",
+        "if state ~= 'F' and state ~= 'C' and id == who and token == sub(ARGV[1], 5, 20)",
         "if state ~= 'F'",
     ),
     (
@@ -94,7 +94,7 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p19-runs-ahead", "reserve", "if range + 0 > allowed then", "if false then"),
     ("lua-p19-renews-short", "renew", "sub(found, 173, 180) <= '00001024'", "true"),
     ("lua-p9-tells-no-holder", "acquire", "(before == 0 or is_strict and before % 100000 == 0)", "false"),
-    ("lua-p10-tells-no-waiter", "revoke", "if state == 'R' and counts > 0 then", "if false then"),
+    ("lua-p10-tells-no-waiter", "revoke", "if (state == 'R' or state == 'C') and counts > 0 then", "if false then"),
     ("lua-p10-tells-once", "leave", "if was == 'queued' then", "if false then"),
     (
         "lua-p9-tells-no-newcomer",
@@ -128,8 +128,13 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-calls-for-ever", "node/settle", "if called and called_until <= now and", "if false and"),
     ("lua-q-calls-into-the-future", "node/settle", "if called_until - now_us > CALL_US then", "if false then"),
     ("lua-q-future-stays", "node/settle", "if since > now then since = now end", ""),
-    ("lua-q-tells-no-waiter", "node/revoke", "if state == 'R' and others ~= 'N' then", "if false then"),
-    ("lua-q-tells-once", "node/give_back", "if state == 'R' and others ~= 'N' then", "if false then"),
+    (
+        "lua-q-tells-no-waiter",
+        "node/revoke",
+        "if (state == 'R' or state == 'C') and others ~= 'N' then",
+        "if false then",
+    ),
+    ("lua-q-tells-once", "node/give_back", "if (state == 'R' or state == 'C') and others ~= 'N' then", "if false then"),
     (
         "lua-q-waits-twice",
         "node/give_back",
@@ -143,6 +148,31 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-saves-now-is-enough", "node/enter", "memory == 'K' and before == 'K'", "memory == 'K'"),
     ("lua-q-trusts-the-run-again", "node/enter", "if is_same_run and before == 'F' then memory = 'F' end", ""),
     ("lua-q-takes-any-charter", "node/enter", "string.sub(found, 21, 32) ~= ARGV[1]", "false"),
+    ("lua-p23-repeat-extends", "cool_down", "if state ~= 'C' then", "if true then"),
+    ("lua-p23-keeps-the-range", "cool_down", "'00000001' .. sub(rear, 73)", "sub(rear, 65)"),
+    ("lua-p23-tells-no-waiter", "cool_down", "(state == 'R' or state == 'C') and counts > 0", "false"),
+    ("lua-p23-no-end", "cool_down", "if ttl_changed then", "if false then"),
+    ("lua-p23-leave-ends", "leave", "state ~= 'F' and state ~= 'C' and id == asked", "state ~= 'F' and id == asked"),
+    ("lua-p23-release-ends", "release", "state ~= 'F' and state ~= 'C' and id == who", "state ~= 'F' and id == who"),
+    ("lua-p23-renew-revives", "renew", "state == 'F' or state == 'C' or", "state == 'F' or"),
+    ("lua-p23-reserves", "reserve", "state ~= 'F' and state ~= 'C' and", "state ~= 'F' and"),
+    (
+        "lua-p23-grants-again",
+        "acquire",
+        "state ~= 'F' and state ~= 'C' and id == asked",
+        "state ~= 'F' and id == asked",
+    ),
+    ("lua-p23-forgets-who", "settle", "state == 'C' and id or sub(rear, 1, 64)", "sub(rear, 1, 64)"),
+    ("lua-p23-gives-grace", "revoke", "state == 'C' and 0 or ARGV[2]", "ARGV[2]"),
+    (
+        "lua-q-cools-anew",
+        "node/cool_down",
+        "state == 'H' and id == asked",
+        "(state == 'H' or state == 'C') and id == asked",
+    ),
+    ("lua-q-cools-a-later-round", "node/cool_down", "token <= upto then", "true then"),
+    ("lua-q-give-back-ends", "node/give_back", "state ~= 'F' and state ~= 'C' and id", "state ~= 'F' and id"),
+    ("lua-q-grants-what-cools", "node/ask", "state == 'C' or state ~= 'F' and", "state ~= 'F' and"),
     ("lua-p9-says-nobody", "renew", "counts > 0 and ' O '", "false and ' O '"),
 ];
 

@@ -68,10 +68,10 @@ end
 --@open
 -- What is given back is not ended for its age first: it ends here anyway, and who comes next is the same.
 local ended, word = nil, 'NOTHELD'
-if state ~= 'F' and id == who and token == sub(ARGV[1], 5, 20) then
+if state ~= 'F' and state ~= 'C' and id == who and token == sub(ARGV[1], 5, 20) then
   word = 'RELEASED'
 --@spend
-elseif (state == 'F' and id or sub(rear, 1, 64)) == who then
+elseif state == 'C' and id == who or (state == 'F' and id or sub(rear, 1, 64)) == who then
   word = 'RELEASED'
 end
 --@settle

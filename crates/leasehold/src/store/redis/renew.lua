@@ -57,7 +57,7 @@ local function renew(name, found, want, not_after)
   local word, is_from_now, wanted = 'RENEWED', sub(want, 4, 4) == 'H', sub(want, 85)
   if now > not_after then
     word = 'LATE'
-  elseif state == 'F' or token .. id ~= sub(want, 5, 84) then
+  elseif state == 'F' or state == 'C' or token .. id ~= sub(want, 5, 84) then
     word = 'LOST notheld'
   elseif state == 'R' then
     word = 'LOST revoked'

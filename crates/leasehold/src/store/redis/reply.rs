@@ -271,6 +271,7 @@ impl<'a> Words<'a> {
             "H" => GrantState::Held,
             "P" => GrantState::Pushed,
             "R" => GrantState::Revoked,
+            "C" => GrantState::CoolingDown,
             _ => return None,
         };
         let id = self.next().filter(|id| id.len() == 48 && id.is_ascii())?;

@@ -13,7 +13,7 @@ local name, asked, found, got = KEYS[1], nil, redis.pcall('GET', KEYS[1]), nil
 --@open
 --@settle
 local word, range = 'LOST', ' notheld'
-if state ~= 'F' and token .. id == sub(ARGV[1], 1, 80) then
+if state ~= 'F' and state ~= 'C' and token .. id == sub(ARGV[1], 1, 80) then
   word, range = state == 'R' and 'LOST' or 'RESERVED', ' revoked'
 end
 if word == 'RESERVED' then

@@ -18,7 +18,9 @@ local name, asked, found, got = KEYS[1], nil, nil, nil
 --@settle
 local revoked
 if state ~= 'F' and token .. sub(id, 1, 48) == ARGV[1] then
-  local last_us = math.min(since + length * 1000, now_us + ARGV[2] * 1000)
+  -- Nobody works under a lease that cools down, so nobody needs the grace.
+  local grace_ms = state == 'C' and 0 or ARGV[2]
+  local last_us = math.min(since + length * 1000, now_us + grace_ms * 1000)
   state, length = 'R', string.format('%08.0f', math.floor((last_us - since) / 1000))
   local last_us = math.max(since + length * 1000, token + sub(rear, 65, 72) - 1, now_us)
   keep, ttl_changed = string.format('%016.0f', last_us + R_US), true

@@ -40,6 +40,8 @@ pub struct Scripts {
     pub reserve: Script,
     /// Stops waiting.
     pub leave: Script,
+    /// Gives back, and lets nobody have it for a while.
+    pub cool_down: Script,
     /// Marks.
     pub revoke: Script,
     /// Looks after the queue.
@@ -64,6 +66,7 @@ impl Scripts {
             release: lock_script("release", include_str!("release.lua")),
             reserve: lock_script("reserve", include_str!("reserve.lua")),
             leave: lock_script("leave", include_str!("leave.lua")),
+            cool_down: lock_script("cool_down", include_str!("cool_down.lua")),
             revoke: lock_script("revoke", include_str!("revoke.lua")),
             settle: lock_script("settle", include_str!("settle.lua")),
             inspect: lock_script("inspect", include_str!("inspect.lua")),
@@ -74,9 +77,9 @@ impl Scripts {
     }
 
     /// Each of them that is about a lock.
-    pub fn each(&self) -> [&Script; 8] {
-        let Self { acquire, renew, release, reserve, leave, revoke, settle, inspect, .. } = self;
-        [acquire, renew, release, reserve, leave, revoke, settle, inspect]
+    pub fn each(&self) -> [&Script; 9] {
+        let Self { acquire, renew, release, reserve, leave, cool_down, revoke, settle, inspect, .. } = self;
+        [acquire, renew, release, reserve, leave, cool_down, revoke, settle, inspect]
     }
 }
 

@@ -57,7 +57,7 @@ local name, asked, wanted, lease, tail, wait = KEYS[1], ARGV[2], ARGV[3], ARGV[4
 local word, is_known = 'VOTE', false
 if now > ARGV[6] then
   word = 'LATE'
-elseif state ~= 'F' and id ~= asked then
+elseif state == 'C' or state ~= 'F' and id ~= asked then
   word = 'REFUSED'
 elseif state ~= 'F' then
   -- A later round of the attempt that has the vote is as if it had given it back and asked again, in one.

@@ -31,6 +31,11 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
                 None => call,
             }
         }
+        Request::CoolDown { id, upto, for_ms } => Call::begin(&scripts.cool_down, 1)
+            .and(key)
+            .and(Fields::new().id(id))
+            .and(Fields::new().decimal(upto.get(), 16))
+            .and(Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, 8)),
         Request::Revoke { holder, token, grace_ms } => {
             let seen = Fields::new().hex(holder.session.0, 32).hex(holder.counter.into(), 16).decimal(token.get(), 16);
             let grace_ms = below(*grace_ms, LENGTH_END, "grace")?.to_string();

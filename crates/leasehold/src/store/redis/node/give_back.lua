@@ -8,8 +8,8 @@
 -- RETURNS  B and twice 16 digits: it had the vote, this is the server's time and the highest token, nobody waits
 --          GIVEN … granted | GIVEN … queued | GIVEN … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  takes the vote and the entry; calls the next one. Of a vote that is marked it notifies the waiters that are
---          next now (P10). Whatever the marker says: nothing is given by it.
+-- EFFECTS  takes the vote and the entry; calls the next one. Of a vote that is marked or cools down it notifies the
+--          waiters that are next now (P10, P23). Whatever the marker says: nothing is given by it.
 -- RETRY    safe: a repeat answers the same, while nobody else has given back
 -- COST     TIME, GET, SET; with a queue ZREM, ZRANGE, PUBSUB, PUBLISH more
 --@clock
@@ -31,7 +31,7 @@ if state == 'F' or id ~= asked or token <= upto then
   if was_queued then was = 'queued' end
   -- The one that has given back last says so again: its first answer was lost.
   if released == asked then was = 'granted' end
-  if state ~= 'F' and id == asked then state, was = 'F', 'granted' end
+  if state ~= 'F' and state ~= 'C' and id == asked then state, was = 'F', 'granted' end
   if not wait then
     -- Whoever is next does not wait for one who has gone.
     if called == asked then called = nil end

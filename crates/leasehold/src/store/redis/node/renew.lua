@@ -49,7 +49,7 @@ local function renew(name, found, want, not_after)
   local word, asked, wanted, lease = 'RENEWED', sub(want, 2, 65), sub(want, 66, 81), sub(want, 82, 89)
   if now > not_after then
     word = 'LATE'
-  elseif state ~= 'F' and id .. token ~= asked .. wanted then
+  elseif state == 'C' or state ~= 'F' and id .. token ~= asked .. wanted then
     word = 'LOST notheld'
   elseif state == 'R' then
     word = 'LOST revoked'

@@ -49,7 +49,7 @@ impl From<&Request> for To {
                 Self::Ask { token: ask.token, range: ask.range.clamp(1, RANGE_END), lease_ms: ask.lease_ms }
             }
             Request::Renew(renewal) => Self::from(renewal),
-            Request::GiveBack { .. } => Self::GiveBack,
+            Request::GiveBack { .. } | Request::CoolDown { .. } => Self::GiveBack,
             Request::Revoke { .. } | Request::Settle | Request::Inspect => Self::Other,
         }
     }
@@ -335,6 +335,7 @@ impl<'a> Words<'a> {
         let state = match self.next()? {
             "H" => GrantState::Held,
             "R" => GrantState::Revoked,
+            "C" => GrantState::CoolingDown,
             _ => return None,
         };
         let (token, id) = (self.token()?, public_id(self.next()?)?);

@@ -15,7 +15,9 @@ local name, found = KEYS[1], redis.pcall('GET', KEYS[1])
 --@open
 local left = nil
 if state ~= 'F' and sub(id, 1, 48) .. token == ARGV[1] then
-  local left_us = math.min(since + length * 1000 - now_us, ARGV[2] * 1000)
+  -- Nobody works under a vote that cools down, so nobody needs the grace.
+  local grace_ms = state == 'C' and 0 or ARGV[2]
+  local left_us = math.min(since + length * 1000 - now_us, grace_ms * 1000)
   left = string.format('%.0f', left_us)
   told = { front .. 'inbox:' .. sub(id, 1, 32),
     'lq1 R ' .. id .. ' ' .. highest .. ' ' .. now .. ' ' .. others .. ' ' .. token .. ' ' .. left .. ' ' .. name }

@@ -29,6 +29,8 @@ pub struct NodeScripts {
     pub renew: Script,
     /// Takes the vote back, and the place in the queue.
     pub give_back: Script,
+    /// Takes the vote back, and gives it to nobody for a while.
+    pub cool_down: Script,
     /// Marks a grant, and shortens it to the grace.
     pub revoke: Script,
     /// Looks after the queue.
@@ -56,6 +58,7 @@ impl NodeScripts {
             ask: put("node/ask", include_str!("ask.lua")),
             renew: put("node/renew", include_str!("renew.lua")),
             give_back: put("node/give_back", include_str!("give_back.lua")),
+            cool_down: put("node/cool_down", include_str!("cool_down.lua")),
             revoke: put("node/revoke", include_str!("revoke.lua")),
             settle: put("node/settle", include_str!("settle.lua")),
             inspect: put("node/inspect", include_str!("inspect.lua")),
@@ -68,9 +71,9 @@ impl NodeScripts {
     }
 
     /// Each of them, but the question for our rights.
-    pub fn each(&self) -> [&Script; 8] {
-        let Self { ask, renew, give_back, revoke, settle, inspect, enter, begin, .. } = self;
-        [ask, renew, give_back, revoke, settle, inspect, enter, begin]
+    pub fn each(&self) -> [&Script; 9] {
+        let Self { ask, renew, give_back, cool_down, revoke, settle, inspect, enter, begin, .. } = self;
+        [ask, renew, give_back, cool_down, revoke, settle, inspect, enter, begin]
     }
 
     pub(super) fn known<'a>(&'a self, each: &'a [&'a Script]) -> Known<'a> {
@@ -119,7 +122,7 @@ mod tests {
                 seen += 1;
             }
         }
-        assert_eq!(seen, 5);
+        assert_eq!(seen, 6);
     }
 
     /// A greeting, too: whoever may not greet cannot give back.

@@ -1,6 +1,7 @@
--- next: a marked lease ends earlier than its waiters were told, and nothing happens here by itself when it does (P10).
+-- next: a lease that is marked (P10) or cools down (P23) ends at another time than its waiters were told, and nothing
+-- happens here by itself when it does.
 -- Notifies those that would be served next, one of each session and REVOKE_NOTIFIED of them. Behind `settle`.
-if state == 'R' and counts > 0 then
+if (state == 'R' or state == 'C') and counts > 0 then
   local left_us = string.format('%.0f', since + length * 1000 - now_us)
   local others = counts % 100000 > 0 and ' S D ' or ' O D '
   local who, looked_at, notified, before = head, 0, 0, nil

@@ -10,8 +10,8 @@
 -- THE RECORD is a string of fixed-width fields, so that no script formats or parses a number that it does not need:
 --
 --     1-3     magic and version of the layout: lh1
---     4       state: H held, P pushed and not yet claimed, R marked for revocation, F free
---     5-20    token
+--     4       state: H held, P pushed and not yet claimed, R marked for revocation, C given back and cooling down, F free
+--     5-20    token; in state C the highest that was used
 --     21-84   grant id; in state F the one that was released last, or 64 dashes
 --     85-92   length of the lease in ms
 --     93-108  since: when the grant was made or last renewed, in µs
@@ -65,7 +65,7 @@ local state, token, id, length, since, rear = 'F', ZEROS, NOBODY, '00000000', ZE
 -- Entries * 100000 + strict ones.
 local counts, keep, head, tail, tail_ticket, lapses = 0, nil, NOBODY, NOBODY, ZEROS, ''
 if text then
-  state = string.match(text, '^lh1([HPRF])')
+  state = string.match(text, '^lh1([HPRCF])')
   if not state or #text < 183 or is_hash and (not queue or #queue < 170) then
     local version = string.match(text, '^lh(%d+)')
     return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN ' .. redis.call('TYPE', name).ok

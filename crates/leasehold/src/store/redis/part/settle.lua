@@ -20,7 +20,8 @@ if state ~= 'F' and since + length * 1000 <= now_us then
     if #kept == 48 * LAPSES then kept = sub(kept, 49) end
     lapses = kept .. session .. string.format('%016.0f', since + length * 1000)
   end
-  state, id = 'F', sub(rear, 1, 64)
+  -- A grant that cooled down was given back, and is the last that was (P23).
+  state, id = 'F', state == 'C' and id or sub(rear, 1, 64)
   -- Nobody says how much of the range was used: all of it is burnt (P19).
   if sub(rear, 65, 72) ~= '00000001' then token = string.format('%016.0f', token + sub(rear, 65, 72) - 1) end
 end

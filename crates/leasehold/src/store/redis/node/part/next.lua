@@ -1,6 +1,7 @@
--- next: a marked vote ends earlier than its waiters were told, and nothing happens here by itself when it does (P10).
+-- next: a vote that is marked (P10) or cools down (P23) ends at another time than its waiters were told, and nothing
+-- happens here by itself when it does.
 -- Notifies those that would be called next, one of each session and REVOKE_NOTIFIED of them.
-if state == 'R' and others ~= 'N' then
+if (state == 'R' or state == 'C') and others ~= 'N' then
   local left = string.format('%.0f', since + length * 1000 - now_us)
   local notified, before = 0, nil
   for _, who in ipairs(redis.call('ZRANGE', queue, '0', SETTLE_STEPS - 1)) do

@@ -6,7 +6,7 @@
 -- THE RECORD is a string of fixed-width fields:
 --
 --     1-3     magic and version of the layout: lq1
---     4       state: H held, R marked for revocation, F free
+--     4       state: H held, R marked for revocation, C cooling down, F free
 --     5       who waits: N nobody, O others, S the first asks for strict order
 --     6       C somebody is called, - nobody is
 --     7-22    the largest token for which the node has voted
@@ -36,7 +36,7 @@ local id, token, since, length, rear = NOBODY, ZEROS, ZEROS, '00000000', '000000
 local called, called_ticket, called_until
 if found then
   local at = sub(found, 6, 6) == 'C' and 198 or 102
-  local is_whole = string.find(found, '^lq1[HRF][NOS][C-]') and #found >= at + (sub(found, 4, 4) == 'F' and 0 or 115)
+  local is_whole = string.find(found, '^lq1[HRCF][NOS][C-]') and #found >= at + (sub(found, 4, 4) == 'F' and 0 or 115)
   if not is_whole then
     local version = string.match(found, '^lq(%d+)')
     return version and version ~= '1' and 'NEWER ' .. version or 'FOREIGN ' .. redis.call('TYPE', name).ok

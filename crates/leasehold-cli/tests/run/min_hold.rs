@@ -1,0 +1,58 @@
+//! `--min-hold`: a short job keeps others out, also after this process has ended (P23).
+
+use std::time::{Duration, Instant};
+
+use crate::bench::{Bench, leasehold};
+
+/// A second machine starts while the first one's job is over already.
+#[test]
+fn p23_a_short_job_keeps_the_others_out() {
+    let bench = Bench::new();
+    let begun = Instant::now();
+    let ended = bench.run(&["--min-hold", "4s"], &["true"]).ends();
+    assert_eq!((ended.code, &*ended.err), (Some(0), ""), "{ended:?}");
+    assert!(begun.elapsed() < Duration::from_secs(3), "it does not wait for the end: {:?}", begun.elapsed());
+    let late = bench.run(&["--no-wait"], &["true"]).ends();
+    assert_eq!(late.code, Some(124), "{late:?}");
+    let mut waiting = bench.run(&[], &["true"]);
+    let said = waiting.complains();
+    assert!(said.contains("released by") && said.contains("kept until its --min-hold is over"), "{said}");
+    assert_eq!(waiting.ends().code, Some(0));
+    assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
+}
+
+/// The store of this host gives back what a dead process held. This was released.
+#[test]
+fn p23_a_minimum_hold_on_this_host_outlives_the_process() {
+    let dir = tempfile::tempdir().unwrap();
+    let run = |options: &[&str]| {
+        let store = format!("file:{}", dir.path().display());
+        let output = leasehold().args(["run", "job", "--store", &store]).args(options).args(["--", "true"]).output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let begun = Instant::now();
+    assert_eq!(run(&["-q", "--min-hold", "3s"]), (Some(0), String::new()));
+    assert_eq!(run(&["-q", "--no-wait"]).0, Some(124));
+    assert_eq!(run(&["-q", "--wait", "1m"]).0, Some(0));
+    assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// The job was not done here: another machine may have the program.
+#[test]
+fn p23_a_command_that_cannot_be_executed_keeps_nobody_out() {
+    let bench = Bench::new();
+    let ended = bench.run(&["--min-hold", "1m"], &["/nowhere/to/be/found"]).ends();
+    assert_eq!(ended.code, Some(127), "{ended:?}");
+    assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(0));
+}
+
+#[test]
+fn a_minimum_hold_out_of_range_is_an_invalid_argument() {
+    let bench = Bench::new();
+    for (said, why) in [("25h", "is longer than 24 h"), ("5", "expected a duration such as 500ms")] {
+        let ended = bench.run(&["--min-hold", said], &["true"]).ends();
+        assert_eq!(ended.code, Some(2), "{ended:?}");
+        assert!(ended.err.contains(why), "{ended:?}");
+    }
+}

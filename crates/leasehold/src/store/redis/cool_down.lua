@@ -1,0 +1,42 @@
+#!lua flags=allow-oom
+-- cool_down: give the lease back, and let nobody have it for a while (P23). An attempt that does not hold leaves.
+--
+-- KEYS     1 the record
+-- ARGV     1 grant id (64)
+--          2 for how long nobody is granted the lease, in ms (8)
+--          3 the highest token that was used under any grant of it (16); absent: none
+-- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent
+--          FOREIGN type | NEWER version
+-- EFFECTS  the lease cools down from now on, or the entry is taken out. A lease that is marked is given back at once.
+--          Settles, and notifies the waiters that are next of the new end. The key stays for R beyond that.
+-- RETRY    safe: a cool-down that has begun is not lengthened
+-- COST     TIME, HMGET, GET, SET; with a queue HSET, PEXPIRE, and what part/next.lua costs
+--@clock
+local name, asked, found, got = KEYS[1], ARGV[1], nil, nil
+--@open
+local ended, used, was = nil, ARGV[3], 'absent'
+if entry then
+  was = 'queued'
+--@unlink
+elseif state == 'R' and id == asked then
+  was = 'granted'
+--@spend
+elseif state ~= 'F' and id == asked then
+  was = 'granted'
+  if state ~= 'C' then
+--@spend
+    state, since, length, rear = 'C', now, ARGV[2], sub(rear, 1, 64) .. '00000001' .. sub(rear, 73)
+--@last
+    keep, ttl_changed = string.format('%016.0f', last_us + R_US), true
+    ended = nil
+  end
+end
+--@settle
+if was ~= 'absent' then
+--@next
+end
+if ended and state == 'F' and counts == 0 and ended + 0 > R_MS then
+  keep, ttl_changed = string.format('%016.0f', now_us + R_US), true
+end
+--@save
+return 'LEFT' .. said .. ' ' .. was

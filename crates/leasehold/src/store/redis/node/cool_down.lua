@@ -1,0 +1,37 @@
+#!lua flags=allow-oom
+-- cool_down: the vote is given back, and nobody gets it for a while (P23). An attempt that has no vote gives back.
+--
+-- KEYS     1 the record
+-- ARGV     1 grant id (64)
+--          2 up to the vote for this token (16): that of a later round stays
+--          3 for how long nobody gets the vote, in ms (8)
+-- RETURNS  GIVEN … granted | GIVEN … queued | GIVEN … absent
+--          FOREIGN type | NEWER version
+-- EFFECTS  the vote cools down from now on; takes the entry; notifies the waiters that are next of the new end. A vote that
+--          is marked is given back at once, and the next one is called. Whatever the marker says: nothing is given by it.
+-- RETRY    safe: a cool-down that has begun is not lengthened
+-- COST     TIME, GET, SET; with a queue ZREM, ZRANGE, PUBSUB, PUBLISH more
+--@clock
+local name, found, asked, upto = KEYS[1], redis.pcall('GET', KEYS[1]), ARGV[1], ARGV[2]
+--@open
+local was = 'absent'
+if state == 'F' or id ~= asked or token <= upto then
+--@unlink
+  local begins = state == 'H' and id == asked
+  if begins then
+    state, since, length = 'C', now, ARGV[3]
+    local until_us = now_us + length * 1000 + R_US
+    if keep + 0 < until_us then keep = string.format('%016.0f', until_us) end
+  end
+  if was_queued then was = 'queued' end
+  if released == asked or begins then was = 'granted' end
+  if state == 'R' and id == asked then state, was = 'F', 'granted' end
+  if called == asked then called = nil end
+  if was == 'granted' then released = asked end
+  if was_queued or begins then
+--@next
+  end
+end
+--@settle
+--@save
+return 'GIVEN' .. said .. ' ' .. was
