@@ -10,7 +10,7 @@ use crate::error::{Error, Operation, Result};
 use crate::mutex::Mutex;
 use crate::real::Real;
 use crate::reentry::Gates;
-use crate::session::{HandOver, Lanes, Session};
+use crate::session::{HandOver, Lanes, Session, Start};
 use crate::settings::check_lease;
 use crate::store::{Store, choose, default_lease};
 use crate::world::World;
@@ -96,6 +96,7 @@ impl Leasehold {
             holder: None,
             lanes: Lanes::Two,
             hand_over: HandOver::Local,
+            start: Start::Connected,
         }
     }
 
@@ -192,6 +193,7 @@ pub struct Builder {
     holder: Option<String>,
     lanes: Lanes,
     hand_over: HandOver,
+    start: Start,
 }
 
 impl Builder {
@@ -217,6 +219,17 @@ impl Builder {
     /// is `HOST/PID`.
     pub fn holder(mut self, holder: impl Into<String>) -> Self {
         self.holder = Some(holder.into());
+        self
+    }
+
+    /// Returns a client also if the store is unreachable, for a service that may start before its store.
+    ///
+    /// [`Builder::connect`] then waits for the first attempt (at most 5 s), and returns a client whether or not it
+    /// succeeded. The client goes on trying: after 20 ms, and then at growing intervals of up to 1 s. Until it has
+    /// connected, `lock` waits, and all other calls fail with the reason (`Unreachable`, on a quorum `Quorum`). An
+    /// invalid URL, a wrong password and a server that is too old are still errors of `connect`.
+    pub fn lazy(mut self) -> Self {
+        self.start = Start::Lazy;
         self
     }
 
@@ -267,7 +280,7 @@ impl Builder {
                 "the holder's label must have at most {LABEL_MAX} bytes and no control characters"
             ))));
         }
-        let session = Session::connect(store, world, self.lanes, self.hand_over).await.map_err(failed)?;
+        let session = Session::connect(store, world, self.lanes, self.hand_over, self.start).await.map_err(failed)?;
         Ok(Leasehold { handle: Arc::new(Handle { session, lease, label: holder.into(), gates: Gates::default() }) })
     }
 }

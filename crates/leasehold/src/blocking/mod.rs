@@ -125,6 +125,11 @@ impl Builder {
         Self(self.0.holder(holder))
     }
 
+    /// Returns a client also if the store is unreachable: see [`crate::Builder::lazy`].
+    pub fn lazy(self) -> Self {
+        Self(self.0.lazy())
+    }
+
     /// Connects to the store. It blocks for at most 5 s.
     ///
     /// # Errors

@@ -62,6 +62,15 @@ use crate::store::{Fault, Link, Store};
 use crate::sync::Mutex;
 use crate::world::{Pending, World};
 
+/// What becomes of a session whose first try to connect fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// There is no session: the caller of `connect` decides whether to try again.
+    Connected,
+    /// If the store is away, the session goes on and tries again, as after every connection that breaks.
+    Lazy,
+}
+
 pub(crate) struct Session {
     pub(crate) world: Arc<dyn World>,
     store: Arc<dyn Store>,
@@ -75,13 +84,14 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    /// Connects, and answers the first error: a wrong URL, password or address is told at once. The lanes are open and
-    /// the inbox is proved when this returns.
+    /// Connects, and returns the first error: a wrong URL, password or address is reported at once. When this returns, the
+    /// lanes are open and the inbox is proved; of a lazy session only the first try has ended.
     pub(crate) async fn connect(
         store: Arc<dyn Store>,
         world: Arc<dyn World>,
         lanes: Lanes,
         hand_over: HandOver,
+        start: Start,
     ) -> Result<Arc<Self>> {
         let mut random = [0; 16];
         world.random(&mut random);
@@ -97,7 +107,7 @@ impl Session {
         });
         let opening = Opening(&session);
         let (ready, is_ready) = oneshot::channel();
-        let run = thread::run(Arc::clone(&session), id, ready);
+        let run = thread::run(Arc::clone(&session), id, start, ready);
         session.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
         let lane = session.begin_lane();
         is_ready.await.map_err(|_| Error::closed())??;

@@ -21,7 +21,7 @@ use super::heard::Heard;
 use super::lane::LOOK_US;
 use super::state::{Stage, State, Wake};
 use super::window::Kind;
-use super::{Session, silent, unanswered};
+use super::{Session, Start, silent, unanswered};
 use crate::clock::Sample;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link, Message};
@@ -44,7 +44,7 @@ const PROOF_MAX_US: u64 = ANSWER_MAX_US;
 const BACKOFF_MIN_US: u64 = 20_000;
 
 /// Runs the session until it is closed and everything is given back, or cannot be any more.
-pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
+pub(crate) async fn run(session: Arc<Session>, id: SessionId, start: Start, ready: Ready) {
     let _last_words = LastWords(Arc::clone(&session));
     let mut ready = Some(ready);
     let mut backoff_us = BACKOFF_MIN_US;
@@ -71,9 +71,11 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
             }
             Err(error) => {
                 if let Some(ready) = ready.take() {
-                    // The first try fails fast: the caller of `connect` decides whether to try again.
-                    drop(ready.send(Err(error)));
-                    break;
+                    if start == Start::Connected || !is_away(&error) {
+                        drop(ready.send(Err(error)));
+                        break;
+                    }
+                    drop(ready.send(Ok(())));
                 }
                 session.with(|state| state.trouble = Some(for_now(error)));
                 let pause = session.world.sleep(Duration::from_micros(backoff_us));
@@ -82,6 +84,11 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, ready: Ready) {
             }
         }
     }
+}
+
+/// Whether the store may be there later. Another URL, password or version is not a matter of time.
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum)
 }
 
 /// However the thread ends, nobody waits for it afterwards.
