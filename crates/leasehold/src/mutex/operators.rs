@@ -1,4 +1,4 @@
-//! What operators ask of a lock: who holds it, and that its holder stops.
+//! The operations for operators: inspect and revoke.
 
 use std::time::Duration;
 
