@@ -40,7 +40,7 @@ leasehold-lab times: how long each public call takes, in each place where it can
   --quick             one kind of runtime that connects, and fewer calls of threads
 
 LEASEHOLD_MUTANT=NAME in the environment breaks one rule of the product on purpose; docs/MUTANTS.md and
-scripts/mutants.txt have the names.
+scripts/mutants.txt have the names. Build this program with RUSTFLAGS=\"--cfg leasehold_lab\".
 
 Exit status: 0 nothing is wrong; 1 something is, or the run proves nothing; 2 it was called wrongly.
 ";
@@ -86,7 +86,7 @@ pub(crate) fn replay(args: &str) -> String {
 pub(crate) fn replay_with(flaw: Option<&str>, args: &str) -> String {
     let flaw = flaw.map(|name| format!("LEASEHOLD_MUTANT={name} ")).unwrap_or_default();
     let profile = if cfg!(debug_assertions) { "" } else { " --release" };
-    format!("{flaw}cargo run{profile} -p leasehold-lab -- {args}")
+    format!("RUSTFLAGS=\"--cfg leasehold_lab\" {flaw}cargo run{profile} -p leasehold-lab -- {args}")
 }
 
 /// Whoever reads what we print may stop reading (`| head`): that is the end, and no panic that anybody has to see. Not

@@ -15,11 +15,13 @@ fn play(seeds: &str) -> String {
 
 /// As many as LEASEHOLD_SEEDS says.
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn every_seed_is_clean() {
     println!("{}", play(&std::env::var("LEASEHOLD_SEEDS").unwrap_or_else(|_| "300".into())));
 }
 
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn a_seed_is_played_again_to_the_same_trace() {
     let trace = |said: &str| said.lines().find(|line| line.starts_with("trace ")).unwrap().to_owned();
     let (first, second) = (trace(&play("6")), trace(&play("6")));
@@ -29,6 +31,7 @@ fn a_seed_is_played_again_to_the_same_trace() {
 
 /// Those that few seeds find.
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeded_flaws_are_found() {
     for flaw in ["P12FromReceipt", "P13ReleaseOnce", "P15NoLook"] {
         let played = lab("12").env("LEASEHOLD_MUTANT", flaw).output().unwrap();

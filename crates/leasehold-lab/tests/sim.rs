@@ -13,6 +13,7 @@ fn sim(args: &[&str]) -> Output {
 
 /// Enough for every kind of fault; without optimisation.
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn nothing_is_wrong_with_many_seeds() {
     let (played, told) = (sim(&["--seeds", "150"]), sim(&["--seeds", "20", "--json"]));
     assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
@@ -23,6 +24,7 @@ fn nothing_is_wrong_with_many_seeds() {
 }
 
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn a_seed_is_the_same_run_in_every_process() {
     for seed in ["5", "77"] {
         let (once, again) = (sim(&["--seed", seed, "-v"]), sim(&["--seed", seed, "-v"]));
@@ -32,6 +34,7 @@ fn a_seed_is_the_same_run_in_every_process() {
 }
 
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn what_is_said_wrongly_is_told() {
     assert_eq!(sim(&["--sedes", "5"]).status.code(), Some(2));
     assert_eq!(sim(&["--seeds", "0"]).status.code(), Some(2));
@@ -43,6 +46,7 @@ fn what_is_said_wrongly_is_told() {
 }
 
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn who_stops_reading_sees_no_panic() {
     let mut lab = lab().args(["sim", "--seed", "77", "-v"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let lab = lab.as_mut().expect("it starts");
@@ -54,6 +58,7 @@ fn who_stops_reading_sees_no_panic() {
 
 /// What is printed is a command that plays the same again.
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn a_failure_says_how_to_play_it_again() {
     let found = sim(&["--mutant", "P15NoLook"]);
     let said = String::from_utf8_lossy(&found.stdout).into_owned();
@@ -67,6 +72,7 @@ fn a_failure_says_how_to_play_it_again() {
 
 /// Those that few seeds find: `sim --mutant all` tries the others, too.
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeded_flaws_are_found() {
     const FLAWS: [&str; 19] = [
         "P1Barging",

@@ -8,12 +8,14 @@ fn sim(args: &[&str]) -> Output {
 }
 
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn nothing_is_wrong_with_many_seeds_of_a_quorum() {
     let played = sim(&["--seeds", "60"]);
     assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
 }
 
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn a_seed_of_a_quorum_is_the_same_run_in_every_process() {
     let (once, again) = (sim(&["--seed", "5", "-v"]), sim(&["--seed", "5", "-v"]));
     assert!(once.stdout.len() > 10_000 && once.stdout == again.stdout);
@@ -21,6 +23,7 @@ fn a_seed_of_a_quorum_is_the_same_run_in_every_process() {
 
 /// What is random in them has moved since, mostly; the worlds are those that were too much for an earlier state.
 #[test]
+#[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeds_that_have_found_something_find_nothing() {
     for seed in [
         "856", "1035", "2303", "3231", "4615", "18868", "20239", "33459", "43293", "105465", "108118", "201481",

@@ -1,9 +1,9 @@
 //! Labels of the interesting paths, in `step` and in the session: rare branches, each there because of a schedule that
 //! breaks something without it. A test that never took one has shown nothing about it, whatever it passed.
 //!
-//! Without the feature `marks` [`hit`] is nothing. With it, each hit is counted twice: for the whole process, whichever
-//! threads a client has, and for the thread that came by, so that simulations side by side in one process, each on a
-//! thread of its own, do not count one another's.
+//! Without `--cfg leasehold_lab`, [`hit`] does nothing. With it, each hit is counted twice: for the whole process,
+//! whichever threads a client has, and for the thread that came by, so that simulations side by side in one process, each
+//! on a thread of its own, do not count one another's.
 
 macro_rules! marks {
     ($($(#[$about:meta])* $mark:ident,)*) => {
@@ -307,7 +307,7 @@ impl Mark {
 
 pub use counts::*;
 
-#[cfg(not(feature = "marks"))]
+#[cfg(not(leasehold_lab))]
 mod counts {
     use super::Mark;
 
@@ -316,7 +316,7 @@ mod counts {
     pub const fn hit(_: Mark) {}
 }
 
-#[cfg(feature = "marks")]
+#[cfg(leasehold_lab)]
 mod counts {
     use std::cell::Cell;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -351,7 +351,7 @@ mod counts {
     }
 }
 
-#[cfg(all(test, feature = "marks"))]
+#[cfg(all(test, leasehold_lab))]
 mod tests {
     use super::*;
 

@@ -1,7 +1,7 @@
 //! Seeded flaws: each switches one rule off, so that a test can show that it would notice.
 //!
-//! Without the feature `mutants` [`is_on`] is constantly false and the flaws are not compiled in. With it, the flaw is
-//! named by the environment variable `LEASEHOLD_MUTANT`, or by [`switch`].
+//! Without `--cfg leasehold_lab`, [`is_on`] is constantly false and the flaws are not compiled in. With it, the
+//! environment variable `LEASEHOLD_MUTANT` or the function `switch` names the flaw.
 
 /// A rule of the protocol, broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -259,7 +259,7 @@ pub enum Mutant {
 
 pub use switch::*;
 
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(leasehold_lab))]
 mod switch {
     use super::Mutant;
 
@@ -271,7 +271,7 @@ mod switch {
     }
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(leasehold_lab)]
 mod switch {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU8, Ordering};

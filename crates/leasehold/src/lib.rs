@@ -196,10 +196,12 @@ pub mod seam {
         FENCE_RIGHTS, NODE_RIGHTS, NodeScripts, RIGHTS, RedisNode, RedisStore, Script, Scripts, Secrets,
     };
     pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, choose};
-    #[cfg(feature = "shuttle")]
-    pub use crate::sync::in_a_panic;
     pub use crate::world::{Address, Pending, RuntimeId, Socket, World};
 }
+
+#[cfg(all(test, leasehold_shuttle))]
+#[path = "../tests/shuttle/mod.rs"]
+mod schedules;
 
 /// The Rust blocks of the crate's README, as tests.
 #[cfg(doctest)]

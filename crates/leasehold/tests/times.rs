@@ -1,7 +1,7 @@
 //! A store that falls silent right before a call: the call ends within its bound, wherever it is made.
 //!
 //! (What each call takes on a store that answers is held to its bound by `conformance.rs`. The whole table, in numbers:
-//! `cargo run -p leasehold-lab -- times`.)
+//! `leasehold-lab times`.)
 
 use leasehold_testkit::conformance::Backend;
 use leasehold_testkit::times::{Share, Weather, measure};

@@ -82,12 +82,12 @@ impl MinderHandle {
 }
 
 /// Returns the flaw that a test has switched on, so that the minder has it too.
-#[cfg(feature = "mutants")]
+#[cfg(leasehold_lab)]
 fn flaw() -> Option<(&'static str, &'static str)> {
     leasehold_spec::mutant::named().map(|name| ("LEASEHOLD_MUTANT", name))
 }
 
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(leasehold_lab))]
 fn flaw() -> Option<(&'static str, &'static str)> {
     None
 }

@@ -102,13 +102,13 @@ impl Reply {
     }
 }
 
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(leasehold_lab))]
 fn patched(source: &str) -> String {
     source.to_owned()
 }
 
 /// The script with the flaw that the environment names, if it is one of these.
-#[cfg(feature = "mutants")]
+#[cfg(leasehold_lab)]
 fn patched(source: &str) -> String {
     let named = leasehold_spec::mutant::named();
     let Some((name, right, wrong)) = PATCHES.iter().find(|(name, ..)| Some(*name) == named) else {
@@ -119,7 +119,7 @@ fn patched(source: &str) -> String {
 }
 
 /// Seeded flaws: name, what the script says, what it says with the flaw.
-#[cfg(feature = "mutants")]
+#[cfg(leasehold_lab)]
 const PATCHES: [(&str, &str, &str); 6] = [
     ("lua-p22-reads-pass", "tonumber(token) > tonumber(all) then", "access == 'WRITE' then"),
     ("lua-p22-old-reader", "access == 'READ' and writers or all", "access == 'READ' and '0' or all"),
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "mutants")]
+    #[cfg(leasehold_lab)]
     #[test]
     fn every_patch_fits_in_one_place() {
         for (name, right, _) in PATCHES {

@@ -6,7 +6,7 @@ use std::env;
 use std::fmt::Display;
 use std::str::FromStr;
 
-use leasehold::seam::{Real, World};
+use crate::seam::{Real, World};
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedule, Scheduler, Task, TaskId};
 use shuttle::{Config, FailurePersistence, MaxSteps, Runner};
 
@@ -36,7 +36,7 @@ pub(crate) fn explore(scene: fn()) {
     config.max_steps = MaxSteps::FailAfter(STEPS);
     config.silence_warnings = true;
     config.ungraceful_shutdown_config.immediately_return_on_panic = true;
-    config.failure_persistence = FailurePersistence::File(Some(env!("CARGO_TARGET_TMPDIR").into()));
+    config.failure_persistence = FailurePersistence::File(Some(env::temp_dir()));
     if let Ok(path) = env::var("LEASEHOLD_SCHEDULE") {
         let mut replay = ReplayScheduler::new_from_file(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         // It ends where it failed: code that has been mended goes on from there.
@@ -71,7 +71,8 @@ impl Drop for Replay {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let name = std::thread::current().name().unwrap_or("").to_owned();
-            let command = format!("cargo test -p leasehold --features shuttle --test shuttle {name}");
+            let flags = "RUSTFLAGS=\"--cfg leasehold_shuttle\"";
+            let command = format!("{flags} cargo test -p leasehold --lib {name}");
             eprintln!("the failing schedule again, from the file that is named above: LEASEHOLD_SCHEDULE=… {command}");
             eprintln!("and all of them: LEASEHOLD_FIRST_SEED={} {command}", self.seed);
         }

@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use leasehold::fence::{Access, Fenced};
-use leasehold::seam::in_a_panic;
-use leasehold::{ErrorKind, Leasehold, LostReason, Mutex, Owner, Released, Token};
+use crate::fence::{Access, Fenced};
+use crate::sync::in_a_panic;
+use crate::{ErrorKind, Leasehold, LostReason, Mutex, Owner, Released, Token};
 use leasehold_testkit::checker::{Rules, check};
 use leasehold_testkit::history::Ended;
 use shuttle::future::{block_on, yield_now};
 use shuttle::sync::{Barrier, Mutex as Shared};
 
-use crate::explore::{explore, let_time_run};
-use crate::stage::{NAME, Section, Stage, Work, impatient, together, work};
+use super::explore::{explore, let_time_run};
+use super::stage::{NAME, Section, Stage, Work, impatient, together, work};
 
 /// Nobody has to wait for a timer but that of 1 ms which the session's thread keeps between two turns: what falls due while
 /// it is at one waits for the next. A wake-up that is lost costs 250 ms.

@@ -7,16 +7,16 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::fence::Fenced;
-use leasehold::seam::World;
-use leasehold::{Builder, Guard, Leasehold, Result, Token};
+use crate::fence::Fenced;
+use crate::seam::World;
+use crate::{Builder, Guard, Leasehold, Result, Token};
 use leasehold_testkit::history::Recorder;
 use shuttle::future::block_on;
 use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
-use crate::store::Shop;
-use crate::world::Staged;
+use super::store::Shop;
+use super::world::Staged;
 
 pub(crate) const NAME: &str = "stock";
 

@@ -9,13 +9,13 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store, World};
-use leasehold::{Error, LostReason};
+use crate::seam::{Fault, Inbox, Link, Message, Pending, Store, World};
+use crate::{Error, LostReason};
 use leasehold_spec::{Answer, Contention, Env, Name, Op, Renew, Resource, SessionId, Token, step};
 use shuttle::future::yield_now;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::world::Staged;
+use super::world::Staged;
 
 /// The server's clock shows this much more than ours.
 const AHEAD_US: u64 = 1_000_000_000_000;

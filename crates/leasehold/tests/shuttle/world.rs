@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use leasehold::seam::{Address, Pending, Socket, World};
+use crate::seam::{Address, Pending, Socket, World};
 use shuttle::sync::{Condvar, Mutex};
 use shuttle::{future, thread};
 

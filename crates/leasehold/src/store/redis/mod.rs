@@ -21,7 +21,7 @@ mod gather;
 mod handshake;
 mod keys;
 mod link;
-#[cfg(feature = "mutants")]
+#[cfg(leasehold_lab)]
 mod mutants;
 #[cfg(all(test, feature = "tls"))]
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]

@@ -108,12 +108,12 @@ pub(super) fn digest(text: &str) -> String {
     sha1_smol::Sha1::from(text).digest().to_string()
 }
 
-#[cfg(feature = "mutants")]
+#[cfg(leasehold_lab)]
 fn patched(name: &str, source: String) -> String {
     super::mutants::patched(name, source)
 }
 
-#[cfg(not(feature = "mutants"))]
+#[cfg(not(leasehold_lab))]
 fn patched(_: &str, source: String) -> String {
     source
 }

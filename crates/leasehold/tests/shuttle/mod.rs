@@ -6,8 +6,11 @@
 //! noticed: each scene says for how long it may have to wait, and most have nothing to wait for (`world.rs`). In one scene
 //! time runs, and leases are lost.
 //!
-//!     cargo test -p leasehold --features shuttle --test shuttle                             a few thousand schedules
-//!     LEASEHOLD_SCHEDULES=4000 cargo test --release -p leasehold --features shuttle …       a hundred thousand
+//! These are unit tests of the library, so that only this build of the library has the scheduler's locks:
+//!
+//!     export RUSTFLAGS="--cfg leasehold_shuttle"
+//!     cargo test -p leasehold --lib schedules                                     a few thousand schedules
+//!     LEASEHOLD_SCHEDULES=4000 cargo test --release -p leasehold --lib schedules  a hundred thousand
 //!
 //! A failure prints its schedule, and how to play it again. `scripts/mutants` breaks the code and sees these tests fail.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
