@@ -175,7 +175,7 @@ impl Path {
 }
 
 fn gone() -> Fault {
-    Fault::Gone(leasehold::seam::lost("a", LostReason::Closed).into())
+    Fault::Gone(crate::seam::lost("a", LostReason::Closed).into())
 }
 
 impl Link for Path {
