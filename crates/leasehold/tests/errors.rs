@@ -1,6 +1,5 @@
 //! Each error says which operation failed, and on which lock.
 #![cfg(all(feature = "redis", feature = "blocking"))]
-#![expect(clippy::unwrap_used, reason = "a failed one is a failed test with a line number")]
 
 use std::time::Duration;
 

@@ -1,7 +1,5 @@
 //! `Builder::lazy`: a service that starts before its store.
 
-#![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
-
 use std::time::{Duration, Instant};
 
 use leasehold::{ErrorKind, Leasehold, Released};
