@@ -14,7 +14,7 @@
 //! let leasehold = Leasehold::connect("memory:").await?; // or redis://127.0.0.1:6379
 //! let guard = leasehold.mutex("stock:42").lock().await?;
 //! tokio::select! {
-//!     () = sell(guard.token()) => {} // the table refuses a smaller token: see `fence`
+//!     () = sell(guard.token()) => {} // refuses a smaller token: see `fence`
 //!     lost = guard.lost() => return Err(lost.into()),
 //! }
 //! assert_eq!(guard.release().await?, Released::Released);
@@ -34,6 +34,8 @@
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
 //! | lock again what I already hold (re-entry) | [`Mutex::owner`] |
 //! | release everything and wait for that | [`Leasehold::close`] |
+//! | keep others out for a minimum time (cron jobs) | [`Mutex::min_hold`] |
+//! | start before my store | [`Builder::lazy`] |
 //! | survive the loss of a server | `quorum:`, a majority of several servers: [`Leasehold::connect`] |
 //! | do all this from threads, without a runtime | the module `blocking` (a feature) |
 //!

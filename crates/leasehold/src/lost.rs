@@ -9,8 +9,14 @@ use leasehold_spec::Name;
 
 use crate::error::{Error, ErrorKind};
 
-/// The loss of a lease. `Display` names the lock, the reason, and what to do: `lost "stock:42": the store has not
-/// replied for 21 s, so the lease could not be renewed; stop the work, it is no longer exclusive`.
+/// The loss of a lease. `Display` names the lock, the reason, and what to do:
+///
+/// ```text
+/// lost "stock:42": the store has not replied for 21 s, so the lease could not be renewed;
+/// stop the work, it is no longer exclusive
+/// ```
+///
+/// (This is one line.)
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Lost(Arc<Inner>);
 

@@ -1,7 +1,5 @@
 //! The mutex.
 
-mod operators;
-
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -356,3 +354,6 @@ impl fmt::Debug for Mutex {
         f.debug_struct("Mutex").field("name", &self.name).field("lease", &self.settings.lease).finish_non_exhaustive()
     }
 }
+
+// Behind the methods above on the page of the type.
+mod operators;

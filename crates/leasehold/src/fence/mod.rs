@@ -59,7 +59,8 @@
 //! ALTER TABLE stock ADD COLUMN fence_all     bigint NOT NULL DEFAULT 0;
 //!
 //! -- Enter and read. Without RETURNING: this UPDATE first, then the SELECT.
-//! UPDATE stock SET fence_all = CASE WHEN fence_all < :token THEN :token ELSE fence_all END
+//! UPDATE stock
+//!    SET fence_all = CASE WHEN fence_all < :token THEN :token ELSE fence_all END
 //!  WHERE id = :id AND fence_writers <= :token
 //! RETURNING pieces;
 //!
