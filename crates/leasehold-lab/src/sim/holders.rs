@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use leasehold_spec::limits::{REVOKE_NOTIFIED, SETTLE_STEPS};
-use leasehold_spec::{Answer, GrantId, GrantState, Name, Op, Outcome, Resource, Was};
+use leasehold_spec::{Answer, Grant, GrantId, GrantState, Name, Op, Outcome, Resource, Was};
 
 use super::exec::Pid;
 use super::follow::{self, Held, Waiter, Why};
@@ -63,7 +63,8 @@ impl Net {
         let node = &self.nodes[self.primary];
         let clock_us = node.clock.at_us(now_us);
         let held = node.records.iter().filter_map(|(name, record)| {
-            let grant = record.grant.as_ref().filter(|grant| self.who.get(&grant.id.session) == Some(&pid))?;
+            let its = |grant: &&Grant| grant.is_held() && self.who.get(&grant.id.session) == Some(&pid);
+            let grant = record.grant.as_ref().filter(its)?;
             let (name, token, left_us) = (name.as_str().to_owned(), grant.token.get(), grant.left_us(clock_us));
             Some(Held { name, token, left_us, length_us: grant.length_ms * 1000 })
         });

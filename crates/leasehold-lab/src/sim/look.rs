@@ -3,7 +3,7 @@
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Entry, Event, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
+    Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
 };
 
 /// One step: what there was, what was asked, and what came of it.
@@ -33,6 +33,17 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     }
     if (answer.contention == Contention::None) != after.queue.is_empty() {
         return Some("P9: an answer does not say whether others wait");
+    }
+    let cooling =
+        |record: &Resource| record.grant.as_ref().filter(|grant| !grant.is_held()).map(|g| (g.id, g.end_us()));
+    match (cooling(before), cooling(after)) {
+        (Some((id, end_us)), Some((same, later_us))) if id == same && later_us > end_us => {
+            return Some("P23: a cool-down was made longer");
+        }
+        (Some((_, end_us)), None) if end_us > *now_us && !matches!(op, Op::Revoke { .. }) => {
+            return Some("P23: a cool-down was cut short");
+        }
+        _ => {}
     }
     let reserved = |record: &Resource| record.grant.as_ref().map(|grant| (grant.token, grant.range, grant.reserved()));
     if let Some((_, 2.., last)) = reserved(after)
@@ -75,7 +86,8 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
             .then_some("P3: a release that was said again is not known any more"),
         (Op::Revoke { grace_ms, .. }, Outcome::Revoking { left_us }) => {
             let there_us = before.grant.as_ref().map_or(0, |grant| grant.left_us(*now_us));
-            let is_first = before.grant.as_ref().is_some_and(|grant| grant.state != GrantState::Revoked);
+            let has_grace = |grant: &Grant| grant.is_held() && grant.state != GrantState::Revoked;
+            let is_first = before.grant.as_ref().is_some_and(has_grace);
             (is_first && left_us + 1_000 < there_us.min(grace_ms * 1000)).then_some("P10: a grace was cut short")
         }
         _ => None,

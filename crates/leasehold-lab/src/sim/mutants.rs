@@ -61,6 +61,9 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P21WaitsForGuard,
     Mutant::P21GrantStays,
     Mutant::P21WaitsOn,
+    Mutant::P23RepeatExtends,
+    Mutant::P23LeaveEnds,
+    Mutant::P23RenewRevives,
     Mutant::P29StartsOnClaim,
 ];
 

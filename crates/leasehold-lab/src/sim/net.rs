@@ -134,7 +134,7 @@ impl Net {
     pub(super) fn run_of(&self, hold: &Grant) -> Option<Run> {
         let records = &self.nodes[self.primary].records;
         let (_, record) = records.iter().find(|(name, _)| name.as_str() == hold.name)?;
-        let grant = record.grant.as_ref()?;
+        let grant = record.grant.as_ref().filter(|grant| grant.is_held())?;
         let (token, last) = (grant.token.get(), grant.reserved().get());
         let since_us = |orders: &[Order]| {
             let waits = record.queue.iter().filter(|entry| orders.contains(&entry.order));

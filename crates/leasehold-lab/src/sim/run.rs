@@ -149,6 +149,9 @@ fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
     let was_set_back = was_set_back(sim);
     let kept = node.records.keys().filter_map(|name| {
         let (session, state, left_us) = node.held(name, now_us)?;
+        if state == GrantState::CoolingDown {
+            return Some(left_us);
+        }
         // Who did not live to hear of its grant has a claim of it, and no more.
         if state == GrantState::Pushed && !was_set_back {
             return None;
@@ -212,7 +215,9 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
         }
     }
     for (name, record) in &node.records {
-        let held = node.held(name, now_us).filter(|(_, _, left_us)| *left_us > 0 && !was_set_back);
+        let held = node
+            .held(name, now_us)
+            .filter(|(_, state, left_us)| *left_us > 0 && *state != GrantState::CoolingDown && !was_set_back);
         if let Some(pid) = held.and_then(|(session, ..)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
             wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
         }

@@ -376,7 +376,7 @@ impl Worker {
         match kind {
             0..4 => mutex.fixed_lease(lease),
             4..6 => mutex.lease(lease).max_hold(lease * 2),
-            6..8 => mutex.lease(lease),
+            6..8 => mutex.lease(lease).min_hold(Duration::from_micros(self.rng.scaled(MS, self.lease_us))),
             8..10 => mutex.lease(lease).fair(),
             _ => mutex.lease(lease),
         }

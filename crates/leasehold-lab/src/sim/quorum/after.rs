@@ -35,7 +35,8 @@ pub(in super::super) fn kept(sim: &Sim, settings: &Settings, fates: &BTreeMap<Pi
         let clock_us = voter.clock.at_us(now_us);
         longest_us = longest_us.max(voter.rest_us(now_us).min(settings.rest_us()));
         for record in voter.records.values() {
-            let grant = record.grant.as_ref().filter(|grant| !is_alive(grant.id.session));
+            let is_kept = |grant: &&Granted| !grant.is_held() || !is_alive(grant.id.session);
+            let grant = record.grant.as_ref().filter(is_kept);
             let ahead_us = too_far_us(record.highest, clock_us).min(settings.ahead_us());
             longest_us = longest_us.max(grant.map_or(0, |grant| grant.left_us(clock_us))).max(ahead_us);
         }
@@ -69,7 +70,8 @@ pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
     let mut kept: BTreeMap<(&Name, Pid), usize> = BTreeMap::new();
     for voter in &net.nodes {
         for (name, record) in &voter.records {
-            let grant = record.grant.as_ref().filter(|grant| grant.left_us(voter.clock.at_us(now_us)) > 0);
+            let lasts = |grant: &&Granted| grant.is_held() && grant.left_us(voter.clock.at_us(now_us)) > 0;
+            let grant = record.grant.as_ref().filter(lasts);
             if let Some(pid) = grant.and_then(|grant| net.who.get(&grant.id.session)).filter(|pid| has_gone(pid)) {
                 *kept.entry((name, *pid)).or_default() += 1;
             }
@@ -89,7 +91,7 @@ pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
         }
         let clock_us = voter.clock.at_us(now_us);
         for (name, record) in &voter.records {
-            let held = record.grant.as_ref().filter(|grant| grant.left_us(clock_us) > 0);
+            let held = record.grant.as_ref().filter(|grant| grant.is_held() && grant.left_us(clock_us) > 0);
             let of = |grant: &Granted| net.who.get(&grant.id.session).filter(|pid| is_clean(pid));
             if let Some((grant, pid)) = held.and_then(|grant| Some((grant, of(grant)?))) {
                 sim.book.met("a vote is left behind");

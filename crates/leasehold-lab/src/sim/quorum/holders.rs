@@ -76,7 +76,7 @@ impl Net {
         let mut held: BTreeMap<(&Name, Token), (usize, u64, u64)> = BTreeMap::new();
         for voter in &self.nodes {
             for (name, record) in &voter.records {
-                let is_its = |grant: &&Granted| self.who.get(&grant.id.session) == Some(&pid);
+                let is_its = |grant: &&Granted| grant.is_held() && self.who.get(&grant.id.session) == Some(&pid);
                 let Some(grant) = record.grant.as_ref().filter(is_its) else { continue };
                 let left_us = grant.left_us(voter.clock.at_us(now_us));
                 let (count, longest_us, length_us) = held.entry((name, grant.token)).or_default();
