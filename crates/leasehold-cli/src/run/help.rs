@@ -48,7 +48,7 @@ Notes:
   A `leasehold` inside CMD finds the same store in LEASEHOLD_STORE. The
   exception is a URL with a password, or with ?password_env=NAME: CMD inherits
   neither. There, use --store with ?password_file=/PATH.
-  A `leasehold run` inside CMD that takes the same NAME waits for itself.
+  A `leasehold run` inside CMD for the same NAME waits for ever.
   If `leasehold run` waits, or if the store is unreachable, a message on
   standard error says so: at once, and then at growing intervals. -q turns
   these messages off.

@@ -248,10 +248,16 @@ async fn lock(plan: &Plan, mutex: &Mutex, deadline: Option<Instant>) -> leasehol
 }
 
 fn busy(plan: &Plan, holder: Option<Holder>, waited: Duration) -> End {
-    let holder = holder.map_or_else(|| "somebody else".into(), |holder| plain(&holder.label).into_owned());
+    let why = match holder {
+        None => "is held by somebody else".to_owned(),
+        Some(holder) if holder.is_cooling_down => {
+            format!("was released by {}, and is kept until its --min-hold is over", plain(&holder.label))
+        }
+        Some(holder) => format!("is held by {}", plain(&holder.label)),
+    };
     let waited = match plan.patience {
         Patience::No => String::new(),
         Patience::Lock | Patience::Both(_) => format!(" (waited {})", rounded(waited)),
     };
-    End::news(plan.busy_code, &format!("\"{}\" is held by {holder}{waited}", plan.name))
+    End::news(plan.busy_code, &format!("\"{}\" {why}{waited}", plan.name))
 }
