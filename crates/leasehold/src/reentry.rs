@@ -195,7 +195,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn lost_before(lost: Lost) -> Error {
     let reason = lost.reason();
     let message = format!(
-        "this owner's lease was lost, and a guard of it is still out: drop it before it locks again ({reason})"
+        "the lease of this owner was lost ({reason}), and a guard of it still exists: drop that guard before you lock \
+         again"
     );
     Error::new(ErrorKind::Lost, message).because(lost)
 }

@@ -46,7 +46,7 @@ impl State {
         since_us
     }
 
-    /// The same of an answer that says nothing new of the name.
+    /// The same for an answer that says nothing new about the name.
     pub(crate) fn note_time(&mut self, answer: &Answer, sent_us: u64, heard_us: u64) -> u64 {
         self.contact.replied(heard_us);
         let sample = Sample { sent_us, heard_us, server_us: answer.now_us };
@@ -282,7 +282,8 @@ impl State {
 const RALLY_US: u64 = 100_000;
 
 pub(crate) fn full() -> Error {
-    let message = format!("{QUEUE_MAX} wait already: nothing was queued; try again later, or split the name");
+    let message =
+        format!("the queue is full ({QUEUE_MAX} waiters), and nothing was queued: try again later, or split the name");
     Error::new(ErrorKind::Full, message)
 }
 

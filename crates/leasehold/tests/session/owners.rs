@@ -97,7 +97,7 @@ async fn p16_a_lost_lease_is_not_entered_until_its_last_guard_has_gone() {
     let refused = async |mutex: &Mutex| {
         let error = mutex.lock().await.expect_err("its guard is out");
         assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
-        assert!(error.to_string().contains("drop it before it locks again"), "{error}");
+        assert!(error.to_string().contains("drop that guard before you lock again"), "{error}");
         assert_eq!(mutex.try_lock().await.expect_err("it is").kind(), ErrorKind::Lost);
         assert_eq!(mutex.try_lock_for(Duration::ZERO).await.expect_err("it is").kind(), ErrorKind::Lost);
     };

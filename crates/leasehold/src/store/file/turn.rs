@@ -97,7 +97,7 @@ impl Turn {
             locked => locked,
         }
         .map_err(|errno| {
-            let message = format!("the store's lock file cannot be locked ({errno}): look after the disk");
+            let message = format!("the store's lock file cannot be locked ({errno}): check the disk");
             Error::new(ErrorKind::Store, message)
         })?;
         Ok(Taken(Arc::clone(self)))

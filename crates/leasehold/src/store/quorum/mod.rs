@@ -269,8 +269,8 @@ impl Shared {
         }
         let [lease, longest] = [lease_ms, longest_ms].map(|ms| format_duration(Duration::from_millis(ms)));
         let message = format!(
-            "the lease is {lease}, but the longest of this quorum is {longest}: use a shorter lease, or set max_lease \
-             in the URL of all clients"
+            "a lease of {lease} is longer than the max_lease of this quorum, {longest}: use a shorter one, or set \
+             max_lease in the URL of all clients"
         );
         Err(Error::invalid(message))
     }
