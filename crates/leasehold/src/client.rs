@@ -54,8 +54,8 @@ impl Leasehold {
     /// | `cert=/PATH&key=/PATH` | `rediss:` only: the client certificate, for servers that ask for one |
     ///
     /// The parameters of a quorum are `node`, `max_lease` and `prefix`. Each `node` is one of the Redis URLs above,
-    /// with `%26` for each `&` in it (or percent-encoded as a whole). `max_lease` is the longest lease, from 1 s to 24
-    /// h (units `ms`, `s`, `m`, `h`); the default is 60 s. The default lease is never longer than `max_lease`. `prefix`
+    /// with `%26` for each `&` in it (or percent-encoded as a whole). `max_lease` is the longest lease, from 1 s to
+    /// 24 h (units `ms`, `s`, `m`, `h`); the default is 60 s. The default lease is never longer than `max_lease`. `prefix`
     /// applies to all nodes. All programs must use the same nodes and the same `max_lease`. A new quorum grants nothing
     /// for `max_lease`, and for at least 22 s, unless it is initialized with `leasehold::quorum::begin`.
     ///
@@ -222,10 +222,11 @@ impl Builder {
         self
     }
 
-    /// Returns a client also if the store is unreachable, for a service that may start before its store.
+    /// Makes [`Builder::connect`] return a client even if the store is unreachable. Use it for a service that may start
+    /// before its store.
     ///
-    /// [`Builder::connect`] then waits for the first attempt (at most 5 s), and returns a client whether or not it
-    /// succeeded. The client goes on trying: after 20 ms, and then at growing intervals of up to 1 s. Until it has
+    /// `connect` then waits for the end of the first attempt (at most 5 s), and returns a client whether or not the
+    /// attempt succeeded. The client keeps trying: after 20 ms, and then at growing intervals of up to 1 s. Until it has
     /// connected, `lock` waits, and all other calls fail with the reason (`Unreachable`, on a quorum `Quorum`). An
     /// invalid URL, a wrong password and a server that is too old are still errors of `connect`.
     pub fn lazy(mut self) -> Self {

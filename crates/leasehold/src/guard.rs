@@ -134,8 +134,8 @@ impl Guard {
         self.hold.contention() != Contention::None
     }
 
-    /// Releases the lease at once when this guard goes, whatever its [`min_hold`](crate::Mutex::min_hold). Use it if the
-    /// work was not done, so that another client can try at once. It does nothing without a `min_hold`. No round trip.
+    /// Waives the [`min_hold`](crate::Mutex::min_hold): when this guard goes, others can be granted the lock at once. Use
+    /// it if the work was not done. It does nothing if there is no `min_hold`. No round trip.
     pub fn waive_min_hold(&self) {
         self.hold.waive_min_hold();
     }

@@ -67,18 +67,19 @@ impl Holder {
         self.id.to_string()
     }
 
-    /// Returns since when this client has the lease, by the clock of the store: that of a Redis server, that of this host
-    /// for `file:` and `memory:`. On a quorum the client proposes the time, by the clocks of the nodes.
+    /// Returns since when this client has the lease, by the clock of the store. That is the clock of the Redis server, or
+    /// of this host for `file:` and `memory:`. On a quorum, the client proposes the time, by the clocks of the nodes.
     ///
-    /// It is the time that the [token](Self::token) contains. For a person that is exact enough, with three exceptions:
+    /// It is the time that the [token](Self::token) contains. It is exact enough to show to a person, with three
+    /// exceptions:
     ///
     /// - If the lock was handed on inside its former client a moment ago, the time is up to 1 s too late.
     /// - If the clock of the store was set back since an earlier grant of this lock, the time is too late by that step.
-    /// - If the client hands the lock on inside itself, or [keeps](crate::Mutex::sticky) it, this is when the client got
-    ///   the lock, and not when the current guard did.
+    /// - If the client hands the lock on inside itself, or [keeps](crate::Mutex::sticky) it, this is the time at which
+    ///   the client got the lock, and not the current guard.
     ///
-    /// Do not compare it with the clock of another machine without a tolerance, and do not use it to decide whether a
-    /// lease has ended: use [`remaining`](Self::remaining).
+    /// If you compare it with the clock of another machine, allow for a difference of the clocks. To decide whether a
+    /// lease has ended, use [`remaining`](Self::remaining) instead.
     #[must_use]
     pub fn held_since(&self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_micros(self.token.get())

@@ -33,6 +33,8 @@
 //! | make a resource refuse a former holder | [`Guard::token`] and [`fence`] |
 //! | see who holds a lock, or take it away | [`Mutex::inspect`], [`Mutex::revoke`] |
 //! | lock again what I already hold (re-entry) | [`Mutex::owner`] |
+//! | keep others out although my job was short | [`Mutex::min_hold`] |
+//! | start before the store does | [`Builder::lazy`] |
 //! | release everything and wait for that | [`Leasehold::close`] |
 //! | keep others out for a minimum time (cron jobs) | [`Mutex::min_hold`] |
 //! | start before my store | [`Builder::lazy`] |
@@ -83,15 +85,15 @@
 //! | `close` | 5 s |
 //! | a call of a fence | 5 s |
 //!
-//! A client that has lost its connection tries to reconnect within 20 ms, and then with a growing backoff of at most 1
-//! s.
+//! A client that has lost its connection tries to reconnect within 20 ms, and then with a growing backoff of at most
+//! 1 s.
 //!
 //! # Hand-over inside a client
 //!
 //! Tasks of one client that wait for the same name with the same lease wait in one local queue. The client hands the
 //! lease on along this queue, from guard to guard. It sends nothing to the store until a waiter exists in another
-//! client. Two clients in one process count as different clients. A mutex with `fair`, `fixed_lease`, `max_hold` or
-//! `full_lease` does not use the local queue: each of its calls waits in the queue of the store.
+//! client. Two clients in one process count as different clients. A mutex with `fair`, `fixed_lease`, `max_hold`,
+//! `min_hold` or `full_lease` does not use the local queue: each of its calls waits in the queue of the store.
 //!
 //! This has consequences:
 //!
@@ -169,13 +171,13 @@ pub mod file {
 /// The seam between a session and the world, for simulations and tests. No promise of stability.
 #[doc(hidden)]
 pub mod seam {
-    /// An error as a store of one's own would give it.
+    /// Returns an error, as a store of a test makes it.
     #[must_use]
     pub fn error(kind: crate::ErrorKind, message: &str) -> crate::Error {
         crate::Error::new(kind, message)
     }
 
-    /// The loss of a lease, as a guard would report it.
+    /// Returns the loss of a lease, as a guard reports it.
     ///
     /// # Panics
     ///
@@ -186,7 +188,8 @@ pub mod seam {
     }
 
     pub use crate::descriptors::{advice as descriptors_advice, runtime};
-    /// Returns the default lease at the store of this URL. No I/O.
+
+    /// Returns the default lease of the store with this URL. No I/O.
     pub fn default_lease(url: &str) -> crate::Result<std::time::Duration> {
         Ok(crate::store::default_lease(&*choose(url, None, &Real::world())?))
     }

@@ -20,7 +20,7 @@ use crate::error::{Error, ErrorKind};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Lost(Arc<Inner>);
 
-/// Behind one pointer, so that a check that succeeds returns two registers.
+/// Boxed in one pointer, so that the result of a check fits into two registers.
 #[derive(PartialEq, Eq, Hash)]
 struct Inner {
     name: Name,
@@ -29,17 +29,17 @@ struct Inner {
 
 /// The reason for which the holder does not have its lease any more: see [`Lost::reason`].
 ///
-/// The first five mean that the lease ended by time: see [`LostReason::is_expiry`]. The client names the cause that it
-/// knows of. It is for people who look for the fault, and a program should not depend on which of the five it is.
+/// The first five mean that the lease ended by time: see [`LostReason::is_expiry`]. The client names the cause as far as
+/// it knows it. The cause is for people who look for the fault: a program should not depend on which of the five it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// The store did not reply to the renewals: it was unreachable, it stood still, or too few nodes of a quorum voted.
+    /// The store did not reply to the renewals: it was unreachable or stood still, or too few nodes of a quorum voted.
     Unreachable {
         /// The time since the last reply of the store.
         lasted: Duration,
     },
-    /// This process did not run when the lease had to be renewed: it was stopped, the machine slept, or it was
+    /// This process did not run when the lease had to be renewed: the process was stopped, or the machine slept or was
     /// overloaded.
     Stopped {
         /// How late the client was when it ran again. The whole stop lasted a little longer.
@@ -49,8 +49,8 @@ pub enum LostReason {
     MaxHold,
     /// A lease of [`Mutex::fixed_lease`](crate::Mutex::fixed_lease) is over.
     FixedLease,
-    /// The lease ended for another reason: the store replied, but refused or damaged each renewal, or its clock was set
-    /// forward.
+    /// The lease ended for another reason: the store replied, but refused each renewal, its record was damaged, or its
+    /// clock was set forward.
     Expired,
     /// An operator or another program revoked the lease.
     Revoked,
@@ -143,7 +143,7 @@ impl From<Lost> for Error {
     }
 }
 
-/// A time as people read it.
+/// Displays a duration for people, with two units at most.
 struct Rounded(Duration);
 
 impl fmt::Display for Rounded {

@@ -62,7 +62,8 @@ impl Mutex {
     ///
     /// # Errors
     ///
-    /// - `Invalid`: the name or the lease is invalid, or `max_hold` is shorter than the lease.
+    /// - `Invalid`: the name or a setting is invalid, or the settings contradict each other (for example, `max_hold` is
+    ///   shorter than the lease).
     /// - `Full`: 10,000 waiters are in the queue.
     /// - `Lost`: the [owner](Mutex::owner) has a guard of a lease that was lost.
     /// - `Foreign`, `Denied`, `Closed`, `Unsupported` (after a fork), and `Store` (for example if the store is out of

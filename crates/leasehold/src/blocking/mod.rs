@@ -125,7 +125,7 @@ impl Builder {
         Self(self.0.holder(holder))
     }
 
-    /// Returns a client also if the store is unreachable: see [`crate::Builder::lazy`].
+    /// Makes `connect` return a client even if the store is unreachable: see [`crate::Builder::lazy`].
     pub fn lazy(self) -> Self {
         Self(self.0.lazy())
     }

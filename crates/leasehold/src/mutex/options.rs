@@ -54,20 +54,22 @@ impl Mutex {
     /// Sets the shortest time for which nobody else can hold the lock, counted from the moment at which a guard of this
     /// mutex is acquired. The default is zero.
     ///
-    /// If the guard goes earlier, the lease is released, but nobody is granted it before this time is over: it *cools
-    /// down*. The store keeps others out, also if this process has exited by then. Use it for a job that several
-    /// machines start at about the same time and one of them shall run: without it, a second machine that starts a
-    /// little later runs a short job again. ShedLock calls this `lockAtLeastFor`.
+    /// If the guard goes earlier, the lease is released, but nobody is granted it before this time is over: the lock
+    /// *cools down*. The store keeps others out, even if this process has exited by then. Use it for a job that several
+    /// machines start at about the same time, and that only one of them is to run. Without it, a second machine that
+    /// starts a little later runs a short job again. ShedLock calls this `lockAtLeastFor`.
     ///
-    /// - A `try_lock` returns `None` while the lock cools down, and a `lock` waits, also in this client.
-    ///   [`Mutex::inspect`] shows it. A [revocation](Mutex::revoke) ends it at once.
-    /// - [`Guard::release`](crate::Guard::release) returns when the store has confirmed that, and not when the time is
-    ///   over. It costs one round trip.
+    /// - While the lock cools down, a `try_lock` returns `None` and a `lock` waits, also in this client.
+    ///   [`Mutex::inspect`] shows the cool-down. A [revocation](Mutex::revoke) ends it at once.
+    /// - [`Guard::release`](crate::Guard::release) returns when the store has confirmed the release, and not when the
+    ///   cool-down is over. It takes one round trip.
+    /// - [`Guard::waive_min_hold`](crate::Guard::waive_min_hold) turns this off for one guard.
     /// - The time is not kept if the process dies before the guard goes, if the lease is lost, or if the release does
-    ///   not reach the store before the lease ends. The lock is free then as soon as it would be without this setting.
+    ///   not reach the store before the lease ends. The lock is then free as soon as without this setting.
     ///
-    /// If it is longer than `max_hold`, `fixed_lease`, 24 h or the `max_lease` of a quorum, or if it is combined with
-    /// [`sticky`](Mutex::sticky), the first call fails with `Invalid`. The client hands no such lock on inside itself.
+    /// If this time is longer than `max_hold`, `fixed_lease`, 24 h or the `max_lease` of a quorum, or if it is combined
+    /// with [`sticky`](Mutex::sticky), the first call fails with `Invalid`. The client does not hand such a lock on
+    /// inside itself.
     #[must_use]
     pub fn min_hold(self, hold: Duration) -> Self {
         self.with(|settings| Settings { min_hold: hold, ..settings })
