@@ -7,11 +7,11 @@ use crate::op::GrantState;
 use crate::resource::Resource;
 use crate::step::Env;
 
-/// Makes the grant of `id` cool down, and returns whether it does now. A grant that was revoked does not: an operator wants
-/// its end.
+/// Makes the grant of `id` cool down, and returns whether it cools down now. A revoked grant does not cool down: the
+/// operator wants its end.
 ///
-/// Nobody is notified that the lease is free, because it is not. Nothing happens at the store by itself when the cool-down
-/// is over, so the waiters that are next are notified when that will be.
+/// The lease is not free, so nobody is granted it. Nothing happens at the store by itself when the cool-down is over. So
+/// the step also notifies the waiters that are next of that time.
 pub(crate) fn cool_down(resource: &mut Resource, env: &Env<'_>, (id, used): (GrantId, Token), for_ms: u64) -> bool {
     let Some(grant) = resource.grant.as_mut().filter(|grant| grant.id == id) else { return false };
     match grant.state {

@@ -12,7 +12,7 @@ pub(crate) enum What {
     Leave {
         used: Token,
     },
-    /// A leave that keeps others out until then, by our clock (P23).
+    /// A leave that keeps others out until `until_us`, by the client's clock (P23).
     CoolDown {
         used: Token,
         until_us: u64,
@@ -20,7 +20,8 @@ pub(crate) enum What {
 }
 
 impl What {
-    /// The request, if it is sent now. A repeat asks for what is left of a cool-down, and leaves if nothing is.
+    /// Returns the request, as it is sent now. A repeated cool-down asks for the rest of the time. If no time is left, it
+    /// is a leave.
     pub(crate) fn op(self, id: GrantId, now_us: u64) -> Op {
         match self {
             Self::Release { token, used } => Op::Release { id, token, used },
@@ -31,7 +32,7 @@ impl What {
         }
     }
 
-    /// The same without the token of the grant: it ends whatever the attempt was granted.
+    /// Returns the same request without the token of a grant: it ends any grant of the attempt.
     pub(crate) fn of_any_grant(self) -> Self {
         match self {
             Self::Release { used, .. } => Self::Leave { used },

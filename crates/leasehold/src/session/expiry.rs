@@ -1,12 +1,13 @@
 //! Why a lease ended by time.
 //!
-//! A guard finds the end of its lease by itself, often before the session does: after a stop of an hour the first check is
-//! the caller's. So what explains the end is kept beside the state of the session, where a guard reads it without a lock.
+//! A guard often detects the end of its lease before the session does. For example, after a stop of an hour, the first
+//! check may be the caller's. So the facts that explain the end are kept beside the state of the session, where a guard
+//! reads them without a lock.
 //!
-//! Three things are known: when the store replied last, when the thread of the session wanted to run, and when it did.
-//! A lease is renewed from a third of it on, and then again and again. So if there was no reply in the last third, the
-//! store has not replied to renewals. If the thread was to run before the end and did not run until after it, there were
-//! no renewals, and this process is the cause.
+//! Three facts are known: when the store replied last, when the thread of the session was due to run, and when it ran.
+//! The session sends the first renewal at a third of the lease, and repeats it. So if there was no reply in the last
+//! third, the store has not replied to renewals. If the thread was due before the end and ran only after it, the session
+//! sent no renewals, and this process is the cause.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -16,23 +17,23 @@ use super::terms::{Renewal, Terms};
 use crate::clock::{Term, margin_us};
 use crate::error::LostReason;
 
-/// The thread is late only if it runs later than this. Timers and a busy machine are this late without any stop.
+/// A thread that is late by at most this much was not stopped: timers and a busy machine delay it, too.
 const LATE_US: u64 = 50_000;
 
-/// What a session knows of its store and of its own thread. The numbers explain a loss and decide nothing: nobody needs
-/// them to be of one moment.
+/// What a session knows of its store and of its own thread. The numbers explain a loss and decide nothing, so they are
+/// read one by one, without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Contact {
     /// When the store replied last.
     replied_us: AtomicU64,
-    /// When the thread was to run next, when it slept last.
+    /// When the thread is due to run: it was set when the thread went to sleep.
     due_us: AtomicU64,
-    /// The last time that the thread ran late: when it was to run, and when it did.
+    /// The last time that the thread ran late: when it was due, and when it ran.
     late_from_us: AtomicU64,
     late_until_us: AtomicU64,
 }
 
-/// How a grant is meant to end, and from when it counts by now: to say why it has ended.
+/// What is known of a grant that explains its end: how it is meant to end, and the moment from which its lease counts.
 pub(crate) struct Lifetime {
     contact: Arc<Contact>,
     ends: Ends,
@@ -44,9 +45,9 @@ pub(crate) struct Lifetime {
 enum Ends {
     /// A renewal that does not come.
     Unrenewed,
-    /// Its longest hold, from about this moment on.
+    /// Its longest hold, if it ends at `from_us` or later.
     MaxHold { from_us: u64 },
-    /// Its length, once the store has granted more than its claim, which lasts until then.
+    /// Its length, if the store has granted more than the claim. The claim lasts until `claim_until_us`.
     Fixed { claim_until_us: u64 },
 }
 
@@ -54,22 +55,23 @@ impl Lifetime {
     pub(crate) fn new(contact: &Arc<Contact>, terms: &Terms, term: &Term, now_us: u64) -> Self {
         let ends = match terms.renewal {
             Renewal::Always => Ends::Unrenewed,
-            // A renewal that wins no more than these margins is not asked for (`batches.rs`).
+            // The session does not ask for a renewal that gains no more than these margins (`batches.rs`).
             Renewal::For { hold_us } => Ends::MaxHold {
                 from_us: now_us.saturating_add(hold_us).saturating_sub(3 * margin_us(terms.lease_us())),
             },
-            // A claim that is as long as the lease need not be renewed.
+            // A claim that is as long as the lease is not renewed.
             Renewal::Never if term.until_us - term.from_us >= terms.lease_us() / 2 => Ends::Fixed { claim_until_us: 0 },
             Renewal::Never => Ends::Fixed { claim_until_us: term.until_us },
         };
         Self { contact: Arc::clone(contact), ends, from_us: AtomicU64::new(term.from_us) }
     }
 
+    /// Notes that the lease was renewed.
     pub(crate) fn extended(&self, term: &Term) {
         self.from_us.store(term.from_us, Relaxed);
     }
 
-    /// Returns why a lease that was valid until then has ended by now.
+    /// Returns why a lease that was valid until `until_us` has ended by `now_us`.
     pub(crate) fn why_over(&self, until_us: u64, now_us: u64) -> LostReason {
         match self.ends {
             Ends::MaxHold { from_us } if until_us >= from_us => LostReason::MaxHold,
@@ -87,15 +89,17 @@ struct Span {
 }
 
 impl Contact {
+    /// Notes a reply of the store.
     pub(crate) fn replied(&self, now_us: u64) {
         self.replied_us.fetch_max(now_us, Relaxed);
     }
 
-    /// The thread sleeps until then, at the latest.
+    /// Notes that the thread goes to sleep, until `until_us` at the latest.
     pub(crate) fn sleeps(&self, until_us: u64) {
         self.due_us.store(until_us, Relaxed);
     }
 
+    /// Notes that the thread runs again.
     pub(crate) fn woke(&self, now_us: u64) {
         let due_us = self.due_us.load(Relaxed);
         if now_us > due_us.saturating_add(LATE_US) {
@@ -110,7 +114,7 @@ impl Contact {
         let replied_us = self.replied_us.load(Relaxed);
         let silent_us = now_us.saturating_sub(replied_us);
         match self.stop_over(lease.until_us, now_us) {
-            // A store that had not replied for long when the stop began would not have renewed it.
+            // If the store had not replied for a long time before the stop, it would not have renewed the lease anyway.
             Some((from_us, until_us)) if from_us.saturating_sub(replied_us) < length_us / 2 => {
                 LostReason::Stopped { lasted: Duration::from_micros(until_us - from_us) }
             }
@@ -119,10 +123,11 @@ impl Contact {
         }
     }
 
-    /// Returns the stop in which a lease ended, if one did: the thread was to run before, and had not run when it ended.
+    /// Returns the stop in which the lease ended, if there was one: the thread was due before that end, and did not run
+    /// until after it.
     fn stop_over(&self, end_us: u64, now_us: u64) -> Option<(u64, u64)> {
         let past = (self.late_from_us.load(Relaxed), self.late_until_us.load(Relaxed));
-        // It goes on, or whoever looks runs earlier than the thread does.
+        // The stop goes on, or is over and the caller runs before the thread.
         let present = (self.due_us.load(Relaxed), now_us);
         let is_late = |(from_us, until_us): &(u64, u64)| *from_us > 0 && until_us.saturating_sub(*from_us) > LATE_US;
         [past, present].into_iter().find(|stop| is_late(stop) && stop.0 < end_us && end_us <= stop.1)

@@ -284,13 +284,13 @@ impl Session {
         }
     }
 
-    /// Whether the store has leases so long.
-    /// A store keeps others out for as long as a lease can last.
+    /// Checks that the store can keep others out for the minimum hold: no longer than a lease can last.
     pub(crate) fn check_min_hold(&self, terms: &Terms) -> Result<()> {
         let checked = self.check_lease(terms.min_hold_us.div_ceil(1000));
         checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
     }
 
+    /// Checks that the store has leases of this length.
     pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<()> {
         self.with(|state| state.check_lease(lease_ms))
     }

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cool_down: give the lease back, and let nobody have it for a while (P23). An attempt that does not hold leaves.
+-- cool_down: give the lease back, and grant it to nobody for a while (P23). For an attempt that does not hold, a leave.
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
@@ -7,7 +7,7 @@
 --          3 the highest token that was used under any grant of it (16); absent: none
 -- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  the lease cools down from now on, or the entry is taken out. A lease that is marked is given back at once.
+-- EFFECTS  the lease cools down from now on, or the entry is taken out. A revoked lease is given back at once.
 --          Settles, and notifies the waiters that are next of the new end. The key stays for R beyond that.
 -- RETRY    safe: a cool-down that has begun is not lengthened
 -- COST     TIME, HMGET, GET, SET; with a queue HSET, PEXPIRE, and what part/next.lua costs

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- cool_down: the vote is given back, and nobody gets it for a while (P23). An attempt that has no vote gives back.
+-- cool_down: give the vote back, and give it to nobody for a while (P23). For an attempt without a vote, a give_back.
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
@@ -7,8 +7,8 @@
 --          3 for how long nobody gets the vote, in ms (8)
 -- RETURNS  GIVEN … granted | GIVEN … queued | GIVEN … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  the vote cools down from now on; takes the entry; notifies the waiters that are next of the new end. A vote that
---          is marked is given back at once, and the next one is called. Whatever the marker says: nothing is given by it.
+-- EFFECTS  the vote cools down from now on; takes the entry; notifies the waiters that are next of the new end. A revoked
+--          vote is given back at once, and the next waiter is called. The marker is not checked: no vote is given.
 -- RETRY    safe: a cool-down that has begun is not lengthened
 -- COST     TIME, GET, SET; with a queue ZREM, ZRANGE, PUBSUB, PUBLISH more
 --@clock
