@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 /// The loss of a lease. `Display` names the lock, the reason, and what to do:
 ///
 /// ```text
-/// lost "stock:42": the store has not replied for 21 s, so the lease could not be renewed;
+/// lost "stock:42": the store has not confirmed the lease for 21 s, so it ended;
 /// stop the work, it is no longer exclusive
 /// ```
 ///
@@ -98,7 +98,7 @@ impl fmt::Display for LostReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreachable { lasted } => {
-                write!(f, "the store has not replied for {}, so the lease could not be renewed", Rounded(*lasted))
+                write!(f, "the store has not confirmed the lease for {}, so it ended", Rounded(*lasted))
             }
             Self::Stopped { lasted } => write!(
                 f,
@@ -165,7 +165,7 @@ mod tests {
     fn a_loss_says_which_lock_and_why_and_each_once() {
         let name = Name::new("stock:42").unwrap();
         let lost = Lost::new(&name, LostReason::Unreachable { lasted: Duration::from_millis(21_400) });
-        let text = "lost \"stock:42\": the store has not replied for 21 s, so the lease could not be renewed; stop the \
+        let text = "lost \"stock:42\": the store has not confirmed the lease for 21 s, so it ended; stop the \
                     work, it is no longer exclusive";
         assert_eq!(lost.to_string(), text);
         let error = Error::from(lost.clone());

@@ -124,7 +124,7 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
         Ok(Err(_)) | Err(_) => {
             let (store, left) = (plan.location.shown(), rounded(Duration::from_secs(left.as_secs() + 1)));
             teller.news(&format!(
-                "cannot release \"{}\": {store} does not answer; the lock stays held for up to {left}",
+                "cannot release \"{}\": {store} does not reply; the lock stays held for up to {left}",
                 plan.name
             ));
             end

@@ -70,7 +70,7 @@ impl Cause {
     fn text(&self) -> String {
         match self {
             Self::Held(by) => format!(": held by {by}"),
-            Self::CoolingDown(by) => format!(": released by {by}, and kept until its --min-hold is over"),
+            Self::CoolingDown(by) => format!(": released by {by}, and kept for its minimum hold"),
             Self::Queue { waiters } => format!(": no holder at the moment, {waiters} waiting"),
             Self::Unreachable(why) => format!(": the store is unreachable: {why}"),
             Self::Quarantine { resting, nodes, left } => {

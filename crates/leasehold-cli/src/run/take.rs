@@ -96,7 +96,7 @@ impl Wait<'_> {
                     None => Ok(builder.connect().await),
                 }
             });
-            let silent = || format!("{} does not answer", plan.location.shown());
+            let silent = || format!("{} does not reply", plan.location.shown());
             let tried = loop {
                 let report_at = self.begun + self.reports.next().max(REPORT_AFTER);
                 tokio::select! {
@@ -200,7 +200,7 @@ async fn cause(plan: &Plan, mutex: &Mutex) -> Cause {
         Ok(Ok(seen)) => cause_of(plan, &seen),
         Ok(Err(error)) if is_away(&error) => Cause::Unreachable(error.reason().to_owned()),
         Ok(Err(_)) => Cause::Unknown,
-        Err(_) => Cause::Unreachable(format!("{} does not answer", plan.location.shown())),
+        Err(_) => Cause::Unreachable(format!("{} does not reply", plan.location.shown())),
     }
 }
 
@@ -251,7 +251,7 @@ fn busy(plan: &Plan, holder: Option<Holder>, waited: Duration) -> End {
     let why = match holder {
         None => "is held by somebody else".to_owned(),
         Some(holder) if holder.is_cooling_down => {
-            format!("was released by {}, and is kept until its --min-hold is over", plain(&holder.label))
+            format!("was released by {}, and is kept for its minimum hold", plain(&holder.label))
         }
         Some(holder) => format!("is held by {}", plain(&holder.label)),
     };

@@ -235,7 +235,7 @@ fn p30_a_store_that_is_silent_is_not_busy() {
     bench.proxy.stall(Way::Both);
     let ended = bench.run_through(&["--wait", "600ms"], &["true"]).ends();
     assert_eq!(ended.code, Some(125), "{ended:?}");
-    assert!(ended.err.contains(&format!("{} does not answer (waited ", bench.proxy.url())), "{ended:?}");
+    assert!(ended.err.contains(&format!("{} does not reply (waited ", bench.proxy.url())), "{ended:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ fn p23_a_short_job_keeps_the_others_out() {
     assert!(late.code == Some(124) && late.err.contains("was released by"), "nobody holds it: {late:?}");
     let mut waiting = bench.run(&[], &["true"]);
     let said = waiting.complains();
-    assert!(said.contains("released by") && said.contains("kept until its --min-hold is over"), "{said}");
+    assert!(said.contains("released by") && said.contains("kept for its minimum hold"), "{said}");
     assert_eq!(waiting.ends().code, Some(0));
     assert!(begun.elapsed() >= Duration::from_secs(4), "{:?}", begun.elapsed());
 }

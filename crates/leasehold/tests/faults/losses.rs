@@ -19,7 +19,7 @@ fn assert_unreachable(lost: &Lost, since: Instant) {
     // The last reply was that to the grant or to a renewal, at most a third of a lease before.
     let (least, most) = (since.elapsed().saturating_sub(SLACK), since.elapsed() + LEASE / 3 + SLACK);
     assert!((least..=most).contains(&lasted), "{lasted:?} of {least:?} to {most:?}");
-    assert!(lost.to_string().starts_with("lost \"stock\": the store has not replied for "), "{lost}");
+    assert!(lost.to_string().starts_with("lost \"stock\": the store has not confirmed the lease for "), "{lost}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

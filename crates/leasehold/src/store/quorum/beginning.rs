@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use leasehold_spec::limits::{CLOCK_ERROR_MS, TOKEN_WINDOW_MS};
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Inspection, Name, Token};
+use leasehold_spec::{GrantState, Inspection, Name, Token};
 use tokio::sync::Notify;
 
 use super::fan::Fan;
@@ -260,6 +260,9 @@ fn one(name: &Name, nodes: &BTreeMap<usize, Inspection>, members: &[Member]) -> 
     let mut says: Vec<(String, Vec<&str>)> = Vec::new();
     for (node, seen) in nodes {
         let what = match (&seen.holder, seen.waiters) {
+            (Some(holder), _) if holder.state == GrantState::CoolingDown => {
+                format!("was released by {} and is kept for its minimum hold", plain(&holder.label))
+            }
             (Some(holder), _) => format!("is held by {}", plain(&holder.label)),
             (None, 1) => "has 1 waiter".to_owned(),
             (None, waiters) => format!("has {waiters} waiters"),
