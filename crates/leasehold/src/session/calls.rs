@@ -42,7 +42,12 @@ impl Session {
                 false => Box::pin(self.attempt(name, terms, wait, oneshot::channel())).await?,
             };
             match verdict {
-                Verdict::Granted(hold) if hold.check().is_ok() => return Ok(Some(hold)),
+                Verdict::Granted(hold) if hold.check().is_ok() => {
+                    if terms.min_hold_us > 0 {
+                        hold.begin_min_hold();
+                    }
+                    return Ok(Some(hold));
+                }
                 // Granted and lost before the caller came to look: nobody gets a guard that is already lost.
                 Verdict::Granted(hold) => self.drop_hold(&hold),
                 Verdict::Busy => return Ok(None),

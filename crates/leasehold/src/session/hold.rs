@@ -38,8 +38,9 @@ struct Fate {
     /// Until when the store keeps others out although the hold has ended: the grace of a revocation, if any.
     kept_until_us: u64,
     contention: Contention,
-    /// Whether the lease is released at once, whatever its minimum hold (P23).
-    waives_min_hold: bool,
+    /// Whether a guard of it is out, or was, and did not waive the minimum hold (P23). A grant that nobody took goes back at
+    /// once.
+    keeps_min_hold: bool,
     /// Who waits for the end, by seat.
     waiting: BTreeMap<u64, Waker>,
     next_seat: u64,
@@ -173,12 +174,17 @@ impl Hold {
         }
     }
 
-    pub(crate) fn waive_min_hold(&self) {
-        self.fate().waives_min_hold = true;
+    /// A caller has it now: from here on its minimum hold counts.
+    pub(crate) fn begin_min_hold(&self) {
+        self.fate().keeps_min_hold = true;
     }
 
-    pub(crate) fn waives_min_hold(&self) -> bool {
-        self.fate().waives_min_hold
+    pub(crate) fn waive_min_hold(&self) {
+        self.fate().keeps_min_hold = false;
+    }
+
+    pub(crate) fn keeps_min_hold(&self) -> bool {
+        self.fate().keeps_min_hold
     }
 
     pub(crate) fn contention(&self) -> Contention {

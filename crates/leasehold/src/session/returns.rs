@@ -89,9 +89,10 @@ impl State {
                 return;
             }
             Phase::Held(holding) => {
+                let is_lost = holding.hold.why_lost().is_some_and(|why| why.is_expiry());
                 self.words.lost(&holding.hold, LostReason::Released);
                 let min_hold_us = attempt.terms.min_hold_us;
-                if min_hold_us > 0 && !holding.hold.waives_min_hold() && !is_on(Mutant::P23ReleasesAtOnce) {
+                if min_hold_us > 0 && !is_lost && holding.hold.keeps_min_hold() && !is_on(Mutant::P23ReleasesAtOnce) {
                     cools_until_us = holding.granted_us.saturating_add(min_hold_us);
                 }
                 (Some(holding.run.grant()), holding.hold.token)

@@ -170,3 +170,90 @@ async fn a_minimum_hold_out_of_range_is_invalid() {
     }
     bench.nothing();
 }
+
+/// Review: the future of `lock` is dropped in the moment in which its lease is granted. No guard ever existed.
+#[tokio::test]
+async fn review_an_untaken_grant_does_not_cool_down() {
+    let mut bench = Bench::new().await;
+    let mutex = mutex(&bench);
+    let locking = tokio::spawn(async move { mutex.lock().await });
+    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 30_000), 7);
+    pause(50).await;
+    // Processed on this stack. The caller is not polled any more.
+    bench.push(id, 8, bench.store.server_us(), 1_000 * MS);
+    locking.abort();
+    let asked = bench.next_but_renewals().await;
+    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+}
+
+/// Review: the same by `select!`, as any program does it.
+#[tokio::test]
+async fn review_a_select_that_drops_a_granted_lock_does_not_cool_down() {
+    let mut bench = Bench::new().await;
+    let mutex = mutex(&bench);
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let locking = tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            _ = stopped => None,
+            guard = mutex.lock() => Some(guard.unwrap()),
+        }
+    });
+    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 30_000), 7);
+    pause(50).await;
+    bench.push(id, 8, bench.store.server_us(), 1_000 * MS);
+    stop.send(()).unwrap();
+    assert!(locking.await.unwrap().is_none(), "the caller never had a guard");
+    let asked = bench.next_but_renewals().await;
+    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+}
+
+/// Review: the client is closed in the moment in which the lease is granted.
+#[tokio::test]
+async fn review_a_close_before_the_guard_is_taken_does_not_cool_down() {
+    let mut bench = Bench::new().await;
+    let mutex = mutex(&bench);
+    let _locking = tokio::spawn(async move { mutex.lock().await });
+    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 30_000), 7);
+    pause(50).await;
+    bench.push(id, 8, bench.store.server_us(), 1_000 * MS);
+    let _closing = bench.leasehold.clone().close();
+    let asked = bench.next_but_renewals().await;
+    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+}
+
+/// Review: `min_hold`: "The time is not kept ... if the lease is lost".
+#[tokio::test]
+async fn review_a_lease_that_was_lost_by_time_does_not_cool_down() {
+    let mut bench = Bench::new().await;
+    let mutex = mutex(&bench).lease(Duration::from_millis(1_000));
+    let locking = tokio::spawn(async move { mutex.lock().await });
+    let (asked, Acquire { .. }) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 1_000 * MS, range: 1 }, 7);
+    let guard = locking.await.unwrap().unwrap();
+    let asked = bench.next_but_renewals().await;
+    assert!(guard.check().is_err());
+    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+}
+
+/// Review: a cool-down reaches the store an hour after the lease has ended (the server was stopped), and nobody has touched
+/// the name.
+#[test]
+fn review_a_cool_down_of_a_lease_that_has_ended_keeps_nobody_out() {
+    use leasehold_spec::{Env, Patience, Resource, Token, step};
+    let (mut resource, attached) = (Resource::default(), |_| true);
+    let start_us = 1_763_650_000_000_000;
+    let env = |us: u64| Env { wall_us: start_us + us, lease_us: start_us + us, attached: &attached };
+    let id = GrantId { session: leasehold_spec::SessionId(1), counter: 1, nonce: 1 };
+    let acquire = |counter| Op::Acquire(Acquire {
+        id: GrantId { counter, ..id }, lease_ms: 1_000, range: 1, label: String::new(),
+        not_after_us: u64::MAX, patience: Patience::Try,
+    });
+    step(&mut resource, &env(0), &acquire(1));
+    step(&mut resource, &env(30_000_000), &Op::CoolDown { id, used: Token::NONE, for_ms: 600_000 });
+    let (answer, _) = step(&mut resource, &env(30_000_001), &acquire(2));
+    assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{:?}", answer.outcome);
+}

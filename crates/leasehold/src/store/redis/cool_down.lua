@@ -7,7 +7,8 @@
 --          3 the highest token that was used under any grant of it (16); absent: none
 -- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  the lease cools down from now on, or the entry is taken out. A revoked lease is given back at once.
+-- EFFECTS  the lease cools down from now on, or the entry is taken out. A lease that was revoked, or has ended, is given
+--          back at once.
 --          Settles, and notifies the waiters that are next of the new end. The key stays for R beyond that.
 -- RETRY    safe: a cool-down that has begun is not lengthened
 -- COST     TIME, HMGET, GET, SET; with a queue HSET, PEXPIRE, and what part/next.lua costs
@@ -18,7 +19,8 @@ local ended, used, was = nil, ARGV[3], 'absent'
 if entry then
   was = 'queued'
 --@unlink
-elseif state == 'R' and id == asked then
+elseif id == asked and (state == 'R' or (state == 'H' or state == 'P') and since + length * 1000 <= now_us) then
+  -- Marked, or lost: it has ended.
   was = 'granted'
 --@spend
 elseif state ~= 'F' and id == asked then
