@@ -111,7 +111,9 @@ impl Session {
         session.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
         let lane = session.begin_lane();
         is_ready.await.map_err(|_| Error::closed())??;
-        session.await_lane(lane).await;
+        if session.with(|state| state.home().is_some()) {
+            session.await_lane(lane).await;
+        }
         std::mem::forget(opening);
         Ok(session)
     }

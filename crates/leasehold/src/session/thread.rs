@@ -75,9 +75,12 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, start: Start, read
                         drop(ready.send(Err(error)));
                         break;
                     }
+                    // Before its caller goes on, and asks why.
+                    session.with(|state| state.trouble = Some(for_now(error)));
                     drop(ready.send(Ok(())));
+                } else {
+                    session.with(|state| state.trouble = Some(for_now(error)));
                 }
-                session.with(|state| state.trouble = Some(for_now(error)));
                 let pause = session.world.sleep(Duration::from_micros(backoff_us));
                 meanwhile(&session, pause).await;
                 backoff_us = (backoff_us * 2).min(REOPEN_MAX_US);

@@ -257,3 +257,21 @@ fn review_a_cool_down_of_a_lease_that_has_ended_keeps_nobody_out() {
     let (answer, _) = step(&mut resource, &env(30_000_001), &acquire(2));
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{:?}", answer.outcome);
 }
+
+/// Review: one guard of two waives and goes; the other one, which did the work, goes later.
+#[tokio::test]
+async fn review_a_guard_that_waives_speaks_for_all_of_its_owner() {
+    let mut bench = Bench::new().await;
+    let owner = leasehold::Owner::new();
+    let mutex = mutex(&bench).owner(&owner);
+    let locking = tokio::spawn({ let mutex = mutex.clone(); async move { mutex.lock().await } });
+    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
+    bench.say(asked, Outcome::Granted { token: token(7), left_us: 30_000 * MS, range: 1 }, 7);
+    let worked = locking.await.unwrap().unwrap();
+    let idle = mutex.lock().await.unwrap();
+    idle.waive_min_hold();
+    drop(idle);
+    drop(worked);
+    let asked = bench.next_but_renewals().await;
+    asked_for(&asked.op, id);
+}
