@@ -17,7 +17,9 @@ pub(crate) fn cool_down(resource: &mut Resource, env: &Env<'_>, (id, used): (Gra
     match grant.state {
         GrantState::Revoked => return false,
         // A lease that has ended is lost, and its minimum hold with it. A request can be this late: the store stood still.
-        GrantState::Held | GrantState::Pushed if grant.end_us() <= env.lease_us => return false,
+        GrantState::Held | GrantState::Pushed if grant.end_us() <= env.lease_us && !is_on(Mutant::P23CoolsTheEnded) => {
+            return false;
+        }
         // The reply to the first request was lost. A repeat does not lengthen the cool-down.
         GrantState::CoolingDown if !is_on(Mutant::P23RepeatExtends) => {
             hit(Mark::CoolDownRepeated);

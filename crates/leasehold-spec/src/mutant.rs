@@ -173,10 +173,14 @@ pub enum Mutant {
     P23RenewRevives,
     /// P23: a late acquire of the same attempt is granted what cools down.
     P23GrantsAgain,
+    /// P23: a lease that has ended cools down all the same.
+    P23CoolsTheEnded,
     /// P23: the waiters are not notified when a cool-down ends.
     P23TellsNoWaiter,
     /// P23: a session hands a lease on although its minimum hold is not over.
     P23PassesOn,
+    /// P23: a grant that no caller took cools down.
+    P23CoolsTheUntaken,
     /// P23: a session releases at once, whatever the minimum hold.
     P23ReleasesAtOnce,
     /// P26: nobody notices that a holder has died.

@@ -136,6 +136,8 @@ impl Guard {
 
     /// Waives the [`min_hold`](crate::Mutex::min_hold): when this guard goes, others can be granted the lock at once. Use
     /// it if the work was not done. It does nothing if there is no `min_hold`. No round trip.
+    ///
+    /// The guards of one owner share a lease: if one of them waives, all do.
     pub fn waive_min_hold(&self) {
         self.hold.waive_min_hold();
     }

@@ -89,71 +89,14 @@ async fn a_lazy_client_that_never_connected_closes_at_once() {
     assert_eq!(timeout(LONG, waiting).await.expect("it is told").unwrap().unwrap_err().kind(), ErrorKind::Closed);
 }
 
-fn threads() -> usize {
-    std::fs::read_dir("/proc/self/task").unwrap().count()
-}
-
-/// Review: a store that accepts connections and says nothing.
+/// A store that accepts connections and never replies: the promise is 5 s, and half a second for a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn review_a_silent_store() {
+async fn a_lazy_connect_to_a_silent_store_ends_in_time() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://127.0.0.1:{}", listener.local_addr().unwrap().port());
-    let base = threads();
     let begun = Instant::now();
     let client = lazy(&url).await.unwrap();
-    eprintln!("SEEN connect {:?}", begun.elapsed());
-    let begun = Instant::now();
+    assert!(begun.elapsed() <= Duration::from_millis(5_500), "{:?}", begun.elapsed());
     let error = client.mutex("a").try_lock().await.unwrap_err();
-    eprintln!("SEEN try_lock {:?} {error:?}", begun.elapsed());
-    let mutex = client.mutex("a");
-    let waiting = tokio::spawn(async move { mutex.try_lock_for(Duration::from_millis(700)).await.map(|g| g.is_some()) });
-    let begun = Instant::now();
-    eprintln!("SEEN try_lock_for {:?} {:?}", timeout(LONG, waiting).await, begun.elapsed());
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    let begun = Instant::now();
-    client.close().await;
-    eprintln!("SEEN close {:?}", begun.elapsed());
-    let begun = Instant::now();
-    while threads() > base && begun.elapsed() < Duration::from_secs(20) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    eprintln!("SEEN thread ends {:?} {} {}", begun.elapsed(), threads(), base);
-    // Dropped in connect.
-    let _too_late = timeout(Duration::from_millis(100), lazy(&url)).await;
-    let begun = Instant::now();
-    while threads() > base && begun.elapsed() < Duration::from_secs(20) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    eprintln!("SEEN dropped: thread ends {:?} {} {}", begun.elapsed(), threads(), base);
-    let client = lazy(&url).await.unwrap();
-    let clone = client.clone();
-    drop(client);
-    drop(clone);
-    let begun = Instant::now();
-    while threads() > base && begun.elapsed() < Duration::from_secs(20) {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    eprintln!("SEEN handles dropped: thread ends {:?} {} {}", begun.elapsed(), threads(), base);
-}
-
-/// Review: the first try finds nobody; then a server that this client cannot use at all.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn review_a_wrong_server_comes_later() {
-    let port = free_port();
-    let url = format!("redis://:wrong@127.0.0.1:{}", port.number());
-    let number = port.number();
-    let client = lazy(&url).await.unwrap();
-    drop(port);
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", number)).await.unwrap();
-    tokio::spawn(async move {
-        loop {
-            let (socket, _) = listener.accept().await.unwrap();
-            let _ = socket.try_write(b"HTTP/1.1 400 Bad Request\r\n\r\n");
-            tokio::spawn(async move { tokio::time::sleep(Duration::from_secs(5)).await; drop(socket) });
-        }
-    });
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    eprintln!("SEEN lazy {:?}", client.mutex("a").try_lock().await.unwrap_err());
-    eprintln!("SEEN eager {:?}", Leasehold::connect(&url).await.unwrap_err());
-    eprintln!("SEEN lock {:?}", timeout(Duration::from_secs(4), client.mutex("a").lock()).await.map(|l| l.map(|_| ())));
+    assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
 }

@@ -108,7 +108,7 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
     };
     let life = Life::of(&client);
     let end = supervise::supervise(plan, &guard, &life, &mut signals, teller).await;
-    let left = guard.remaining();
+    let left = guard.remaining().max(plan.min_hold);
     let released = timeout(RELEASE, guard.release()).await;
     drop(client);
     match released {

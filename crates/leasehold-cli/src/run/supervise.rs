@@ -127,6 +127,7 @@ pub(crate) async fn supervise(
         Ok(terminal) => terminal,
         Err(error) => {
             dismiss(group);
+            guard.waive_min_hold();
             return Failure::system("cannot open the terminal, so the command was not started", &error).into();
         }
     };

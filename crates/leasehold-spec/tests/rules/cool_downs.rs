@@ -162,3 +162,14 @@ fn p23_a_clock_that_was_set_back_does_not_lengthen_a_cool_down() {
     world.step(&Op::Settle);
     assert_eq!(world.holder(), Some(id(2, 1)));
 }
+
+/// The server stood still, and carries the request out when the lease has ended. Nobody has touched the name meanwhile.
+#[test]
+fn p23_a_lease_that_has_ended_does_not_cool_down() {
+    let mut world = World::new();
+    let token = granted(&world.acquire(id(1, 1)));
+    ticket(&world.acquire(id(2, 1)));
+    world.pass(LEASE_MS);
+    assert_eq!(cool_down(&mut world, id(1, 1), token), left(Was::Granted));
+    assert_eq!(world.holder(), Some(id(2, 1)), "it is given back");
+}

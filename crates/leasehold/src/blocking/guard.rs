@@ -65,6 +65,11 @@ impl Guard {
         self.0.others_wait()
     }
 
+    /// Releases the lease at once when this guard goes: see [`crate::Guard::waive_min_hold`]. No round trip.
+    pub fn waive_min_hold(&self) {
+        self.0.waive_min_hold();
+    }
+
     /// Blocks until the lease is lost, for at most `at_most`. Returns `None` if it was not lost by then. No round trip.
     /// With zero it is a check that does not block.
     #[must_use]

@@ -38,7 +38,7 @@ struct Fate {
     /// Until when the store keeps others out although the hold has ended: the grace of a revocation, if any.
     kept_until_us: u64,
     contention: Contention,
-    /// Whether a guard of it is out, or was, and did not waive the minimum hold (P23). A grant that nobody took goes back at
+    /// Whether a guard of it is out, or was, and did not waive the minimum hold (P23). If nobody took it, it goes back at
     /// once.
     keeps_min_hold: bool,
     /// Who waits for the end, by seat.
@@ -184,7 +184,7 @@ impl Hold {
     }
 
     pub(crate) fn keeps_min_hold(&self) -> bool {
-        self.fate().keeps_min_hold
+        self.fate().keeps_min_hold || is_on(Mutant::P23CoolsTheUntaken)
     }
 
     pub(crate) fn contention(&self) -> Contention {

@@ -70,17 +70,14 @@ pub(crate) async fn run(session: Arc<Session>, id: SessionId, start: Start, read
                 link.close();
             }
             Err(error) => {
-                if let Some(ready) = ready.take() {
-                    if start == Start::Connected || !is_away(&error) {
-                        drop(ready.send(Err(error)));
-                        break;
-                    }
-                    // Before its caller goes on, and asks why.
-                    session.with(|state| state.trouble = Some(for_now(error)));
-                    drop(ready.send(Ok(())));
-                } else {
-                    session.with(|state| state.trouble = Some(for_now(error)));
+                let first = ready.take();
+                if first.is_some() && (start == Start::Connected || !is_away(&error)) {
+                    first.map(|ready| ready.send(Err(error)));
+                    break;
                 }
+                session.with(|state| state.trouble = Some(for_now(error)));
+                // The caller of a lazy connect goes on now, and may ask for that trouble.
+                first.map(|ready| ready.send(Ok(())));
                 let pause = session.world.sleep(Duration::from_micros(backoff_us));
                 meanwhile(&session, pause).await;
                 backoff_us = (backoff_us * 2).min(REOPEN_MAX_US);

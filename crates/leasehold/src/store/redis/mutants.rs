@@ -149,6 +149,7 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-q-trusts-the-run-again", "node/enter", "if is_same_run and before == 'F' then memory = 'F' end", ""),
     ("lua-q-takes-any-charter", "node/enter", "string.sub(found, 21, 32) ~= ARGV[1]", "false"),
     ("lua-p23-repeat-extends", "cool_down", "if state ~= 'C' then", "if true then"),
+    ("lua-p23-cools-the-ended", "cool_down", "and since + length * 1000 <= now_us)", "and false)"),
     ("lua-p23-keeps-the-range", "cool_down", "'00000001' .. sub(rear, 73)", "sub(rear, 65)"),
     ("lua-p23-tells-no-waiter", "cool_down", "(state == 'R' or state == 'C') and counts > 0", "false"),
     ("lua-p23-no-end", "cool_down", "if ttl_changed then", "if false then"),
