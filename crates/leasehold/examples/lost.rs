@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Guard, Leasehold, LostReason};
+use leasehold::{Guard, Leasehold, Lost};
 use tokio::time::sleep;
 
 #[tokio::main]
@@ -19,24 +19,27 @@ async fn main() -> leasehold::Result<()> {
     let guard = leasehold.mutex("report").lock().await?;
     let operator = tokio::spawn(revoke(url));
 
-    tokio::select! {
-        () = work(&guard) => println!("the work is done"),
-        lost = guard.lost() => {
-            // For `grace`, nobody else gets the lock: finish or undo the current step in this time.
-            println!("{lost}; {} s are left to stop", guard.grace().as_secs_f64().ceil());
-            assert_eq!(lost.reason(), LostReason::Revoked);
-        }
+    let done = tokio::select! {
+        done = work(&guard) => done,
+        lost = guard.lost() => Err(lost),
+    };
+    match done {
+        Ok(()) => println!("the work is done"),
+        // For `grace`, nobody else gets the lock: finish or undo the current step in this time. It is zero if the lease
+        // was not revoked, but has ended.
+        Err(lost) => println!("{lost}; {} s are left to stop", guard.grace().as_secs_f64().ceil()),
     }
     operator.await.expect("the task does not panic")
 }
 
-async fn work(guard: &Guard) {
+async fn work(guard: &Guard) -> Result<(), Lost> {
     for step in 1..=100 {
         // The token of `check` belongs to the effect: a resource that checks it refuses a former holder.
-        let Ok(token) = guard.check() else { return };
+        let token = guard.check()?;
         println!("step {step} with token {token}");
         sleep(Duration::from_millis(100)).await;
     }
+    Ok(())
 }
 
 /// Another program would do this, or `leasehold revoke report`.

@@ -493,3 +493,13 @@ fn a_client_says_what_is_wrong_with_its_url() {
     assert!(guard.remaining() > LONG / 2 && !guard.others_wait());
     assert_eq!(client.names().unwrap(), ["a"]);
 }
+
+#[test]
+fn p23_a_thread_can_waive_the_minimum_hold() {
+    let shop = Shop::in_memory("waived");
+    let mutex = shop.connect().mutex("job").min_hold(LONG);
+    let guard = mutex.lock().unwrap();
+    guard.waive_min_hold();
+    assert_eq!(guard.release().unwrap(), Released::Released);
+    assert!(mutex.try_lock().unwrap().is_some(), "it does not cool down");
+}

@@ -49,7 +49,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use leasehold::Released;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use self::end::{End, LOST, Why};
 pub(crate) use self::interrupt::{InterruptArgs, run as interrupt};
@@ -108,8 +108,10 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
     };
     let life = Life::of(&client);
     let end = supervise::supervise(plan, &guard, &life, &mut signals, teller).await;
-    let left = guard.remaining().max(plan.min_hold);
-    let released = timeout(RELEASE, guard.release()).await;
+    let ends = Instant::now() + guard.remaining();
+    // A minimum hold lasts only if the release reaches the store before the lease ends.
+    let patience = if plan.min_hold.is_zero() { RELEASE } else { RELEASE.max(guard.remaining()) };
+    let released = timeout(patience, guard.release()).await;
     drop(client);
     match released {
         // The lease was lost before the command ended: another client may have held the lock in the meantime.
@@ -122,11 +124,13 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
         ),
         Ok(Ok(_)) => end,
         Ok(Err(_)) | Err(_) => {
-            let (store, left) = (plan.location.shown(), rounded(Duration::from_secs(left.as_secs() + 1)));
-            teller.news(&format!(
-                "cannot release \"{}\": {store} does not reply; the lock stays held for up to {left}",
-                plan.name
-            ));
+            let (store, left) = (plan.location.shown(), ends.saturating_duration_since(Instant::now()));
+            let until = match left.as_secs() + 1 {
+                _ if left.is_zero() => "its lease has ended by now".to_owned(),
+                seconds => format!("the lock stays held for up to {}", rounded(Duration::from_secs(seconds))),
+            };
+            let broken = if plan.min_hold.is_zero() { "" } else { ", and its --min-hold may not be kept" };
+            teller.news(&format!("cannot release \"{}\": {store} does not answer; {until}{broken}", plan.name));
             end
         }
     }
