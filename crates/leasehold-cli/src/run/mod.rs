@@ -45,6 +45,7 @@ mod teller;
 mod terminal;
 mod timing;
 
+use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -109,9 +110,16 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
     let life = Life::of(&client);
     let end = supervise::supervise(plan, &guard, &life, &mut signals, teller).await;
     let ends = Instant::now() + guard.remaining();
-    // A minimum hold lasts only if the release reaches the store before the lease ends.
-    let patience = if plan.min_hold.is_zero() { RELEASE } else { RELEASE.max(guard.remaining()) };
-    let released = timeout(patience, guard.release()).await;
+    let more = guard.remaining().saturating_sub(RELEASE);
+    let mut release = pin!(guard.release());
+    let mut released = timeout(RELEASE, &mut release).await;
+    if released.is_err() && !plan.min_hold.is_zero() {
+        // A minimum hold lasts only if the release reaches the store before the lease ends. A signal ends this wait.
+        tokio::select! {
+            again = timeout(more, &mut release) => released = again,
+            _ = signals.leave() => {}
+        }
+    }
     drop(client);
     match released {
         // The lease was lost before the command ended: another client may have held the lock in the meantime.
