@@ -11,7 +11,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Token};
 
 use crate::client::Handle;
-use crate::error::{Error, Lost, LostReason, Operation, Result};
+use crate::error::{Error, Lost, Operation, Result};
 use crate::reentry::Share;
 use crate::session::{GIVEN_BACK_WITHIN_US, GivenBack, Hold, Seat};
 
@@ -226,7 +226,7 @@ impl Guard {
         match self.client() {
             Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
             // In a forked child: the lease belongs to the parent, so no message about it ever comes here.
-            _ => Some(self.hold.lost(LostReason::Closed)),
+            _ => Some(self.hold.lost(crate::LostReason::Closed)),
         }
     }
 
@@ -257,7 +257,7 @@ impl fmt::Debug for Guard {
 }
 
 /// A future that completes when a lease is lost: see [`Guard::lost`]. If the lease was released instead, its reason
-/// is [`LostReason::Released`].
+/// is [`LostReason::Released`](crate::LostReason::Released).
 #[must_use = "a signal does nothing unless it is awaited"]
 pub struct LostSignal {
     hold: Arc<Hold>,

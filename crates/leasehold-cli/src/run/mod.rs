@@ -137,8 +137,8 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
                 _ if left.is_zero() => "its lease has ended by now".to_owned(),
                 seconds => format!("the lock stays held for up to {}", rounded(Duration::from_secs(seconds))),
             };
-            let broken = if plan.min_hold.is_zero() { "" } else { ", and its --min-hold may not be kept" };
-            teller.news(&format!("cannot release \"{}\": {store} does not answer; {until}{broken}", plan.name));
+            let broken = if plan.min_hold.is_zero() { "" } else { ", and its minimum hold may not be kept" };
+            teller.news(&format!("cannot release \"{}\": {store} does not reply; {until}{broken}", plan.name));
             end
         }
     }

@@ -131,9 +131,9 @@ impl Mutex {
 
     /// Makes every guard start with a whole lease.
     ///
-    /// Without this setting, a guard that had to wait starts with a claim of about 1 s. Its first renewal, which
-    /// follows at once, brings the whole lease. That is enough if the work checks the guard before each effect. It is
-    /// too little for work that cannot be aborted before the first renewal: use this setting then.
+    /// Without this setting, a guard that had to wait starts with a claim of about 1 s. Its first renewal, at a third of
+    /// the claim, brings the whole lease. That is enough if the work checks the guard before each effect. It is too
+    /// little for work that cannot be aborted before the first renewal: use this setting then.
     ///
     /// It costs one more round trip after a wait, and none if the lock was free. The client does not hand such a lock
     /// on inside itself.

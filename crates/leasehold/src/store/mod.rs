@@ -193,6 +193,7 @@ impl Fault {
     }
 
     /// The same fault, for another of the requests that it concerns.
+    #[cfg(any(feature = "file", feature = "redis"))]
     pub(crate) fn share(&self) -> Self {
         match self {
             Self::Gone(error) => Self::Gone(error.share()),
