@@ -12,11 +12,8 @@ use crate::error::{Error, ErrorKind};
 /// The loss of a lease. `Display` names the lock, the reason, and what to do:
 ///
 /// ```text
-/// lost "stock:42": the store has not confirmed the lease for 21 s, so it ended;
-/// stop the work, it is no longer exclusive
+/// lost "stock:42": the store has not confirmed the lease for 21 s, so it ended; stop the work
 /// ```
-///
-/// (This is one line.)
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Lost(Arc<Inner>);
 
@@ -124,7 +121,7 @@ impl fmt::Display for Lost {
         let Inner { name, reason } = &*self.0;
         match reason {
             LostReason::Released => write!(f, "{name:?} was not lost: {reason}"),
-            _ => write!(f, "lost {name:?}: {reason}; stop the work, it is no longer exclusive"),
+            _ => write!(f, "lost {name:?}: {reason}; stop the work"),
         }
     }
 }
@@ -166,7 +163,7 @@ mod tests {
         let name = Name::new("stock:42").unwrap();
         let lost = Lost::new(&name, LostReason::Unreachable { lasted: Duration::from_millis(21_400) });
         let text = "lost \"stock:42\": the store has not confirmed the lease for 21 s, so it ended; stop the \
-                    work, it is no longer exclusive";
+                    work";
         assert_eq!(lost.to_string(), text);
         let error = Error::from(lost.clone());
         assert_eq!(

@@ -30,7 +30,7 @@ fn lock() {
 fn lost() {
     let lines = printed("lost");
     let (last, steps) = lines.split_last().expect("it prints steps");
-    assert_eq!(last, "the lock is lost (Revoked); 2 s are left to stop");
+    assert_eq!(last, "lost \"report\": the lease was revoked; stop the work; 2 s are left to stop");
     assert!(!steps.is_empty() && steps.iter().all(|step| step.starts_with("step ")), "{steps:?}");
 }
 

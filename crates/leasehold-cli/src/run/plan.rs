@@ -49,7 +49,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DUR", verbatim_doc_comment, value_parser = said::duration)]
     lease: Option<Duration>,
 
-    /// Keep the lock at least this long, also after CMD has ended
+    /// Keep the lock at least this long
     ///
     /// Counted from the moment at which the lock is acquired. If CMD ends
     /// earlier, `leasehold run` ends with it, and the store keeps others

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::bench::{Bench, leasehold};
+use leasehold_testkit::proxy::Way;
+use rustix::process::Signal;
+
+use crate::bench::{Bench, LONG, leasehold};
 
 /// A second machine starts while the first one's job is over already.
 #[test]
@@ -36,6 +39,40 @@ fn p23_a_minimum_hold_on_this_host_outlives_the_process() {
     assert_eq!(run(&["-q", "--no-wait"]).0, Some(124));
     assert_eq!(run(&["-q", "--wait", "1m"]).0, Some(0));
     assert!(begun.elapsed() >= Duration::from_secs(3), "{:?}", begun.elapsed());
+}
+
+/// The command ends in an outage that is longer than `run` waits for a release otherwise.
+#[test]
+fn p23_a_minimum_hold_outlasts_an_outage_at_its_end() {
+    let bench = Bench::new();
+    let mut run = bench.run_through(&["--lease", "20s", "--min-hold", "15s"], &["sh", "-c", "echo ready; read line"]);
+    run.hears("ready\n");
+    let begun = Instant::now();
+    bench.proxy.stall(Way::Both);
+    run.say("\n");
+    std::thread::sleep(Duration::from_secs(7));
+    bench.proxy.resume();
+    assert_eq!(run.ends().code, Some(0));
+    assert!(begun.elapsed() < Duration::from_secs(14), "it does not wait for the end: {:?}", begun.elapsed());
+    assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(124), "others are kept out");
+    assert_eq!(bench.run(&["--wait", "1m"], &["true"]).ends().code, Some(0));
+    assert!(begun.elapsed() >= Duration::from_secs(14), "{:?}", begun.elapsed());
+}
+
+/// Whoever cannot wait for the store sends a signal. The message says what may be lost.
+#[test]
+fn p23_a_signal_ends_the_wait_for_a_release() {
+    let bench = Bench::new();
+    let mut run = bench.run_through(&["--lease", "30s", "--min-hold", "1m"], &["sh", "-c", "echo ready; read line"]);
+    run.hears("ready\n");
+    bench.proxy.stall(Way::Both);
+    run.say("\n");
+    std::thread::sleep(Duration::from_secs(6));
+    let begun = Instant::now();
+    run.signal(Signal::TERM);
+    let ended = run.ends();
+    assert!(begun.elapsed() < LONG / 4, "{:?}", begun.elapsed());
+    assert!(ended.err.contains("its minimum hold may not be kept"), "{ended:?}");
 }
 
 /// The job was not done here: another machine may have the program.

@@ -93,7 +93,10 @@ async fn a_lease_beyond_the_longest() {
         for error in [mutex.lock().await.map(drop).unwrap_err(), mutex.try_lock().await.map(drop).unwrap_err()] {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
             let said = error.to_string();
-            assert!(said.contains("10s 1ms,") && said.contains("10s:") && said.contains("max_lease"), "{said}");
+            assert!(
+                said.contains("a lease of 10s 1ms is") && said.contains("10s:") && said.contains("max_lease"),
+                "{said}"
+            );
             assert!(!error.may_have_acted());
         }
     }
