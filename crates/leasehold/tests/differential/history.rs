@@ -187,6 +187,10 @@ impl<'a> History<'a> {
                 self.late_in_a_cool_down(lock, (grant.id, grant.token));
                 true
             }
+            (Some(grant), _) if grant.state == GrantState::Held && self.random.chance(8) => {
+                self.renew_on_and_on(lock, (grant.id, grant.token), grant.length_ms);
+                true
+            }
             (Some(grant), _) if self.random.chance(12) => {
                 let used = self.used(lock, grant.token);
                 let for_ms = self.lease_ms();
@@ -442,6 +446,15 @@ impl<'a> History<'a> {
         if let Some(at) = self.one_of(lock) {
             let token = self.token(at);
             self.renew_as(lock, self.attempts[at].acquire.id, token);
+        }
+    }
+
+    /// As a holder does, over the spans into which the clock is divided.
+    fn renew_on_and_on(&mut self, lock: usize, (id, token): (GrantId, Token), lease_ms: u64) {
+        for _ in 0..3 {
+            let not_after_us = self.rig.now_us() + 2_000_000;
+            self.apply(lock, &Op::Renew(Renew { id, token, from: From::Now, lease_ms, not_after_us }));
+            self.rig.move_clock(i64::try_from(lease_ms * 600).unwrap_or(0), &mut self.locks);
         }
     }
 
