@@ -109,7 +109,8 @@ async fn under_lock(plan: &Plan, teller: &mut Teller) -> End {
     };
     let life = Life::of(&client);
     let end = supervise::supervise(plan, &guard, &life, &mut signals, teller).await;
-    let ends = Instant::now() + guard.remaining();
+    // The store may have begun the minimum hold although its reply was lost.
+    let ends = Instant::now() + guard.remaining().max(plan.min_hold);
     let more = guard.remaining().saturating_sub(RELEASE);
     let mut release = pin!(guard.release());
     let mut released = timeout(RELEASE, &mut release).await;

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold_testkit::proxy::Way;
 use rustix::process::Signal;
 
-use crate::bench::{Bench, LONG, leasehold};
+use crate::bench::{Bench, LONG, is_alive, leasehold};
 
 /// A second machine starts while the first one's job is over already.
 #[test]
@@ -48,10 +47,12 @@ fn p23_a_minimum_hold_outlasts_an_outage_at_its_end() {
     let mut run = bench.run_through(&["--lease", "20s", "--min-hold", "15s"], &["sh", "-c", "echo ready; read line"]);
     run.hears("ready\n");
     let begun = Instant::now();
-    bench.proxy.stall(Way::Both);
+    bench.proxy.refuse_connections();
+    bench.proxy.cut_all();
     run.say("\n");
     std::thread::sleep(Duration::from_secs(7));
-    bench.proxy.resume();
+    assert!(is_alive(run.pid()), "it still tries to release");
+    bench.proxy.accept_connections();
     assert_eq!(run.ends().code, Some(0));
     assert!(begun.elapsed() < Duration::from_secs(14), "it does not wait for the end: {:?}", begun.elapsed());
     assert_eq!(bench.run(&["--no-wait"], &["true"]).ends().code, Some(124), "others are kept out");
@@ -65,9 +66,11 @@ fn p23_a_signal_ends_the_wait_for_a_release() {
     let bench = Bench::new();
     let mut run = bench.run_through(&["--lease", "30s", "--min-hold", "1m"], &["sh", "-c", "echo ready; read line"]);
     run.hears("ready\n");
-    bench.proxy.stall(Way::Both);
+    bench.proxy.refuse_connections();
+    bench.proxy.cut_all();
     run.say("\n");
     std::thread::sleep(Duration::from_secs(6));
+    assert!(is_alive(run.pid()), "it still tries to release");
     let begun = Instant::now();
     run.signal(Signal::TERM);
     let ended = run.ends();
