@@ -171,20 +171,28 @@ async fn a_minimum_hold_out_of_range_is_invalid() {
     bench.nothing();
 }
 
+/// Queues the next acquire and pushes its grant. The push is processed on this stack, so the caller has not seen it yet.
+async fn granted_unseen(bench: &mut Bench) {
+    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
+    bench.say(asked, queued(1, 30_000), 7);
+    pause(50).await;
+    bench.push(id, 8, bench.store.server_us(), 1_000 * MS);
+}
+
+async fn goes_back_at_once(bench: &mut Bench) {
+    let asked = bench.next_but_renewals().await;
+    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+}
+
 /// The future of `lock` is dropped in the moment in which its lease is granted. No guard ever existed.
 #[tokio::test]
 async fn p23_an_untaken_grant_does_not_cool_down() {
     let mut bench = Bench::new().await;
     let mutex = mutex(&bench);
     let locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 30_000), 7);
-    pause(50).await;
-    // Processed on this stack. The caller is not polled any more.
-    bench.push(id, 8, bench.store.server_us(), 1_000 * MS);
+    granted_unseen(&mut bench).await;
     locking.abort();
-    let asked = bench.next_but_renewals().await;
-    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+    goes_back_at_once(&mut bench).await;
 }
 
 /// The same by `select!`, as any program does it.
@@ -200,14 +208,10 @@ async fn p23_a_select_that_drops_a_granted_lock_does_not_cool_down() {
             guard = mutex.lock() => Some(guard.unwrap()),
         }
     });
-    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 30_000), 7);
-    pause(50).await;
-    bench.push(id, 8, bench.store.server_us(), 1_000 * MS);
+    granted_unseen(&mut bench).await;
     stop.send(()).unwrap();
     assert!(locking.await.unwrap().is_none(), "the caller never had a guard");
-    let asked = bench.next_but_renewals().await;
-    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+    goes_back_at_once(&mut bench).await;
 }
 
 /// The client is closed in the moment in which the lease is granted.
@@ -216,13 +220,9 @@ async fn p23_a_close_before_the_guard_is_taken_does_not_cool_down() {
     let mut bench = Bench::new().await;
     let mutex = mutex(&bench);
     let _locking = tokio::spawn(async move { mutex.lock().await });
-    let (asked, Acquire { id, .. }) = bench.next_acquire().await;
-    bench.say(asked, queued(1, 30_000), 7);
-    pause(50).await;
-    bench.push(id, 8, bench.store.server_us(), 1_000 * MS);
+    granted_unseen(&mut bench).await;
     let _closing = bench.leasehold.clone().close();
-    let asked = bench.next_but_renewals().await;
-    assert!(!matches!(asked.op, Op::CoolDown { .. }), "{:?}", asked.op);
+    goes_back_at_once(&mut bench).await;
 }
 
 /// The lease was lost: nobody promises anything of it.
