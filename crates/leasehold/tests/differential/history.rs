@@ -449,8 +449,12 @@ impl<'a> History<'a> {
         }
     }
 
-    /// As a holder does, over the spans into which the clock is divided.
+    /// Renews as a holder does, over the spans into which the clock is divided. Half of the holders have reserved tokens
+    /// before, often ahead of the clock.
     fn renew_on_and_on(&mut self, lock: usize, (id, token): (GrantId, Token), lease_ms: u64) {
+        if self.random.chance(50) {
+            self.reserve_as(lock, id, token);
+        }
         for _ in 0..3 {
             let not_after_us = self.rig.now_us() + 2_000_000;
             self.apply(lock, &Op::Renew(Renew { id, token, from: From::Now, lease_ms, not_after_us }));
