@@ -292,7 +292,7 @@ fn failed(error: Error) -> Error {
 
 /// The part that clones, mutexes and guards share. Dropping the last handle closes the session.
 pub(crate) struct Handle {
-    session: Arc<Session>,
+    session: Session,
     lease: Duration,
     label: Arc<str>,
     gates: Gates,
@@ -303,7 +303,7 @@ impl Handle {
         &self.gates
     }
 
-    pub(crate) fn session(&self) -> &Arc<Session> {
+    pub(crate) fn session(&self) -> &Session {
         &self.session
     }
 

@@ -12,8 +12,9 @@ use leasehold_spec::{Contention, Token};
 
 use crate::client::Handle;
 use crate::error::{Error, Lost, Operation, Result};
+use crate::lost::Released;
 use crate::reentry::Share;
-use crate::session::{GIVEN_BACK_WITHIN_US, GivenBack, Hold, Seat};
+use crate::session::{GIVEN_BACK_WITHIN_US, Hold, Seat};
 
 /// A held lock. Dropping the guard releases the lease in the background, with or without a runtime. [`Guard::release`]
 /// releases it and returns the result. Later calls of this client for the same name do not contend with the pending
@@ -34,20 +35,6 @@ enum Keeps {
     Alone(Arc<Handle>),
     /// The lease belongs to an owner: see [`Mutex::owner`](crate::Mutex::owner).
     Shared(Arc<Share>),
-}
-
-/// The result of a release.
-#[must_use = "NotHeld means that the work outlived its lease"]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Released {
-    /// The lease was released, or handed on inside this client. The next waiter already holds the lock.
-    ///
-    /// This is also the result if the reply to the first request was lost, the retry found no grant, and the lease was
-    /// still valid by the client's clock: then the first request has released it.
-    Released,
-    /// There was no lease to release: it had expired, was revoked, or was lost. Report this, because the work outlived
-    /// its lease.
-    NotHeld,
 }
 
 impl Guard {
@@ -193,12 +180,9 @@ impl Guard {
             }
         };
         // If this future is dropped here, the session continues the release.
-        let given_back = client.session().release(&self.hold).await;
+        let released = client.session().release(&self.hold).await;
         drop(last);
-        Ok(match given_back.map_err(|error| self.failed(error))? {
-            GivenBack::Released => Released::Released,
-            GivenBack::NotHeld => Released::NotHeld,
-        })
+        released.map_err(|error| self.failed(error))
     }
 
     /// Releases, and stops waiting for the reply of the store when nothing depends on it any more. The session repeats

@@ -156,9 +156,10 @@ mod world;
 
 pub use client::{Builder, Closed, Leasehold};
 pub use error::{Error, ErrorKind, Lost, LostReason, Operation, Result};
-pub use guard::{Guard, LostSignal, Released};
+pub use guard::{Guard, LostSignal};
 pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};
 pub use leasehold_spec::Token;
+pub use lost::Released;
 pub use mutex::Mutex;
 pub use owner::Owner;
 

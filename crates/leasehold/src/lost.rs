@@ -1,4 +1,4 @@
-//! The loss of a lease: which lock, and why.
+//! How a lease ends: the result of a release, and the loss of a lease, with the lock and the reason.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -8,6 +8,20 @@ use std::time::Duration;
 use leasehold_spec::Name;
 
 use crate::error::{Error, ErrorKind};
+
+/// The result of a release.
+#[must_use = "NotHeld means that the work outlived its lease"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Released {
+    /// The lease was released, or handed on inside this client. The next waiter already holds the lock.
+    ///
+    /// This is also the result if the reply to the first request was lost, the retry found no grant, and the lease was
+    /// still valid by the client's clock: then the first request has released it.
+    Released,
+    /// There was no lease to release: it had expired, was revoked, or was lost. Report this, because the work outlived
+    /// its lease.
+    NotHeld,
+}
 
 /// The loss of a lease. `Display` names the lock, the reason, and what to do:
 ///

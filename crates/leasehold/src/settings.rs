@@ -7,7 +7,7 @@ use leasehold_spec::Order;
 use leasehold_spec::limits::{LEASE_MAX_MS, LEASE_MIN_MS, STICKY_MAX_MS};
 
 use crate::error::{Error, Result};
-use crate::session::{Entry, KnownLine, Renewal, Terms};
+use crate::session::{Entry, QueueHint, Renewal, Terms};
 
 /// The settings of a mutex, as the program gave them. [`Settings::terms`] checks them.
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +42,10 @@ impl Settings {
                 format!("max_hold is shorter than the lease ({:?}): use a shorter lease, or fixed_lease", self.lease);
             return Err(Error::invalid(message));
         }
-        let (sticky_us, line) = (self.sticky_us()?, KnownLine::default());
+        let (sticky_us, queue) = (self.sticky_us()?, QueueHint::default());
         let min_hold_us = self.min_hold_us()?;
-        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, min_hold_us, label, line };
-        if sticky_us > 0 && !terms.may_stand() {
+        let terms = Terms { lease_ms, renewal, order, entry, sticky_us, min_hold_us, label, queue };
+        if sticky_us > 0 && !terms.may_share() {
             let message = "sticky cannot be combined with fair, fixed_lease, max_hold, min_hold or full_lease: \
                            remove one of them";
             return Err(Error::invalid(message));

@@ -7,7 +7,7 @@ use leasehold_spec::Token;
 
 use super::{on_lost, wait};
 use crate::error::{Lost, Result};
-use crate::guard::Released;
+use crate::lost::Released;
 
 /// A held lock, like [`crate::Guard`]. Dropping it releases the lease in the background. [`Guard::release`] releases it
 /// and returns the result. It is not bound to a thread.

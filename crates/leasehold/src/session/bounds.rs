@@ -1,17 +1,18 @@
-//! How long and how often: the bounds that more than one part of the session goes by, each with its reason. (Those of the
-//! protocol are in [`leasehold_spec::limits`]; one that a single file needs stands there.)
+//! The bounds of time that more than one part of the session uses, each with its reason. The bounds of the protocol are in
+//! [`leasehold_spec::limits`]. A bound that one file needs stands in that file.
 
 use leasehold_spec::limits::NOT_AFTER_MAX_US;
 
-/// The longest that a request stays unanswered before its link is doubted: after as much the store refuses it as late, and
-/// whoever still waits for it waits for nothing.
+/// The longest time that a request stays unanswered before its connection is doubted. After this time the store refuses
+/// the request as late.
 pub(crate) const ANSWER_MAX_US: u64 = NOT_AFTER_MAX_US;
-/// How long one try to open a link may take, with greeting and proving.
+/// The longest time for one try to open a connection, with handshake and proof of the inbox.
 pub(crate) const OPEN_WITHIN_US: u64 = 5_000_000;
-/// The longest pause between two such tries: nobody waits much longer for a store that is back.
+/// The longest pause between two such tries. It bounds how long callers wait for a store that is back.
 pub(crate) const REOPEN_MAX_US: u64 = 1_000_000;
-/// How long a caller waits for the store's word on what it gives back, where nothing depends on that word: the session sees
-/// to it, with or without the caller.
+/// The longest time that a caller waits for the reply to its release, if nothing depends on the reply. The session repeats
+/// the release with or without the caller.
 pub(crate) const GIVEN_BACK_WITHIN_US: u64 = 5_000_000;
-/// Between two tries of a request that the store refuses, or whose answer is not believed: it would be the same again.
+/// The pause before a request is repeated that the store refused, or whose reply was not accepted. An earlier retry would
+/// get the same reply.
 pub(crate) const RETRY_US: u64 = 250_000;

@@ -1,147 +1,122 @@
 //! One client of one store.
 //!
-//! A lock library that runs on its caller's runtime alone loses leases whenever that runtime is busy, and leaks grants
-//! whenever a future is dropped. So a session has two lanes and one owner:
+//! A lock library that runs only on its caller's runtime loses leases whenever that runtime is busy, and leaks grants
+//! whenever a future is dropped. So a session has two connections and one owner:
 //!
-//! - callers send their own acquire and release, on a link that their runtime drives: the short way (P17);
-//! - everything that must happen without them (renewals, looks, what is given back, deadlines, reconnects) is sent by one
-//!   thread of the session's own, on a link of its own that also carries the inbox;
-//! - every attempt lives in [`State`] from before its first request until the last word about it, whoever is left to hear
-//!   that word.
+//! - Callers send their own acquire and release on a connection that their runtime drives: the short way (P17).
+//! - A thread of the session sends everything that must happen without callers (renewals, re-checks, returns, deadlines,
+//!   reconnects), on a connection of its own that also carries the inbox.
+//! - Each attempt lives in the [machine](machine::Machine) from before its first request until its last confirmation,
+//!   whatever becomes of its caller.
 //!
-//! The thread keeps no list of things to do: it asks the state what is due ([`State::errands`]). Callers change the state
-//! and wake the thread only when something falls due before its next look.
+//! The thread keeps no list of things to do: it asks the machine what is due. Callers change the machine, and wake the thread
+//! only if something falls due before its next turn.
+//!
+//! Layers, each of which knows only those below it: this file · [`calls`] (the futures of callers) · [`transport`] (the
+//! thread, the opening of connections) · [`shared`] (the lock) · [`machine`] (the protocol, without I/O) · [`local`] and
+//! [`agenda`] (pure data) · [`hold`] (what a guard knows).
 
-mod alarms;
-mod attempt;
-mod batches;
+mod agenda;
 mod bounds;
-mod callers;
 mod calls;
-mod ending;
-mod errand;
+mod counters;
 mod expiry;
-mod grants;
-mod heard;
 mod hold;
-mod lane;
-mod lines;
-mod links;
-mod pace;
-mod passes;
-mod patience;
-mod returns;
-mod run;
-mod state;
+mod local;
+mod machine;
+mod shared;
 mod terms;
-mod thread;
-mod tries;
-mod watch;
-mod window;
-mod words;
+mod transport;
 
 use std::collections::BTreeSet;
-use std::pin::pin;
-use std::sync::{Arc, PoisonError};
+use std::ops::Deref;
+use std::sync::Arc;
 
-use leasehold_spec::{Answer, Inspection, Name, Op, Outcome, SessionId};
-use tokio::sync::{Notify, oneshot};
+use leasehold_spec::{Answer, Inspection, Name, Op, Outcome};
+use tokio::sync::oneshot;
 
-pub(crate) use self::attempt::GivenBack;
 use self::bounds::ANSWER_MAX_US;
 pub(crate) use self::bounds::GIVEN_BACK_WITHIN_US;
 pub(crate) use self::hold::{Hold, Seat};
-use self::lane::Lane;
-pub(crate) use self::lane::Lanes;
-pub(crate) use self::state::HandOver;
-use self::state::{Stage, State, Wake};
-pub(crate) use self::terms::{Entry, KnownLine, Renewal, Terms, Wait};
+use self::machine::silent;
+pub(crate) use self::machine::{HandOver, Lanes};
+use self::shared::Shared;
+pub(crate) use self::terms::{Entry, QueueHint, Renewal, Terms, Wait};
+pub(crate) use self::transport::thread::Start;
+use self::transport::{lane, thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspection::NodeView;
+use crate::lost::Released;
 use crate::store::{Fault, Link, Store};
-use crate::sync::Mutex;
 use crate::world::{Pending, World};
 
-/// What becomes of a session whose first try to connect fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Start {
-    /// There is no session: the caller of `connect` decides whether to try again.
-    Connected,
-    /// If the store is away, the session goes on and tries again, as after every connection that breaks.
-    Lazy,
+/// The handle that faces use.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
 }
 
-pub(crate) struct Session {
-    pub(crate) world: Arc<dyn World>,
-    store: Arc<dyn Store>,
-    process: u32,
-    /// That as it was known then: see [`World::process_as_known`].
-    known_process: u32,
-    state: Mutex<State>,
-    wake: Notify,
-    /// Notified when the client is closed.
-    closing: Notify,
+impl Deref for Session {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 impl Session {
-    /// Connects, and returns the first error: a wrong URL, password or address is reported at once. When this returns, the
-    /// lanes are open and the inbox is proved; of a lazy session only the first try has ended.
+    /// Connects, and returns the first error: a wrong URL, password or address is reported at once. When this returns, both
+    /// connections are open and the inbox is proved. Of a lazy session only the first try has ended.
     pub(crate) async fn connect(
         store: Arc<dyn Store>,
         world: Arc<dyn World>,
         lanes: Lanes,
         hand_over: HandOver,
         start: Start,
-    ) -> Result<Arc<Self>> {
-        let mut random = [0; 16];
-        world.random(&mut random);
-        let id = SessionId(u128::from_ne_bytes(random));
-        let session = Arc::new(Self {
-            process: world.process(),
-            known_process: world.process_as_known(),
-            state: Mutex::new(State::new(Arc::clone(&world), Arc::clone(&store), id, Lane::of(lanes), hand_over)),
-            wake: Notify::new(),
-            closing: Notify::new(),
-            world,
-            store,
-        });
-        let opening = Opening(&session);
+    ) -> Result<Self> {
+        let (shared, id) = Shared::new(store, world, lanes, hand_over);
+        let opening = Opening(&shared);
         let (ready, is_ready) = oneshot::channel();
-        let run = thread::run(Arc::clone(&session), id, start, ready);
-        session.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
-        let lane = session.begin_lane();
+        let run = thread::run(Arc::clone(&shared), id, start, ready);
+        shared.world.spawn_session(Box::pin(run)).map_err(no_thread)?;
+        let is_open = lane::begin(&shared);
         is_ready.await.map_err(|_| Error::closed())??;
-        if session.with(|state| state.home().is_some()) {
-            session.await_lane(lane).await;
+        if shared.with(|machine, _| machine.home()).is_ok() {
+            lane::await_open(&shared, is_open).await;
         }
         std::mem::forget(opening);
-        Ok(session)
+        Ok(Self { shared })
     }
 
-    /// Makes the lease of a hold as long as this, where it is renewed and was shorter: by a renewal, as soon as can be.
+    /// Acquires a lock: see [`calls::acquire`].
+    pub(crate) async fn acquire(&self, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Option<Arc<Hold>>> {
+        calls::acquire(&self.shared, name, terms, wait).await
+    }
+
+    /// Releases a lock: see [`calls::release`].
+    pub(crate) async fn release(&self, hold: &Arc<Hold>) -> Result<Released> {
+        calls::release(&self.shared, hold).await
+    }
+
+    /// Makes the lease of a hold as long as this, if it is renewed and was shorter: by a renewal, as soon as possible.
     pub(crate) fn lengthen(&self, hold: &Hold, lease_ms: u64) {
-        self.with(|state| state.lengthen(hold, lease_ms));
+        self.with(|machine, now_us| machine.lengthen(hold, lease_ms, now_us));
     }
 
-    /// One request outside any attempt.
-    pub(crate) async fn ask_once(self: &Arc<Self>, name: &Name, op: Op) -> Result<Outcome> {
-        let guess = self.with(|state| state.guess(name));
-        let (answer, link, sent_us) = self.exchange(|link| link.apply(name, &op, guess)).await?;
+    /// Sends one request outside any attempt.
+    pub(crate) async fn ask_once(&self, name: &Name, op: Op) -> Result<Outcome> {
+        let contention = self.with(|machine, _| machine.ledger.names.contention(name));
+        let (answer, link, sent_us) = self.exchange(|link| link.apply(name, &op, contention)).await?;
         self.note(name, &answer, &*link, sent_us);
         Ok(answer.outcome)
     }
 
-    /// What an answer outside any attempt says of the name.
+    /// Notes what an answer outside any attempt says about the name.
     fn note(&self, name: &Name, answer: &Answer, link: &dyn Link, sent_us: u64) {
-        self.with(|state| {
-            if link.run() == state.run {
-                state.note(name, answer, sent_us, state.world.now_us());
-            }
-        });
+        self.with(|machine, now_us| machine.note(name, answer, link, sent_us, now_us));
     }
 
-    /// Every name that has a record.
-    pub(crate) async fn names(self: &Arc<Self>) -> Result<BTreeSet<Name>> {
+    /// Returns every name that has a record.
+    pub(crate) async fn names(&self) -> Result<BTreeSet<Name>> {
         let mut names = BTreeSet::new();
         let mut from = 0;
         loop {
@@ -154,41 +129,38 @@ impl Session {
         }
     }
 
-    /// One exchange that nothing of this session depends on: its answer, by which link it came, and when it was asked.
+    /// Returns the holder and the number of waiters, and what each node of the store says by itself, if it has nodes.
+    pub(crate) async fn inspect(&self, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
+        let contention = self.with(|machine, _| machine.ledger.names.contention(name));
+        let ((answer, nodes), link, sent_us) = self.exchange(|link| link.inspect(name, contention)).await?;
+        self.note(name, &answer, &*link, sent_us);
+        match answer.outcome {
+            Outcome::Inspected(inspection) => Ok((inspection, nodes)),
+            _ => Err(Error::new(ErrorKind::Store, "unexpected reply of the store to inspect")),
+        }
+    }
+
+    /// Makes one exchange on which nothing of this session depends. Returns the answer, its connection, and when it was
+    /// asked. The session's connection serves: such a call is in no hurry, and no blocked runtime is in its way.
     async fn exchange<T>(
-        self: &Arc<Self>,
+        &self,
         ask: impl FnOnce(&dyn Link) -> Pending<Result<T, Fault>>,
     ) -> Result<(T, Arc<dyn Link>, u64)> {
         self.check_surely_usable()?;
-        // The session's link: nobody is in a hurry here, and nothing that blocks a runtime is in its way.
-        let link = self.with(|state| match state.stage {
-            Stage::Open => state.home().cloned().ok_or_else(|| state.away()),
-            Stage::Closing | Stage::Closed => Err(Error::closed()),
-        })?;
+        let link = self.with(|machine, _| machine.home())?;
         let sent_us = self.world.now_us();
         match self.within(ANSWER_MAX_US, ask(&*link)).await {
             Some(Ok(answer)) => Ok((answer, link, sent_us)),
             Some(Err(Fault::Gone(error) | Fault::Undecided(error))) => Err(error.may_act()),
             Some(Err(Fault::Damaged(error))) => {
-                self.with(|state| state.doubt(&link));
+                self.with(|machine, _| machine.server.links.doubt(&mut machine.ledger.agenda, &link));
                 Err(error.may_act())
             }
             Some(Err(Fault::Refused(error) | Fault::NoMemory(error))) => Err(error),
             None => {
-                self.with(|state| state.doubt(&link));
+                self.with(|machine, _| machine.server.links.doubt(&mut machine.ledger.agenda, &link));
                 Err(self.store.silence().unwrap_or_else(silent).may_act())
             }
-        }
-    }
-
-    /// Who holds, and how many wait; and what each node of the store says by itself, where it has nodes.
-    pub(crate) async fn inspect(self: &Arc<Self>, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
-        let guess = self.with(|state| state.guess(name));
-        let ((answer, nodes), link, sent_us) = self.exchange(|link| link.inspect(name, guess)).await?;
-        self.note(name, &answer, &*link, sent_us);
-        match answer.outcome {
-            Outcome::Inspected(inspection) => Ok((inspection, nodes)),
-            _ => Err(Error::new(ErrorKind::Store, "unexpected reply of the store to inspect")),
         }
     }
 
@@ -197,96 +169,18 @@ impl Session {
         self.store.life().filter(|_| self.is_surely_ours())
     }
 
-    /// Begins the end: callers hear it, and what is held goes back in the background.
-    pub(crate) fn begin_close(&self) {
+    /// Waits until everything is returned, within bounds. Returns the names of what was not.
+    pub(crate) async fn closed(&self) -> Vec<Name> {
         if !self.is_surely_ours() {
-            return; // What is held is the parent's, and the lock may be as one of its threads left it.
+            return Vec::new(); // The thread of the parent process would never signal.
         }
-        self.with(|state| state.begin_close(state.world.now_us()));
-        self.closing.notify_waiters();
-    }
-
-    /// Ends the session when its thread has ended.
-    fn end(&self) {
-        self.with(State::end_all);
-        self.closing.notify_waiters();
-    }
-
-    /// Polls `future` until the client is closed.
-    pub(crate) async fn while_open<F: Future>(&self, future: F) -> Option<F::Output> {
-        if !self.is_surely_ours() {
-            return Some(future.await); // As in `within`: everything is refused in a forked child.
-        }
-        let mut closing = pin!(self.closing.notified());
-        // From here on it is notified.
-        closing.as_mut().enable();
-        if self.with(|state| state.stage != Stage::Open) {
-            return None;
-        }
-        tokio::select! {
-            biased;
-            output = future => Some(output),
-            () = closing => None,
-        }
-    }
-
-    /// Waits until everything is given back, within bounds; answers what was not.
-    pub(crate) async fn closed(self: &Arc<Self>) -> Vec<Name> {
-        if !self.is_surely_ours() {
-            return Vec::new(); // Nobody would tell.
-        }
-        let (tell, is_closed) = oneshot::channel();
-        self.with(|state| match state.stage {
-            Stage::Closed => drop(tell),
-            _ => state.close_waiters.push(tell),
-        });
+        let (signal, is_closed) = oneshot::channel();
+        self.with(|machine, _| machine.await_close(signal));
         let _closed_or_too_late = self.within(GIVEN_BACK_WITHIN_US, is_closed).await;
-        self.with(|state| state.unreturned())
+        self.with(|machine, _| machine.ledger.unreturned())
     }
 
-    /// Polls `future` for at most `within_us`. The session's thread keeps the time, so that this needs no runtime.
-    pub(crate) async fn within<F: Future>(&self, within_us: u64, future: F) -> Option<F::Output> {
-        if !self.is_surely_ours() {
-            return Some(future.await); // Nobody keeps the time there, and nothing waits: everything is refused.
-        }
-        let (timer, fired) = oneshot::channel();
-        self.with(|state| state.set_timer(state.world.now_us().saturating_add(within_us), timer));
-        tokio::select! {
-            biased;
-            output = future => Some(output),
-            _ = fired => None,
-        }
-    }
-
-    /// Not in a forked child: that has this memory, and neither the thread nor the connections.
-    ///
-    /// As far as is known. That is enough for what stays in this memory, since a child's is its own; whoever sends, closes
-    /// or watches the time asks [`Session::is_surely_ours`].
-    pub(crate) fn is_ours(&self) -> bool {
-        self.known_process == self.world.process_as_known()
-    }
-
-    pub(crate) fn is_surely_ours(&self) -> bool {
-        self.is_ours() && self.process == self.world.process()
-    }
-
-    pub(crate) fn check_usable(&self) -> Result<()> {
-        if self.is_ours() { Ok(()) } else { Err(forked()) }
-    }
-
-    fn check_surely_usable(&self) -> Result<()> {
-        if self.is_surely_ours() { Ok(()) } else { Err(forked()) }
-    }
-
-    pub(crate) fn check_open(&self) -> Result<()> {
-        self.check_surely_usable()?;
-        match self.with(|state| state.stage) {
-            Stage::Open => Ok(()),
-            Stage::Closing | Stage::Closed => Err(Error::closed()),
-        }
-    }
-
-    /// Checks that the store can keep others out for the minimum hold: no longer than a lease can last.
+    /// Checks that the store can keep others out for the minimum hold, which may last as long as a lease.
     pub(crate) fn check_min_hold(&self, terms: &Terms) -> Result<()> {
         let checked = self.check_lease(terms.min_hold_us.div_ceil(1000));
         checked.map_err(|error| Error::invalid(format!("min_hold needs a lease of its length: {error}")))
@@ -294,50 +188,17 @@ impl Session {
 
     /// Checks that the store has leases of this length.
     pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<()> {
-        self.with(|state| state.check_lease(lease_ms))
-    }
-
-    /// Changes the state, and then, without the lock: closes the links that were given up, wakes the thread if something is
-    /// due before its next turn, and wakes callers.
-    fn with<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let result = change(&mut state);
-        #[cfg(debug_assertions)]
-        state.assert_lines();
-        let wake = std::mem::replace(&mut state.wake, Wake::No);
-        let mut words = state.words.take();
-        drop(state);
-        words.close_links();
-        if wake == Wake::Now {
-            self.wake.notify_one();
-        }
-        words.say(|hold| self.drop_hold(hold));
-        result
+        self.store.check_lease(lease_ms)
     }
 }
 
-/// A session that nobody has a handle of yet. Its connecting can be dropped: then there is nobody to close it later.
-struct Opening<'a>(&'a Session);
+/// A session without a handle yet. If its connect is dropped, nobody else closes it.
+struct Opening<'a>(&'a Shared);
 
 impl Drop for Opening<'_> {
     fn drop(&mut self) {
         self.0.begin_close();
     }
-}
-
-pub(crate) fn silent() -> Error {
-    let message = "the store does not reply: is it running, and is the network up? The client keeps trying";
-    Error::new(ErrorKind::Unreachable, message)
-}
-
-/// The same before there is a client.
-fn unanswered() -> Error {
-    Error::new(ErrorKind::Unreachable, "the store does not reply: is it running, and is the network up?")
-}
-
-fn forked() -> Error {
-    let message = "this client belongs to the parent process of a fork: connect again in this process";
-    Error::new(ErrorKind::Unsupported, message)
 }
 
 pub(crate) fn no_thread(error: std::io::Error) -> Error {

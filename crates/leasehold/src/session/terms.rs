@@ -1,90 +1,48 @@
-//! What a caller asks for: how long a lease, how it goes on, who may come between, and for how long to wait.
+//! The terms of an acquire: how long the lease is, how it is renewed, and how long the caller waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_spec::Order;
+use leasehold_spec::limits::LEASE_DEFAULT_MS;
 use leasehold_spec::mutant::{Mutant, is_on};
 
 use super::bounds::ANSWER_MAX_US;
 
-/// What a caller asked for.
+/// The terms on which a caller acquires.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) lease_ms: u64,
     pub(crate) renewal: Renewal,
     pub(crate) order: Order,
     pub(crate) entry: Entry,
-    /// For how long the session keeps the lease when nobody uses it any more; 0: not at all.
+    /// How long the session keeps an unused lease for its next caller; 0: not at all.
     pub(crate) sticky_us: u64,
-    /// How long after the grant nobody else may hold, however early the lease is given back; 0: no minimum (P23).
+    /// How long after the grant nobody else may hold, however early the lease is released; 0: no minimum (P23).
     pub(crate) min_hold_us: u64,
     pub(crate) label: Arc<str>,
-    pub(crate) line: KnownLine,
+    pub(crate) queue: QueueHint,
 }
 
-/// Which line was the one for these terms and the name that they are used with, when it was last looked for: found by its
-/// number there is no name to hash. It may be gone since, and another name's, so whoever uses it looks at the line itself.
-#[derive(Debug, Default)]
-pub(crate) struct KnownLine(AtomicU64);
-
-impl KnownLine {
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn set(&self, line: u64) {
-        self.0.store(line, Ordering::Relaxed);
-    }
-}
-
-impl Clone for KnownLine {
-    fn clone(&self) -> Self {
-        Self(AtomicU64::new(self.get()))
-    }
-}
-
-/// When a lease is entered that was handed over.
+/// When a lease that was handed over may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
-    /// On its claim, where that can be placed in time.
+    /// During the claim, if the client can tell how much of the claim is left.
     OnClaim,
-    /// Once the claim was renewed to a whole lease (P29).
+    /// After a renewal has made the claim a whole lease (P29).
     OnLease,
 }
 
-/// How a lease goes on.
+/// How a lease is renewed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Renewal {
-    /// Renewed each third.
+    /// At each third of the lease.
     Always,
-    /// Renewed until this long after the grant.
+    /// Until `hold_us` after the grant.
     For { hold_us: u64 },
-    /// Never: it ends by itself.
+    /// Never: the lease ends by itself.
     Never,
 }
-
-impl Terms {
-    pub(crate) fn lease_us(&self) -> u64 {
-        self.lease_ms * 1000
-    }
-
-    /// Whether a lease on these terms may be handed on inside the session (P20): what is asked for is the same for all who
-    /// stand in one line, and nobody there asked for more than the next lease.
-    pub(crate) fn may_stand(&self) -> bool {
-        let has_no_minimum = self.min_hold_us == 0 || is_on(Mutant::P23PassesOn);
-        let is_relaxed = self.renewal == Renewal::Always && self.order == Order::Relaxed;
-        is_relaxed && self.entry == Entry::OnClaim && has_no_minimum
-    }
-
-    /// How long a request may stay unanswered before its link is doubted.
-    pub(crate) fn answer_within_us(&self) -> u64 {
-        (self.lease_us() / 6).clamp(ANSWER_MIN_US, ANSWER_MAX_US)
-    }
-}
-
-/// No link is doubted earlier than this: a scheduler's hiccup is not a dead server.
-const ANSWER_MIN_US: u64 = 50_000;
 
 /// How long a caller waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,24 +52,72 @@ pub(crate) enum Wait {
     ForEver,
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// No connection is doubted earlier than this: a busy scheduler is not a dead server.
+const ANSWER_MIN_US: u64 = 50_000;
 
-    #[test]
-    fn a_link_is_doubted_after_a_sixth_of_the_lease_within_bounds() {
-        let terms = |lease_ms| Terms {
-            lease_ms,
-            renewal: Renewal::Always,
+impl Terms {
+    /// Returns the terms of an attempt that only ends: nobody enters by it.
+    pub(crate) fn of_an_end() -> Self {
+        Self {
+            lease_ms: LEASE_DEFAULT_MS,
+            renewal: Renewal::Never,
             order: Order::Relaxed,
             entry: Entry::OnClaim,
             sticky_us: 0,
             min_hold_us: 0,
             label: "".into(),
-            line: KnownLine::default(),
-        };
-        assert_eq!(terms(3_000).answer_within_us(), 500_000);
-        assert_eq!(terms(30_000).answer_within_us(), ANSWER_MAX_US);
-        assert_eq!(terms(100).answer_within_us(), ANSWER_MIN_US);
+            queue: QueueHint::default(),
+        }
+    }
+
+    pub(crate) fn lease_us(&self) -> u64 {
+        self.lease_ms * 1000
+    }
+
+    /// Returns whether a lease on these terms may be handed on inside the session (P20): the terms are the same for all
+    /// waiters of a local queue, and ask for nothing but the next lease.
+    pub(crate) fn may_share(&self) -> bool {
+        let has_no_minimum = self.min_hold_us == 0 || is_on(Mutant::P23PassesOn);
+        let is_relaxed = self.renewal == Renewal::Always && self.order == Order::Relaxed;
+        is_relaxed && self.entry == Entry::OnClaim && has_no_minimum
+    }
+
+    /// Returns how long a request may stay unanswered before its connection is doubted.
+    pub(crate) fn answer_within_us(&self) -> u64 {
+        (self.lease_us() / 6).clamp(ANSWER_MIN_US, ANSWER_MAX_US)
+    }
+}
+
+/// The number of the local queue that the last caller with these terms used. The hint saves hashing the name. The queue may
+/// be gone, or belong to another name, so the user of the hint checks the queue itself.
+#[derive(Debug, Default)]
+pub(crate) struct QueueHint(AtomicU64);
+
+impl QueueHint {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set(&self, queue: u64) {
+        self.0.store(queue, Ordering::Relaxed);
+    }
+}
+
+impl Clone for QueueHint {
+    fn clone(&self) -> Self {
+        Self(AtomicU64::new(self.get()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_doubted_after_a_sixth_of_the_lease_within_bounds() {
+        let within_us = |lease_ms| Terms { lease_ms, ..Terms::of_an_end() }.answer_within_us();
+        assert_eq!(within_us(3_000), 500_000);
+        assert_eq!(within_us(30_000), ANSWER_MAX_US);
+        assert_eq!(within_us(100), ANSWER_MIN_US);
     }
 }

@@ -1,17 +1,18 @@
-//! A run: one grant of the store, entered by one waiter of this session after the other.
+//! How far one grant of the store may be handed on inside this process.
 //!
-//! Nothing of a pass leaves the process, so nobody else can refuse one that should not be. What it needs was granted
-//! before, and this is how far that goes:
+//! A hand-over inside the process sends nothing, so no store can refuse it. Everything that it needs was granted before,
+//! and bounds how long the hand-overs may go on:
 //!
-//! - **Tokens** (P19). Each pass takes the next of those that the store reserved before the first of them was used. None is
-//!   made here: a process that was stopped for longer than its lease would make one above its successor's.
-//! - **Time** (P20). One moment, computed at each answer, until which passes are allowed: half of what was granted then
-//!   has to be left, and three round trips, so that a section does not begin with an end in sight; and the answer is not
-//!   older than a second, because an answer is what says that others wait, should the message that says so be lost.
-//! - **The others** (P20). From when they are known to wait, a number of passes and a time, whichever is over first;
-//!   nothing at all for one who asked for strict order.
+//! - **Tokens** (P19). Each hand-over takes the next of the tokens that the store reserved before the first of them was
+//!   used. The client makes none: a process that was stopped for longer than its lease would make one above that of its
+//!   successor.
+//! - **Time** (P20). Each reply sets one moment until which hand-overs are allowed. At that moment half of the granted time
+//!   is left, and at least three round trips, so that no section begins shortly before its end. The moment is at most a
+//!   second after the reply, because a reply says whether others wait, in case the message that says so was lost.
+//! - **Others** (P20). Once others are known to wait, a number of hand-overs and a time are left, whichever is over first.
+//!   If a waiter asked for strict order, no hand-over is left.
 //!
-//! Arithmetic only: every moment comes as an argument.
+//! Pure arithmetic: every moment is an argument.
 
 use leasehold_spec::limits::{RUN_PASSES, run_silent_us, run_us};
 use leasehold_spec::mark::{Mark, hit};
@@ -21,69 +22,69 @@ use leasehold_spec::{Contention, LostHow, Token};
 use crate::clock::Term;
 use crate::error::LostReason;
 
-pub(crate) struct Run {
+pub(crate) struct HandOverBudget {
     grant: Token,
-    /// How many tokens are reserved, from that of the grant on.
+    /// How many tokens are reserved, beginning with that of the grant.
     range: u64,
-    /// How many may be: the answer to a reservation can be lost.
-    asked: u64,
+    /// How many may be reserved, if the reply to a reservation was lost.
+    requested: u64,
     reserve: Reserve,
-    /// No pass from this moment on.
+    /// From this moment on no hand-over is allowed.
     until_us: u64,
-    /// Where that is for want of an answer.
+    /// The same moment, as far as it follows from the age of the last reply.
     silent_us: u64,
-    /// From this moment on a pass asks for a renewal, so that the next ones are allowed.
+    /// From this moment on a hand-over asks for a renewal, so that later ones are allowed.
     refresh_us: u64,
     others: Others,
     is_sealed: bool,
 }
 
-/// What is known of those who wait elsewhere.
+/// What is known of waiters outside this process.
 struct Others {
     level: Contention,
     /// When the store said so, by its clock.
     said_us: u64,
-    /// No pass from this moment on for them.
+    /// From this moment on no hand-over is allowed because they wait.
     until_us: u64,
-    /// So many passes are left for them.
+    /// How many hand-overs are left because they wait.
     passes: u32,
 }
 
-/// How far the reservation of more tokens is.
+/// The state of the reservation of more tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reserve {
     Enough,
     Due,
-    Asked,
-    /// Refused, or not answered: not again before the store has been heard.
+    Requested,
+    /// Refused, or not answered: no other request before the store has replied.
     Failed,
-    /// Hardly more than there was: the next pass would ask again, and each behind it.
+    /// Hardly longer than before: without a pause every hand-over would ask again.
     Short,
-    /// Not again before this.
+    /// No other request before this.
     Paused {
         until_us: u64,
     },
 }
 
-/// Between two reservations that bring hardly more than there was: a range is at its longest, or as far ahead of the clock
-/// as it may be.
+/// The pause between two reservations that bring hardly more than before: the range has its greatest length, or is as far
+/// ahead of the clock as it may be.
 const SHORT_PAUSE_US: u64 = 125_000;
 
-impl Run {
+impl HandOverBudget {
     pub(crate) fn new(grant: Token, range: u64) -> Self {
         let others = Others { level: Contention::None, said_us: 0, until_us: u64::MAX, passes: u32::MAX };
         let reserve = Reserve::Enough;
         let (until_us, silent_us, refresh_us) = (0, 0, u64::MAX);
-        Self { grant, range, asked: range, reserve, until_us, silent_us, refresh_us, others, is_sealed: false }
+        Self { grant, range, requested: range, reserve, until_us, silent_us, refresh_us, others, is_sealed: false }
     }
 
-    /// The token of the store's grant: what names it in every request.
+    /// Returns the token of the store's grant, which names the grant in every request.
     pub(crate) fn grant(&self) -> Token {
         self.grant
     }
 
-    /// So much of the lease was left at a moment of our clock.
-    pub(crate) fn heard(&mut self, term: &Term, lease_us: u64, rtt_us: u64) {
+    /// Notes a reply that said how much of the lease is left.
+    pub(crate) fn renewed(&mut self, term: &Term, lease_us: u64, rtt_us: u64) {
         let silent_us = run_silent_us(lease_us);
         let until_us = term.half_us.min(term.until_us.saturating_sub(3 * rtt_us)).min(term.from_us + silent_us);
         if until_us >= self.until_us {
@@ -95,21 +96,21 @@ impl Run {
         }
     }
 
-    /// A jump of the server's clock is taken off.
+    /// Takes a jump of the server's clock off.
     pub(crate) fn shorten(&mut self, by_us: u64) {
         self.until_us = self.until_us.saturating_sub(by_us);
         self.silent_us = self.silent_us.saturating_sub(by_us);
     }
 
-    /// No pass any more, whatever is heard: what the guard has is not what the next one in line asked for.
+    /// Allows no hand-over any more: the lease of the guard is not the one that the next waiter asked for.
     pub(crate) fn seal(&mut self) {
         self.is_sealed = !is_on(Mutant::P20PassesLonger);
     }
 
-    /// The store said at `said_us` of its clock whether others wait. A level that rises is believed whenever it was said;
-    /// one that falls only where it was said later: a push overtakes answers, and of two words of one microsecond nobody
-    /// knows which was first.
-    pub(crate) fn hear_of_others(&mut self, level: Contention, said_us: u64, now_us: u64, lease_us: u64) {
+    /// Notes what the store said, at `said_us` of its clock, about others that wait. A rising level is always believed. A
+    /// falling level is believed only if it was said later, because a message overtakes replies, and nobody knows the order
+    /// of two statements of one microsecond.
+    pub(crate) fn note_contention(&mut self, level: Contention, said_us: u64, now_us: u64, lease_us: u64) {
         let others = &mut self.others;
         if level < others.level && said_us <= others.said_us {
             hit(Mark::OlderLevel);
@@ -130,23 +131,23 @@ impl Run {
         }
     }
 
-    pub(crate) fn others(&self) -> Contention {
+    pub(crate) fn contention(&self) -> Contention {
         self.others.level
     }
 
-    /// When the session asks again, so that the run may go on.
+    /// Returns when the session asks again, so that hand-overs may go on.
     pub(crate) fn refresh_us(&self) -> u64 {
         self.refresh_us
     }
 
-    /// Whether somebody else of this session may enter now.
+    /// Returns whether another caller of this session may enter now.
     pub(crate) fn may_go_on(&self, now_us: u64) -> bool {
         let is_wanted = now_us >= self.others.until_us || self.others.passes == 0;
         let is_late = now_us >= self.until_us && !is_on(Mutant::P20PassesLate);
         !is_late && !self.is_sealed && (!is_wanted || is_on(Mutant::P20NeverEnds))
     }
 
-    /// The token of the next hold behind that of `used`, if there may be one now.
+    /// Returns the token of the hold after that of `used`, if a hand-over is allowed now.
     pub(crate) fn next(&self, used: Token, now_us: u64) -> Option<Token> {
         if !self.may_go_on(now_us) {
             return None;
@@ -155,7 +156,7 @@ impl Run {
         (next.get() - self.grant.get() < self.range || is_on(Mutant::P19BeyondRange)).then_some(next)
     }
 
-    /// Why a run is over behind the hold of `used`, for who is still in line.
+    /// Returns why no hand-over is allowed after the hold of `used`.
     pub(crate) fn why_over(&self, used: Token, now_us: u64) -> Mark {
         let Self { others, .. } = self;
         match () {
@@ -170,8 +171,8 @@ impl Run {
         }
     }
 
-    /// One more pass, to the hold of this token. Answers whether the session has something to ask for now.
-    pub(crate) fn passed(&mut self, used: Token, now_us: u64) -> Asks {
+    /// Notes a hand-over to the hold with this token. Returns what the session has to request now.
+    pub(crate) fn note_pass(&mut self, used: Token, now_us: u64) -> Needs {
         hit(Mark::Passed);
         if self.others.level != Contention::None {
             self.others.passes = self.others.passes.saturating_sub(1);
@@ -188,21 +189,22 @@ impl Run {
             self.reserve = Reserve::Due;
         }
         let renew = now_us >= self.refresh_us && !is_on(Mutant::P20RenewsLate);
-        Asks { renew, reserve: self.reserve == Reserve::Due }
+        Needs { renew, reserve: self.reserve == Reserve::Due }
     }
 
-    pub(crate) fn wants_more(&self) -> bool {
+    pub(crate) fn wants_range(&self) -> bool {
         self.reserve == Reserve::Due
     }
 
-    /// How many tokens to ask for: twice as many each time, so that what a crash burns is in proportion to what was used.
-    pub(crate) fn reserve(&mut self) -> u64 {
-        self.reserve = Reserve::Asked;
-        self.asked = self.asked.max(self.range.saturating_mul(2));
-        self.asked
+    /// Returns how many tokens to ask for: twice as many each time, so that a crash burns tokens in proportion to those
+    /// that were used.
+    pub(crate) fn request_range(&mut self) -> u64 {
+        self.reserve = Reserve::Requested;
+        self.requested = self.requested.max(self.range.saturating_mul(2));
+        self.requested
     }
 
-    /// So many are reserved; `None`: nobody knows.
+    /// Notes how many tokens are reserved; `None`: nobody knows.
     pub(crate) fn reserved(&mut self, range: Option<u64>) {
         if range.is_none() {
             hit(Mark::ReserveUnheard);
@@ -211,15 +213,15 @@ impl Run {
         self.range = before.max(range.unwrap_or(0));
         self.reserve = match range {
             None => Reserve::Failed,
-            Some(_) if (self.range - before) < (self.asked - before.min(self.asked)) / 2 => Reserve::Short,
+            Some(_) if (self.range - before) < (self.requested - before.min(self.requested)) / 2 => Reserve::Short,
             Some(_) => Reserve::Enough,
         };
     }
 
-    /// Why a grant that the store does not know any more was lost, by the highest token there is. A range that nobody
-    /// reported back is burnt: its last token is no successor's.
+    /// Returns why a grant was lost that the store does not know any more, by the highest token that exists. A range that
+    /// nobody reported back is burnt: its last token belongs to no successor.
     pub(crate) fn why_lost(&self, how: LostHow, highest: Token) -> LostReason {
-        let burnt = if is_on(Mutant::P19BurntIsSuccessor) { self.grant } else { self.grant.plus(self.asked - 1) };
+        let burnt = if is_on(Mutant::P19BurntIsSuccessor) { self.grant } else { self.grant.plus(self.requested - 1) };
         match how {
             LostHow::Revoked => LostReason::Revoked,
             LostHow::NotHeld if highest > burnt => LostReason::Superseded,
@@ -229,9 +231,9 @@ impl Run {
     }
 }
 
-/// What a pass makes due.
+/// What a hand-over makes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Asks {
+pub(crate) struct Needs {
     pub(crate) renew: bool,
     pub(crate) reserve: bool,
 }
@@ -240,23 +242,23 @@ pub(crate) struct Asks {
 mod tests {
     use super::*;
 
-    /// So many passes, a millisecond each: how often they ask for more, which is answered by `given`.
+    /// Makes hand-overs, one each millisecond. Returns how often they ask for more tokens; `given` is the reply.
     fn reservations(passes: u64, range: u64, mut given: impl FnMut(u64) -> Option<u64>) -> u32 {
         let grant = Token::new(7).unwrap();
-        let (mut run, mut count) = (Run::new(grant, range), 0);
+        let (mut budget, mut count) = (HandOverBudget::new(grant, range), 0);
         for pass in 1..=passes {
-            if run.passed(grant.plus(pass), pass * 1_000).reserve {
+            if budget.note_pass(grant.plus(pass), pass * 1_000).reserve {
                 count += 1;
-                let asked = run.reserve();
-                run.reserved(given(asked));
+                let requested = budget.request_range();
+                budget.reserved(given(requested));
             }
         }
         count
     }
 
     #[test]
-    fn a_range_that_cannot_be_lengthened_is_not_asked_for_at_each_pass() {
-        // At its longest, or with a clock that lets one token more be reserved at each pass.
+    fn a_range_that_cannot_grow_is_requested_rarely() {
+        // The range has its greatest length, or the clock allows one more token at each hand-over.
         assert_eq!(reservations(1_000, 1_500, |_| Some(1_500)), 1 + (1_000 - 750) / 126);
         let mut range = 1_500;
         let a_little_more = |_| {
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_can_be_is_asked_for_at_half() {
+    fn a_range_that_can_grow_is_requested_at_half() {
         assert_eq!(reservations(1_000, 4, Some), 9);
         // Cut short, and yet much longer than before.
         assert_eq!(reservations(12, 4, |asked| Some(asked * 3 / 4)), 5);

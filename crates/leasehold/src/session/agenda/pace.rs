@@ -1,29 +1,28 @@
-//! When to renew what, so that many leases are not renewed at once.
+//! When to renew which lease, so that many leases are not renewed at once.
 //!
-//! A hundred thousand leases that were granted within two seconds, or that were all asked for anew on a new link, fall due
-//! within two seconds as well, at each third of the lease, and for that long the server does nothing else. So the next
-//! renewal of a lease is planned where few others are: earlier than at a third, where that is crowded, and never later.
+//! A hundred thousand leases that were granted within two seconds fall due within two seconds as well, at each third of the
+//! lease, and for that time the server does nothing else. The same happens after a reconnect. So the next renewal of a
+//! lease is planned for a moment with few others: never later than at a third, and earlier if the third is crowded.
 //!
-//! What makes it even is that the plan is kept: a renewal that came at its planned moment is followed by one a third of the
-//! lease later, where as many others are as before. Leases are renewed early in the third behind a burst, and hardly at all
-//! from then on. With few leases nothing is ever early.
+//! The plan is stable. A renewal at its planned moment is followed by one a third of the lease later, where as many others
+//! are as before. So leases are renewed early only in the third after a burst. Few leases are never renewed early.
 //!
-//! Where it is crowded, all that are planned for a slot are planned for its beginning: they fall due together, so that
-//! scripts are full and the thread is woken once for them.
+//! All renewals that are planned for a crowded slot are planned for its beginning: they fall due together, fill whole
+//! scripts, and cost one wake-up of the thread.
 //!
-//! Pure arithmetic. What ends before its planned moment is still counted there: that is over with its third.
+//! Pure arithmetic. A lease that ends before its planned moment is still counted there until that moment is over.
 
-/// A planned moment is the beginning of one of these: what falls due together leaves together.
+/// The length of a slot: renewals of one slot are sent together.
 const SLOT_US: u64 = 5_000;
-/// How far ahead is planned: leases of up to a minute. Longer ones are renewed too seldom to crowd.
+/// How far ahead the plan goes: leases of up to a minute. Longer leases are renewed too rarely to crowd.
 const SLOTS: usize = 4_096;
-/// As many in a slot are no crowd: one script of them.
+/// A slot with at most this many renewals is not crowded: they are one script.
 const CALM: u32 = leasehold_spec::limits::RENEW_BATCH as u32;
 
-/// How many renewals are planned for when.
+/// How many renewals are planned for each slot.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// By number, modulo their count; none before the first crowd may be.
+    /// Slots by their number modulo [`SLOTS`]; empty before the first plan.
     slots: Vec<Slot>,
 }
 
@@ -34,13 +33,13 @@ struct Slot {
 }
 
 impl Pace {
-    /// Plans a renewal that may be at `latest_us` and as early as half of the way there from `now_us`. Answers when.
+    /// Plans a renewal between half of the way from `now_us` to `latest_us` and `latest_us`. Returns its moment.
     pub(crate) fn plan(&mut self, now_us: u64, latest_us: u64) -> u64 {
         let (first, last) = (slot_of(now_us + latest_us.saturating_sub(now_us) / 2) + 1, slot_of(latest_us));
         if last - slot_of(now_us).min(last) >= SLOTS as u64 {
             return latest_us;
         }
-        // As many as at the moment before is what is even: then there is no need to look for a better one.
+        // The last slot is as full as the one before it, so the load is even and no better slot is needed.
         if self.planned(last) < CALM.max(self.planned(last.saturating_sub(1))) || last < first {
             self.take(last);
             let is_crowded = self.planned(last).max(self.planned(last.saturating_sub(1))) >= CALM;
@@ -81,8 +80,8 @@ mod tests {
 
     const THIRD_US: u64 = 3_333_333;
 
-    /// Renews so many leases, whose first answers come within `within_us`, until `until_us`: all renewals, as (when, how
-    /// long behind the one before).
+    /// Renews leases whose first replies come within `within_us`, until `until_us`. Returns all renewals, each as its
+    /// moment and the time since the renewal before.
     fn renewals(leases: u64, within_us: u64, until_us: u64) -> Vec<(u64, u64)> {
         let mut pace = Pace::default();
         let mut due: BinaryHeap<_> = (0..leases).map(|lease| Reverse((1 + lease * within_us / leases, 0))).collect();
@@ -99,13 +98,13 @@ mod tests {
     }
 
     #[test]
-    fn few_are_never_early() {
+    fn few_leases_are_never_renewed_early() {
         let all = renewals(1_000, 5_000_000, 30_000_000);
-        assert!(all.len() > 5_000 && all.iter().all(|(_, behind_us)| *behind_us == THIRD_US));
+        assert!(all.len() > 5_000 && all.iter().all(|(_, since_us)| *since_us == THIRD_US));
     }
 
     #[test]
-    fn a_burst_is_spread_and_stays_so() {
+    fn a_burst_is_spread_once() {
         let (leases, until_us) = (30_000, 40_000_000);
         let all = renewals(leases, 500_000, until_us);
         // In any tenth of a second from the first third on.
@@ -114,16 +113,16 @@ mod tests {
         let fair = leases * 100_000 / THIRD_US;
         let worst = *tenths.iter().max().unwrap();
         assert!(worst < 2 * fair, "{worst} in a tenth of a second, of {fair} that would be even");
-        // It costs something once, and nothing later.
+        // The spreading costs early renewals once, and none later.
         let late: Vec<_> =
-            all.iter().filter(|(at_us, _)| *at_us > until_us / 2).map(|(_, behind_us)| *behind_us).collect();
+            all.iter().filter(|(at_us, _)| *at_us > until_us / 2).map(|(_, since_us)| *since_us).collect();
         let mean_us = late.iter().sum::<u64>() / late.len() as u64;
         assert!(mean_us > THIRD_US * 97 / 100, "{mean_us} µs between two renewals");
     }
 
-    /// Else each lease would be a script of its own, and the thread be woken for it.
+    /// Otherwise each renewal would be a script of its own, with a wake-up of the thread.
     #[test]
-    fn many_fall_due_together() {
+    fn many_leases_fall_due_together() {
         let (leases, until_us) = (30_000, 40_000_000);
         let all = renewals(leases, 2_000_000, until_us);
         let moments: BTreeSet<u64> =

@@ -1,0 +1,4 @@
+//! Hand-over inside the process.
+
+pub(crate) mod budget;
+pub(crate) mod queue;

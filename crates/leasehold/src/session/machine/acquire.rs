@@ -1,0 +1,369 @@
+//! Acquire: from the first request of an attempt to its grant or its refusal.
+//!
+//! Two statements about one ID can arrive in either order, because the reply that says QUEUED and the message that says
+//! GRANTED come by different connections. Each carries the highest token that existed when it was made, and the larger one
+//! is the later (P3). On a tie the grant is the later one, because it is that token.
+
+use std::sync::Arc;
+
+use leasehold_spec::limits::{QUEUE_MAX, RANGE_MAX, RUN_PASSES};
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Acquire, Answer, Contention, GrantId, Hears, Joined, Name, Op, Outcome, Patience, Place};
+
+use super::attempt::{Attempt, Claim, Phase, Requester};
+use super::connections::{Reply, Route};
+use super::effects::Verdict;
+use super::grant::{Entering, Others, claim_first, end, enter};
+use super::ledger::HandOver;
+use super::names::WatchAction;
+use super::order::InFlight;
+use super::precede::{Predecessor, clear_the_way};
+use super::release::{fail, finish, give_back, note_present, return_ghost};
+use super::replies::{await_repetition, give_lane_up, leave_to_thread, note};
+use super::turn::Turn;
+use crate::clock::Term;
+use crate::error::{Error, ErrorKind, LostReason};
+use crate::session::bounds::RETRY_US;
+use crate::session::terms::{Terms, Wait};
+use crate::store::{Fault, Link};
+
+/// The pause between two calls to all waiters of a name to re-check.
+const RALLY_US: u64 = 100_000;
+
+/// An acquire that its caller sends.
+pub(crate) struct Outgoing {
+    pub(crate) id: GrantId,
+    pub(crate) op: Op,
+    pub(crate) request: InFlight,
+    pub(crate) contention: Contention,
+    pub(crate) predecessor: Predecessor,
+}
+
+/// Begins an attempt. It is registered before anything is sent, because its grant may come before the reply. Returns its
+/// counter, and what its caller sends on `link`. Without a connection the thread sends, after the inbox is proved (P11).
+pub(crate) fn begin(
+    turn: &mut Turn<'_>,
+    (name, terms): (&Name, &Arc<Terms>),
+    (requester, wait): (Requester, Wait),
+    (link, route): (Option<Arc<dyn Link>>, &Route),
+) -> (u64, Option<Outgoing>) {
+    let id = turn.ledger.ids.grant_id();
+    let counter = id.counter;
+    let (link, predecessor) = clear_the_way(turn, name, (link, route));
+    let queue = if let Requester::Queue(queue) = requester { Some(queue) } else { None };
+    // A caller that only tries is in no queue, and may be the first of one all the same.
+    let may_hand_on = queue.is_some() || (wait == Wait::No && terms.may_share());
+    let is_local = may_hand_on && turn.ledger.hand_over == HandOver::Local;
+    let range = if is_local { range_for(turn, queue, terms) } else { 1 };
+    // The caller sends now, and the thread looks after the request only if it gets no reply.
+    let next_us = if link.is_some() { u64::MAX } else { turn.now_us };
+    let phase = Phase::Asking { next_us, usual_us: turn.now_us + turn.server.usual_us() };
+    let attempt = Attempt::new(id, name.clone(), Arc::clone(terms), requester, wait, phase);
+    if let Some(queue) = queue {
+        turn.ledger.attach(counter, queue);
+    }
+    turn.ledger.insert(Attempt { range, ..attempt }, turn.server.links.reach());
+    let outgoing = link.and_then(|link| {
+        let (op, request) = request(turn, counter, &link)?;
+        turn.ledger.attempts.get_mut(&counter)?.order.leave_to_caller(request.serial);
+        Some(Outgoing { id, op, request, contention: turn.ledger.names.contention(name), predecessor })
+    });
+    turn.arm(counter);
+    (counter, outgoing)
+}
+
+/// Begins the attempt of a local queue. Returns what its caller sends on `link`; without a connection the thread sends.
+pub(crate) fn begin_for_queue(
+    turn: &mut Turn<'_>,
+    number: u64,
+    (link, route): (Option<Arc<dyn Link>>, &Route),
+) -> Option<Outgoing> {
+    let queue = turn.ledger.queues.get(&number)?;
+    let (name, terms) = (queue.name.clone(), Arc::clone(&queue.terms));
+    let requester = (Requester::Queue(number), Wait::ForEver);
+    begin(turn, (&name, &terms), requester, (link, route)).1
+}
+
+/// Returns how many tokens to ask for (P19). A caller that joins a queue whose first waiter holds gets the tokens of that
+/// lease. A lease that is kept is for later callers.
+fn range_for(turn: &Turn<'_>, queue: Option<u64>, terms: &Terms) -> u64 {
+    let queue = queue.and_then(|queue| turn.ledger.queues.get(&queue));
+    let is_alone = terms.sticky_us == 0 && !queue.is_some_and(|queue| queue.expects_others());
+    if is_alone && turn.server.links.store().burns_ranges() { RUN_PASSES.into() } else { RANGE_MAX }
+}
+
+/// Notes an acquire as sent, and returns it.
+fn request(turn: &mut Turn<'_>, counter: u64, link: &Arc<dyn Link>) -> Option<(Op, InFlight)> {
+    let attempt = turn.ledger.attempts.get_mut(&counter)?;
+    let within_us = attempt.terms.answer_within_us();
+    let request = turn.server.request(Arc::clone(link), within_us, turn.ledger.ids.serial(), turn.now_us);
+    let not_after_us = turn.server.clock.not_after(turn.now_us, u64::MAX);
+    let until_us = match (attempt.queue(), attempt.wait) {
+        (Some(queue), _) => turn.ledger.queues.get_mut(&queue).map_or(u64::MAX, |queue| queue.tell_deadline_us()),
+        (None, Wait::Until { until_us }) => until_us,
+        (None, Wait::No | Wait::ForEver) => u64::MAX,
+    };
+    let place = Place {
+        claim_ms: turn.server.claim_ms(),
+        limit_ms: (until_us != u64::MAX).then(|| until_us.saturating_sub(turn.now_us) / 1000),
+        ticket: attempt.ticket,
+        hears: Hears::Listens,
+        order: attempt.terms.order,
+    };
+    if is_on(Mutant::P3NewIdOnRetry) && !attempt.order.is_settled() {
+        attempt.id.nonce = attempt.id.nonce.wrapping_add(1);
+    }
+    let acquire = Acquire {
+        id: attempt.id,
+        lease_ms: attempt.terms.lease_ms,
+        range: attempt.range,
+        not_after_us,
+        patience: if attempt.wait == Wait::No { Patience::Try } else { Patience::Queue(place) },
+        label: attempt.terms.label.to_string(),
+    };
+    attempt.order.note_acquire(link, not_after_us);
+    attempt.in_flight = Some(request.clone());
+    Some((Op::Acquire(acquire), request))
+}
+
+/// Returns the acquire that the thread has to send now, if any: the first one, or a re-check.
+pub(crate) fn due_request(turn: &mut Turn<'_>, counter: u64) -> Option<(GrantId, Name, Op, InFlight)> {
+    let link = Arc::clone(turn.server.links.home()?);
+    let attempt = turn.ledger.attempts.get(&counter)?;
+    let (Phase::Asking { next_us, .. } | Phase::Queued { next_us }) = attempt.phase else { return None };
+    let is_recheck = attempt.ticket.is_some();
+    if attempt.in_flight.is_some() || next_us > turn.now_us || (is_recheck && is_on(Mutant::P15NoLook)) {
+        return None;
+    }
+    let (id, name) = (attempt.id, attempt.name.clone());
+    let (op, request) = request(turn, counter, &link)?;
+    turn.ledger.attempts.get_mut(&counter)?.order.leave_to_thread();
+    Some((id, name, op, request))
+}
+
+/// Accepts the reply to an acquire, first or repeated.
+pub(crate) fn accept_reply(turn: &mut Turn<'_>, (name, id): (&Name, GrantId), request: &InFlight, reply: Reply) {
+    let reply = turn.server.judge(&mut turn.ledger.agenda, request, reply, turn.now_us);
+    let reply = reply.and_then(|answer| to_acquire(answer, request));
+    let (counter, last_serial) = (id.counter, turn.ledger.ids.last_serial());
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter).filter(|attempt| attempt.id == id) else {
+        return accept_ghost(turn, (name, id), &reply);
+    };
+    let is_latest = attempt.end_wait(request);
+    attempt.order.note_fate(request.serial, last_serial);
+    if reply.is_ok() {
+        attempt.damaged = 0;
+    }
+    match &reply {
+        Err(Fault::Gone(_) | Fault::Damaged(_) | Fault::Undecided(_)) => attempt.order.gone(),
+        _ => attempt.order.answered(),
+    }
+    match reply {
+        Ok(answer) => {
+            let since_us = note(turn, name, &answer, request.sent_us);
+            accept_answer(turn, counter, (&answer, since_us));
+        }
+        // The lane may not have sent it, so this fault says nothing about the store: the session's connection asks.
+        Err(Fault::Undecided(_)) if is_latest && turn.server.links.may_be_unsent(request) => {
+            leave_to_thread(turn, counter);
+            give_lane_up(turn);
+        }
+        Err(fault) if is_latest => retry(turn, counter, fault),
+        Err(_) => {}
+    }
+    turn.arm(counter);
+}
+
+/// An acquire of a closed attempt was carried out all the same: a script that the server had forgotten is sent a second
+/// time, and that can come after the leave.
+fn accept_ghost(turn: &mut Turn<'_>, of: (&Name, GrantId), reply: &Reply) {
+    let left_us = match reply {
+        Ok(Answer { outcome: Outcome::Granted { left_us, .. }, .. }) => *left_us,
+        Ok(Answer { outcome: Outcome::Queued { .. }, .. }) => turn.server.claim_ms() * 1000,
+        _ => return,
+    };
+    hit(Mark::GhostAnswer);
+    return_ghost(turn, of, left_us);
+}
+
+fn accept_answer(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer, u64)) {
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
+    if matches!(attempt.phase, Phase::Returning(_) | Phase::Ended { .. }) {
+        hit(Mark::AnswerToReturning);
+        // It was given up meanwhile: the leave behind this request takes back what it was granted.
+        if matches!(answer.outcome, Outcome::Granted { .. } | Outcome::Queued { .. }) {
+            note_present(turn.ledger, counter, answer.now_us, turn.now_us);
+        }
+        return;
+    }
+    let is_waiting = matches!(attempt.phase, Phase::Asking { .. } | Phase::Queued { .. });
+    match answer.outcome {
+        Outcome::Granted { token, .. } if token < attempt.latest => put_off(attempt, turn.now_us),
+        Outcome::Granted { .. } => accept_grant(turn, counter, (answer, since_us)),
+        Outcome::Queued { .. } if !attempt.believes(answer.highest) => put_off(attempt, turn.now_us),
+        Outcome::Queued { .. } => accept_place(turn, counter, answer),
+        Outcome::Late => {
+            hit(Mark::ToldLate);
+            await_repetition(turn, counter);
+            turn.ledger.set_next(counter, turn.now_us); // Nothing was done, and the clock is known anew: ask again.
+        }
+        // A re-check behind a grant that came by a message meanwhile. The client has not released it: somebody revoked it
+        // without grace, and that message has not come.
+        Outcome::Gone if attempt.is_held() => {
+            hit(Mark::ToldGone);
+            end(turn, counter, LostReason::Revoked, turn.now_us);
+        }
+        // No answer to a request that queues. In a local queue the next attempt would begin at once, and get the same.
+        Outcome::Busy { .. } if attempt.wait != Wait::No && is_waiting => {
+            attempt.phase = Phase::Queued { next_us: turn.now_us + RETRY_US };
+        }
+        Outcome::Busy { .. } => finish(turn, counter, Verdict::Busy),
+        Outcome::Gone => {
+            hit(Mark::ToldGone);
+            finish(turn, counter, Verdict::Again);
+        }
+        Outcome::Full => finish(turn, counter, Verdict::Failed(full())),
+        _ => {} // See `to_acquire`.
+    }
+}
+
+fn accept_grant(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer, u64)) {
+    let Outcome::Granted { token, left_us, range } = answer.outcome else { return };
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
+    if matches!(attempt.phase, Phase::Queued { .. }) {
+        hit(Mark::LookGranted);
+    }
+    let from_us = if is_on(Mutant::P12FromReceipt) { turn.now_us } else { since_us };
+    let left_us = attempt.left_us(token, from_us, left_us);
+    // Less than a whole lease: the message or the reply that brought the grant was lost.
+    let claim = if left_us < attempt.terms.lease_us() { Claim::Due } else { Claim::Done };
+    if claim == Claim::Due && !attempt.may_enter_on_a_claim(left_us) && !attempt.is_held() {
+        return claim_first(turn, counter, (token, range), from_us + left_us);
+    }
+    let others = Others { level: answer.contention, said_us: answer.now_us };
+    enter(turn, counter, Entering { token, range, term: Term::of(from_us, left_us), claim, others });
+}
+
+fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
+    let Outcome::Queued { ticket, left_us, joined } = answer.outcome else { return };
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
+    let is_back = joined == Joined::Now && attempt.ticket.is_some();
+    attempt.latest = answer.highest;
+    attempt.ticket = Some(ticket);
+    let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
+    if let Phase::Held(holding) = &attempt.phase {
+        hit(Mark::QueuedWhileHeld);
+        // The grant lapsed, and a late re-check put the same ID into the queue again.
+        turn.ledger.effects.lost(&holding.hold, LostReason::Superseded);
+        attempt.phase = Phase::Queued { next_us: turn.now_us };
+        return give_back(turn, counter);
+    }
+    // A caller that waits for longer may have come while the store was asked.
+    let is_told_short =
+        queue.and_then(|queue| turn.ledger.queues.get(&queue)).is_some_and(|queue| queue.is_told_short());
+    let next_us = match is_told_short && !is_on(Mutant::P21ShortLimit) {
+        true => turn.now_us,
+        false => turn.ledger.next_recheck_us(lease_ms, turn.now_us),
+    };
+    turn.ledger.set_phase(counter, Phase::Queued { next_us });
+    if is_back {
+        hit(Mark::LookReentered);
+        rally(turn, &name, counter);
+    }
+    if let Some(state) = turn.ledger.names.get_mut(&name) {
+        state.waiter = counter;
+    }
+    turn.ledger.watch(&name, answer.highest, turn.now_us, left_us, WatchAction::Recheck);
+}
+
+/// A re-check that had to re-enter the queue means that the store dropped our waiters: the others of that name re-check too
+/// (P15). Once is enough: the others, re-checking because of this one, find the same. A single waiter has no others: after
+/// a failover each of ten thousand names re-enters, and none is worth a search through all attempts.
+fn rally(turn: &mut Turn<'_>, name: &Name, except: u64) {
+    match turn.ledger.names.get_mut(name) {
+        Some(state) if state.attempts > 1 && state.rallied_us + RALLY_US < turn.now_us => {
+            state.rallied_us = turn.now_us
+        }
+        _ => return,
+    }
+    hit(Mark::Rallied);
+    for counter in turn.ledger.counters() {
+        let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { continue };
+        if counter != except && attempt.name == *name && matches!(attempt.phase, Phase::Queued { .. }) {
+            attempt.set_next(turn.now_us);
+            turn.arm(counter);
+        }
+    }
+}
+
+/// Leaves a waiter where it is after an answer that is older than what is known. If the next re-check were due, a store
+/// whose tokens have fallen would be asked again and again without a pause.
+fn put_off(attempt: &mut Attempt, now_us: u64) {
+    hit(Mark::OlderAnswer);
+    if let Phase::Queued { next_us } = &mut attempt.phase {
+        *next_us = (*next_us).max(now_us + RETRY_US);
+    }
+}
+
+/// Repeats an acquire without an answer, or fails.
+fn retry(turn: &mut Turn<'_>, counter: u64, fault: Fault) {
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
+    let is_queued = match attempt.phase {
+        Phase::Asking { .. } => false,
+        Phase::Queued { .. } => true,
+        Phase::Held(_) | Phase::Ended { .. } | Phase::Claiming { .. } | Phase::Returning(_) => return,
+    };
+    match (fault, attempt.wait) {
+        (Fault::Gone(error) | Fault::Undecided(error) | Fault::Damaged(error), Wait::No) => {
+            fail(turn, counter, error.may_act());
+        }
+        // The nodes that reply are there, and the others are connected again in a moment.
+        (Fault::Undecided(_), _) => attempt.set_next(turn.now_us + RETRY_US),
+        (Fault::Gone(_), _) => attempt.set_next(turn.now_us),
+        (Fault::Damaged(error), _) => match attempt.note_damaged() {
+            Some(pause_us) => attempt.set_next(turn.now_us + pause_us),
+            None => fail(turn, counter, error.may_act()),
+        },
+        // A full server refuses new entries, but never a hand-over: a settle makes the one that this re-check wanted.
+        (Fault::NoMemory(_), _) if is_queued => {
+            hit(Mark::MemoryFullSettle);
+            let (name, token, lease_ms) = (attempt.name.clone(), attempt.latest, attempt.terms.lease_ms);
+            let next_us = turn.ledger.next_recheck_us(lease_ms, turn.now_us);
+            turn.ledger.set_next(counter, next_us);
+            turn.ledger.watch(&name, token, turn.now_us, 0, WatchAction::Settle);
+        }
+        (Fault::NoMemory(error), _) => {
+            hit(Mark::MemoryFullRefused);
+            fail(turn, counter, error);
+        }
+        (Fault::Refused(error), _) => fail(turn, counter, error),
+    }
+}
+
+pub(crate) fn full() -> Error {
+    let message =
+        format!("the queue is full ({QUEUE_MAX} waiters), and nothing was queued: try again later, or split the name");
+    Error::new(ErrorKind::Full, message)
+}
+
+/// Checks that an answer is one to an acquire. Otherwise a reply was lost on the way, and each request on this connection
+/// gets the reply of the one before it from now on. None of them can be believed, this one least.
+fn to_acquire(answer: Answer, request: &InFlight) -> Reply {
+    let is_one = matches!(
+        answer.outcome,
+        Outcome::Granted { .. }
+            | Outcome::Queued { .. }
+            | Outcome::Busy { .. }
+            | Outcome::Gone
+            | Outcome::Late
+            | Outcome::Full
+    );
+    if is_one {
+        return Ok(answer);
+    }
+    request.link.close();
+    let message =
+        "the store answered a request that was not made: is a proxy in between that drops or repeats answers?";
+    Err(Fault::Gone(Error::new(ErrorKind::Unreachable, message)))
+}

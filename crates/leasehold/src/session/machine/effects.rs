@@ -1,0 +1,163 @@
+//! What a change of the machine does to callers, once the lock of the machine is free.
+//!
+//! A notified caller is woken, and a waker is the caller's own code. It may poll what it wakes, call this session again, or,
+//! in an executor that shuts down, drop futures and guards, all on our stack. Under the lock of the machine this would
+//! deadlock. So the machine only collects the effects.
+
+use std::mem;
+use std::sync::Arc;
+use std::task::Waker;
+
+use tokio::sync::oneshot;
+
+use crate::error::{Error, LostReason, Result};
+use crate::lost::Released;
+use crate::session::hold::Hold;
+use crate::store::Link;
+
+/// The result of an acquire.
+pub(crate) enum Verdict {
+    Granted(Arc<Hold>),
+    /// Somebody else holds the lock, and the caller does not wait any longer.
+    Busy,
+    /// The grant ID was used up by the reply to an older request: the caller asks again with a new one.
+    Again,
+    Failed(Error),
+}
+
+#[derive(Default)]
+pub(crate) struct Effects {
+    /// Nearly always the only one, so that it needs no allocation.
+    first: Option<Effect>,
+    more: Vec<Effect>,
+    /// Connections to close.
+    links: Vec<Arc<dyn Link>>,
+}
+
+/// A result, and the caller that waits for it.
+pub(crate) struct Reply<T> {
+    number: u64,
+    caller: oneshot::Sender<T>,
+    result: T,
+}
+
+impl<T> Reply<T> {
+    /// Takes the result without the channel. Sent through the channel, it would wake the task that is just running: an
+    /// additional turn, and another thread of the runtime would be woken for it.
+    pub(crate) fn by_hand(self, channel: &mut oneshot::Receiver<T>) -> T {
+        channel.close();
+        self.result
+    }
+}
+
+enum Effect {
+    Verdict(Reply<Verdict>),
+    Released(Reply<Result<Released>>),
+    Lost(Vec<Waker>),
+    Signal(oneshot::Sender<()>),
+}
+
+impl Effects {
+    /// Tells a caller the result of its acquire. If nobody takes a grant, [`Effects::flush`] returns it to the session.
+    pub(crate) fn verdict(&mut self, number: u64, caller: Option<oneshot::Sender<Verdict>>, verdict: Verdict) {
+        if let Some(caller) = caller {
+            self.push(Effect::Verdict(Reply { number, caller, result: verdict }));
+        }
+    }
+
+    /// Tells a caller the result of its release.
+    pub(crate) fn released(
+        &mut self,
+        number: u64,
+        caller: Option<oneshot::Sender<Result<Released>>>,
+        result: impl FnOnce() -> Result<Released, Error>,
+    ) {
+        if let Some(caller) = caller {
+            self.push(Effect::Released(Reply { number, caller, result: result() }));
+        }
+    }
+
+    /// Ends a hold, and wakes the tasks that wait for its loss.
+    pub(crate) fn lost(&mut self, hold: &Hold, reason: LostReason) {
+        self.wake(hold.end(reason).1);
+    }
+
+    /// Ends a hold whose validity is over, and wakes the tasks that wait for its loss.
+    pub(crate) fn expired(&mut self, hold: &Hold, now_us: u64) {
+        self.wake(hold.expire(now_us).1);
+    }
+
+    fn wake(&mut self, waiting: Vec<Waker>) {
+        if !waiting.is_empty() {
+            self.push(Effect::Lost(waiting));
+        }
+    }
+
+    /// Signals an event by dropping the sender.
+    pub(crate) fn signal(&mut self, waiting: oneshot::Sender<()>) {
+        self.push(Effect::Signal(waiting));
+    }
+
+    /// Closes a connection that the session no longer uses. Callers that wait for a reply on it are woken.
+    pub(crate) fn hang_up(&mut self, link: Arc<dyn Link>) {
+        self.links.push(link);
+    }
+
+    /// Takes out the result of the acquire with this number (that of its attempt, or of its waiter): its caller is here, and
+    /// needs no wake-up.
+    pub(crate) fn take_verdict(&mut self, number: u64) -> Option<Reply<Verdict>> {
+        match self.take_out(|effect| matches!(effect, Effect::Verdict(reply) if reply.number == number))? {
+            Effect::Verdict(reply) => Some(reply),
+            _ => None,
+        }
+    }
+
+    /// Takes out the result of the release of this attempt.
+    pub(crate) fn take_released(&mut self, number: u64) -> Option<Reply<Result<Released>>> {
+        match self.take_out(|effect| matches!(effect, Effect::Released(reply) if reply.number == number))? {
+            Effect::Released(reply) => Some(reply),
+            _ => None,
+        }
+    }
+
+    fn take_out(&mut self, is_it: impl Fn(&Effect) -> bool) -> Option<Effect> {
+        self.first.take_if(|effect| is_it(effect)).or_else(|| {
+            let at = self.more.iter().position(is_it)?;
+            Some(self.more.remove(at))
+        })
+    }
+
+    /// Adds an effect behind the others: effects keep their order.
+    fn push(&mut self, effect: Effect) {
+        match self.first {
+            None if self.more.is_empty() => self.first = Some(effect),
+            _ => self.more.push(effect),
+        }
+    }
+
+    pub(crate) fn take(&mut self) -> Self {
+        mem::take(self)
+    }
+
+    /// Closes the connections. This comes before the thread is woken: a request that the thread repeats on another
+    /// connection must not meet a later round of a closed one.
+    pub(crate) fn close_links(&mut self) {
+        mem::take(&mut self.links).into_iter().for_each(|link| link.close());
+    }
+
+    /// Notifies everybody. Never called under a lock. `untaken` gets each grant whose caller has just gone.
+    pub(crate) fn flush(self, mut untaken: impl FnMut(&Hold)) {
+        for effect in self.first.into_iter().chain(self.more) {
+            match effect {
+                Effect::Verdict(Reply { caller, result, .. }) => {
+                    if let Err(Verdict::Granted(hold)) = caller.send(result) {
+                        untaken(&hold);
+                    }
+                }
+                Effect::Released(Reply { caller, result, .. }) => drop(caller.send(result)),
+                Effect::Lost(waiting) => waiting.into_iter().for_each(Waker::wake),
+                Effect::Signal(waiting) => drop(waiting),
+            }
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What a client sends before its own acquire.
+//!
+//! A lease of this session that nobody uses is in the way of the session's own acquire of the same name. There are two such
+//! leases: one that is kept on other terms, and one whose guard was dropped and whose release the thread has still to send.
+//! Without this file, a caller that drops a guard and calls `try_lock` would now and then learn that somebody holds the
+//! lock, and that would be itself. So the caller of the acquire sends the release first, both on one connection, which
+//! keeps their order. A release that was sent is not sent again: the acquire follows it on its connection.
+
+use std::sync::Arc;
+
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Name, Op};
+use tokio::sync::oneshot;
+
+use super::attempt::Phase;
+use super::connections::Route;
+use super::ledger::Ledger;
+use super::order::InFlight;
+use super::release;
+use super::turn::Turn;
+use crate::store::Link;
+
+/// The release that comes right before an acquire, on the same connection.
+pub(crate) enum Predecessor {
+    None,
+    /// The caller of the acquire sends it.
+    Send(Box<(u64, Op, InFlight)>),
+    /// The thread is about to send it, and signals that.
+    Await(oneshot::Receiver<()>),
+}
+
+/// Returns the connection of an acquire that its caller sends, and what comes right before it. Without a connection the
+/// thread sends both, in this order.
+pub(crate) fn clear_the_way(
+    turn: &mut Turn<'_>,
+    name: &Name,
+    (link, route): (Option<Arc<dyn Link>>, &Route),
+) -> (Option<Arc<dyn Link>>, Predecessor) {
+    if is_on(Mutant::P16TriesBefore) {
+        return (link, Predecessor::None);
+    }
+    if let Some(kept) = kept_of(turn.ledger, name) {
+        release::begin(turn, kept);
+        if link.is_none() {
+            turn.arm(kept);
+        }
+    }
+    let Some(link) = link else { return (None, Predecessor::None) };
+    let (link, predecessor) = hurry(turn, name, (&link, route)).unwrap_or((link, Predecessor::None));
+    (Some(link), predecessor)
+}
+
+/// Returns the attempt that keeps a lease of this name which nobody uses.
+fn kept_of(ledger: &Ledger, name: &Name) -> Option<u64> {
+    let queues = &ledger.names.get(name)?.queues;
+    queues.iter().filter_map(|(_, queue)| Some(ledger.queues.get(queue)?.attempt)).find(|counter| {
+        let phase = ledger.attempts.get(counter).map(|attempt| &attempt.phase);
+        matches!(phase, Some(Phase::Held(holding)) if !holding.is_in_use())
+    })
+}
+
+/// Returns the connection on which a release of this name is sent, or was sent, and what is still to do for that.
+fn hurry(
+    turn: &mut Turn<'_>,
+    name: &Name,
+    (link, route): (&Arc<dyn Link>, &Route),
+) -> Option<(Arc<dyn Link>, Predecessor)> {
+    let counter = turn.ledger.names.get(name)?.going_back;
+    let attempt = turn.ledger.attempts.get_mut(&counter)?;
+    let may_use = |link: &Arc<dyn Link>| turn.server.links.may_use(link, route.runtime);
+    // A release on the lane of another runtime is no use to this caller: it is sent again, by a connection that is driven.
+    let in_flight = attempt.in_flight.as_ref().filter(|request| may_use(&request.link));
+    let follow = attempt.order.follow().filter(|link| may_use(link)).cloned();
+    let Phase::Returning(returning) = &attempt.phase else { return None };
+    if let Some(InFlight { link, serial, .. }) = in_flight {
+        let link = Arc::clone(link);
+        let is_sent = attempt.order.has_sent_return(*serial);
+        let predecessor = if is_sent { Predecessor::None } else { Predecessor::Await(attempt.order.wait_behind()) };
+        return Some((link, predecessor));
+    }
+    if returning.next_us > turn.now_us {
+        return None; // It was refused a moment ago, and would be again.
+    }
+    // The acquire that it ends may be in flight on `follow`: on another connection it would overtake that acquire.
+    if !attempt.order.may_be_followed() || attempt.order.has_followers() {
+        let link = follow.or_else(|| turn.server.links.home().cloned())?;
+        let is_sent = attempt.order.wait_behind();
+        turn.arm(counter);
+        return Some((link, Predecessor::Await(is_sent)));
+    }
+    let link = follow.unwrap_or_else(|| Arc::clone(link));
+    let (op, request) = release::request(turn, counter, Arc::clone(&link))?;
+    if let Some(attempt) = turn.ledger.attempts.get_mut(&counter) {
+        attempt.order.note_return(request.serial);
+    }
+    turn.arm(counter);
+    Some((link, Predecessor::Send(Box::new((counter, op, request)))))
+}

@@ -1,0 +1,75 @@
+//! What every reply says, whatever it answers, and what happens to requests that get none.
+
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Answer, Name, Outcome, Rest};
+
+use super::attempt::Phase;
+use super::names::WatchAction;
+use super::order::same;
+use super::turn::Turn;
+
+/// Notes what a reply says about its name and about time. Returns the local moment from which the time counts that it says
+/// to be left: see [`Server::note_time`].
+pub(crate) fn note(turn: &mut Turn<'_>, name: &Name, answer: &Answer, sent_us: u64) -> u64 {
+    let since_us = turn.server.note_time(turn.ledger, answer, sent_us, turn.now_us);
+    turn.ledger.names.set_contention(name, answer.contention);
+    if let Some(claim_ms) = answer.handed_claim_ms {
+        // A client that handed over re-checks once when the claim has ended: the receiver may be frozen or dead (P7).
+        turn.ledger.watch(name, answer.highest, turn.now_us, claim_ms * 1000, WatchAction::Recheck);
+    }
+    if answer.rest == Rest::More {
+        turn.ledger.watch(name, answer.highest, turn.now_us, 0, WatchAction::Settle);
+    }
+    if let Outcome::Revoking { left_us } = answer.outcome {
+        // The waiters that were notified may be gone by then. The client that revoked re-checks as well (P10).
+        turn.ledger.watch(name, answer.highest, turn.now_us, left_us, WatchAction::Recheck);
+        turn.ledger.recheck_in(name, turn.now_us, left_us);
+    }
+    since_us
+}
+
+/// Gives up the reply to a request that a caller was to send. The thread repeats the request, if its reply is still wanted.
+pub(crate) fn leave_to_thread(turn: &mut Turn<'_>, counter: u64) {
+    let serial = turn.ledger.ids.last_serial();
+    if let Some(attempt) = turn.ledger.attempts.get_mut(&counter) {
+        attempt.order.sent_by_caller(serial);
+    }
+    give_up_reply(turn, counter);
+}
+
+/// Gives up the reply to a request that a caller has sent. Nothing is known of what it asked for, and the next request is
+/// the thread's. (A lost reply to a release does not say whether the acquire was sent.)
+pub(crate) fn give_up_reply(turn: &mut Turn<'_>, counter: u64) {
+    await_repetition(turn, counter);
+    let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
+    attempt.in_flight = None;
+    if let Phase::Returning(_) | Phase::Asking { .. } = attempt.phase {
+        attempt.set_next(turn.now_us);
+    }
+    turn.arm(counter);
+}
+
+/// The first request of an attempt is about to be repeated. A caller whose deadline has passed waits for this reply as for
+/// the first one: without a store that replies, nothing would be sent.
+pub(crate) fn await_repetition(turn: &mut Turn<'_>, counter: u64) {
+    let phase = turn.ledger.attempts.get_mut(&counter).map(|attempt| &mut attempt.phase);
+    if let Some(Phase::Asking { usual_us, .. }) = phase
+        && !is_on(Mutant::P30EndsUnheard)
+    {
+        *usual_us = turn.now_us + turn.server.usual_us();
+    }
+}
+
+/// Closes the lane, and repeats on the session's connection every request that was sent on it. All at once: the thread
+/// sends releases before acquires, and an acquire that overtook the release before it would be refused.
+pub(crate) fn give_lane_up(turn: &mut Turn<'_>) {
+    let Some(lane) = turn.server.links.lane.close(&mut turn.ledger.effects) else { return };
+    hit(Mark::LaneStalled);
+    let is_on_it = |counter: &u64| {
+        let request = turn.ledger.attempts.get(counter).and_then(|attempt| attempt.in_flight.as_ref());
+        request.is_some_and(|request| same(&request.link, &lane))
+    };
+    let unanswered: Vec<u64> = turn.ledger.counters().into_iter().filter(is_on_it).collect();
+    unanswered.into_iter().for_each(|counter| leave_to_thread(turn, counter));
+}

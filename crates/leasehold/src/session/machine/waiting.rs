@@ -1,0 +1,222 @@
+//! The callers that wait: joining a local queue, leaving it, and giving up.
+//!
+//! "Somebody else holds the lock" is said only if that is known (P30): the last reply of the store said it, or this client
+//! holds the lock itself. Otherwise nobody knows, and the caller gets an error that says so.
+//!
+//! No grant is forgotten. A waiter whose future is dropped leaves the queue. If it had been granted the lease at that
+//! moment, and never took it, it hands the lease on like a guard (`calls.rs`).
+
+use std::sync::Arc;
+
+use leasehold_spec::Name;
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
+use tokio::sync::oneshot;
+
+use super::acquire::{Outgoing, begin_for_queue, full};
+use super::attempt::{Attempt, Phase, wait_ends_us};
+use super::effects::Verdict;
+use super::hand_over::enter_kept;
+use super::lane::Upkeep;
+use super::ledger::{HandOver, Ledger, Stage};
+use super::release::give_back;
+use super::replies::{give_up_reply, leave_to_thread};
+use super::turn::Turn;
+use crate::error::Error;
+use crate::session::local::queue::{Waiter, WaiterId};
+use crate::session::terms::{Terms, Wait};
+use crate::world::RuntimeId;
+
+/// The result of joining a local queue.
+pub(crate) enum Joined {
+    /// The result of the acquire, at once.
+    Done(Verdict),
+    /// The queue is not for this caller: it asks the store for itself.
+    Apart(oneshot::Sender<Verdict>),
+    /// The caller waits, and sends the first request of the queue, if there is one.
+    Waits { waiter: WaiterId, first: Option<Box<Outgoing>>, upkeep: Upkeep },
+}
+
+/// How a request was left without a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    /// The caller of an acquire does not want it any more.
+    Attempt,
+    /// The caller of an acquire still waits, and its request may not be sent.
+    Acquire,
+    /// A release that was sent.
+    Release,
+}
+
+/// Joins the local queue for this name and lease: the way of every lock that may be handed on here.
+pub(crate) fn join(
+    turn: &mut Turn<'_>,
+    (name, terms): (&Name, &Arc<Terms>),
+    (wait, caller): (Wait, oneshot::Sender<Verdict>),
+    runtime: Option<RuntimeId>,
+) -> Joined {
+    if turn.ledger.stage != Stage::Open {
+        return Joined::Done(Verdict::Failed(Error::closed()));
+    }
+    if turn.ledger.hand_over == HandOver::Remote {
+        return Joined::Apart(caller);
+    }
+    let known = known_queue(turn.ledger, name, terms);
+    if let Some(queue) = known {
+        // A lease is kept only while nobody waits.
+        let may_be_kept = turn.ledger.queues.get(&queue).is_some_and(|queue| queue.is_empty());
+        if may_be_kept && let Some(hold) = enter_kept(turn, queue, terms) {
+            return Joined::Done(Verdict::Granted(hold));
+        }
+        if wait == Wait::No && is_taken(turn.ledger, queue, turn.now_us) {
+            return Joined::Done(Verdict::Busy);
+        }
+    }
+    let until_us = match wait {
+        Wait::No => return Joined::Apart(caller),
+        Wait::Until { until_us } => until_us,
+        Wait::ForEver => u64::MAX,
+    };
+    // If a kept lease was released just now, its queue was closed.
+    let known = known.filter(|queue| turn.ledger.queues.contains_key(queue));
+    let queue = known.unwrap_or_else(|| turn.ledger.open_queue(name, terms));
+    let number = turn.ledger.ids.number();
+    let mut counter = 0;
+    if let Some(queue) = turn.ledger.queues.get_mut(&queue) {
+        if queue.is_full() {
+            return Joined::Done(Verdict::Failed(full()));
+        }
+        counter = queue.attempt;
+        queue.push(Waiter { number, until_us, sticky_us: terms.sticky_us, caller });
+    }
+    let (mut first, mut upkeep) = (None, Upkeep::Fine);
+    if counter == 0 {
+        let (route, care) = turn.server.links.route(&mut turn.ledger.effects, runtime, turn.now_us);
+        let link = turn.server.links.way_in(route.lane.clone());
+        (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)).map(Box::new), care);
+    } else {
+        outlast(turn, queue, until_us);
+    }
+    turn.ledger.arm_queue(queue);
+    Joined::Waits { waiter: WaiterId { queue, number }, first, upkeep }
+}
+
+/// Returns the queue for this name and lease. Its number is known to the terms, nearly always.
+fn known_queue(ledger: &Ledger, name: &Name, terms: &Terms) -> Option<u64> {
+    let hint = terms.queue.get();
+    if ledger.queues.get(&hint).is_some_and(|queue| queue.terms.lease_ms == terms.lease_ms && queue.name == *name) {
+        return Some(hint);
+    }
+    ledger.names.queue_of(name, terms.lease_ms).inspect(|&queue| terms.queue.set(queue))
+}
+
+/// Returns whether the store need not be asked: this client holds the lock, or others wait for it here.
+fn is_taken(ledger: &mut Ledger, queue: u64, now_us: u64) -> bool {
+    ledger.queues.get(&queue).is_some_and(|queue| !queue.is_empty())
+        || ledger.holding_of(queue).is_some_and(|holding| now_us < holding.hold.valid_until_us())
+}
+
+/// A waiter waits for longer than the store was told: the entry re-checks at once, and says so. Otherwise the store would
+/// drop the entry, and it would come back only with its next re-check.
+fn outlast(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
+    let Some(queue) = turn.ledger.queues.get(&queue).filter(|queue| queue.outlasts(until_us)) else { return };
+    let counter = queue.attempt;
+    let phase = turn.ledger.attempts.get(&counter).map(|attempt| &attempt.phase);
+    let is_waiting = matches!(phase, Some(Phase::Asking { .. } | Phase::Queued { .. }));
+    if is_waiting && !is_on(Mutant::P21ShortLimit) {
+        hit(Mark::LineOutlasted);
+        turn.ledger.set_next(counter, turn.now_us);
+        turn.arm(counter);
+    }
+}
+
+/// Removes a waiter from its queue, and returns it. `None`: it has its result, or is about to get it. The waiter must not be
+/// dropped under the lock, because this wakes the task that polled its future, or drops that waker.
+pub(crate) fn leave(turn: &mut Turn<'_>, waiter: WaiterId) -> Option<Waiter<Verdict>> {
+    let queue = turn.ledger.queues.get_mut(&waiter.queue)?;
+    let (waiter, counter) = (queue.take(waiter.number)?, queue.attempt);
+    if queue.is_empty() && !is_on(Mutant::P21EntryStays) {
+        desert(turn, counter);
+    }
+    Some(waiter)
+}
+
+/// The last waiter has left a queue: its attempt is given up, unless it holds, and a guard is out.
+fn desert(turn: &mut Turn<'_>, counter: u64) {
+    if turn.ledger.attempts.get(&counter).is_some_and(|attempt| !attempt.is_held()) {
+        hit(Mark::LineDeserted);
+        forsake(turn, counter);
+    }
+}
+
+/// The future of a caller was dropped before its request had a reply. It sends nothing any more (P16).
+pub(crate) fn drop_request(turn: &mut Turn<'_>, counter: u64, dropped: Dropped) {
+    match dropped {
+        Dropped::Attempt => {
+            let serial = turn.ledger.ids.last_serial();
+            if let Some(attempt) = turn.ledger.attempts.get_mut(&counter) {
+                attempt.order.sent_by_caller(serial);
+            }
+            forsake(turn, counter);
+        }
+        Dropped::Acquire => leave_to_thread(turn, counter),
+        Dropped::Release => give_up_reply(turn, counter),
+    }
+}
+
+/// Gives up an attempt that nobody waits for. A future that stands still may send its first request later. A leave that was
+/// sent before that request does not close the attempt (P14).
+fn forsake(turn: &mut Turn<'_>, counter: u64) {
+    hit(Mark::Abandoned);
+    if is_on(Mutant::P16DropSilent) {
+        turn.ledger.remove(counter, turn.now_us);
+        return;
+    }
+    // The caller that did not take the lease may have handed it to the next waiter here.
+    if !turn.ledger.attempts.get(&counter).is_some_and(Attempt::is_handed_on) {
+        give_back(turn, counter);
+    }
+}
+
+/// Gives the waiters of local queues their results whose deadlines are over.
+pub(crate) fn expire_waiters(turn: &mut Turn<'_>) {
+    while let Some((_, number)) = turn.ledger.agenda.queues.pop(turn.now_us) {
+        let Some(queue) = turn.ledger.queues.get_mut(&number) else { continue };
+        queue.alarm_us = u64::MAX;
+        let counter = queue.attempt;
+        let answer_us = turn.ledger.attempts.get(&counter).map_or(0, Attempt::first_answer_us);
+        let is_over = |until_us: u64| wait_ends_us(until_us, answer_us) <= turn.now_us;
+        while let Some(waiter) = turn.ledger.queues.get_mut(&number).and_then(|queue| queue.take_overdue(is_over)) {
+            let verdict = verdict_at_deadline(turn, counter);
+            turn.ledger.effects.verdict(waiter.number, Some(waiter.caller), verdict);
+        }
+        if turn.ledger.queues.get(&number).is_some_and(|queue| queue.is_empty()) {
+            desert(turn, counter);
+        }
+        turn.ledger.arm_queue(number);
+    }
+}
+
+/// Gives the caller of an attempt its result at its deadline, and ends the attempt.
+pub(crate) fn expire(turn: &mut Turn<'_>, counter: u64) {
+    hit(Mark::PatienceOver);
+    let verdict = verdict_at_deadline(turn, counter);
+    if let Some(attempt) = turn.ledger.attempts.get_mut(&counter) {
+        attempt.tell(&mut turn.ledger.effects, verdict);
+        give_back(turn, counter);
+    }
+}
+
+/// Returns what is known to the callers that wait for this attempt.
+fn verdict_at_deadline(turn: &Turn<'_>, counter: u64) -> Verdict {
+    let Some(attempt) = turn.ledger.attempts.get(&counter) else { return Verdict::Busy };
+    match &attempt.phase {
+        Phase::Queued { .. } => Verdict::Busy,
+        Phase::Held(holding) if turn.now_us < holding.hold.valid_until_us() => Verdict::Busy,
+        // The last reply of the store said that we hold, and it has not said whether we still do.
+        Phase::Held(_) | Phase::Claiming { .. } => Verdict::Failed(turn.server.links.away().may_act()),
+        Phase::Asking { .. } | Phase::Ended { .. } | Phase::Returning(_) => {
+            Verdict::Failed(turn.server.links.away_for(attempt))
+        }
+    }
+}

@@ -1,0 +1,368 @@
+//! The session's thread. It connects, proves the inbox, sends what is due, and begins again when the connection is gone.
+//!
+//! The thread decides nothing: the machine says what to send, and the replies go back into the machine.
+
+use std::future::{Future, poll_fn, ready};
+use std::pin::pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::mutant::{Mutant, is_on};
+use leasehold_spec::{Name, Op, SessionId};
+use tokio::sync::oneshot;
+use tokio::task::unconstrained;
+
+use crate::clock::Sample;
+use crate::error::{Error, ErrorKind};
+use crate::session::agenda::window::Kind;
+use crate::session::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
+use crate::session::machine::{DueRequest, InFlight, Reply, for_now, silent};
+use crate::session::shared::Shared;
+use crate::store::{Fault, Inbox, Link, Progress};
+use crate::world::{Pending, World};
+
+type Ready = oneshot::Sender<Result<(), Error>>;
+
+/// The longest sleep: deadlines are on a clock that runs while the machine sleeps, and timers are not.
+const TICK_US: u64 = 250_000;
+/// The shortest sleep of a timer.
+const PAUSE_US: u64 = 1_000;
+/// An idle connection is asked for the time this often, so that the moment of a message is known, and a dead connection is
+/// detected.
+const IDLE_US: u64 = 20_000_000;
+/// How often deadlines are checked while there is no connection.
+const OFFLINE_TICK_US: u64 = 50_000;
+/// The longest time that a ping waits behind other replies. After as much, requests are refused as late, so a connection
+/// that is so slow is worth nothing.
+const PROOF_MAX_US: u64 = ANSWER_MAX_US;
+/// The first pause between two tries to connect.
+const BACKOFF_MIN_US: u64 = 20_000;
+/// How often the thread checks whether the lane is driven: with every tick.
+const LANE_US: u64 = TICK_US;
+/// The second check, if requests are in flight. Both together take less than the half second for which `try_lock_for`
+/// awaits a reply.
+const LANE_AGAIN_US: u64 = 100_000;
+
+/// What becomes of a session whose first try to connect fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// There is no session: the caller of `connect` decides whether to try again.
+    Connected,
+    /// If the store is away, the session goes on and tries again, as after a connection that broke.
+    Lazy,
+}
+
+/// Runs the session until it is closed and everything is returned, or cannot be any more.
+pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready: Ready) {
+    let _end = EndOfThread(Arc::clone(&shared));
+    let mut ready = Some(ready);
+    let mut backoff_us = BACKOFF_MIN_US;
+    while !is_over(&shared) {
+        let opening = race(&*shared.world, OPEN_WITHIN_US, open(&shared, id));
+        let is_first = ready.is_some();
+        let unanswered = || {
+            let known = shared.store.silence();
+            Err(known.unwrap_or_else(if is_first { unanswered } else { silent }))
+        };
+        match meanwhile(&shared, opening).await.unwrap_or_else(unanswered) {
+            Ok(link) => {
+                backoff_us = BACKOFF_MIN_US;
+                shared.with(|machine, now_us| machine.attached(Arc::clone(&link), now_us));
+                if let Some(ready) = ready.take() {
+                    drop(ready.send(Ok(())));
+                }
+                serve(&shared, &link).await;
+                if is_over(&shared) {
+                    link.idle().await;
+                }
+                shared.with(|machine, _| machine.server.links.set_home(None));
+                link.close();
+            }
+            Err(error) => {
+                let first = ready.take();
+                if first.is_some() && (start == Start::Connected || !is_away(&error)) {
+                    first.map(|ready| ready.send(Err(error)));
+                    break;
+                }
+                shared.with(|machine, _| machine.server.links.trouble = Some(for_now(error)));
+                // The caller of a lazy connect goes on now, and may ask for that trouble.
+                first.map(|ready| ready.send(Ok(())));
+                let pause = shared.world.sleep(Duration::from_micros(backoff_us));
+                meanwhile(&shared, pause).await;
+                backoff_us = (backoff_us * 2).min(REOPEN_MAX_US);
+            }
+        }
+    }
+}
+
+/// Returns whether the store may be there later. Another URL, password or version is not a matter of time.
+fn is_away(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Quorum)
+}
+
+/// However the thread ends, nobody waits for it afterwards.
+struct EndOfThread(Arc<Shared>);
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// P11: connects with a handshake (role, run ID), asks for the time, attaches the inbox and proves it.
+async fn open(shared: &Arc<Shared>, id: SessionId) -> Result<Arc<dyn Link>, Error> {
+    let link = shared.store.open().await?;
+    shared.with(|machine, _| machine.meet(link.run()));
+    // Both at once, in this order. The moment of a message that comes before the reply to the first is not known: its grant
+    // is claimed before it is entered.
+    let attaching = link.attach(id, inbox(shared));
+    tokio::try_join!(biased; ask_time(shared, &link), attaching).map_err(to_error)?;
+    Ok(link)
+}
+
+fn inbox(shared: &Arc<Shared>) -> Inbox {
+    let shared = Arc::downgrade(shared);
+    Arc::new(move |message| {
+        if let Some(shared) = Weak::upgrade(&shared) {
+            shared.with(|machine, now_us| machine.accept_message(message, now_us));
+        }
+    })
+}
+
+/// Sends what is due until the connection is gone or the session is over.
+async fn serve(shared: &Arc<Shared>, link: &Arc<dyn Link>) {
+    let mut asked_time_us = shared.world.now_us();
+    let mut check_lane_us = asked_time_us + LANE_US;
+    while !link.is_closed() && !is_over(shared) {
+        let ((requests, doubted), now_us) = shared.with(|machine, now_us| (machine.due_requests(now_us), now_us));
+        requests.into_iter().for_each(|request| send(shared, link, request));
+        doubted.into_iter().for_each(|doubted| prove(shared, doubted));
+        if check_lane_us <= now_us {
+            let progress = shared.with(|machine, now_us| machine.check_lane(now_us));
+            check_lane_us = now_us + if progress == Progress::Waiting { LANE_AGAIN_US } else { LANE_US };
+        }
+        if now_us.saturating_sub(asked_time_us) > IDLE_US {
+            asked_time_us = now_us;
+            prove(shared, Arc::clone(link));
+        }
+        sleep(shared, check_lane_us.saturating_sub(now_us).clamp(PAUSE_US, TICK_US)).await;
+    }
+}
+
+/// Waits for a connection, or for the next try. Little can be sent meanwhile, but deadlines pass all the same.
+async fn meanwhile<T>(shared: &Arc<Shared>, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    loop {
+        if let Some(output) = first_of(work.as_mut(), sleep(shared, OFFLINE_TICK_US)).await {
+            return output;
+        }
+        // A leave behind an acquire on the callers' connection: that one may still be up.
+        let (requests, _) = shared.with(|machine, now_us| machine.due_requests(now_us));
+        for request in requests {
+            if let DueRequest::Return { counter, name, op, request } = request {
+                send_return(shared, counter, (name, op, request));
+            }
+        }
+    }
+}
+
+fn send(shared: &Arc<Shared>, link: &Arc<dyn Link>, request: DueRequest) {
+    match request {
+        DueRequest::Return { counter, name, op, request } => send_return(shared, counter, (name, op, request)),
+        DueRequest::Acquire { id, name, op, request } => {
+            let sent = begun(apply(shared, &name, &op, &request));
+            shared.with(|machine, _| machine.ledger.acquire_is_sent(id.counter));
+            spawn(shared, |shared| async move {
+                let reply = sent.await;
+                shared.with(|machine, now_us| {
+                    machine.ledger.agenda.end_requests(Kind::Recheck, 1);
+                    machine.accept_acquire((&name, id), &request, reply, now_us);
+                });
+            });
+        }
+        DueRequest::Renew(batch) => {
+            let sent = begun(link.renew(&batch.renewals));
+            spawn(shared, |shared| async move {
+                let replies = sent.await;
+                shared.with(|machine, now_us| machine.accept_renewals(&batch, replies, now_us));
+            });
+        }
+        DueRequest::Reserve(of) => {
+            let sent = begun(apply(shared, &of.name, &of.op, &of.request));
+            spawn(shared, |shared| async move {
+                let reply = sent.await;
+                shared.with(|machine, now_us| machine.accept_reserve(&of, reply, now_us));
+            });
+        }
+        DueRequest::Settle { name, request } => {
+            let sent = begun(apply(shared, &name, &Op::Settle, &request));
+            spawn(shared, |shared| async move {
+                let reply = sent.await;
+                shared.with(|machine, now_us| machine.accept_settle(&name, &request, reply, now_us));
+            });
+        }
+    }
+}
+
+/// Sends a return. A caller that acquires the name waits until it is sent (`machine/precede.rs`).
+fn send_return(shared: &Arc<Shared>, counter: u64, (name, op, request): (Name, Op, InFlight)) {
+    let sent = begun(apply(shared, &name, &op, &request));
+    shared.with(|machine, _| machine.ledger.return_is_sent(counter, request.serial));
+    spawn(shared, |shared| async move {
+        let reply = sent.await;
+        shared.with(|machine, now_us| {
+            machine.ledger.agenda.end_requests(Kind::Return, 1);
+            machine.accept_return(counter, &request, reply, now_us);
+        });
+    });
+}
+
+fn apply(shared: &Shared, name: &Name, op: &Op, request: &InFlight) -> Pending<Reply> {
+    request.link.apply(name, op, shared.with(|machine, _| machine.ledger.names.contention(name)))
+}
+
+/// Polls a request once, so that later requests on its connection come after it, in whatever order tasks run. The poll is
+/// outside of the runtime's budget: behind some hundred others of one turn the request would be put off, and not sent.
+fn begun<T: Send + 'static>(mut request: Pending<T>) -> Pending<T> {
+    let first = pin!(unconstrained(request.as_mut())).poll(&mut Context::from_waker(Waker::noop()));
+    match first {
+        Poll::Ready(reply) => Box::pin(ready(reply)),
+        Poll::Pending => request,
+    }
+}
+
+/// Pings a connection that left a request unanswered. If it does not answer in time, it is replaced: otherwise a stalled
+/// connection stays open for ever, and everything on it waits.
+///
+/// A connection on which other replies go on coming is not stalled: the ping waits behind them, at a server or in a process
+/// that is slow. On another connection all of it would be asked for once more, of a server that is not done with the first.
+fn prove(shared: &Arc<Shared>, link: Arc<dyn Link>) {
+    if !shared.with(|machine, _| machine.server.links.begin_proof(&link)) {
+        return;
+    }
+    spawn(shared, |shared| async move {
+        let begun_us = shared.world.now_us();
+        let mut ping = pin!(ask_time(&shared, &link));
+        let is_proved = loop {
+            let (within_us, before) = shared.with(|machine, _| machine.server.proof(&link));
+            match race(&*shared.world, within_us, ping.as_mut()).await {
+                Some(answered) => break answered.is_ok(),
+                None if shared.world.now_us().saturating_sub(begun_us) > PROOF_MAX_US => break false,
+                None if shared.with(|machine, _| machine.server.proof(&link)).1 == before => break false,
+                None => {}
+            }
+        };
+        if !is_proved {
+            // A connection that has ended by itself meanwhile is not replaced by this.
+            if !link.is_closed() {
+                hit(Mark::LinkReplaced);
+            }
+            link.close();
+        }
+        shared.with(|machine, _| machine.end_proof(&link, is_proved));
+    });
+}
+
+async fn ask_time(shared: &Arc<Shared>, link: &Arc<dyn Link>) -> Result<(), Fault> {
+    let sent_us = shared.world.now_us();
+    let server_us = link.ping().await?;
+    let heard_us = shared.world.now_us();
+    shared.with(|machine, _| machine.note_ping(&**link, Sample { sent_us, heard_us, server_us }));
+    Ok(())
+}
+
+fn spawn<T: Future<Output = ()> + Send + 'static>(shared: &Arc<Shared>, task: impl FnOnce(Arc<Shared>) -> T) {
+    let task: Pending<()> = Box::pin(task(Arc::clone(shared)));
+    // The thread has a runtime of its own: this cannot fail there.
+    drop(shared.world.spawn(task));
+}
+
+/// Sleeps until something is due or the thread is woken, at most `at_most_us`.
+///
+/// If something fell due during the turn, the thread does not sleep: it was not woken for that, and a guard that was dropped
+/// meanwhile would be released too late by the shortest sleep. A request that could not be sent is never due at once
+/// (`Ledger::arm_after`).
+async fn sleep(shared: &Arc<Shared>, at_most_us: u64) {
+    let (for_us, until_us) = shared.with(|machine, now_us| {
+        let for_us = match machine.next_due_us().saturating_sub(now_us) {
+            0 => 0,
+            later_us => later_us.clamp(PAUSE_US, at_most_us),
+        };
+        machine.sleep_until(now_us + for_us);
+        (for_us, now_us + for_us)
+    });
+    if is_on(Mutant::P17LostWake) {
+        shared.with(|machine, _| machine.ledger.agenda.plan(until_us));
+    }
+    if for_us == 0 {
+        step_aside().await;
+    } else {
+        first_of(pin!(shared.wake.notified()), shared.world.sleep(Duration::from_micros(for_us))).await;
+    }
+    shared.with(|machine, now_us| machine.woke(now_us));
+}
+
+/// Lets spawned tasks run, once.
+async fn step_aside() {
+    let mut is_aside = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut is_aside, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+fn is_over(shared: &Arc<Shared>) -> bool {
+    shared.with(|machine, _| machine.is_over())
+}
+
+async fn race<T>(world: &dyn World, within_us: u64, work: impl Future<Output = T>) -> Option<T> {
+    first_of(pin!(work), world.sleep(Duration::from_micros(within_us))).await
+}
+
+/// Returns the output of `work` unless `end` ends before.
+async fn first_of<W: Future + Unpin>(mut work: W, end: impl Future<Output = ()>) -> Option<W::Output> {
+    let mut end = pin!(end);
+    poll_fn(|context| match pin!(&mut work).poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => end.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
+
+/// Returns the error of a client whose store has never replied.
+fn unanswered() -> Error {
+    Error::new(ErrorKind::Unreachable, "the store does not reply: is it running, and is the network up?")
+}
+
+fn to_error(fault: Fault) -> Error {
+    match fault {
+        Fault::Gone(error) | Fault::Damaged(error) | Fault::Undecided(error) => error,
+        Fault::Refused(error) | Fault::NoMemory(error) => match error.kind() {
+            ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign | ErrorKind::Quorum => error,
+            _ => Error::new(ErrorKind::Unreachable, error.to_string()),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An error about nodes in quarantine must not send its reader to look for a broken network.
+    #[test]
+    fn an_error_of_a_quorum_about_its_nodes_keeps_its_kind() {
+        let quorum = || Error::new(ErrorKind::Quorum, "2 of 5 nodes vote");
+        assert!(quorum().is_retryable());
+        let faults: [fn(Error) -> Fault; 4] = [Fault::Gone, Fault::Damaged, Fault::Refused, Fault::NoMemory];
+        let errors = faults.map(|of| to_error(of(quorum())));
+        for error in errors.into_iter().chain([for_now(quorum())]) {
+            assert_eq!((error.kind(), error.to_string()), (ErrorKind::Quorum, "2 of 5 nodes vote".to_owned()));
+        }
+    }
+}
