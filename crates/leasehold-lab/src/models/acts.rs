@@ -27,10 +27,10 @@ impl World {
         if self.budget.failovers > 0 && self.copy != self.store {
             acts.push(Act::Failover);
         }
-        if self.budget.revokes > 0 && self.store.grant.as_ref().is_some_and(|g| self.may_be_revoked(play, g)) {
+        if self.budget.revokes > 0 && self.store.grants.sole().is_some_and(|g| self.may_be_revoked(play, g)) {
             acts.push(Act::Revoke);
         }
-        if self.budget.set_backs > 0 && self.store.grant.is_some() {
+        if self.budget.set_backs > 0 && self.store.grants.sole().is_some() {
             acts.push(Act::SetBack);
         }
         if self.may_tick(play) {

@@ -218,7 +218,7 @@ impl World {
             Act::Crash(s, fate) => {
                 spend(&mut self.budget.crashes);
                 // Elsewhere a lease ends when it should, and when its holder died makes no difference.
-                let grant = self.store.grant.as_ref().filter(|g| play.scene.back > 0 && attempt_of(g.id).0 == s);
+                let grant = self.store.grants.sole().filter(|g| play.scene.back > 0 && attempt_of(g.id).0 == s);
                 self.ledger.dies(self.tick, grant);
                 self.sessions[s as usize].life = Life::Dead;
                 for k in 0..self.sessions[s as usize].links.len() as u8 {
@@ -244,14 +244,14 @@ impl World {
     fn check_pass(&mut self, held: &Holding) {
         let is_unheard = !held.is_revoked && self.ledger.revoked == Some(held.token);
         let is_live = |g: &Grant| g.token == held.token && g.end_us() > self.clock_us();
-        if !is_unheard && !self.ledger.forgot && !self.store.grant.as_ref().is_some_and(is_live) {
+        if !is_unheard && !self.ledger.forgot && !self.store.grants.sole().is_some_and(is_live) {
             self.ledger.note(Harm::LetInLate);
         }
     }
 
     /// A task of an earlier grant uses this token now.
     fn check_rank(&mut self, grant: Token, token: Token) {
-        if self.store.grant.as_ref().is_some_and(|g| grant < g.token && g.token <= token) {
+        if self.store.grants.sole().is_some_and(|g| grant < g.token && g.token <= token) {
             self.ledger.note(Harm::Outranks);
         }
     }

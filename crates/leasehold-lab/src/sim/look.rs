@@ -19,7 +19,7 @@ pub(super) struct Seen<'a> {
 /// What is wrong with it, if anything.
 pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) -> Option<&'static str> {
     let Seen { before, op, now_us, after, answer, deliveries } = seen;
-    let is_free = after.grant.is_none() && !matches!(op, Op::Inspect);
+    let is_free = after.grants.is_empty() && !matches!(op, Op::Inspect);
     if is_free && !after.queue.is_empty() && answer.rest == Rest::Done {
         return Some("P1: a lease is free, and somebody waits for it");
     }
@@ -34,8 +34,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     if (answer.contention == Contention::None) != after.queue.is_empty() {
         return Some("P9: an answer does not say whether others wait");
     }
-    let cooling =
-        |record: &Resource| record.grant.as_ref().filter(|grant| !grant.is_held()).map(|g| (g.id, g.end_us()));
+    let cooling = |record: &Resource| record.grants.sole().filter(|grant| !grant.is_held()).map(|g| (g.id, g.end_us()));
     match (cooling(before), cooling(after)) {
         (Some((id, end_us)), Some((same, later_us))) if id == same && later_us > end_us => {
             return Some("P23: a cool-down was made longer");
@@ -45,7 +44,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         }
         _ => {}
     }
-    let reserved = |record: &Resource| record.grant.as_ref().map(|grant| (grant.token, grant.range, grant.reserved()));
+    let reserved = |record: &Resource| record.grants.sole().map(|grant| (grant.token, grant.range, grant.reserved()));
     if let Some((_, 2.., last)) = reserved(after)
         && reserved(before) != reserved(after)
         && last.get() > now_us + TOKEN_LEAD_US
@@ -85,9 +84,9 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         (Op::Release { id, .. }, Outcome::NotHeld) => (before.released == Some(*id) && *now_us < before.keep_until_us)
             .then_some("P3: a release that was said again is not known any more"),
         (Op::Revoke { grace_ms, .. }, Outcome::Revoking { left_us }) => {
-            let there_us = before.grant.as_ref().map_or(0, |grant| grant.left_us(*now_us));
+            let there_us = before.grants.sole().map_or(0, |grant| grant.left_us(*now_us));
             let has_grace = |grant: &Grant| grant.is_held() && grant.state != GrantState::Revoked;
-            let is_first = before.grant.as_ref().is_some_and(has_grace);
+            let is_first = before.grants.sole().is_some_and(has_grace);
             (is_first && left_us + 1_000 < there_us.min(grace_ms * 1000)).then_some("P10: a grace was cut short")
         }
         _ => None,

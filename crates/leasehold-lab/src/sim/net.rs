@@ -134,7 +134,7 @@ impl Net {
     pub(super) fn run_of(&self, hold: &Grant) -> Option<Run> {
         let records = &self.nodes[self.primary].records;
         let (_, record) = records.iter().find(|(name, _)| name.as_str() == hold.name)?;
-        let grant = record.grant.as_ref().filter(|grant| grant.is_held())?;
+        let grant = record.grants.sole().filter(|grant| grant.is_held())?;
         let (token, last) = (grant.token.get(), grant.reserved().get());
         let since_us = |orders: &[Order]| {
             let waits = record.queue.iter().filter(|entry| orders.contains(&entry.order));
@@ -328,7 +328,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name
     if let Some(id) = queued {
         net.queued_us.entry(id).or_insert(now_us);
     }
-    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grant.as_ref()) {
+    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grants.sole()) {
         sim.book.given(name.as_str(), grant.token.get(), now_us);
         if let Some(since_us) = net.queued_us.get(&grant.id) {
             sim.book.waited(name.as_str(), grant.token.get(), *since_us);

@@ -181,7 +181,7 @@ impl Node {
 
     /// Who holds a name, how far its grant is, and what is left of it, as far as the clock's rate lets say.
     pub(super) fn held(&self, name: &Name, now_us: u64) -> Option<(SessionId, GrantState, u64)> {
-        let grant = self.records.get(name)?.grant.as_ref()?;
+        let grant = self.records.get(name)?.grants.sole()?;
         Some((grant.id.session, grant.state, grant.left_us(self.clock.at_us(now_us))))
     }
 }

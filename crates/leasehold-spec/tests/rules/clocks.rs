@@ -19,7 +19,7 @@ fn set_back() -> (World, Token) {
 }
 
 fn since_us(world: &World) -> u64 {
-    world.resource.grant.as_ref().expect("held").since_us
+    world.resource.grants.sole().expect("held").since_us
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn p1_a_lease_that_is_dated_anew_ends_no_earlier_than_its_holder_believes() {
         // A second before the clock was set, and what has passed since.
         let believed_us = world.now_us + (LEASE_MS - 1_000 - waited_ms) * 1000;
         world.step(&Op::Settle);
-        let grant = world.resource.grant.as_ref().expect("held");
+        let grant = world.resource.grants.sole().expect("held");
         assert!(grant.end_us() >= believed_us, "after {waited_ms} ms");
     }
 }
@@ -124,7 +124,7 @@ fn p1_a_push_is_claimed_behind_a_clock_that_was_set_back() {
         let claimed = world.renew(id(2, 1), push.token, from);
         assert_eq!(claimed.outcome, Outcome::Renewed { left_us: LEASE_MS * 1000 }, "{from:?}");
         assert_eq!(since_us(&world), world.now_us);
-        assert_eq!(world.resource.grant.as_ref().unwrap().state, GrantState::Held);
+        assert_eq!(world.resource.grants.sole().unwrap().state, GrantState::Held);
     }
 }
 
@@ -148,7 +148,7 @@ fn p7_a_lapse_from_the_future_is_dated_from_now() {
     ticket(&world.with_place(id(2, 2), |_| ()));
     assert_eq!(world.resource.lapses[0].at_us, world.now_us);
     world.pass(1);
-    let held = world.resource.grant.as_ref().unwrap().clone();
+    let held = world.resource.grants.sole().unwrap().clone();
     world.release(held.id, held.token);
     assert_eq!(world.holder(), Some(id(2, 2)), "heard since its claim lapsed");
 }

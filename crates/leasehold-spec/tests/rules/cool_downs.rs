@@ -143,7 +143,7 @@ fn p23_tokens_go_on_where_the_range_was_used() {
     let token = granted(&world.step(&Op::Acquire(request)));
     cool_down(&mut world, id(1, 1), token.plus(5));
     assert_eq!(world.resource.last, token.plus(5));
-    let grant = world.resource.grant.clone().expect("it cools down");
+    let grant = world.resource.grants.sole().cloned().expect("it cools down");
     assert_eq!((grant.token, grant.range, grant.state), (token.plus(5), 1, GrantState::CoolingDown));
     // The clock is set back: the next token is counted.
     world.now_us -= 10_000_000;

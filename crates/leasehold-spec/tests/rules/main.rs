@@ -333,5 +333,5 @@ fn a_grant_that_ended_holds_until_somebody_touches_the_name() {
     // Late, and still the first: nobody came between.
     assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released);
     assert_eq!(world.holder(), Some(id(2, 1)));
-    assert_eq!(world.resource.grant.as_ref().unwrap().state, GrantState::Pushed);
+    assert_eq!(world.resource.grants.sole().unwrap().state, GrantState::Pushed);
 }

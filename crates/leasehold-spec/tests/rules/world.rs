@@ -72,7 +72,7 @@ impl World {
     }
 
     pub(crate) fn holder(&self) -> Option<GrantId> {
-        self.resource.grant.as_ref().map(|grant| grant.id)
+        self.resource.grants.sole().map(|grant| grant.id)
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {

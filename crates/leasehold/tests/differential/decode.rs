@@ -90,7 +90,7 @@ fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
     };
     let id = id.ok_or("a grant without an id")?;
     let grant = Some(Grant { id, token: last, since_us, length_ms, state, label, range });
-    Ok(Resource { last, grant, released: prev, ..Resource::default() })
+    Ok(Resource { last, grants: grant.into(), released: prev, ..Resource::default() })
 }
 
 fn hash(pairs: &[Value]) -> Result<Resource, String> {

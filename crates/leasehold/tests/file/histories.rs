@@ -164,7 +164,7 @@ impl Rig {
 
     fn op(&mut self, number: usize) -> Op {
         let now_us = self.world.now_us();
-        let held = self.model.grant.as_ref().map(|grant| (grant.id, grant.token));
+        let held = self.model.grants.sole().map(|grant| (grant.id, grant.token));
         let wrong = self.dice.below(6) == 0;
         let (id, token) = match held.filter(|_| !wrong) {
             Some(held) => held,
@@ -263,8 +263,8 @@ impl Rig {
         let env = Env { wall_us, lease_us, attached: &lives };
         let dead = self
             .model
-            .grant
-            .as_ref()
+            .grants
+            .sole()
             .filter(|g| g.is_held() && g.end_us() > lease_us && !lives(g.id.session))
             .map(|g| g.id);
         let mut told = Vec::new();
@@ -276,7 +276,7 @@ impl Rig {
             // A look writes nothing, also where the record is forgotten: behind a clock that is set back it is not.
             (Op::Inspect, dead) => {
                 let mut shown = self.model.clone();
-                shown.grant = shown.grant.filter(|_| dead.is_none());
+                shown.grants.take_sole_if(|_| dead.is_some());
                 return step(&mut shown, &env, op);
             }
             _ => {}
@@ -345,7 +345,10 @@ impl Rig {
             let last = Token::new(number("last")?).unwrap();
             let keep_until_us = number("keep_until_us")?;
             let (lapses, queue) = (Vec::new(), [].into());
-            Ok((row.get::<_, i64>("id")?, Resource { last, grant, released, lapses, queue, keep_until_us }))
+            Ok((
+                row.get::<_, i64>("id")?,
+                Resource { last, grants: grant.into(), released, lapses, queue, keep_until_us },
+            ))
         };
         let (id_, mut resource) = self.db.query_row(sql, [self.name.as_str()], row).optional().unwrap()?;
         let mut statement = self.db.prepare("SELECT * FROM waiters WHERE name = ?1 ORDER BY ticket, seq").unwrap();

@@ -92,14 +92,14 @@ impl Record {
         if let Some(mut record) = remembered.filter(|record| record.id == Some(id) && record.stamp == stamp) {
             let resource = &mut record.resource;
             (resource.last, resource.keep_until_us) = (last, keep_until_us);
-            (resource.released, resource.grant) = (released, grant);
+            (resource.released, resource.grants) = (released, grant.into());
             return Ok(record);
         }
         let (queue, seqs) = if waiting == 0 { Default::default() } else { queue(db, id)? };
         let lapses = if lapsed == 0 { Vec::new() } else { lapses(db, id)? };
         let counted = (queue.len() as u64, lapses.len() as u64);
         sane(counted == (waiting.cast_unsigned(), lapsed.cast_unsigned()), "it counts other waiters than there are")?;
-        let resource = Resource { last, grant, released, lapses, queue, keep_until_us };
+        let resource = Resource { last, grants: grant.into(), released, lapses, queue, keep_until_us };
         Ok(Self { id: Some(id), stamp, resource, seqs, before: None })
     }
 
@@ -243,7 +243,7 @@ impl Record {
 
 impl Plain {
     fn of(resource: &Resource) -> Self {
-        let Resource { last, keep_until_us, released, grant, .. } = resource;
-        Self { last: *last, keep_until_us: *keep_until_us, released: *released, grant: grant.clone() }
+        let Resource { last, keep_until_us, released, grants, .. } = resource;
+        Self { last: *last, keep_until_us: *keep_until_us, released: *released, grant: grants.sole().cloned() }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, Grant, GrantId, GrantState, Name, Op, Outcome, Rest, SessionId, Token,
-    step,
+    Answer, Contention, Delivery, Env, Event, Grant, GrantId, GrantState, Grants, Name, Op, Outcome, Rest, SessionId,
+    Token, step,
 };
 use rusqlite::Connection;
 
@@ -185,7 +185,7 @@ impl Site {
             let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
             // A look changes nothing, and must not tell that somebody holds who is dead.
             if grant_of_the_dead(&record, &env, is_dead).is_some() {
-                record.resource.grant = None;
+                record.resource.grants = Grants::default();
             }
             // The step empties a record that is forgotten. That is not stored, so it must not be remembered either.
             let is_forgotten = record.resource.is_forgotten(wall_us, lease_us);
@@ -288,12 +288,12 @@ fn one(
     name: &Name,
     op: &Op,
 ) -> Result<(Done, Record), Bad> {
-    let subject = subject(op);
+    let subject = op.subject();
     let mut record = Record::load(db, name, known)?;
     record.begin(subject);
     let (wall_us, lease_us) = (ask.world.wall_us(), lease_us(ask.world));
     let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
-    let marked = record.resource.grant.clone().filter(|grant| grant.state == GrantState::Revoked);
+    let marked = record.resource.grants.sole().cloned().filter(|grant| grant.state == GrantState::Revoked);
     let mut deliveries = bury(&mut record, &env, op, ask);
     let (answer, more) = step(&mut record.resource, &env, op);
     deliveries.extend(more);
@@ -305,10 +305,8 @@ fn one(
     }
     // A holder that was stopped for the whole grace has not read that it was revoked, and the row of the name says so no
     // more. One that gives back itself needs no message.
-    let gives_back = |id: GrantId| match op {
-        Op::Release { id: own, .. } | Op::Leave { id: own, .. } | Op::CoolDown { id: own, .. } => *own == id,
-        _ => false,
-    };
+    let ends_attempt = matches!(op, Op::Release { .. } | Op::Leave { .. } | Op::CoolDown { .. });
+    let gives_back = |id: GrantId| ends_attempt && subject == Some(id);
     let has_ended = |grant: &Grant| record.resource.held_by(grant.id).is_none() && !gives_back(grant.id);
     if let Some(Grant { id, token, range, .. }) = marked.filter(has_ended) {
         rows::note_ended(db, name, (id, token, range))?;
@@ -317,7 +315,7 @@ fn one(
     let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. })) && record.was_pushed();
     let done = Done {
         next: resource.queue.front().filter(|_| is_claimed).map(|entry| entry.id.session),
-        holder: resource.grant.as_ref().filter(|grant| grant.is_held()).map(|grant| grant.id.session),
+        holder: resource.grants.sole().filter(|grant| grant.is_held()).map(|grant| grant.id.session),
         waits: resource.queue.iter().any(|entry| (ask.is_ours)(entry.id.session)),
         answer,
         deliveries,
@@ -337,7 +335,7 @@ fn now(world: &dyn World) -> rows::Now {
 /// The grant of a session that is dead, before its lease has ended. One that cools down was given back: the death of its
 /// session changes nothing.
 fn grant_of_the_dead(record: &Record, env: &Env<'_>, is_dead: &dyn Fn(SessionId) -> bool) -> Option<GrantId> {
-    let grant = record.resource.held_by(record.resource.grant.as_ref()?.id)?;
+    let grant = record.resource.held_by(record.resource.grants.sole()?.id)?;
     (grant.end_us() > env.lease_us && is_dead(grant.id.session)).then_some(grant.id)
 }
 
@@ -351,15 +349,6 @@ fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Deliv
     // Nobody knows what it has handed on inside its session.
     let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id, used: Token::HIGHEST });
     deliveries
-}
-
-/// The one of those that wait whom a request can put in, move or change.
-fn subject(op: &Op) -> Option<GrantId> {
-    match op {
-        Op::Acquire(acquire) => Some(acquire.id),
-        Op::Leave { id, .. } | Op::CoolDown { id, .. } => Some(*id),
-        Op::Renew(_) | Op::Release { .. } | Op::Reserve { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
-    }
 }
 
 fn execute(db: &Connection, sql: &str) -> Result<(), rusqlite::Error> {
