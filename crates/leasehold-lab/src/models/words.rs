@@ -1,6 +1,6 @@
 //! A schedule, told.
 
-use leasehold_spec::{Answer, Contention, Event, LostHow, Outcome, Token, Was};
+use leasehold_spec::{Answer, Contention, Event, Outcome, Token, Was};
 
 use super::network::{Ask, Fate, Message, Request};
 use super::scene::{TICK_US, ticks};
@@ -33,11 +33,10 @@ pub(crate) fn answer(answer: &Answer) -> String {
         Outcome::Reserved { range } => format!("RESERVED {range} tokens"),
         Outcome::Queued { left_us, .. } => format!("QUEUED, the holder has {} ticks left", ticks(*left_us)),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ticks left", ticks(*left_us)),
-        Outcome::Lost { how: LostHow::NotHeld } => "LOST".into(),
         Outcome::Left { was: Was::Granted } => "LEFT, and gave the grant back".into(),
         Outcome::Left { was: Was::Queued } => "LEFT the queue".into(),
         Outcome::Left { was: Was::Absent } => "LEFT, and was not there".into(),
-        other => format!("{other:?}").to_uppercase(),
+        other => other.word().to_uppercase(),
     };
     match answer.contention {
         Contention::None => said,

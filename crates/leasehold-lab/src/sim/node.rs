@@ -1,9 +1,12 @@
 //! A server: the specification over records of its own, with a clock that can be set, a memory that can be full, and a
 //! past of which a failover loses the end.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use leasehold_spec::{Answer, Delivery, Env, GrantState, Name, Op, Outcome, Renew, Resource, SessionId, Token, step};
+use leasehold_spec::{
+    Answer, Delivery, Env, GrantState, Joined, Name, Op, Outcome, Renew, Resource, SessionId, Token, step,
+};
 
 use super::look::{self, Seen};
 
@@ -186,29 +189,11 @@ impl Node {
     }
 }
 
-/// What an answer is called, for the coverage.
-pub(super) fn label(op: &Op, answer: &Answer) -> &'static str {
-    use leasehold_spec::{Joined, LostHow, Was};
-    match (op, &answer.outcome) {
-        (Op::Acquire(_), Outcome::Granted { .. }) => "acquire: granted",
-        (Op::Acquire(_), Outcome::Queued { joined: Joined::Now, .. }) => "acquire: queued",
-        (Op::Acquire(_), Outcome::Queued { joined: Joined::Before, .. }) => "acquire: still queued",
-        (Op::Acquire(_), Outcome::Busy { .. }) => "acquire: busy",
-        (Op::Acquire(_), Outcome::Gone) => "acquire: gone",
-        (Op::Acquire(_), Outcome::Late) => "acquire: late",
-        (Op::Acquire(_), Outcome::Full) => "acquire: full",
-        (_, Outcome::Renewed { .. }) => "renew: renewed",
-        (_, Outcome::Lost { how: LostHow::Revoked }) => "renew: revoked",
-        (_, Outcome::Lost { how: LostHow::NotHeld }) => "renew: lost",
-        (_, Outcome::Late) => "renew: late",
-        (_, Outcome::Released) => "release: released",
-        (Op::Release { .. }, _) => "release: not held",
-        (_, Outcome::Left { was: Was::Queued }) => "leave: waited",
-        (_, Outcome::Left { was: Was::Granted }) => "leave: held",
-        (_, Outcome::Left { was: Was::Absent }) => "leave: absent",
-        (_, Outcome::Revoking { .. }) => "revoke: marked",
-        (Op::Revoke { .. }, _) => "revoke: not held",
-        (Op::Settle, _) => "settle",
-        _ => "inspect",
+/// Returns the name that the coverage has for an answer.
+pub(super) fn label(op: &Op, answer: &Answer) -> Cow<'static, str> {
+    match (op.word(), &answer.outcome) {
+        (op, Outcome::Settled | Outcome::Inspected(_)) => op.into(),
+        (op, Outcome::Queued { joined: Joined::Before, .. }) => format!("{op}: still queued").into(),
+        (op, outcome) => format!("{op}: {}", outcome.word()).into(),
     }
 }

@@ -94,7 +94,7 @@ impl Total {
         let kinds = self.kinds();
         let is_fault = |what: &str| kinds.iter().any(|kind| kind.name() == what);
         for (what, times) in verdict.counts {
-            self.coverage.count(if is_fault(what) { Covered::Fault } else { Covered::Event }, what, times);
+            self.coverage.count(if is_fault(&what) { Covered::Fault } else { Covered::Event }, &what, times);
         }
         for (mark, times) in verdict.marks {
             self.coverage.count(Covered::Mark, mark.name(), times);
@@ -218,6 +218,8 @@ const MUST: &[&str] = &[
     "renew: revoked",
     "release: released",
     "release: not held",
+    "reserve: reserved",
+    "cool down: held",
     "leave: waited",
     "leave: held",
     "leave: absent",

@@ -1,5 +1,6 @@
 //! One seed, from its plan to the verdict.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -44,7 +45,7 @@ pub(super) struct Verdict {
     pub(super) report: Report,
     /// Everything that is wrong, in words.
     pub(super) wrong: Vec<String>,
-    pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) counts: BTreeMap<Cow<'static, str>, u64>,
     /// The paths that were taken in the product, and how often.
     pub(super) marks: Vec<(Mark, u64)>,
     /// Why the unfenced register has lost updates, each.
