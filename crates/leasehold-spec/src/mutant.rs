@@ -15,7 +15,7 @@ pub enum Mutant {
     P1Unbounded,
     /// P1: times stay in the future after the clock was set back.
     P1FutureStays,
-    /// P2: a repeated acquire starts the lease anew.
+    /// P2: a repeated acquire restarts the lease.
     P2RepeatExtends,
     /// P2: an answer has the length of the lease in place of the time left.
     P2WholeLease,
@@ -165,7 +165,7 @@ pub enum Mutant {
     P22ReadsPass,
     /// P22: a reader is let in below the mark of a writer.
     P22OldReader,
-    /// P23: a repeated cool-down begins anew.
+    /// P23: a repeated cool-down restarts the time.
     P23RepeatExtends,
     /// P23: a leave of the same attempt ends its cool-down.
     P23LeaveEnds,

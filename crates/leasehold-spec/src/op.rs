@@ -35,7 +35,7 @@ pub enum Op {
         id: GrantId,
         /// The highest token that was used under any grant of the attempt.
         used: Token,
-        /// The time for which nobody is granted the lease, from now on. A repeat does not begin it anew.
+        /// The time for which nobody is granted the lease, from now on. A repeat does not restart it.
         for_ms: u64,
     },
     /// Reserves more tokens for the grant that `id` holds with `token` (P19). The rest of the grant stays as it is.

@@ -82,14 +82,14 @@ pub fn enter(
     forgets: bool,
     now_us: u64,
 ) -> Result<Marker, Unlike> {
-    let rested_us = now_us + rest_ms(charter.max_lease_ms) * 1000;
+    let quarantine_end_us = now_us + rest_ms(charter.max_lease_ms) * 1000;
     let is_same_run = known.is_some_and(|known| known.run == run);
     let rests_until_us = match known {
         Some(known) if known.charter != charter => return Err(Unlike(known.charter)),
         // A quarantine never lasts longer than one that begins now. A later end means that the clock was set back
         // since.
-        Some(known) if is_same_run || !(forgets || known.forgets) => known.rests_until_us.min(rested_us),
-        _ => rested_us,
+        Some(known) if is_same_run || !(forgets || known.forgets) => known.rests_until_us.min(quarantine_end_us),
+        _ => quarantine_end_us,
     };
     // The server began to save every change during this run. Earlier changes may still not be saved, so the new setting
     // counts from the next run on.
@@ -137,7 +137,7 @@ mod tests {
 
     const CHARTER: Charter = Charter { nodes: 3, max_lease_ms: 60_000 };
     const NOW_US: u64 = 1_763_650_000_000_000;
-    const RESTED_US: u64 = NOW_US + 60_000_000;
+    const QUARANTINE_END_US: u64 = NOW_US + 60_000_000;
 
     fn marker(run: &str, forgets: bool, rests_until_us: u64) -> Marker {
         Marker { charter: CHARTER, run: run.to_owned(), forgets, rests_until_us, was_used: false }
@@ -148,17 +148,20 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_a_marker_rests_also_if_it_saves_everything_now() {
+    fn a_node_without_a_marker_is_in_quarantine_even_if_it_saves_everything_now() {
         for forgets in [false, true] {
-            assert_eq!(entered(None, "a", forgets), marker("a", forgets, RESTED_US));
+            assert_eq!(entered(None, "a", forgets), marker("a", forgets, QUARANTINE_END_US));
         }
     }
 
     #[test]
-    fn a_restart_is_nothing_to_a_node_that_saved_before_it_and_saves_now() {
-        for (before, now, rests_until_us) in
-            [(false, false, 7), (true, false, RESTED_US), (false, true, RESTED_US), (true, true, RESTED_US)]
-        {
+    fn a_node_that_saves_before_and_after_a_restart_needs_no_quarantine() {
+        for (before, now, rests_until_us) in [
+            (false, false, 7),
+            (true, false, QUARANTINE_END_US),
+            (false, true, QUARANTINE_END_US),
+            (true, true, QUARANTINE_END_US),
+        ] {
             let entered = entered(Some(&marker("a", before, 7)), "b", now);
             let expected = Marker { was_used: true, ..marker("b", now, rests_until_us) };
             assert_eq!(entered, expected, "before {before}, now {now}");
@@ -166,15 +169,15 @@ mod tests {
     }
 
     #[test]
-    fn one_run_that_was_seen_to_forget_has_forgotten() {
+    fn a_run_that_was_once_seen_to_forget_has_forgotten() {
         assert_eq!(entered(Some(&marker("a", true, 7)), "a", false), marker("a", true, 7));
         assert_eq!(entered(Some(&marker("a", false, 7)), "a", true), marker("a", true, 7));
         assert_eq!(entered(Some(&marker("a", false, 7)), "a", false), marker("a", false, 7));
     }
 
     #[test]
-    fn a_clock_that_was_set_back_makes_no_rest_longer() {
-        assert_eq!(entered(Some(&marker("a", true, u64::MAX)), "a", true), marker("a", true, RESTED_US));
+    fn a_clock_that_was_set_back_lengthens_no_quarantine() {
+        assert_eq!(entered(Some(&marker("a", true, u64::MAX)), "a", true), marker("a", true, QUARANTINE_END_US));
     }
 
     #[test]
@@ -185,22 +188,25 @@ mod tests {
         assert!(used.was_used && entered(Some(&used), "b", true).was_used && entered(Some(&used), "c", true).was_used);
         assert!(
             !begin(CHARTER, "b", true).was_used && !entered(None, "b", true).was_used,
-            "emptied, as far as it knows"
+            "the node was emptied, as far as it knows"
         );
     }
 
     #[test]
-    fn what_a_node_knew_is_lost_with_its_marker() {
+    fn a_node_loses_its_records_with_its_marker() {
         let (asked, other) = (marker("a", true, 7), marker("a", true, 8));
         assert!(!has_lost(Some(&asked), Some(&asked), "a"));
-        assert!(has_lost(None, Some(&asked), "a"), "it was emptied");
-        assert!(has_lost(Some(&other), Some(&asked), "a"), "it was emptied, and greeted since");
-        assert!(!has_lost(Some(&asked), None, "a"), "it knew nothing, and was greeted since");
-        assert!(!has_lost(Some(&marker("b", true, 7)), Some(&asked), "b"), "it rested already, and was greeted since");
+        assert!(has_lost(None, Some(&asked), "a"), "the node was emptied");
+        assert!(has_lost(Some(&other), Some(&asked), "a"), "the node was emptied, and greeted since");
+        assert!(!has_lost(Some(&asked), None, "a"), "the node knew nothing, and was greeted since");
+        assert!(
+            !has_lost(Some(&marker("b", true, 7)), Some(&asked), "b"),
+            "the node was in quarantine already, and was greeted since"
+        );
     }
 
     #[test]
-    fn another_charter_is_refused_also_of_another_run() {
+    fn another_charter_is_refused_for_another_run_as_well() {
         let other = Charter { nodes: 5, ..CHARTER };
         assert_eq!(enter(Some(&marker("a", true, 7)), other, "b", true, NOW_US), Err(Unlike(CHARTER)));
     }

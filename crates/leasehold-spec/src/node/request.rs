@@ -29,7 +29,7 @@ pub enum Request {
         id: GrantId,
         /// The largest token whose vote is given back.
         upto: Token,
-        /// The time for which nobody gets the vote, from now on. A repeat does not begin it anew.
+        /// The time for which nobody gets the vote, from now on. A repeat does not restart it.
         for_ms: u64,
     },
     /// Asks the holder to stop, and ends its vote after the grace.
