@@ -4,6 +4,7 @@
 //! the whole repository. An exception is listed with its reason, and is itself a failure once nothing needs it.
 
 mod checks;
+mod modules;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -20,6 +21,10 @@ const LONG_LINES: &[(&str, usize, &str)] = &[
     ("crates/leasehold/src/store/redis/part/save.lua", 1, "being rewritten"),
     ("crates/leasehold/src/store/redis/renew.lua", 1, "being rewritten"),
 ];
+
+/// The sources in which imports must run down: a path and all that begins with it. To check a whole crate, name its `src/`.
+const LAYERED: &[&str] =
+    &["crates/leasehold-spec/src/", "crates/leasehold/src/mutex", "crates/leasehold/src/store/redis/node/"];
 
 /// Applies a check to every file, and fails with all that it says.
 #[track_caller]
@@ -171,4 +176,22 @@ fn every_label_of_a_path_has_its_place() {
     let hit: BTreeSet<&str> = code.iter().flat_map(|file| checks::marks_in(&file.text)).collect();
     let nowhere: Vec<_> = listed.difference(&hit).collect();
     assert!(nowhere.is_empty(), "{MARKS} lists what no code hits: {nowhere:?}");
+}
+
+/// If a file imports from a file that imports it, neither can be read, tested or moved alone.
+#[test]
+fn imports_run_down() {
+    let files = files();
+    let mut circles = Vec::new();
+    for layered in LAYERED {
+        let (krate, folder) = layered.split_once("src/").expect("a folder of sources");
+        let sources = files.iter().filter(|file| file.kind == Kind::Rust);
+        let sources =
+            sources.filter_map(|file| Some((file.path.strip_prefix(krate)?.strip_prefix("src/")?, &*file.text)));
+        let graph = modules::graph(sources);
+        assert!(graph.keys().any(|path| path.starts_with(folder)), "{layered} is checked and does not exist");
+        let circle = modules::shortest_circle(&graph, |path| path.starts_with(folder));
+        circles.extend(circle.map(|lines| format!("{layered} has a circle of imports:\n{}", lines.join("\n"))));
+    }
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
 }
