@@ -1,4 +1,4 @@
-//! What may happen next.
+//! The events that may happen next.
 
 use leasehold_spec::{Grant, GrantState};
 
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// What lives, is not revoked yet, and is held by a session that faults hit.
+    /// Whether a grant lives, is not revoked yet, and is held by a session that faults hit.
     fn may_be_revoked(&self, play: &Play, grant: &Grant) -> bool {
         let is_live = grant.end_us() > self.clock_us() && grant.state != GrantState::Revoked;
         is_live && play.scene.is_hit(attempt_of(grant.id).0)

@@ -1,4 +1,4 @@
-//! What must always be so, and what must be reached at least once so that the search is not empty.
+//! The properties that must always be true, and the states that a search must reach at least once so that it is not empty.
 //!
 //! Exclusion is stated over holders that *believe themselves valid*: a lease whose end has passed under a paused process
 //! is for the fence to stop, and no lock can. Liveness is stated as safety, with bounded waits, because a search to a
@@ -30,7 +30,8 @@ macro_rules! never {
 const NEVER: &[(Harm, Check)] = never! {
     TwoHolders: |_, w| !w.ledger.forgot && w.believers() > 1,
     TokenFell: |_, w| w.has(Harm::TokenFell),
-    // What was given back can be back after a failover. That sessions say it again (P13) is not in the model.
+    // A lease that was given back can be held again after a failover. The model does not contain the repeated releases
+    // (P13).
     Haunted: |p, w| p.scene.budget.failovers == w.budget.failovers && w.is_haunted(),
     LeftButHolds: |p, w| p.scene.is_whole() && w.is_left_but_holds(),
     HeadWaits: |_, w| w.has(Harm::HeadWaits),
@@ -54,7 +55,8 @@ const NEVER: &[(Harm, Check)] = never! {
     NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
 };
 
-/// What a search must come by, or it has searched nothing: where it can happen, and how it looks.
+/// The states that a search must reach. Otherwise it has searched nothing. Each has a name, the scenes in which it is
+/// possible, and a check.
 const REACHED: &[(&str, Where, Check)] = &[
     ("everybody is served", |_| true, |_, w| w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))),
     ("a pushed grant is entered", |_| true, |_, w| w.ledger.handed.is_some_and(|handed| w.holds(handed.to))),
@@ -103,7 +105,8 @@ impl World {
         all.filter_map(|(s, a)| if let Phase::Holding(h) = &a.phase { Some((s, h)) } else { None })
     }
 
-    /// What an old holder still writes, a resource that has heard of its successor must be able to refuse.
+    /// Whether an old holder can still write with a token that is not below that of its successor. A resource that
+    /// knows the successor must be able to refuse such a write.
     fn is_outranked(&self) -> bool {
         let newest = self.store.grants.sole();
         newest.is_some_and(|g| self.holdings().any(|(_, h)| h.token < g.token && g.token <= h.current()))
@@ -143,7 +146,7 @@ impl World {
         attempt.is_some_and(|a| matches!(a.phase, Phase::Leaving { asked: None, .. }))
     }
 
-    /// What an observer sees as a tick ends.
+    /// Notes the state at the end of a tick.
     pub(crate) fn watch(&mut self, scene: &Scene) {
         let now_us = self.clock_us();
         let live = self.store.grants.sole().filter(|g| g.end_us() > now_us);

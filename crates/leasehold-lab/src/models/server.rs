@@ -121,7 +121,7 @@ impl World {
         }
     }
 
-    /// What must be so after every script.
+    /// Checks the properties that must be true after every script.
     fn check(&mut self, now: &Now<'_>, session: u8, request: &Request, before: &Resource, answer: &Answer) {
         let id = grant_id(session, request.n);
         self.ledger.idle[session as usize] = 0;
@@ -212,7 +212,7 @@ impl World {
         self.attached[session] && self.sessions[session].life == Life::Awake
     }
 
-    /// The place that an entry should have: the one that its session was told and came back with.
+    /// Returns the place that an entry should have: the one that its session got and came back with.
     fn place(&self, entry: &Entry) -> u64 {
         let place = self.ledger.place(attempt_of(entry.id));
         place.map_or(entry.ticket, |told| told.min(entry.ticket))
@@ -227,7 +227,7 @@ fn operation(now: &Now<'_>, session: u8, request: &Request) -> Op {
         Ask::Acquire { ticket, order } => {
             let hears = if now.scene.polls(session) { Hears::Polls } else { Hears::Listens };
             let claim = match hears {
-                // It hears of its grant by looking, so the claim must outlast the time between two looks.
+                // It learns of its grant by polling, so the claim must be longer than the time between two polls.
                 Hears::Polls if !now.slips(Slip::PollsTooRarely) => now.scene.claim.max(now.scene.floor() + 1),
                 _ => now.scene.claim,
             };

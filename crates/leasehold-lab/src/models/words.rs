@@ -1,4 +1,4 @@
-//! A schedule, told.
+//! The description of a schedule in words.
 
 use leasehold_spec::{Answer, Contention, Event, Outcome, Token, Was};
 
@@ -83,7 +83,7 @@ fn fate(fate: Fate) -> &'static str {
     }
 }
 
-/// What is about to happen.
+/// Describes the next event.
 pub(crate) fn act(world: &World, act: Act) -> String {
     let link = |s: u8, k: u8| &world.sessions[s as usize].links[k as usize];
     let out = |s: u8, k: u8| link(s, k).out.front().map_or_else(String::new, |r| request(s, r));

@@ -26,10 +26,10 @@ pub(crate) struct World {
     /// By how many ticks the store's clock was set back.
     pub(crate) behind: u8,
     pub(crate) store: Resource,
-    /// What a copy has that missed the last change.
+    /// The record of a replica that missed the last change.
     pub(crate) copy: Resource,
     pub(crate) sessions: Vec<Session>,
-    /// Whose inbox the store believes to be attached.
+    /// Whether the store believes that the inbox is attached, for each session.
     pub(crate) attached: Vec<bool>,
     /// Requests of connections that broke, each a queue.
     pub(crate) buffers: Vec<(u8, VecDeque<Request>)>,
@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
 }
 
-/// What may happen.
+/// An event that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Act {
     Tick,
@@ -141,7 +141,7 @@ impl World {
         clock_behind_us(self.tick, self.behind)
     }
 
-    /// One step. With a log, it is told in words.
+    /// Does one step. If there is a log, describes the step in it.
     pub(crate) fn act(&mut self, play: &Play, act: Act, log: Option<&RefCell<Vec<String>>>) {
         let now = Now { scene: &play.scene, off: play.off, tick: self.tick, log };
         now.say(|| words::act(self, act));
@@ -240,7 +240,7 @@ impl World {
         self.tidy(play);
     }
 
-    /// A session let its next task in: the lease has to be its own, unless it could not hear that it is not.
+    /// Checks a session that has let its next task in. It must hold the lease, unless it cannot have learned of the loss.
     fn check_pass(&mut self, held: &Holding) {
         let is_unheard = !held.is_revoked && self.ledger.revoked == Some(held.token);
         let is_live = |g: &Grant| g.token == held.token && g.end_us() > self.clock_us();
@@ -330,7 +330,7 @@ impl World {
     }
 }
 
-/// Whether nothing is under way between the store and this session, or nobody is there to hear it.
+/// Whether no message is in flight between the store and this session, or the session cannot receive one.
 pub(crate) fn is_quiet(session: &Session) -> bool {
     session.life != Life::Awake || session.links.iter().all(|l| l.is_quiet())
 }

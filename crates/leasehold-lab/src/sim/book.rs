@@ -1,5 +1,5 @@
-//! What is written down about a run: the history for the checker, what was injected and which promise that breaks, what
-//! was come by, and, if somebody is to read it, every step in words.
+//! The notes about a run: the history for the checker, the injected faults and the promises that they break, the events
+//! that were met, and, if they are wanted, all steps in words.
 //!
 //! All times are true time, which no process sees. So the history needs none of the care that a history of several
 //! machines needs: a claim is as long as it was.
@@ -259,7 +259,7 @@ impl Book {
         }
         let is_early = |(from_us, to_us): &(u64, u64)| (*from_us..=*to_us).contains(&at_us);
         let is_ended = pages.early_us.get(&grant).is_some_and(|early_us| early_us.iter().any(is_early));
-        is_ended.then_some("a lease that a clock has ended is handed on inside its client, which has not heard of it")
+        is_ended.then_some("a lease that a clock has ended is handed on inside its client, which does not know of it")
     }
 
     fn queued_us(&self, name: &str, token: u64) -> Option<u64> {

@@ -1,4 +1,4 @@
-//! What a server knows about holders and waiters, and which waiters a revocation has to notify (P10).
+//! The holders and waiters that a server knows, and the waiters that a revocation must notify (P10).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! What is held true of every step of the server, apart from `step`: the rules that clients would feel as slowness or
-//! unfairness long before as a broken promise.
+//! The checks of every step of the server, apart from `step` itself. If one of these rules is broken, clients notice it as
+//! slowness or unfairness long before a promise is broken.
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
     Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
 };
 
-/// One step: what there was, what was asked, and what came of it.
+/// One step: the record before, the request, and the results.
 pub(super) struct Seen<'a> {
     pub(super) before: &'a Resource,
     pub(super) op: &'a Op,
@@ -16,7 +16,7 @@ pub(super) struct Seen<'a> {
     pub(super) deliveries: &'a [Delivery],
 }
 
-/// What is wrong with it, if anything.
+/// Returns the first rule that the step has broken, if there is one.
 pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) -> Option<&'static str> {
     let Seen { before, op, now_us, after, answer, deliveries } = seen;
     let is_free = after.grants.is_empty() && !matches!(op, Op::Inspect);
@@ -58,7 +58,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
                 && token == again
                 && later_us > end_us
             {
-                return Some("P2: an acquire that was said again has lengthened its lease");
+                return Some("P2: a repeated acquire has extended its lease");
             }
             let ticket = if let Patience::Queue(place) = &acquire.patience { place.ticket } else { None };
             // A waiter whose time is over has no place. It may ask once more if its first answer is late, and then leaves.
@@ -82,7 +82,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         }
         // A record may be forgotten at its end, and then says nothing.
         (Op::Release { id, .. }, Outcome::NotHeld) => (before.released == Some(*id) && *now_us < before.keep_until_us)
-            .then_some("P3: a release that was said again is not known any more"),
+            .then_some("P3: a repeated release is not known any more"),
         (Op::Revoke { grace_ms, .. }, Outcome::Revoking { left_us }) => {
             let there_us = before.grants.sole().map_or(0, |grant| grant.left_us(*now_us));
             let has_grace = |grant: &Grant| grant.is_held() && grant.state != GrantState::Revoked;

@@ -10,7 +10,7 @@ use leasehold_spec::{
 
 use super::look::{self, Seen};
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     One(Name, Op),
@@ -22,7 +22,7 @@ pub(super) enum Ask {
     End,
 }
 
-/// What it hears.
+/// A reply to a client.
 #[derive(Clone, Debug)]
 pub(super) enum Said {
     Answer(Answer),
@@ -61,11 +61,11 @@ pub(super) struct Node {
     pub(super) relives_until_us: u64,
     /// How many reasons there are to do nothing.
     pub(super) freezes: u32,
-    /// What came meanwhile.
+    /// The requests that arrived meanwhile.
     pub(super) pending: VecDeque<(u64, Option<u64>, Ask)>,
     /// How many reasons there are for the memory to be full.
     pub(super) full: u32,
-    /// What was there before each of the last writes.
+    /// The record before each of the last writes.
     tail: VecDeque<(u64, Name, Option<Resource>)>,
 }
 
@@ -83,7 +83,7 @@ impl Clock {
     }
 }
 
-/// What carrying a request out amounts to.
+/// The effects of carrying out a request.
 pub(super) struct Done {
     pub(super) said: Said,
     pub(super) deliveries: Vec<(Name, Delivery)>,
@@ -182,7 +182,7 @@ impl Node {
         self.records.values().map(|record| record.last).max().map_or(0, Token::get)
     }
 
-    /// Who holds a name, how far its grant is, and what is left of it, as far as the clock's rate lets say.
+    /// Returns the holder of a name, the state of its grant, and the time left of it by the clock of the server.
     pub(super) fn held(&self, name: &Name, now_us: u64) -> Option<(SessionId, GrantState, u64)> {
         let grant = self.records.get(name)?.grants.sole()?;
         Some((grant.id.session, grant.state, grant.left_us(self.clock.at_us(now_us))))

@@ -1,4 +1,4 @@
-//! What happens, in words that a person can read.
+//! The events of a run, in words that a person can read.
 
 use leasehold_spec::{Acquire, Answer, Delivery, GrantId, Name, Op, Outcome, PublicId, Renew, SessionId};
 

@@ -15,7 +15,7 @@ pub(super) struct Record {
     shape: Shape,
 }
 
-/// What it is stored as: with a queue it is a hash, and stays one until it is free. The scripts have fewer words for a
+/// The encoding of a record. With a queue it is a hash, and stays one until it is free. The scripts have fewer words for a
 /// string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shape {
@@ -24,7 +24,7 @@ enum Shape {
     Hash,
 }
 
-/// What a caller's guess makes a script look for first.
+/// The encoding that a script tries first, by the guess of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guess {
     Text,
@@ -192,7 +192,7 @@ fn inspected(inspection: &Inspection, after: &Resource) -> String {
     format!("{waiters} {} {state} {} {}", lease(Some(grant)), holder.id.wire(), holder.label)
 }
 
-/// What a session's inbox is told.
+/// Returns the text of a message to the inbox of a session.
 fn message(key: &str, delivery: &Delivery) -> String {
     let Delivery { now_us, contention, rest, id, token, left_us, range, event, .. } = delivery;
     let (word, left) = match event {

@@ -1,7 +1,9 @@
-//! What no linter sees: files that grow, pages that name what is gone, rules without a text, dependencies without a reason.
+//! The checks that no linter has: long files, names of files that do not exist, rules without a text, dependencies
+//! without a reason, circles of imports.
 //!
-//! A check is a function of text (`checks.rs`), which shows on text of its own that it can fail; here each is applied to
-//! the whole repository. An exception is listed with its reason, and is itself a failure once nothing needs it.
+//! A check is a function of text (`checks.rs`, `modules.rs`), with tests which show that it can fail. Here each check
+//! is applied to the whole repository. An exception is listed with its reason. An exception that is no longer needed
+//! fails, too.
 
 mod checks;
 mod modules;
@@ -105,7 +107,7 @@ fn every_file_that_is_named_exists() {
     tidy(|file| at(file, checks::lost_names(&file.text, file.kind, exists)));
 }
 
-/// Who looks for the way of a lock through the session finds each of its files on the map.
+/// A reader who follows an acquire through the session finds each of its files in ARCHITECTURE.md.
 #[test]
 fn the_map_has_every_file_of_the_session() {
     let files = files();

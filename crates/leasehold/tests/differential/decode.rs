@@ -30,7 +30,7 @@ pub(crate) enum Encoding {
     Hash,
 }
 
-/// What is stored under the key; `None` if there is nothing.
+/// Returns the record that is stored under the key. `None` if the key does not exist.
 pub(crate) fn look(resp: &mut Resp, key: &str) -> Result<Option<Stored>, String> {
     let answer = resp.command(&["EVAL", LOOK, "1", key]);
     let Some([kind, value, expires]) = answer.items() else { return Err(format!("not a look: {answer:?}")) };

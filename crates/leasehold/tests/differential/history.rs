@@ -170,7 +170,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What is rare by chance alone.
+    /// Does a step that would be rare by chance alone.
     fn step_that_fits(&mut self, lock: usize) -> bool {
         if !self.locks[lock].model.queue.is_empty() && self.random.chance(30) {
             self.leave(lock);
@@ -377,7 +377,7 @@ impl<'a> History<'a> {
         self.apply(lock, &Op::CoolDown { id: self.attempts[at].acquire.id, used, for_ms });
     }
 
-    /// What comes late of an attempt whose lease cools down.
+    /// Sends a late request of an attempt whose lease cools down.
     fn late_in_a_cool_down(&mut self, lock: usize, (id, token): (GrantId, Token)) {
         match self.random.below(6) {
             0 => self.renew_as(lock, id, token),

@@ -29,7 +29,7 @@ const CLEARANCE_US: u64 = 400_000;
 /// How often what was met.
 pub(crate) type Seen = BTreeMap<&'static str, u64>;
 
-/// How much of a history is told when it fails.
+/// The number of requests of a history that are printed when it fails.
 const SHOWN: usize = 100;
 
 /// One name, as the specification has it.
@@ -60,7 +60,7 @@ pub(crate) struct Session {
     due: Vec<String>,
 }
 
-/// What was done in a history, told when it fails.
+/// An event of a history, which is printed when the history fails.
 #[derive(Debug)]
 #[expect(dead_code, reason = "read by Debug, in the report of a failure")]
 enum Done {
@@ -147,7 +147,7 @@ impl Rig {
         u64::try_from(now).expect("before the year 586524").saturating_add_signed(self.shift_us)
     }
 
-    /// Moves the server's clock. What is forgotten by then is gone for good, although the clock may step back.
+    /// Moves the clock of the server. A record that is forgotten by then does not come back, even if the clock steps back.
     pub(crate) fn move_clock(&mut self, by_us: i64, locks: &mut [Lock]) {
         self.shift_us += by_us;
         self.server.shift_clock(self.shift_us);
@@ -315,7 +315,7 @@ impl Rig {
         self.check_stored(lock);
     }
 
-    /// What became of the tokens of a grant.
+    /// Counts what became of the tokens of a grant.
     fn count_ranges(&mut self, op: &Op, before: Option<&Grant>, model: &Resource) {
         if let (Op::Acquire(acquire), Some(grant), None) = (op, model.grants.sole(), before)
             && grant.id == acquire.id
@@ -335,7 +335,7 @@ impl Rig {
         }
     }
 
-    /// What is stored is what the specification says, and ends when it says.
+    /// Checks that the stored record equals the record of the specification, and has the right TTL.
     fn check_stored(&mut self, lock: &Lock) {
         if self.is_unread {
             return;
@@ -408,7 +408,7 @@ impl Rig {
             let acquire =
                 Acquire { id, lease_ms: LEASE_MAX_MS, not_after_us, patience, label: "many".into(), range: 9 };
             let op = Op::Acquire(acquire);
-            // The first one waits where nobody did, and its holder is told.
+            // The first waiter raises the contention level, and the holder is notified.
             if counter <= 1 {
                 self.apply(lock, &op, Contention::None);
                 continue;
@@ -453,8 +453,8 @@ impl Rig {
         }
     }
 
-    /// What was published since the last look: channel and text. A PING comes after every message that was published
-    /// before it, so nothing is awaited.
+    /// Returns the channel and the text of each message that was published since the last call. The reply to a PING comes
+    /// after every message that was published before it, so no further wait is needed.
     fn published(&mut self) -> Vec<(String, String)> {
         self.pings += 1;
         let ping = self.pings.to_string();

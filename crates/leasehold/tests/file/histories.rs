@@ -249,7 +249,7 @@ impl Rig {
         };
         assert!(is_equal, "nothing is stored, and it is to be {:?}", self.model);
         for delivery in deliveries {
-            self.hears(delivery).await;
+            self.receives(delivery).await;
         }
     }
 
@@ -257,7 +257,7 @@ impl Rig {
         panic!("after {op:?} it is to be\n{:#?}\nand it is\n{stored:#?}", self.model)
     }
 
-    /// What the specification says; and that of a dead session is given back before it.
+    /// Returns the answer and the messages of the specification. The lease of a dead session is given back before.
     fn expect(&mut self, op: &Op, wall_us: u64, lease_us: u64) -> (Answer, Vec<Delivery>) {
         let lives = |session: SessionId| self.clients.iter().any(|client| client.session == session);
         let env = Env { wall_us, lease_us, attached: &lives };
@@ -273,7 +273,8 @@ impl Rig {
                 *self.seen.entry("given back for the dead".into()).or_default() += 1;
                 told = step(&mut self.model, &env, &Op::Leave { id, used: Token::HIGHEST }).1;
             }
-            // A look writes nothing, also where the record is forgotten: behind a clock that is set back it is not.
+            // An inspection writes nothing, even if the record is forgotten. If the clock is set back later, it no
+            // longer is.
             (Op::Inspect, dead) => {
                 let mut shown = self.model.clone();
                 shown.grants.take_sole_if(|_| dead.is_some());
@@ -286,12 +287,12 @@ impl Rig {
         (answer, told)
     }
 
-    /// Whoever is told hears it, soon. What is said again is heard again.
-    async fn hears(&mut self, delivery: Delivery) {
+    /// Waits until the receiver of a message gets it. A message that is sent again is received again.
+    async fn receives(&mut self, delivery: Delivery) {
         let Some(client) = self.clients.iter_mut().find(|client| client.session == delivery.to) else { return };
         if delivery.event == Event::Granted && self.model.held_by(delivery.id).is_none_or(|g| g.token != delivery.token)
         {
-            return; // It was ended in the same step: there is nothing to hear any more.
+            return; // The grant was ended in the same step: there is no message any more.
         }
         if client.told.contains(&(delivery.id, delivery.token, delivery.event)) {
             return; // Marked again.
@@ -299,17 +300,17 @@ impl Rig {
         loop {
             let message = within(LONG, &format!("{delivery:?}"), client.heard.recv()).await;
             let Some(Message::Delivery(name, heard)) = message else { continue };
-            // Read from the rows, it is that of the first entry of its session, which can have gone.
+            // The ID that is read from the rows is that of the session's first entry, which can be gone.
             let id = if heard.event == Event::Ending { delivery.id } else { heard.id };
             if name == self.name && matches!(heard.event, Event::Wanted | Event::Ending) {
-                // A level: said again with every bell, as it is then.
+                // The contention is a level: every reading reports it as it is then.
                 if (Delivery { id, ..heard.clone() }) != delivery {
                     continue;
                 }
             } else if name != self.name || !client.told.insert((heard.id, heard.token, heard.event)) {
                 continue;
             }
-            // Who waits is told as it is when the row is read, and not as it was in the midst of the step.
+            // Whether others wait is reported as it is when the row is read, and not as it was in the middle of the step.
             let now = if heard.event == Event::Granted { self.model.contention() } else { Contention::None };
             let told_at_once = heard.contention == delivery.contention;
             assert!(told_at_once || heard.contention == now, "{heard:?}: {now:?}");
@@ -319,7 +320,7 @@ impl Rig {
         }
     }
 
-    /// What the rows say, read by other code than the store's.
+    /// Returns the record in the rows, read by other code than that of the store.
     fn stored(&self) -> Option<Resource> {
         let sql = "SELECT * FROM names WHERE name = ?1";
         let row = |row: &Row<'_>| {

@@ -54,11 +54,11 @@ impl Shop {
         Self(Arc::new(Inner { world: world.clone(), shelf: Mutex::default(), opened: AtomicUsize::new(0) }))
     }
 
-    /// What is left: names that are held or waited for, and inboxes.
+    /// Returns the names that are still held or waited for, and the inboxes.
     pub(crate) fn residue(&self) -> Vec<String> {
         let shelf = self.shelf();
         let now_us = self.0.world.now_us() + AHEAD_US;
-        // What has run out stays until somebody comes: expiry is passive.
+        // An expired grant stays until a step touches its name: expiry is passive.
         let is_held = |resource: &Resource| resource.grants.sole().is_some_and(|grant| grant.end_us() > now_us);
         let names = shelf.resources.iter().filter(|(_, r)| is_held(r) || !r.queue.is_empty());
         let names = names.map(|(name, resource)| format!("{name}: {resource:?}"));
