@@ -1,4 +1,4 @@
-//! Who is who: sessions, grants and tokens.
+//! The identifiers of sessions and grants, and tokens.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,36 +7,37 @@ use crate::limits::{RANGE_END, TOKEN_END, TOKEN_LEAD_US};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
 
-/// A fencing token: strictly increasing per name, new with each grant, kept by renewals.
+/// A fencing token. Tokens strictly increase per name. Each grant has a new one, and a renewal keeps it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
 impl Token {
-    /// The token of a name that nobody was granted yet: below every other.
+    /// The token of a name that was never granted. It is below every other token.
     pub const NONE: Self = Self(0);
-    /// The largest there is: "up to the end of its range, for all that is known".
+    /// The largest token. As a used token it means: up to the end of the range, as far as is known.
     pub const HIGHEST: Self = Self(TOKEN_END - 1);
 
-    /// A token from its number; `None` for a number that no store hands out (2^53 and above).
+    /// Returns the token with this number. Returns `None` for a number that no store grants (2^53 and above).
     #[must_use]
     pub const fn new(number: u64) -> Option<Self> {
         if number < TOKEN_END { Some(Self(number)) } else { None }
     }
 
-    /// The number, below 2^53, so that Lua, JSON and JavaScript keep it exact.
+    /// Returns the number. It is below 2^53, so that Lua, JSON and JavaScript keep it exact.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The token so many after this one.
+    /// Returns the token that is `count` after this one.
     #[must_use]
     pub const fn plus(self, count: u64) -> Self {
         Self(self.0 + count)
     }
 
-    /// The token of the next grant: the wall clock, so that tokens grow although the record was forgotten or a failover
-    /// lost its last change; one more than the last, so that they grow although the clock stepped back.
+    /// Returns the token of the next grant. It is the wall clock, so that tokens grow even if the record was forgotten
+    /// or a failover lost its last change. It is at least one more than the last token, so that tokens grow even if the
+    /// clock stepped back.
     #[must_use]
     pub(crate) fn next(self, wall_us: u64) -> Self {
         let clock_us = if is_on(Mutant::P3TokensOnlyCount) { 0 } else { wall_us };
@@ -44,10 +45,10 @@ impl Token {
     }
 }
 
-/// How many tokens a grant reserves of those that it asks for: one at least, and none that is further ahead of the clock
-/// than [`TOKEN_LEAD_US`].
+/// Returns the number of tokens that a grant may reserve of the number that it asks for: at least one, and no token
+/// that is further ahead of the clock than [`TOKEN_LEAD_US`].
 #[must_use]
-pub(crate) fn range(asked: u64, token: Token, wall_us: u64) -> u64 {
+pub(crate) fn allowed_range(asked: u64, token: Token, wall_us: u64) -> u64 {
     let lead_us = if is_on(Mutant::P19RunsAhead) { TOKEN_END } else { TOKEN_LEAD_US };
     let allowed = (wall_us + lead_us).saturating_sub(token.0).max(1);
     if asked > allowed {
@@ -62,7 +63,7 @@ impl fmt::Display for Token {
     }
 }
 
-/// The public name of one client: 128 random bits. It names the client's inbox; knowing it gives no right.
+/// The public ID of one client: 128 random bits. It names the inbox of the client. To know it gives no right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u128);
 
@@ -78,29 +79,29 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// One acquisition. Every request of an attempt carries the same id, so that a request whose reply was lost is sent
-/// again as it is.
+/// The ID of one acquisition. Every request of an attempt has the same ID, so that a request whose reply was lost can
+/// be sent again unchanged.
 ///
-/// The nonce is the secret part: who knows a whole grant id can release it. It never leaves `Debug` or `Display`;
-/// [`GrantId::wire`] writes it where a store needs it.
+/// The nonce is the secret part: anyone who knows a whole grant ID can release the grant. `Debug` and `Display` never
+/// show the nonce. [`GrantId::wire`] writes it for the store.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GrantId {
-    /// Whose attempt it is.
+    /// The session of the attempt.
     pub session: SessionId,
-    /// Which attempt of that session.
+    /// The number of the attempt in that session.
     pub counter: u64,
-    /// 64 random bits that nobody else can guess.
+    /// 64 random bits that no other client can guess.
     pub nonce: u64,
 }
 
 impl GrantId {
-    /// The whole id as 64 hexadecimal digits, its public part first: for the store, and for nobody else.
+    /// Returns the whole ID as 64 hexadecimal digits, its public part first. Only the store may see it.
     #[must_use]
     pub fn wire(&self) -> String {
         format!("{}{:016x}", self.public().wire(), self.nonce)
     }
 
-    /// The part that anybody may see.
+    /// Returns the part that anyone may see.
     #[must_use]
     pub const fn public(&self) -> PublicId {
         PublicId { session: self.session, counter: self.counter }
@@ -113,17 +114,17 @@ impl fmt::Debug for GrantId {
     }
 }
 
-/// The public part of a grant id: what `inspect` shows, and what `revoke` names beside the token.
+/// The public part of a grant ID. `inspect` shows it, and `revoke` names the grant by it and by the token.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PublicId {
-    /// The client.
+    /// The session of the attempt.
     pub session: SessionId,
-    /// Its attempt.
+    /// The number of the attempt in that session.
     pub counter: u64,
 }
 
 impl PublicId {
-    /// The id as 48 hexadecimal digits: what a grant id begins with on the wire.
+    /// Returns the ID as 48 hexadecimal digits. On the wire, a grant ID begins with them.
     #[must_use]
     pub fn wire(&self) -> String {
         format!("{:032x}{:016x}", self.session.0, self.counter)
@@ -142,13 +143,13 @@ impl fmt::Display for PublicId {
     }
 }
 
-/// Text that is not an id as it stands on the wire.
+/// The error for text that is not an ID in wire form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotAnId;
 
 impl fmt::Display for NotAnId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not an id: lower-case hexadecimal digits expected, 64 of a grant and 48 of its public part")
+        f.write_str("not an ID: expected lower-case hexadecimal digits, 64 for a grant or 48 for its public part")
     }
 }
 
@@ -175,11 +176,11 @@ impl FromStr for PublicId {
     }
 }
 
-/// Hexadecimal digits of a session, and of the public part of a grant id.
+/// The numbers of hexadecimal digits of a session ID and of the public part of a grant ID.
 const SESSION_DIGITS: usize = 32;
 const PUBLIC_DIGITS: usize = 48;
 
-/// Sixteen digits and nothing else: `from_str_radix` alone would take a sign, and either case.
+/// Parses exactly sixteen lower-case digits. `from_str_radix` alone would accept a sign, and upper case.
 fn hex64(digits: &str) -> Result<u64, NotAnId> {
     let plain = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
     match digits.len() == 16 && digits.bytes().all(plain) {
@@ -195,7 +196,7 @@ mod tests {
     const ID: GrantId = GrantId { session: SessionId(0xabc), counter: 7, nonce: 0xdead };
 
     #[test]
-    fn the_wire_form_comes_back() {
+    fn the_wire_form_parses_to_the_same_id() {
         let (session, counter, nonce) = (format!("{:032x}", 0xabc), format!("{:016x}", 7), format!("{:016x}", 0xdead));
         assert_eq!(ID.wire(), session + &counter + &nonce);
         assert_eq!(ID.wire().parse(), Ok(ID));
@@ -205,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_an_id_is_refused() {
+    fn text_that_is_not_an_id_is_refused() {
         for text in ["", "abc", &ID.wire()[1..], &ID.wire().to_uppercase(), &"+".repeat(64), &"é".repeat(32)] {
             assert_eq!(text.parse::<GrantId>(), Err(NotAnId), "{text}");
             assert_eq!(text.parse::<PublicId>(), Err(NotAnId), "{text}");
         }
-        // What is one of the two is not the other.
+        // A whole ID is not a public part, and a public part is not a whole ID.
         assert_eq!(ID.wire().parse::<PublicId>(), Err(NotAnId));
         assert_eq!(ID.public().wire().parse::<GrantId>(), Err(NotAnId));
         for at in 0..ID.wire().len() {
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn the_secret_part_is_not_shown() {
+    fn debug_and_display_hide_the_nonce() {
         assert!(!format!("{ID:?}{}", ID.public()).contains("dead"));
     }
 

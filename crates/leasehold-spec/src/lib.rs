@@ -1,8 +1,8 @@
-//! What a Leasehold lock *is*: one pure, total function over the state of one name.
+//! The specification of a Leasehold lock: one pure, total function over the state of one name.
 //!
-//! [`step`] takes the state, the clocks, the answer to "is this inbox attached?", and one request; it changes the state
-//! and returns an answer and the messages to send. No clock, no I/O, no randomness. It is the specification that the Lua
-//! scripts are held to, operation by operation, and it *is* the embedded store.
+//! [`step`] takes the state, the clocks, the answer to "is this inbox attached?", and one request. It changes the
+//! state, and returns an answer and the messages to send. It has no clock, no I/O and no randomness. The Lua scripts
+//! are tested against it, operation by operation. The embedded store runs it directly.
 //!
 //! ```
 //! use leasehold_spec::{Acquire, Env, GrantId, Op, Outcome, Patience, Resource, SessionId, step};
@@ -24,7 +24,10 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod cool_down;
+mod answer;
+mod env;
+mod grant;
+mod grants;
 mod id;
 pub mod limits;
 pub mod mark;
@@ -33,15 +36,14 @@ mod name;
 pub mod node;
 mod op;
 mod resource;
-mod revocation;
-mod settle;
 mod step;
 
+pub use answer::{Answer, Contention, Delivery, Event, Holder, Inspection, Joined, LostHow, Outcome, Rest, Was};
+pub use env::Env;
+pub use grant::{Grant, GrantState};
+pub use grants::Grants;
 pub use id::{GrantId, NotAnId, PublicId, SessionId, Token};
 pub use name::{BadName, Name};
-pub use op::{
-    Acquire, Answer, Contention, Delivery, Event, From, GrantState, Hears, Holder, Inspection, Joined, LostHow, Op,
-    Order, Outcome, Patience, Place, Renew, Rest, Was,
-};
-pub use resource::{Entry, Grant, Lapse, Resource};
-pub use step::{Env, step};
+pub use op::{Acquire, From, Hears, Op, Order, Patience, Place, Renew};
+pub use resource::{Entry, Lapse, Resource};
+pub use step::step;

@@ -1,13 +1,13 @@
-//! Labels of the interesting paths, in `step` and in the session: rare branches, each there because of a schedule that
-//! breaks something without it. A test that never took one has shown nothing about it, whatever it passed.
+//! Labels of the interesting paths in `step` and in the session. These are rare branches, and each exists because of a
+//! bad schedule. A test that never takes a path shows nothing about it.
 //!
 //! Without `--cfg leasehold_lab`, [`hit`] does nothing. With it, each hit is counted twice: for the whole process,
-//! whichever threads a client has, and for the thread that came by, so that simulations side by side in one process, each
-//! on a thread of its own, do not count one another's.
+//! whatever threads a client has, and for the thread that takes the path. So simulations that run in one process, each
+//! on a thread of its own, do not count the paths of one another.
 
 macro_rules! marks {
     ($($(#[$about:meta])* $mark:ident,)*) => {
-        /// A path that was taken.
+        /// The label of a path.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Mark {
@@ -15,10 +15,10 @@ macro_rules! marks {
         }
 
         impl Mark {
-            /// All of them.
+            /// All labels.
             pub const ALL: &[Self] = &[$(Self::$mark),*];
 
-            /// Its name.
+            /// Returns the name of the label.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
@@ -30,224 +30,224 @@ macro_rules! marks {
 }
 
 marks! {
-    /// A record that nobody needs any more was forgotten when it was touched.
+    /// A record that nobody needs any more was forgotten when a step touched it.
     RecordForgotten,
-    /// P1: a lease had run out, and the next step saw it.
+    /// P1: a lease had ended by time, and the next step noticed it.
     LeaseExpired,
-    /// P1: a lease began in the future of a clock that was set back, and begins now.
+    /// P1: a lease began in the future because the clock was set back. It begins now.
     LeaseDatedAnew,
     /// P1: a free lease was handed to a waiter.
     HandedOver,
-    /// P9: the holder of a range was told that somebody waits.
+    /// P9: the holder of a range was notified that others wait.
     HolderTold,
-    /// P19: a range was given back, and some of its tokens were used beside the first.
+    /// P19: a range was given back, and the holder had used more than its first token.
     RangeUsed,
-    /// P19: a range ended with its lease, and nobody said how much of it was used.
+    /// P19: a range ended with its lease, and nobody reported how much of it was used.
     RangeBurnt,
-    /// P19: a range was made longer.
+    /// P19: a range was extended.
     RangeExtended,
-    /// P19: a range is shorter than was asked for: it would be too far ahead of the clock.
+    /// P19: a range is shorter than requested, because it would be too far ahead of the clock.
     RangeCut,
-    /// P19: more tokens were asked for by who does not hold.
+    /// P19: a client that does not hold the lease asked for more tokens.
     ReserveNotHeld,
-    /// P1: too many waiters were gone to look at in one step.
+    /// P1: a step stopped because it had passed over too many waiters.
     SettleMore,
-    /// P1: a lease is free and others wait, because a step had to stop: a newcomer queues.
+    /// P1: a lease is free while others wait, because a step had to stop. A newcomer joins the queue.
     NewcomerBehindMore,
-    /// P3: an acquire that holds already was said again.
+    /// P3: an acquire was repeated whose attempt holds already.
     AcquireRepeatedGranted,
-    /// P3: an acquire that queues already was said again.
+    /// P3: an acquire was repeated whose attempt waits already.
     AcquireRepeatedQueued,
-    /// P3: an acquire whose id was given back came late.
+    /// P3: an acquire arrived late: the grant with its ID was given back before.
     AcquireGone,
-    /// P4: an acquire came too late.
+    /// P4: an acquire arrived after its `not_after`.
     AcquireLate,
-    /// P4: a renewal came too late.
+    /// P4: a renewal arrived after its `not_after`.
     RenewLate,
     /// The queue was full.
     QueueFull,
     /// P6: a waiter that was passed over came back to its place.
     TicketBack,
-    /// P6: a waiter that was passed over came back, and its place is beyond a bounded walk.
+    /// P6: a waiter that was passed over came back, and a bounded walk does not reach its place.
     TicketTooFar,
-    /// P6: a waiter that was passed over, and then put at the tail by a copy of its first request, came back.
+    /// P6: a waiter was passed over, and a copy of its first request put it at the tail. It came back to its place.
     TicketMended,
-    /// P6: a waiter was passed over: its inbox is not attached.
+    /// P6: a waiter was passed over because its inbox is not attached.
     PassedDetached,
-    /// P6: a waiter was passed over: it polls, and has not for long.
+    /// P6: a waiter was passed over because it polls, and has not polled for a long time.
     PassedSilent,
-    /// A waiter was passed over: its time was up.
+    /// A waiter was passed over because its timeout had expired.
     PassedOverdue,
-    /// P7: a waiter was passed over: a claim of its session had lapsed since it was last seen.
+    /// P7: a waiter was passed over because a claim of its session had lapsed since its last request.
     PassedLapsed,
-    /// P7: a claim ran out, and that was noted.
+    /// P7: a claim ran out, and the record noted it.
     ClaimLapsed,
-    /// P7: more sessions let claims run out than are noted.
+    /// P7: more sessions let claims run out than a record notes.
     LapsesFull,
     /// P7: a fixed lease was claimed.
     FixedClaimed,
-    /// P7: a fixed lease was claimed again: the first answer was lost.
+    /// P7: a fixed lease was claimed again, because the first reply was lost.
     FixedClaimedAgain,
-    /// P3: a renewal of what is not held.
+    /// P3: a client that does not hold the lease sent a renewal.
     RenewNotHeld,
-    /// P10: a renewal of what was revoked.
+    /// P10: a client whose grant was revoked sent a renewal.
     RenewRevoked,
-    /// P10: a grant was marked.
+    /// P10: a grant was marked for revocation.
     GrantRevoked,
     /// P10: the grant to be revoked was gone.
     RevokeMissed,
-    /// P10: a waiter was notified when the lease that it waits for ends.
+    /// P10: a waiter was notified of the time at which the lease that it waits for ends.
     WaiterNotified,
     /// P3: a release was repeated.
     ReleaseRepeated,
-    /// A release of what is not held.
+    /// A client that does not hold the lease sent a release.
     ReleaseNotHeld,
     /// P23: a lease was given back, and cools down.
     CoolDownBegun,
-    /// P23: a cool-down was asked for again.
+    /// P23: a request for a cool-down was repeated.
     CoolDownRepeated,
-    /// P23: a cool-down was over, and the next step saw it.
+    /// P23: a cool-down was over, and the next step noticed it.
     CooledDown,
-    /// P16: who left stood in the queue.
+    /// P16: an attempt that left was in the queue.
     LeftQueue,
-    /// P16: who left had just been granted.
+    /// P16: an attempt that left had just been granted the lease.
     LeftGranted,
-    /// P16: who left was not there.
+    /// P16: an attempt that left neither waited nor held.
     LeftAbsent,
 
-    /// P3: an answer to an acquire was older than what is believed.
+    /// P3: the reply to an acquire was older than the state that the session knows.
     OlderAnswer,
-    /// P14: an attempt that is closed was granted or queued all the same, by an answer.
+    /// P14: a reply granted or queued an attempt that is closed.
     GhostAnswer,
-    /// P14: an attempt that is closed was granted all the same, by a push.
+    /// P14: a push granted an attempt that is closed.
     GhostPush,
     /// A request was answered whose attempt had been given up meanwhile.
     AnswerToReturning,
-    /// P15: a look found that it had been granted: its push was lost, or is late.
+    /// P15: a re-check found that the attempt had been granted. The push was lost, or is late.
     LookGranted,
-    /// P15: a look had to enter the queue again.
+    /// P15: a re-check had to join the queue again.
     LookReentered,
-    /// P15: the other waiters of that name were called to look.
+    /// P15: the other waiters for that name were made to re-check.
     Rallied,
-    /// P4: the session was told that it is late.
+    /// P4: a reply reported that the request of the session was late.
     ToldLate,
-    /// P3: the session was told that its id is used up.
+    /// P3: a reply reported that the ID of the session's attempt is used up.
     ToldGone,
-    /// P8: the store's memory is full, and a settle took the place of a look.
+    /// P8: the memory of the store is full, and a settle took the place of a re-check.
     MemoryFullSettle,
-    /// P8: the store's memory is full, and an acquire was refused.
+    /// P8: the memory of the store is full, and an acquire was refused.
     MemoryFullRefused,
-    /// P12: the server's clock went ahead, and that was taken off.
+    /// P12: the clock of the server jumped forward, and the session subtracted the jump.
     JumpTakenOff,
-    /// P12: a push was entered without a round trip.
+    /// P12: a waiter entered with a push, without a round trip.
     PushEntered,
     /// P12: a push could not be placed in time, or was too old, and was claimed first.
     PushClaimed,
-    /// P3: a push that says nothing new.
+    /// P3: a push had no new information.
     OlderPush,
-    /// P10: a holder was told that it is revoked.
+    /// P10: a holder was notified that its grant is revoked.
     PushRevoked,
-    /// P10: a waiter heard when the lease that it waits for ends.
+    /// P10: a waiter was notified of the time at which the lease that it waits for ends.
     PushEnding,
-    /// A lease was granted anew to an attempt whose guard is out.
+    /// An attempt got a new grant while a guard of its earlier grant exists.
     Superseded,
-    /// A lease lapsed and its attempt stands in the queue again, while its guard is out.
+    /// A lease lapsed, and its attempt is in the queue again, while its guard exists.
     QueuedWhileHeld,
-    /// The store said to a renewal that the lease is lost.
+    /// The reply to a renewal was that the lease is lost.
     RenewalLost,
-    /// The store said to a claim that it is lost: the waiter goes back to its place.
+    /// The reply to a claim was that the grant is lost. The waiter goes back to its place.
     ClaimLost,
-    /// A renewal found no answer, and is asked again.
+    /// A renewal got no reply, and is repeated.
     RenewalUnanswered,
-    /// The answer to a renewal of another grant than the present one.
+    /// A reply belongs to the renewal of another grant than the present one.
     RenewalOfAnother,
-    /// The validity ended, by our own clock.
+    /// The validity ended, by the clock of the client.
     ValidityOver,
     /// P7: a claim ended before it was answered.
     ClaimRanOut,
-    /// A caller's patience ended.
+    /// The timeout of a caller expired.
     PatienceOver,
     /// Nobody waits for an attempt any more.
     Abandoned,
-    /// P13: a release or leave on a link that broke is repeated on another.
+    /// P13: a release or a leave was repeated on another link, because its link broke.
     ReturnRepeated,
-    /// P13: a release or leave was given up: the store has ended the lease by itself.
+    /// P13: a release or a leave was given up: the lease has ended at the store by itself.
     ReturnExpired,
-    /// P13: what was released is said again to another run of the store.
+    /// P13: a release was repeated to another run of the store.
     ReleaseSaidAgain,
-    /// P14: the answer to a leave was not the last word.
+    /// P14: the reply to a leave was not the last statement about its attempt.
     LeaveAgain,
-    /// P14: what was to be released is left, as an acquire of it is unanswered.
+    /// P14: a leave was sent in place of a release, because an acquire of the attempt is unanswered.
     LeaveForRelease,
-    /// P7, P15: a waiter looks because a lease has ended.
+    /// P7, P15: a waiter re-checks because a lease has ended.
     WatchLooked,
     /// P1, P7: a settle is sent because a lease has ended, or there is more to settle.
     WatchSettled,
-    /// P11: a request was left unanswered for too long.
+    /// P11: a request was unanswered for too long.
     LinkDoubted,
     /// P17: the callers' lane moved to another runtime, because its own did not use it.
     LaneMoved,
-    /// P17: the runtime of the callers' lane stood still, and the lane was given up.
+    /// P17: the runtime of the callers' lane was blocked, and the lane was given up.
     LaneStalled,
     /// P11: a doubted link did not answer a ping, and was replaced.
     LinkReplaced,
-    /// The link says that this is no store to ask, or it broke.
+    /// A link broke, or its server may not be used as a store.
     LinkGivenUp,
     /// P13: the session met another run of the store.
     MetAnotherRun,
-    /// What another run of the store says is none.
+    /// A reply of another run of the store was ignored.
     AnswerOfAnotherRun,
-    /// P18: a session was closed while something was held or waited for.
+    /// P18: a session was closed while a lease was held or waited for.
     ClosedInUse,
-    /// P16: an owner entered again what it holds.
+    /// P16: an owner entered a lock again that it holds.
     ReEntered,
-    /// P16: an owner was refused: its lease was lost, and a guard of it is out.
+    /// P16: an owner was refused: its lease was lost, and a guard of it exists.
     ReEntryRefused,
-    /// P16: a task of an owner waited for another of it, and found the hold.
+    /// P16: a task of an owner waited for another task of the owner, and found the hold.
     TurnFoundHold,
     /// P20: a lease was handed on inside its session.
     Passed,
-    /// P20: a run ended with others of its session in line: as many passes were made since somebody waits elsewhere.
+    /// P20: a local run ended with local waiters left, after the largest number of hand-overs while others wait.
     RunOutOfPasses,
-    /// P20: the same, as somebody waits elsewhere for long enough.
+    /// P20: a local run ended with local waiters left, because others have waited for long enough.
     RunOutOfTime,
-    /// P20: the same, as somebody waits elsewhere who asked for strict order.
+    /// P20: a local run ended with local waiters left, because another client asked for strict order.
     RunStrict,
-    /// P20: the same, without an answer from the store for too long.
+    /// P20: a local run ended with local waiters left, because the store has not replied for too long.
     RunSilent,
-    /// P20: the same, with too little of the lease left.
+    /// P20: a local run ended with local waiters left, because too little of the lease was left.
     RunLate,
-    /// P19: the same, with no token left that is reserved.
+    /// P19: a local run ended with local waiters left, because no reserved token was left.
     RunOutOfRange,
-    /// P20: the same, as its lease was lengthened.
+    /// P20: a local run ended with local waiters left, because its lease was extended.
     RunLengthened,
-    /// P20: the same by a panic, a loss or a revocation.
+    /// P20: a local run ended with local waiters left, by a panic, a loss or a revocation.
     RunCutShort,
-    /// P9: a holder was told by a message that others wait.
+    /// P9: a holder was notified that others wait.
     WantedHeard,
-    /// P9: the word that others wait overtook that of the grant.
+    /// P9: the message that others wait overtook the message of the grant.
     WantedEarly,
-    /// P9: an older word did not lower what is known of the others.
+    /// P9: an older message did not lower the known contention level.
     OlderLevel,
-    /// P19: a reservation of tokens found no answer, or none that helps.
+    /// P19: a request for more tokens got no reply, or no reply that helps.
     ReserveUnheard,
-    /// P21: a lease was lost with others in line, who went on at once.
+    /// P21: a lease was lost with others in its local queue, and they went on at once.
     LineWentOn,
-    /// P21: the last waiter left a line whose attempt did not hold.
+    /// P21: the last waiter left a local queue whose attempt did not hold.
     LineDeserted,
-    /// P21: somebody waits for longer than the store was told.
+    /// P21: a local waiter has a longer timeout than the one that was sent to the store.
     LineOutlasted,
-    /// P21: who was next in line had gone in that very moment.
+    /// P21: the next waiter of a local queue was gone in the same moment.
     NextHadGone,
-    /// P21: a lease was handed on to one who had gone in that very moment, and went on from there.
+    /// P21: a lease was handed to a local waiter that was gone in the same moment, and went on from there.
     PassUntaken,
-    /// Quorum: a round was begun anew at once, above the tokens that nodes had seen.
+    /// Quorum: a round was begun again at once, above the tokens that nodes had seen.
     RoundAgain,
-    /// The session's thread took over work that a caller's runtime had not finished.
+    /// The thread of the session took over work that the runtime of a caller had not finished.
     TakenOver,
-    /// Quorum: a majority answered, and nobody has one.
+    /// Quorum: a majority answered, and no client has a majority of the votes.
     RoundSplit,
-    /// Quorum: a round was lost to somebody who holds.
+    /// Quorum: a round was lost to a client that holds.
     RoundRefused,
     /// Quorum: a round was decided before all nodes had answered.
     RoundEarly,
@@ -255,13 +255,13 @@ marks! {
     RoundWonLate,
     /// Quorum: too few nodes have a vote.
     RoundTooFew,
-    /// Quorum: the vote of a round that was lost came late, and was given back.
+    /// Quorum: the vote for a lost round came late, and was given back.
     StoodBackLate,
-    /// Quorum: an answer that came after its round was decided says that a majority is free earlier.
+    /// Quorum: an answer that came after its round was decided shows that a majority is free earlier.
     FreeEarlier,
-    /// Quorum: an attempt stood back at a node, and had gone meanwhile.
+    /// Quorum: an attempt gave its vote back to wait at a node, and was over meanwhile.
     StoodBackGone,
-    /// Quorum: a node voted for an attempt behind its release, and the vote goes back.
+    /// Quorum: a node voted for an attempt after its release, and the vote goes back.
     VotedGone,
     /// Quorum: a majority called, and the attempt asked.
     TurnCalled,
@@ -269,11 +269,11 @@ marks! {
     TurnByAlarm,
     /// Quorum: a node called an attempt that is over.
     CalledGone,
-    /// Quorum: a majority called while a round was under way.
+    /// Quorum: a majority called while a round was in flight.
     CalledInRound,
-    /// Quorum: a node that did not know of a grant was filled with it.
+    /// Quorum: a node that did not know a grant was filled with it.
     NodeFilled,
-    /// Quorum: what a node was filled with goes back, since its lease had gone meanwhile.
+    /// Quorum: a node was filled with a grant whose lease was over meanwhile, and the vote goes back.
     FillReturned,
     /// Quorum: no majority keeps a lease any more.
     LostByMajority,
@@ -281,24 +281,24 @@ marks! {
     KeptLate,
     /// Quorum: too few nodes answered a renewal.
     KeptTooFew,
-    /// Quorum: a node has no vote because it rests.
+    /// Quorum: a node has no vote because it is in quarantine.
     NodeRests,
-    /// Quorum: a node had lost its marker, or has another, and is greeted anew.
+    /// Quorum: a node has lost its marker, or has another one, and is greeted again.
     NodeUnmarked,
-    /// Quorum: a node that was away is to be told of what was given back.
+    /// Quorum: a node was away when a vote was given back, and must still be asked to end it.
     Owed,
-    /// Quorum: a node that is back was told of it.
+    /// Quorum: a node that is back was asked to end the votes that were given back meanwhile.
     OwedPaid,
-    /// Quorum: a node that was doubted did not answer a ping, and is connected anew.
+    /// Quorum: a doubted node did not answer a ping, and is connected again.
     DoubtedGone,
     /// Quorum: the runtime of a link ended, and the link was closed.
     RuntimeEnded,
-    /// Quorum: a node's clock was found to have been set forward.
+    /// Quorum: the clock of a node jumped forward, and the client noticed it.
     NodeJumped,
 }
 
 impl Mark {
-    /// Whether this is a path of a quorum: no other store takes it.
+    /// Whether only a quorum takes this path.
     #[must_use]
     pub const fn is_of_quorum(self) -> bool {
         self as u8 >= Self::RoundAgain as u8
@@ -311,7 +311,7 @@ pub use counts::*;
 mod counts {
     use super::Mark;
 
-    /// Notes that this path was taken: not in this build.
+    /// Counts that this path was taken. In this build it does nothing.
     #[inline(always)]
     pub const fn hit(_: Mark) {}
 }
@@ -331,20 +331,21 @@ mod counts {
         static HERE: [Cell<u64>; MARKS] = const { [const { Cell::new(0) }; MARKS] };
     }
 
-    /// Notes that this path was taken.
+    /// Counts that this path was taken.
     pub fn hit(mark: Mark) {
         EVERYWHERE[mark as usize].fetch_add(1, Ordering::Relaxed);
-        // A thread that ends, and drops what it had on the way, counts nothing any more.
+        // The counts of a thread that is ending are gone already, and its destructors can still take paths.
         let _ = HERE.try_with(|here| here[mark as usize].set(here[mark as usize].get() + 1));
     }
 
-    /// How often each path was taken in this process.
+    /// Returns how often each path was taken in this process.
     #[must_use]
     pub fn everywhere() -> Vec<(Mark, u64)> {
         Mark::ALL.iter().map(|mark| (*mark, EVERYWHERE[*mark as usize].load(Ordering::Relaxed))).collect()
     }
 
-    /// How often each path was taken by this thread since it was last asked, or began.
+    /// Returns how often this thread has taken each path since the last call, or since the thread began. Sets the
+    /// counts to zero.
     #[must_use]
     pub fn take_here() -> Vec<(Mark, u64)> {
         HERE.with(|here| Mark::ALL.iter().map(|mark| (*mark, here[*mark as usize].take())).collect())
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn each_thread_counts_its_own_and_the_process_all() {
+    fn each_thread_counts_its_own_paths_and_the_process_counts_all() {
         let before = times(&everywhere(), Mark::Rallied);
         let _ = take_here();
         hit(Mark::Rallied);
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_the_variants() {
+    fn names_equal_the_variants() {
         for mark in Mark::ALL {
             assert_eq!(mark.name(), format!("{mark:?}"));
         }

@@ -1,43 +1,43 @@
-//! Seeded flaws: each switches one rule off, so that a test can show that it would notice.
+//! Seeded flaws (mutants). Each switches off one rule, so that a test can show that it detects the missing rule.
 //!
 //! Without `--cfg leasehold_lab`, [`is_on`] is constantly false and the flaws are not compiled in. With it, the
-//! environment variable `LEASEHOLD_MUTANT` or the function `switch` names the flaw.
+//! environment variable `LEASEHOLD_MUTANT` or the function `switch` selects the flaw.
 
-/// A rule of the protocol, broken on purpose.
+/// A seeded flaw: a rule of the protocol that is broken on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Mutant {
     /// No flaw.
     None,
-    /// P1: a step does not hand a free lease to the queue, so that a newcomer may take it.
+    /// P1: a step does not hand a free lease to the queue, so a newcomer can take it.
     P1Barging,
-    /// P1: a step looks at any number of waiters.
+    /// P1: a step checks any number of waiters.
     P1Unbounded,
-    /// P1: times in the future of a clock that was set back stay there.
+    /// P1: times stay in the future after the clock was set back.
     P1FutureStays,
-    /// P2: a repeated acquire starts the lease anew.
+    /// P2: a repeated acquire restarts the lease.
     P2RepeatExtends,
-    /// P2: an answer says how long the lease is, not what is left.
+    /// P2: an answer has the length of the lease in place of the time left.
     P2WholeLease,
-    /// P3: a repeated release hears NotHeld.
+    /// P3: a repeated release gets NotHeld.
     P3ForgetsRelease,
-    /// P3: renew compares the session only, not id and token.
+    /// P3: renew compares only the session, not ID and token.
     P3RenewByAnyone,
     /// P3: release compares nothing (a plain DEL).
     P3ReleaseByAnyone,
-    /// P3: a renewal makes a grant that is not there.
+    /// P3: a renewal makes a grant that does not exist.
     P3RenewRecreates,
     /// P3: a retry of an acquire is a new attempt.
     P3NewIdOnRetry,
-    /// P3: a token is the last one and one more, whatever the clock says (INCR).
+    /// P3: a token is the last one plus one, without regard to the clock (INCR).
     P3TokensOnlyCount,
-    /// P3: whatever is heard last is believed.
+    /// P3: the session believes the statement that arrives last.
     P3OlderWins,
-    /// P4: a late request is carried out.
+    /// P4: the store carries out a late request.
     P4RunsLate,
-    /// P5: a release frees the lease and only tells the next waiter.
+    /// P5: a release frees the lease and only notifies the next waiter.
     P5WakeOnly,
-    /// P6: a detached waiter is granted.
+    /// P6: a detached waiter is granted the lease.
     P6GrantsDetached,
     /// P6: a returning waiter goes to the tail.
     P6LosesPlace,
@@ -45,137 +45,137 @@ pub enum Mutant {
     P7NoClaim,
     /// P7: a lapsed claim is not remembered.
     P7ForgetsLapse,
-    /// P8: a script that the server has forgotten is not sent again.
+    /// P8: the client does not send a script again that the server has forgotten.
     P8ForgetsScripts,
-    /// P9: answers do not say that others wait.
+    /// P9: answers do not report that others wait.
     P9Silent,
-    /// P8: a name's braces stay in its key, and end the hash tag early.
+    /// P8: the braces of a name stay in its key, and end the hash tag early.
     P8WrongHashTag,
     /// P10: a revoked lease ends at once.
     P10NoGrace,
-    /// P10: a holder does not heed that it was revoked.
+    /// P10: a holder ignores the message that its grant is revoked.
     P10Unheard,
-    /// P10: a revocation does not notify the waiters when the lease ends.
+    /// P10: a revocation does not notify the waiters of the time at which the lease ends.
     P10TellsNoWaiter,
-    /// P10: a leave does not notify the waiters behind those that were.
+    /// P10: a leave does not notify the waiters behind those that were notified.
     P10TellsOnce,
-    /// P10: a waiter does not heed that the lease it waits for ends earlier.
+    /// P10: a waiter ignores the message that the lease ends earlier.
     P10WaitsOn,
     /// P11: a waiter joins the queue before its inbox is proved.
     P11NoProof,
-    /// P11: a replica is as good as a primary.
+    /// P11: a client uses a replica like a primary.
     P11AsksReplica,
-    /// P11: a leave goes out on another connection than its acquire.
+    /// P11: a leave is sent on another connection than its acquire.
     P11LeaveOvertakes,
-    /// P12: validity counts from the answer.
+    /// P12: the validity counts from the arrival of the reply.
     P12FromReceipt,
-    /// P12: a pushed grant counts from its arrival.
+    /// P12: the validity of a pushed grant counts from the arrival of the push.
     P12PushFromReceipt,
-    /// P12: a forward jump of the server's clock goes unnoticed.
+    /// P12: the client does not notice a forward jump of the server's clock.
     P12NoJump,
-    /// P12: the clock of leases stands still while the machine sleeps.
+    /// P12: the clock of leases stops while the machine sleeps.
     P12StandsStill,
-    /// P12: all that the store says is left is relied on.
+    /// P12: the client relies on the whole time that the store reports as left.
     P12NoMargin,
-    /// P13: a renewal that failed once is the last.
+    /// P13: a renewal that failed once is not repeated.
     P13RenewsOnce,
     /// P13: an unanswered release is not repeated.
     P13ReleaseOnce,
-    /// P14: the first answer to a leave closes the attempt.
+    /// P14: the first reply to a leave closes the attempt.
     P14FirstLeave,
-    /// P14: a push for an unknown id is dropped.
+    /// P14: a push for an unknown ID is ignored.
     P14IgnoresGhost,
-    /// P15: a waiter waits for its push alone.
+    /// P15: a waiter relies on its push alone.
     P15NoLook,
-    /// P15: nobody looks after a reconnect.
+    /// P15: nobody re-checks after a reconnect.
     P15NoResync,
-    /// P16: a dropped guard's lease is renewed on and on.
+    /// P16: the lease of a dropped guard is renewed forever.
     P16RenewsDropped,
     /// P16: a dropped future sends nothing.
     P16DropSilent,
-    /// P16: leaving does not hand on a grant that was already made.
+    /// P16: a leave does not hand on a grant that was already made.
     P16LeaveKeeps,
-    /// P16: an owner re-enters without a look at its validity.
+    /// P16: an owner re-enters without a check of its validity.
     P16ReentersLost,
-    /// P16: every task of an owner goes to the store.
+    /// P16: every task of an owner sends a request to the store.
     P16NoTurns,
-    /// P16: the first guard of an owner to be released gives the lease back.
+    /// P16: the first guard of an owner that is released gives the lease back.
     P16InnerReleases,
-    /// P16: an owner's gate that goes takes along the one that stands in its place.
+    /// P16: the gate of an owner, when it is removed, takes along the gate that has replaced it.
     P16DropsAnothersGate,
-    /// P16: a session asks for what it is about to give back.
+    /// P16: a session asks for a lease that it is about to give back.
     P16TriesBefore,
-    /// P17: the thread says when it will look only after it has let the lock go.
+    /// P17: the thread announces its next check only after it has released the lock.
     P17LostWake,
-    /// P17: callers on every runtime use the lane of one.
+    /// P17: callers on every runtime use the lane of one runtime.
     P17LaneForAll,
-    /// P17: a lane whose runtime stands still is not given up.
+    /// P17: a lane whose runtime is blocked is not given up.
     P17LaneStandsStill,
-    /// P17: a release waits for the answer to its own request, although the thread has heard another one.
+    /// P17: a release waits for the reply to its own request, although the thread has received another reply.
     P17AwaitsOwnRequest,
-    /// P18: who begins to wait for a loss does not look once more behind the lock.
+    /// P18: a caller that begins to wait for a loss does not check once more under the lock.
     P18LostSignal,
-    /// P19: what ends by itself burns nothing of its range.
+    /// P19: a lease that ends by time burns nothing of its range.
     P19BurnsNothing,
-    /// P19: a release does not say how far its range was used.
+    /// P19: the store ignores the used tokens that a release reports.
     P19IgnoresUsed,
-    /// P19: a holder is believed whatever it says that it used.
+    /// P19: the store believes any number of used tokens.
     P19BelievesUsed,
-    /// P19: whoever asks is given more tokens.
+    /// P19: any client is given more tokens.
     P19ReservesForAll,
     /// P19: tokens are reserved however far ahead of the clock they are.
     P19RunsAhead,
-    /// P9: a holder of a range is not told that somebody waits.
+    /// P9: the holder of a range is not notified that others wait.
     P9TellsNoHolder,
-    /// P19: a pass keeps the token.
+    /// P19: a local hand-over keeps the token.
     P19TokenStays,
-    /// P19: a session hands on beyond what is reserved.
+    /// P19: a session hands on beyond the reserved tokens.
     P19BeyondRange,
-    /// P19: a release does not say how far its range was used.
+    /// P19: a release does not report how far its range was used.
     P19ForgetsUsed,
-    /// P19: nobody asks for a longer range.
+    /// P19: no session asks for a longer range.
     P19NeverReserves,
-    /// P19: a burnt range is a successor.
+    /// P19: a burnt range counts as the grant of a successor.
     P19BurntIsSuccessor,
-    /// P20: a session hands on for as long as somebody waits in it.
+    /// P20: a session hands on for as long as it has local waiters.
     P20NeverEnds,
-    /// P20: a session hands on past a strict waiter.
+    /// P20: a session hands on although a strict waiter waits.
     P20IgnoresStrict,
-    /// P20: a session hands on whatever is left of the lease.
+    /// P20: a session hands on however little of the lease is left.
     P20PassesLate,
-    /// P20: nobody heeds the word that others wait now.
+    /// P20: a session ignores the message that others wait.
     P20Unwanted,
-    /// P20: a guard that goes in a panic hands on.
+    /// P20: a guard that is dropped in a panic hands on.
     P20PassesPanic,
-    /// P20: a lease that was lengthened is handed on.
+    /// P20: a lease that was extended is handed on.
     P20PassesLonger,
-    /// P20: a session that hands on renews no earlier for it.
+    /// P20: a session that hands on does not renew earlier for it.
     P20RenewsLate,
-    /// P21: nobody goes on when a lease is lost with waiters behind it.
+    /// P21: local waiters do not go on when the lease before them is lost.
     P21WaitsForGuard,
-    /// P21: the entry stays when the last waiter has gone.
+    /// P21: the entry stays in the store when the last local waiter is gone.
     P21EntryStays,
-    /// P21: the store is not told that somebody waits for longer.
+    /// P21: the store does not learn of a longer timeout.
     P21ShortLimit,
-    /// P21: a waiter's own patience is forgotten.
+    /// P21: the timeout of a local waiter is ignored.
     P21WaitsOn,
     /// P21: a grant that its waiter did not take stays with it.
     P21GrantStays,
     /// P22: only writes raise the mark.
     P22ReadsPass,
-    /// P22: a reader is let in below a writer's mark.
+    /// P22: a reader is let in below the mark of a writer.
     P22OldReader,
-    /// P23: a repeated cool-down begins anew.
+    /// P23: a repeated cool-down restarts the time.
     P23RepeatExtends,
     /// P23: a leave of the same attempt ends its cool-down.
     P23LeaveEnds,
-    /// P23: a late renewal makes a cool-down a lease again.
+    /// P23: a late renewal turns a cool-down into a lease again.
     P23RenewRevives,
-    /// P23: a late acquire of the same attempt is granted what cools down.
+    /// P23: a late acquire of the same attempt is granted the lease that cools down.
     P23GrantsAgain,
     /// P23: a lease that has ended cools down all the same.
     P23CoolsTheEnded,
-    /// P23: the waiters are not notified when a cool-down ends.
+    /// P23: the waiters are not notified of the time at which a cool-down ends.
     P23TellsNoWaiter,
     /// P23: a session hands a lease on although its minimum hold is not over.
     P23PassesOn,
@@ -185,31 +185,31 @@ pub enum Mutant {
     P23ReleasesAtOnce,
     /// P26: nobody notices that a holder has died.
     P26NeverDead,
-    /// P26: after a hand-over nobody watches the new holder.
+    /// P26: nobody watches the new holder after a hand-over.
     P26NextIsBlind,
-    /// P26: a life whose name is missing is dead.
+    /// P26: a life whose socket is missing counts as dead.
     P26MissingIsDead,
-    /// P26: the names of the dead are swept although they hold.
+    /// P26: the sockets of dead sessions are swept although the sessions hold.
     P26SweepsHolders,
-    /// P26: who ends takes its name along, given back or not.
+    /// P26: a process that ends removes its socket, although it has not given everything back.
     P26LeavesNameless,
-    /// P26: who finds its life's name gone makes another life, which its command has not.
+    /// P26: a process whose socket is missing makes another life, which its command does not have.
     P26IsReborn,
-    /// P26: who has lost the path to the store closes its life.
+    /// P26: a process that has lost the path to the store closes its life.
     P26DiesWithPath,
-    /// P27: nobody waits for a turn: SQLite's own way of waiting does.
+    /// P27: clients do not wait for a turn, but use the waiting of SQLite.
     P27NoTurn,
-    /// P27: whatever a client asks for waits behind all that it has asked for before.
+    /// P27: every request of a client waits behind all of its earlier requests.
     P27AllWait,
-    /// P27: who has a removed directory open goes on with it.
+    /// P27: a process that has a removed directory open goes on with it.
     P27StaysBehind,
-    /// P27: what was held before the host was started anew is held still.
+    /// P27: leases from before a boot of the host are still held after it.
     P27KeepsOldBoot,
-    /// P27: another boot id is another boot, whoever lives.
+    /// P27: another boot ID counts as another boot, although processes of it live.
     P27BelievesBootIds,
     /// P27: leases are counted on the wall clock.
     P27LeasesOnWallTime,
-    /// P27: a bell rings, and nobody reads what is new.
+    /// P27: a client gets a message that there is news, and does not read it.
     P27Deaf,
     /// P28: the default store is below $HOME.
     P28AsksTheEnvironment,
@@ -217,45 +217,45 @@ pub enum Mutant {
     P29StartsOnClaim,
     /// P29: the command is ended when the lease has ended, and not before.
     P29KillsLate,
-    /// P29: nobody watches over the command but the supervisor.
+    /// P29: only the supervisor watches over the command.
     P29NoMinder,
-    /// P29: the lock goes back when the command has ended, whoever of its group lives on.
+    /// P29: the lock is given back when the command has ended, although others of its group live on.
     P29ReleasesEarly,
-    /// P29: the lease is not looked at again between minder and command.
+    /// P29: the lease is not checked again between the start of the minder and the start of the command.
     P29StartsLate,
-    /// P29: a new minder is told nothing.
+    /// P29: a new minder gets no messages.
     P29TellsNoNewMinder,
-    /// P29: who has ended and was not waited for keeps the lock.
+    /// P29: a process that has ended and was not waited for keeps the lock.
     P29WaitsForZombies,
     /// P29: a minder that was killed is not replaced.
     P29OneMinder,
-    /// P29: a revoked command has the time of its lease, and not that of the grace.
+    /// P29: a revoked command has the time of its lease in place of the time of the grace.
     P29IgnoresGrace,
-    /// P30: a store that is not there is busy.
+    /// P30: a store that cannot be reached is reported as busy.
     P30BusyUnheard,
     /// P30: a deadline that passes while a request is repeated ends the wait at once.
     P30EndsUnheard,
-    /// P30: the command inherits the store's URL.
+    /// P30: the command inherits the URL of the store.
     P30TellsSecrets,
     /// Quorum: a node votes for a token that is not above those for which it has voted.
     QVotesBelow,
     /// Quorum: a node that may have forgotten something votes at once.
     QNoRest,
-    /// Quorum: a node that did not know of a grant keeps it, as if it had.
+    /// Quorum: a node that did not know a grant counts at once, as if it had known it.
     QFillCounts,
-    /// Quorum: a node votes for a holder that it does not know although it has voted for a larger token since.
+    /// Quorum: a node is filled with a holder that it does not know, although it has voted for a larger token since.
     QFillsBehind,
-    /// Quorum: a call lasts longer by as much as the node's clock was set back.
+    /// Quorum: if the clock of a node is set back, a call lasts longer by as much.
     QCallsIntoTheFuture,
-    /// Quorum: a waiter that let its call lapse keeps its place if the node votes for another one next.
+    /// Quorum: a waiter that let its call lapse keeps its place if the node votes for another client next.
     QCallsAgain,
-    /// Quorum: a later round of an attempt proposes no more than an earlier one.
+    /// Quorum: a later round of an attempt does not propose a larger token than an earlier one.
     QProposesAgain,
     /// Quorum: `begin` asks no node for holders.
     QBeginsUnasked,
     /// Quorum: a node begins that was emptied after it was asked.
     QBeginsBlindly,
-    /// Quorum: what gives back a lost round takes the vote of a later one, too.
+    /// Quorum: a request that gives back a lost round takes the vote of a later round, too.
     QTakesLaterVotes,
     /// Quorum: an answer that comes after its round was decided does not bring the end forward.
     QKeepsFirstEnd,
@@ -267,7 +267,7 @@ pub use switch::*;
 mod switch {
     use super::Mutant;
 
-    /// Whether this flaw is on: never, in this build.
+    /// Whether this flaw is on. In this build it never is.
     #[inline(always)]
     #[must_use]
     pub const fn is_on(_: Mutant) -> bool {
@@ -284,7 +284,7 @@ mod switch {
 
     static ACTIVE: AtomicU8 = AtomicU8::new(Mutant::None as u8);
 
-    /// The name that the environment gives: of a variant of [`Mutant`], or of a patch of a script.
+    /// Returns the name in the environment variable: of a variant of [`Mutant`], or of a patch of a script.
     #[must_use]
     pub fn named() -> Option<&'static str> {
         static NAME: OnceLock<Option<String>> = OnceLock::new();
@@ -301,7 +301,7 @@ mod switch {
         active == mutant as u8
     }
 
-    /// Switches one flaw on for the whole process, in place of the one before.
+    /// Switches on one flaw for the whole process, and switches off the flaw before.
     pub fn switch(mutant: Mutant) {
         ACTIVE.store(mutant as u8, Ordering::Relaxed);
     }

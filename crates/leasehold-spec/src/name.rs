@@ -1,23 +1,23 @@
-//! Names of locks.
+//! The names of locks.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::limits::NAME_MAX;
 
-/// A name that every store accepts: 1 to 255 bytes of UTF-8 without control characters. Case counts, and nothing is
-/// trimmed or folded.
+/// A name that every store accepts: 1 to 255 bytes of UTF-8 without control characters. Names are case-sensitive, and
+/// nothing is trimmed.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
-/// Why a name was refused.
+/// The reason for which a name was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadName {
-    /// It has no bytes.
+    /// The name has no bytes.
     Empty,
-    /// It has more than 255 bytes; how many it has.
+    /// The name has more than 255 bytes. The value is the number of its bytes.
     TooLong(usize),
-    /// It has a control character; at which byte.
+    /// The name has a control character. The value is the index of its byte.
     Control(usize),
 }
 
@@ -36,7 +36,11 @@ impl fmt::Display for BadName {
 impl std::error::Error for BadName {}
 
 impl Name {
-    /// Takes a name as it is, or says why it cannot be one.
+    /// Checks a name.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not a valid name, the error has the reason.
     pub fn new(text: &str) -> Result<Self, BadName> {
         match text.len() {
             0 => return Err(BadName::Empty),
@@ -49,7 +53,7 @@ impl Name {
         }
     }
 
-    /// The name, as it was given.
+    /// Returns the name, unchanged.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

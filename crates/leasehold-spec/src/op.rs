@@ -1,357 +1,204 @@
-//! What a session asks of a store, and what it may hear. The unit of a number is the end of its name; the rules (P1 …)
-//! are in docs/PROTOCOL.md.
+//! The requests of a session to a store. The name of a number ends with its unit. The rules (P1 …) are in
+//! docs/PROTOCOL.md.
 
-use crate::id::{GrantId, PublicId, SessionId, Token};
+use crate::id::{GrantId, PublicId, Token};
 
 /// One request about one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// Take the lease, or join the queue for it. Sent again, it is also how a waiter looks.
+    /// Acquires the lease, or joins the queue for it. A waiter sends the same request again to re-check its state.
     Acquire(Acquire),
-    /// Lengthen the lease that `id` holds with `token`.
+    /// Extends the lease that `id` holds with `token`.
     Renew(Renew),
-    /// Give the lease back; the next waiter holds before this returns.
+    /// Gives the lease back. The next waiter holds the lease before the store replies.
     Release {
         /// The grant.
         id: GrantId,
-        /// Its token.
+        /// The token of the grant.
         token: Token,
-        /// The highest token of its range that was used (P19): the next grant's is above that. Its own, where nothing was
-        /// handed on inside the session.
+        /// The highest token of the range that was used (P19): the token of the next grant is above it. If the session
+        /// handed nothing on inside itself, this is the token of the grant.
         used: Token,
     },
-    /// Stop waiting. If the grant was already made, hand it on.
+    /// Stops waiting. If the grant was already made, the store hands the lease on.
     Leave {
         /// The attempt that ends.
         id: GrantId,
-        /// The highest token that was used under any grant of it; [`Token::NONE`] where none was entered.
+        /// The highest token that was used under any grant of the attempt. [`Token::NONE`] if no grant of it was
+        /// entered.
         used: Token,
     },
-    /// End the attempt, and keep everybody out for a while (P23). If it holds the lease, nobody is granted it before that
-    /// time is over. If it does not hold, this is a leave.
+    /// Ends the attempt, and keeps all clients out for a while (P23). If the attempt holds the lease, nobody is granted
+    /// the lease before that time is over. If the attempt does not hold, this is a leave.
     CoolDown {
         /// The attempt that ends.
         id: GrantId,
-        /// The highest token that was used under any grant of it.
+        /// The highest token that was used under any grant of the attempt.
         used: Token,
-        /// For how long nobody is granted the lease, from now on. A repeat does not begin it anew.
+        /// The time for which nobody is granted the lease, from now on. A repeat does not restart it.
         for_ms: u64,
     },
-    /// Reserve more tokens for the grant that `id` holds with `token` (P19). Nothing else about it changes.
+    /// Reserves more tokens for the grant that `id` holds with `token` (P19). The rest of the grant stays as it is.
     Reserve {
         /// The grant.
         id: GrantId,
-        /// Its token.
+        /// The token of the grant.
         token: Token,
-        /// How many tokens its range is to have, counted from its own; it gets as many as the clock allows, and never fewer
-        /// than it has.
+        /// The number of tokens that the range is to have, counted from `token`. The grant gets as many as the clock
+        /// allows, and never fewer than it has.
         range: u64,
     },
-    /// Ask the holder to stop, and end its lease after the grace.
+    /// Asks the holder to stop, and ends its lease after the grace.
     Revoke {
-        /// Whom the caller saw.
+        /// The holder that the caller saw.
         holder: PublicId,
         /// The token that the caller saw.
         token: Token,
-        /// What is left to the holder, at most. 0 ends the lease at once.
+        /// The longest time that is left to the holder. 0 ends the lease at once.
         grace_ms: u64,
     },
-    /// Only look after the queue: after a claim has ended, after MORE, and when the memory is full.
+    /// Only settles the queue: after a claim has ended, after MORE, and when the memory is full.
     Settle,
-    /// Look, and change nothing.
+    /// Returns the holder and the number of waiters, and changes nothing.
     Inspect,
 }
 
-/// Take the lease, or queue.
+impl Op {
+    /// Returns the grant or the attempt that the request concerns, if it names one by its whole ID. Of the waiters, the
+    /// request can put only this one into the queue, or move or change it.
+    #[must_use]
+    pub const fn subject(&self) -> Option<GrantId> {
+        match self {
+            Self::Acquire(acquire) => Some(acquire.id),
+            Self::Renew(renew) => Some(renew.id),
+            Self::Release { id, .. }
+            | Self::Leave { id, .. }
+            | Self::CoolDown { id, .. }
+            | Self::Reserve { id, .. } => Some(*id),
+            Self::Revoke { .. } | Self::Settle | Self::Inspect => None,
+        }
+    }
+
+    /// Returns the name of the operation, in lower case, for reports and traces.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Acquire(_) => "acquire",
+            Self::Renew(_) => "renew",
+            Self::Release { .. } => "release",
+            Self::Leave { .. } => "leave",
+            Self::CoolDown { .. } => "cool down",
+            Self::Reserve { .. } => "reserve",
+            Self::Revoke { .. } => "revoke",
+            Self::Settle => "settle",
+            Self::Inspect => "inspect",
+        }
+    }
+}
+
+/// A request to take the lease, or to wait for it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Acquire {
-    /// The attempt. The same id on every retry and every look.
+    /// The attempt. Every retry and every re-check has the same ID.
     pub id: GrantId,
-    /// How long the lease lasts.
+    /// The length of the lease.
     pub lease_ms: u64,
-    /// How many tokens to reserve with the grant, its own included: 1 by who hands nothing on inside its session, and at
-    /// most [`RANGE_MAX`](crate::limits::RANGE_MAX).
+    /// The number of tokens to reserve with the grant, its own included. A client that hands nothing on inside its
+    /// session asks for 1. The limit is [`RANGE_MAX`](crate::limits::RANGE_MAX).
     pub range: u64,
-    /// Server time after which this request is refused as late (P4).
+    /// The server time after which the store refuses the request as late (P4).
     pub not_after_us: u64,
-    /// What to do while somebody else holds.
+    /// The choice between waiting and not waiting while another client holds.
     pub patience: Patience,
-    /// Shown by `inspect`: who holds.
+    /// The label of the client, which `inspect` shows.
     pub label: String,
 }
 
-/// What to do while somebody else holds.
+/// The choice between waiting and not waiting while another client holds.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Patience {
-    /// Answer Busy.
+    /// Does not wait: the answer is Busy.
     Try,
-    /// Join the queue.
+    /// Joins the queue.
     Queue(Place),
 }
 
-/// How an attempt stands in the queue.
+/// The terms on which an attempt waits in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// How long a pushed grant lasts before its receiver has answered (P7).
+    /// The time for which a pushed grant lasts before its receiver has sent a request (P7).
     pub claim_ms: u64,
-    /// The caller's patience, from now on: after this the entry counts as gone. `None` waits for ever.
+    /// The timeout of the caller, from now on. After this time the entry counts as gone. `None` waits forever.
     pub limit_ms: Option<u64>,
-    /// The ticket from an earlier QUEUED: the place to come back to (P6).
+    /// The ticket from an earlier QUEUED: the place to which the attempt comes back (P6).
     pub ticket: Option<u64>,
-    /// How the waiter hears of its grant.
+    /// The way in which the waiter learns of its grant.
     pub hears: Hears,
-    /// Whether local hand-overs of other sessions must stop for it.
+    /// Whether local hand-overs of other sessions must stop for this waiter.
     pub order: Order,
 }
 
-/// How a waiter hears of its grant.
+/// The way in which a waiter learns of its grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hears {
-    /// Through its inbox: detached means gone.
+    /// Through its inbox. If the inbox is detached, the waiter is gone.
     Listens,
-    /// By looking: gone after three floors without a look.
+    /// By polling. If the waiter has not polled for three re-check intervals, it is gone.
     Polls,
 }
 
-/// What order a waiter asks for.
+/// The order that a waiter asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Order {
     /// First come, first served between sessions.
     Relaxed,
-    /// Strict global order: no local runs while it waits.
+    /// Strict global order: no session hands on locally while this waiter waits.
     Strict,
 }
 
-/// Lengthen a lease.
+/// A request to extend a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Renew {
     /// The grant.
     pub id: GrantId,
-    /// Its token.
+    /// The token of the grant.
     pub token: Token,
-    /// From when the new end counts.
+    /// The moment from which the new lease counts.
     pub from: From,
-    /// How long the lease lasts from there.
+    /// The length of the lease from that moment on.
     pub lease_ms: u64,
-    /// Server time after which this request is refused as late: the end of the holder's validity.
+    /// The server time after which the store refuses the request as late: the end of the holder's validity.
     pub not_after_us: u64,
 }
 
-/// From when a renewed lease counts.
+/// The moment from which a renewed lease counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum From {
-    /// From the server's now.
+    /// The time at which the server carries out the renewal.
     Now,
-    /// From the moment of the grant, and only while it is an unclaimed push: how a fixed lease is claimed, once.
+    /// The time of the grant, and only while the grant is an unclaimed push. A fixed lease is claimed like this, once.
     Grant,
 }
 
-/// Whether others wait for a lease (P9): a level, repeated in every answer, never an edge.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Contention {
-    /// Nobody waits.
-    #[default]
-    None,
-    /// Somebody waits.
-    Others,
-    /// Somebody waits who asks for strict order.
-    Strict,
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::SessionId;
 
-/// Whether a step stopped before it was done (P1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rest {
-    /// The queue is in order.
-    #[default]
-    Done,
-    /// 64 waiters were looked at and there are more: call settle again.
-    More,
-}
-
-/// An answer: when the store said it, whether it is done, whom it gave the lease, and what it decided.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Answer {
-    /// The store's clock: what leases are counted on. 0: the client said it itself, and the store was not asked.
-    pub now_us: u64,
-    /// The highest token granted so far: of two statements about one id the one with the larger is the later (P3).
-    pub highest: Token,
-    /// Whether others wait (P9).
-    pub contention: Contention,
-    /// Whether to call settle again.
-    pub rest: Rest,
-    /// Set when this step made a waiter the holder: how long its claim lasts. The caller looks once after that (P7).
-    pub handed_claim_ms: Option<u64>,
-    /// The decision.
-    pub outcome: Outcome,
-}
-
-/// What a step decided.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
-    /// The attempt holds.
-    Granted {
-        /// The fencing token.
-        token: Token,
-        /// What is left of the lease, from the answer's `now_us` on.
-        left_us: u64,
-        /// How many tokens are reserved, from that one on.
-        range: u64,
-    },
-    /// The attempt waits.
-    Queued {
-        /// Its place, to come back to.
-        ticket: u64,
-        /// What is left of the holder's lease.
-        left_us: u64,
-        /// Since when.
-        joined: Joined,
-    },
-    /// Somebody else holds, and the attempt does not wait.
-    Busy {
-        /// What is left of the holder's lease.
-        left_us: u64,
-    },
-    /// The attempt is over: its grant was given back.
-    Gone,
-    /// The request came after its `not_after`: nothing was done.
-    Late,
-    /// The queue is full: nothing was done.
-    Full,
-    /// The lease is longer now.
-    Renewed {
-        /// What is left of it.
-        left_us: u64,
-    },
-    /// So many tokens are reserved, from the grant's own on.
-    Reserved {
-        /// How many.
-        range: u64,
-    },
-    /// The grant is not, or no longer, the holder's.
-    Lost {
-        /// What the store can say about why.
-        how: LostHow,
-    },
-    /// The grant is given back.
-    Released,
-    /// There was nothing to give back: the lease had ended before.
-    NotHeld,
-    /// The attempt neither waits nor holds.
-    Left {
-        /// What it was before.
-        was: Was,
-    },
-    /// The grant is marked; its holder has this long.
-    Revoking {
-        /// What is left to the holder.
-        left_us: u64,
-    },
-    /// The queue was looked after.
-    Settled,
-    /// What there is.
-    Inspected(Inspection),
-}
-
-/// Since when an attempt waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Joined {
-    /// Since this request. One that came with a ticket had been dropped: its session's others may have been, too (P15).
-    Now,
-    /// Since an earlier one.
-    Before,
-}
-
-/// Why a renewal or a reservation was refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LostHow {
-    /// Somebody revoked the grant.
-    Revoked,
-    /// The grant has ended, or the store knows nothing of it: compare tokens.
-    NotHeld,
-}
-
-/// What an attempt was when it left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Was {
-    /// It waited.
-    Queued,
-    /// It held: the grant was handed on.
-    Granted,
-    /// It was neither.
-    Absent,
-}
-
-/// What `inspect` sees.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Inspection {
-    /// Who holds, if anybody.
-    pub holder: Option<Holder>,
-    /// How many wait (dead waiters count until their turn comes).
-    pub waiters: u64,
-}
-
-/// Who holds.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Holder {
-    /// The public part of the grant id.
-    pub id: PublicId,
-    /// The fencing token.
-    pub token: Token,
-    /// What is left of the lease.
-    pub left_us: u64,
-    /// What the holder calls itself.
-    pub label: String,
-    /// How far the grant is.
-    pub state: GrantState,
-}
-
-/// How far a grant is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum GrantState {
-    /// Pushed to a waiter that has not been heard since.
-    Pushed,
-    /// Held.
-    Held,
-    /// Marked: it ends after the grace.
-    Revoked,
-    /// Given back, and held by nobody. Others are kept out until its end (P23).
-    CoolingDown,
-}
-
-/// A message to a session's inbox. It can be lost: nothing waits for it alone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Delivery {
-    /// Whose inbox.
-    pub to: SessionId,
-    /// The store's clock.
-    pub now_us: u64,
-    /// Whether others wait.
-    pub contention: Contention,
-    /// Whether to call settle again.
-    pub rest: Rest,
-    /// The grant that it is about; of [`Event::Ending`] the attempt that waits.
-    pub id: GrantId,
-    /// Its token; of [`Event::Ending`] that of the grant that ends.
-    pub token: Token,
-    /// What is left of its lease; of [`Event::Ending`] of the lease that ends.
-    pub left_us: u64,
-    /// How many tokens are reserved for it, from its own on.
-    pub range: u64,
-    /// What happened to it.
-    pub event: Event,
-}
-
-/// What happened to a grant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Event {
-    /// It was made: the receiver holds already.
-    Granted,
-    /// It was marked for revocation.
-    Revoked,
-    /// Somebody waits now, or asks for strict order now, and nobody did before (P9). Sent only to holders of a range: they
-    /// may be handing on inside their session. It can come more than once, and late: it says how things stood at its time.
-    Wanted,
-    /// The lease that its receiver waits for was marked (P10), or cools down (P23): it ends at another time than the
-    /// receiver was told. It can come more than once.
-    Ending,
+    #[test]
+    fn only_a_request_that_names_a_whole_id_has_a_subject() {
+        let id = GrantId { session: SessionId(1), counter: 2, nonce: 3 };
+        let (token, used, holder) = (Token::NONE, Token::NONE, id.public());
+        let renew = Renew { id, token, from: From::Now, lease_ms: 1, not_after_us: 1 };
+        let named = [
+            Op::Renew(renew),
+            Op::Release { id, token, used },
+            Op::Leave { id, used },
+            Op::CoolDown { id, used, for_ms: 1 },
+            Op::Reserve { id, token, range: 1 },
+        ];
+        assert_eq!(named.map(|op| op.subject()), [Some(id); 5]);
+        let others = [Op::Revoke { holder, token, grace_ms: 0 }, Op::Settle, Op::Inspect];
+        assert_eq!(others.map(|op| op.subject()), [None; 3]);
+    }
 }

@@ -2,120 +2,43 @@
 //!
 //! ```text
 //!   Resource
-//!     last       the highest token granted or burnt here, while the record lives
-//!     grant      who holds: id, token, range of tokens, since, length, state, label
-//!     released   the grant id that was given back last: a repeated release hears Released, a late acquire Gone
-//!     lapses     sessions whose claim ran out, and when
+//!     last       the highest token that was granted or burnt, while the record lives
+//!     grants     the grants: ID, token, range of tokens, since, length, state, label
+//!     released   the ID of the grant that was given back last: a repeated release gets Released, a late acquire Gone
+//!     lapses     the sessions whose claim ran out, and when
 //!     queue      the waiters, in ticket order: the head is next
-//!     keep_until when the record may be forgotten
+//!     keep_until the time from which on the record may be forgotten
 //! ```
 //!
-//! Expiry is *passive*: nothing happens to a lease until a step touches the name. A grant whose end has passed stays
-//! here, and stays nobody else's, until then. A model with active expiry misses half of the holes.
+//! Expiry is *passive*: nothing happens to a lease until a step touches the name. A grant whose end has passed stays in
+//! the record until then, and nobody else has the lease. A model with active expiry misses half of the bad schedules.
 
 use std::collections::VecDeque;
 
+use crate::answer::Contention;
+use crate::grant::Grant;
+use crate::grants::Grants;
 use crate::id::{GrantId, SessionId, Token};
 use crate::limits::RETENTION_US;
 use crate::mutant::{Mutant, is_on};
-use crate::op::{Contention, GrantState, Hears, Order};
-use crate::step::Env;
+use crate::op::{Hears, Order};
 
 /// The record of one name. `Default` is a name that was never used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Resource {
-    /// The highest token granted so far; of a grant whose range nobody reported back, the last of that range.
+    /// The highest token granted so far. If nobody reported how much of a range was used, the last token of that range.
     pub last: Token,
-    /// Who holds.
-    pub grant: Option<Grant>,
-    /// The grant id that was given back last.
+    /// The grants.
+    pub grants: Grants,
+    /// The ID of the grant that was given back last.
     pub released: Option<GrantId>,
-    /// Sessions whose claim ran out, oldest note first.
+    /// The sessions whose claim ran out, oldest first.
     pub lapses: Vec<Lapse>,
     /// The waiters, in ticket order.
     pub queue: VecDeque<Entry>,
-    /// The record stays at least until then (on the lease clock): R beyond the last lease, and beyond what it reserved.
+    /// The time until which the record is kept, on the lease clock: R beyond the last lease, and R beyond the time that
+    /// the reserved tokens stand for.
     pub keep_until_us: u64,
-}
-
-/// A held lease.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Grant {
-    /// The acquisition.
-    pub id: GrantId,
-    /// Its fencing token. It does not change while the grant is held. Of a grant that cools down it is the highest token
-    /// that was used.
-    pub token: Token,
-    /// How many tokens are reserved for it, from its own on (P19).
-    pub range: u64,
-    /// When it was made or last renewed.
-    pub since_us: u64,
-    /// How long it lasts from there.
-    pub length_ms: u64,
-    /// How far it is.
-    pub state: GrantState,
-    /// What the holder calls itself.
-    pub label: String,
-}
-
-impl Grant {
-    /// When the lease ends.
-    #[must_use]
-    pub const fn end_us(&self) -> u64 {
-        self.since_us + self.length_ms * 1000
-    }
-
-    /// Whether anybody holds it: a grant that cools down was given back (P23).
-    #[must_use]
-    pub fn is_held(&self) -> bool {
-        self.state != GrantState::CoolingDown
-    }
-
-    /// The last token of its range.
-    #[must_use]
-    pub const fn reserved(&self) -> Token {
-        self.token.plus(self.range - 1)
-    }
-
-    /// The highest token that was used of it, by what its session says, and within its range whatever that says.
-    pub(crate) fn used(&self, said: Token) -> Token {
-        if is_on(Mutant::P19IgnoresUsed) {
-            return self.token;
-        }
-        let reserved = if is_on(Mutant::P19BelievesUsed) { Token::HIGHEST } else { self.reserved() };
-        said.clamp(self.token, reserved)
-    }
-
-    /// Until when its record is kept: R beyond its end, and beyond the moment at which the clock has passed its range. So
-    /// who gives the range back, used or not, changes nothing of that. One that was renewed is kept for a lease longer, so
-    /// that it need not be said again at each renewal.
-    pub(crate) fn keep_until_us(&self, env: &Env<'_>) -> u64 {
-        let lead_us = self.reserved().get().saturating_sub(env.wall_us);
-        let longer_us = if self.was_renewed() { self.length_ms * 1000 } else { 0 };
-        Resource::keep_from((self.end_us() + longer_us).max(env.lease_us + lead_us))
-    }
-
-    /// Whether it is known to have been renewed: it is younger than its token. (Where leases are counted on another clock
-    /// than tokens it is never known.)
-    pub(crate) fn was_renewed(&self) -> bool {
-        self.state == GrantState::Held && self.since_us > self.token.get()
-    }
-
-    /// Whether its record is kept for long enough if it is renewed now for as long: that was said at the first renewal in
-    /// this *span*, one of those as long as the lease, into which the clock is divided.
-    pub(crate) fn is_kept_until(&self, now_us: u64, lease_ms: u64) -> bool {
-        let span_us = (lease_ms * 1000).max(1);
-        self.was_renewed()
-            && self.length_ms == lease_ms
-            && (now_us - now_us % span_us..=now_us).contains(&self.since_us)
-    }
-
-    /// What is left at `now_us`: of a lease that begins in the future, because the clock was set back since, its length.
-    #[must_use]
-    pub const fn left_us(&self, now_us: u64) -> u64 {
-        let (left_us, length_us) = (self.end_us().saturating_sub(now_us), self.length_ms * 1000);
-        if left_us < length_us { left_us } else { length_us }
-    }
 }
 
 /// A waiter.
@@ -123,77 +46,74 @@ impl Grant {
 pub struct Entry {
     /// The attempt that waits.
     pub id: GrantId,
-    /// Its place: the queue is sorted by it.
+    /// The place of the waiter. The queue is sorted by it.
     pub ticket: u64,
-    /// The lease that it asks for.
+    /// The length of the lease that the waiter asks for.
     pub lease_ms: u64,
-    /// How many tokens it asks for.
+    /// The number of tokens that the waiter asks for.
     pub range: u64,
-    /// How long a pushed grant lasts before it has answered.
+    /// The time for which a pushed grant lasts before its receiver has sent a request.
     pub claim_ms: u64,
-    /// When its caller stops waiting.
+    /// The time at which the caller stops waiting.
     pub limit_us: Option<u64>,
-    /// When it was last heard of.
+    /// The time of the last request of the attempt.
     pub seen_us: u64,
-    /// How it hears of its grant.
+    /// The way in which the waiter learns of its grant.
     pub hears: Hears,
-    /// What order it asks for.
+    /// The order that the waiter asks for.
     pub order: Order,
-    /// What the waiter calls itself.
+    /// The label of the waiter.
     pub label: String,
 }
 
-/// A session whose claim ran out: its entries last seen before then are not granted (P7).
+/// A session whose claim ran out. Its entries are not granted if they were last seen before that (P7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Lapse {
-    /// Whose claim.
+    /// The session.
     pub session: SessionId,
-    /// When it ran out.
+    /// The time at which the claim ran out.
     pub at_us: u64,
 }
 
 impl Resource {
-    /// Whether the record may be forgotten: R after the last lease, and R after the clock has passed the last token. One
-    /// forgotten earlier, behind a clock that stepped back, would hand out a token again.
+    /// Whether the record may be forgotten: R after the last lease, and R after the clock has passed the last token. If
+    /// the record were forgotten earlier and the clock stepped back, a token would be granted twice.
     #[must_use]
     pub fn is_forgotten(&self, wall_us: u64, lease_us: u64) -> bool {
         self.keep_until_us <= lease_us && self.reserved().get() + RETENTION_US <= wall_us
     }
 
-    /// The highest token that may be in use.
+    /// Returns the highest token that may be in use.
     #[must_use]
     pub fn reserved(&self) -> Token {
-        self.grant.as_ref().map_or(self.last, Grant::reserved)
+        self.grants.sole().map_or(self.last, Grant::reserved)
     }
 
-    /// Whether anybody waits, and whether one of them asks for strict order.
+    /// Returns whether others wait, and whether one of them asks for strict order.
     #[must_use]
     pub fn contention(&self) -> Contention {
-        match self.queue.iter().map(|e| e.order).max() {
+        match self.queue.iter().map(|entry| entry.order).max() {
             None => Contention::None,
             Some(Order::Relaxed) => Contention::Others,
             Some(Order::Strict) => Contention::Strict,
         }
     }
 
-    /// The grant that `id` holds. A grant that cools down is held by nobody.
+    /// Returns the grant that `id` holds. Nobody holds a grant that cools down.
     #[must_use]
     pub fn held_by(&self, id: GrantId) -> Option<&Grant> {
-        self.grant.as_ref().filter(|g| g.id == id && (g.is_held() || is_on(Mutant::P23LeaveEnds)))
+        let is_held = |grant: &&Grant| grant.id == id && (grant.is_held() || is_on(Mutant::P23LeaveEnds));
+        self.grants.sole().filter(is_held)
     }
 
-    /// Whether the grant of `id` was the last to be given back.
+    /// Whether the grant of `id` is the one that was given back last.
     #[must_use]
     pub fn was_given_back(&self, id: GrantId) -> bool {
-        self.released == Some(id) || self.grant.as_ref().is_some_and(|g| g.id == id && !g.is_held())
+        self.released == Some(id) || self.grants.sole().is_some_and(|grant| grant.id == id && !grant.is_held())
     }
 
+    /// Returns the index of an attempt in the queue.
     pub(crate) fn position(&self, id: GrantId) -> Option<usize> {
-        self.queue.iter().position(|e| e.id == id)
-    }
-
-    /// Until when a record is kept whose lease ends at `end_us`.
-    pub(crate) const fn keep_from(end_us: u64) -> u64 {
-        end_us + RETENTION_US
+        self.queue.iter().position(|entry| entry.id == id)
     }
 }

@@ -1,4 +1,4 @@
-//! What may happen next.
+//! The events that may happen next.
 
 use leasehold_spec::{Grant, GrantState};
 
@@ -27,10 +27,10 @@ impl World {
         if self.budget.failovers > 0 && self.copy != self.store {
             acts.push(Act::Failover);
         }
-        if self.budget.revokes > 0 && self.store.grant.as_ref().is_some_and(|g| self.may_be_revoked(play, g)) {
+        if self.budget.revokes > 0 && self.store.grants.sole().is_some_and(|g| self.may_be_revoked(play, g)) {
             acts.push(Act::Revoke);
         }
-        if self.budget.set_backs > 0 && self.store.grant.is_some() {
+        if self.budget.set_backs > 0 && self.store.grants.sole().is_some() {
             acts.push(Act::SetBack);
         }
         if self.may_tick(play) {
@@ -38,7 +38,7 @@ impl World {
         }
     }
 
-    /// What lives, is not revoked yet, and is held by a session that faults hit.
+    /// Whether a grant lives, is not revoked yet, and is held by a session that faults hit.
     fn may_be_revoked(&self, play: &Play, grant: &Grant) -> bool {
         let is_live = grant.end_us() > self.clock_us() && grant.state != GrantState::Revoked;
         is_live && play.scene.is_hit(attempt_of(grant.id).0)

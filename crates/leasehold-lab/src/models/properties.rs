@@ -1,4 +1,4 @@
-//! What must always be so, and what must be reached at least once so that the search is not empty.
+//! The properties that must always be true, and the states that a search must reach at least once so that it is not empty.
 //!
 //! Exclusion is stated over holders that *believe themselves valid*: a lease whose end has passed under a paused process
 //! is for the fence to stop, and no lock can. Liveness is stated as safety, with bounded waits, because a search to a
@@ -30,7 +30,8 @@ macro_rules! never {
 const NEVER: &[(Harm, Check)] = never! {
     TwoHolders: |_, w| !w.ledger.forgot && w.believers() > 1,
     TokenFell: |_, w| w.has(Harm::TokenFell),
-    // What was given back can be back after a failover. That sessions say it again (P13) is not in the model.
+    // A lease that was given back can be held again after a failover. The model does not contain the repeated releases
+    // (P13).
     Haunted: |p, w| p.scene.budget.failovers == w.budget.failovers && w.is_haunted(),
     LeftButHolds: |p, w| p.scene.is_whole() && w.is_left_but_holds(),
     HeadWaits: |_, w| w.has(Harm::HeadWaits),
@@ -54,22 +55,23 @@ const NEVER: &[(Harm, Check)] = never! {
     NobodyStands: |p, w| !w.sessions.iter().all(|s| s.is_stood_for(p, w.tick)),
 };
 
-/// What a search must come by, or it has searched nothing: where it can happen, and how it looks.
+/// The states that a search must reach. Otherwise it has searched nothing. Each has a name, the scenes in which it is
+/// possible, and a check.
 const REACHED: &[(&str, Where, Check)] = &[
     ("everybody is served", |_| true, |_, w| w.sessions.iter().all(|s| s.tasks.iter().all(|t| *t == Task::Served))),
     ("a pushed grant is entered", |_| true, |_, w| w.ledger.handed.is_some_and(|handed| w.holds(handed.to))),
     ("a lease has ended, and nobody has touched it", Scene::may_lapse, |_, w| {
-        w.store.grant.as_ref().is_some_and(|g| g.end_us() <= w.clock_us()) && !w.store.queue.is_empty()
+        w.store.grants.sole().is_some_and(|g| g.end_us() <= w.clock_us()) && !w.store.queue.is_empty()
     }),
     ("a lease is passed on locally", Scene::has_runs, |_, w| w.ledger.entered.1 > 0),
     ("a range is made longer", Scene::is_short_of_tokens, |p, w| {
-        w.store.grant.as_ref().is_some_and(|g| g.range > u64::from(p.scene.range))
+        w.store.grants.sole().is_some_and(|g| g.range > u64::from(p.scene.range))
     }),
     ("a lease cools down, and somebody waits", Scene::cools_down, |_, w| {
-        w.store.grant.as_ref().is_some_and(|g| !g.is_held() && g.end_us() > w.clock_us()) && !w.store.queue.is_empty()
+        w.store.grants.sole().is_some_and(|g| !g.is_held() && g.end_us() > w.clock_us()) && !w.store.queue.is_empty()
     }),
     ("an old holder is still there", Scene::has_old_holders, |_, w| {
-        let newer = |h: &Holding| w.store.grant.as_ref().is_some_and(|g| h.token < g.token);
+        let newer = |h: &Holding| w.store.grants.sole().is_some_and(|g| h.token < g.token);
         w.holdings().any(|(_, h)| h.pass > 0 && newer(h))
     }),
 ];
@@ -103,9 +105,10 @@ impl World {
         all.filter_map(|(s, a)| if let Phase::Holding(h) = &a.phase { Some((s, h)) } else { None })
     }
 
-    /// What an old holder still writes, a resource that has heard of its successor must be able to refuse.
+    /// Whether an old holder can still write with a token that is not below that of its successor. A resource that
+    /// knows the successor must be able to refuse such a write.
     fn is_outranked(&self) -> bool {
-        let newest = self.store.grant.as_ref();
+        let newest = self.store.grants.sole();
         newest.is_some_and(|g| self.holdings().any(|(_, h)| h.token < g.token && g.token <= h.current()))
     }
 
@@ -117,7 +120,7 @@ impl World {
     /// The lease, the session that holds it by the record, and the attempt: if that session is awake and has nothing
     /// under way, so that nothing that was sent can change what it thinks.
     fn quiet_holder(&self) -> Option<(&Grant, &Session, Option<&Attempt>)> {
-        let grant = self.store.grant.as_ref().filter(|g| g.is_held() && g.end_us() > self.clock_us())?;
+        let grant = self.store.grants.sole().filter(|g| g.is_held() && g.end_us() > self.clock_us())?;
         let (s, n) = attempt_of(grant.id);
         let session = &self.sessions[s as usize];
         let is_under_way = !session.is_settled() || self.buffers.iter().any(|(of, _)| *of == s);
@@ -143,10 +146,10 @@ impl World {
         attempt.is_some_and(|a| matches!(a.phase, Phase::Leaving { asked: None, .. }))
     }
 
-    /// What an observer sees as a tick ends.
+    /// Notes the state at the end of a tick.
     pub(crate) fn watch(&mut self, scene: &Scene) {
         let now_us = self.clock_us();
-        let live = self.store.grant.as_ref().filter(|g| g.end_us() > now_us);
+        let live = self.store.grants.sole().filter(|g| g.end_us() > now_us);
         let holder = live.map(|g| attempt_of(g.id));
         let somebody_waits = self.sessions.iter().any(|s| s.life == Life::Awake && s.tasks.contains(&Task::Waiting));
         let handed = live.filter(|g| self.ledger.handed.is_some_and(|handed| handed.token == g.token));
@@ -176,13 +179,13 @@ impl World {
     /// A waiter that is there, connected and in the queue is served in time behind a holder that was revoked, or died (P10,
     /// P15).
     fn watch_waiters(&mut self, scene: &Scene) {
-        let Some((token, cools)) = self.store.grant.as_ref().map(|g| (g.token, !g.is_held())) else { return };
+        let Some((token, cools)) = self.store.grants.sole().map(|g| (g.token, !g.is_held())) else { return };
         let is_there = |session: &Session| session.life == Life::Awake && session.is_settled();
         let mut queue = self.store.queue.iter().map(|e| attempt_of(e.id).0 as usize);
         if !queue.any(|s| self.attached[s] && is_there(&self.sessions[s])) {
             return;
         }
-        let is_over = self.store.grant.as_ref().is_some_and(|g| g.end_us() <= self.clock_us());
+        let is_over = self.store.grants.sole().is_some_and(|g| g.end_us() <= self.clock_us());
         if cools && is_over && scene.is_prompt() {
             self.ledger.note(Harm::CoolingOutlasted);
         }
@@ -196,7 +199,7 @@ impl World {
 
     /// P7: when a claim has ended, the session that handed over looks, before the tick is over.
     fn watch_claim(&mut self, somebody_waits: bool) {
-        let (Some(grant), Some(handed)) = (&self.store.grant, self.ledger.handed) else { return };
+        let (Some(grant), Some(handed)) = (self.store.grants.sole(), self.ledger.handed) else { return };
         let has_lapsed = grant.state == GrantState::Pushed && grant.end_us() <= self.clock_us();
         let by = &self.sessions[handed.by as usize];
         let looked = !by.is_settled() || self.buffers.iter().any(|(s, _)| *s == handed.by);

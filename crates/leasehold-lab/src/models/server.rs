@@ -78,14 +78,14 @@ impl World {
 
     /// Somebody who sees the holder revokes its grant, and is gone.
     pub(crate) fn revoke(&mut self, now: &Now<'_>) {
-        let Some(Grant { id, token, .. }) = self.store.grant.clone() else { return };
+        let Some(Grant { id, token, .. }) = self.store.grants.sole().cloned() else { return };
         self.ledger.revoked = Some(token);
         if now.scene.is_prompt() {
             self.ledger.grace_over = Some(self.tick + now.scene.grace);
         }
         let grace_ms = u64::from(now.scene.grace) * TICK_MS;
         let (answer, deliveries) = self.carry_out(now, &Op::Revoke { holder: id.public(), token, grace_ms });
-        if let (Some(_), Some(grant)) = (answer.handed_claim_ms, &self.store.grant) {
+        if let (Some(_), Some(grant)) = (answer.handed_claim_ms, self.store.grants.sole()) {
             let to = attempt_of(grant.id);
             self.ledger.handed = Some(Handed { by: to.0, to, token: grant.token });
         }
@@ -97,7 +97,7 @@ impl World {
 
     /// Notes since when another session waits for the lease.
     fn watch_queue(&mut self, now: &Now<'_>) {
-        let holder = self.store.grant.as_ref().map(|g| attempt_of(g.id).0);
+        let holder = self.store.grants.sole().map(|g| attempt_of(g.id).0);
         let is_other = |e: &Entry| holder.is_some_and(|holder| attempt_of(e.id).0 != holder);
         let is_wanted = now.scene.has_runs() && self.store.queue.iter().any(is_other);
         self.ledger.wanted = is_wanted.then_some(self.ledger.wanted.unwrap_or(self.tick));
@@ -121,18 +121,18 @@ impl World {
         }
     }
 
-    /// What must be so after every script.
+    /// Checks the properties that must be true after every script.
     fn check(&mut self, now: &Now<'_>, session: u8, request: &Request, before: &Resource, answer: &Answer) {
         let id = grant_id(session, request.n);
         self.ledger.idle[session as usize] = 0;
-        if before.grant.as_ref().map(|g| g.token) != self.store.grant.as_ref().map(|g| g.token) {
+        if before.grants.sole().map(|g| g.token) != self.store.grants.sole().map(|g| g.token) {
             self.ledger.wanted = None;
         }
         self.watch_queue(now);
         if self.sessions[session as usize].life == Life::Dead {
             self.ledger.dead_ticks = 0;
         }
-        let is_free = self.store.grant.as_ref().is_none_or(|g| g.end_us() <= self.clock_us());
+        let is_free = self.store.grants.sole().is_none_or(|g| g.end_us() <= self.clock_us());
         if is_free && answer.rest == Rest::Done && self.store.queue.iter().any(|e| self.is_live(e)) {
             self.ledger.note(Harm::HeadWaits);
         }
@@ -142,7 +142,7 @@ impl World {
             let session = &self.sessions[s as usize];
             has_lapsed && session.life == Life::Awake && session.find(n).is_some_and(|i| session.is_waiting(i))
         };
-        if now.scene.is_faultless() && before.grant.as_ref().is_some_and(is_wasted) {
+        if now.scene.is_faultless() && before.grants.sole().is_some_and(is_wasted) {
             self.ledger.note(Harm::ClaimWasted);
         }
         match (request.ask, &answer.outcome) {
@@ -162,7 +162,7 @@ impl World {
         if let (Ask::Acquire { ticket: Some(ticket), .. }, Outcome::Queued { .. }) = (request.ask, &answer.outcome) {
             self.ledger.asks_for((session, request.n), ticket);
         }
-        if let (Some(_), Some(grant)) = (answer.handed_claim_ms, &self.store.grant) {
+        if let (Some(_), Some(grant)) = (answer.handed_claim_ms, self.store.grants.sole()) {
             let to = attempt_of(grant.id);
             let chosen = before.queue.iter().find(|e| e.id == grant.id).map(|e| e.ticket);
             self.ledger.handed = Some(Handed { by: session, to, token: grant.token });
@@ -179,10 +179,9 @@ impl World {
     /// P23. The length counts from when the store carries the request out, so a slow request may lengthen it by as much.
     fn check_cool_down(&mut self, session: u8, request: &Request, before: &Resource) {
         let id = grant_id(session, request.n);
-        let cooling =
-            |resource: &Resource| resource.grant.as_ref().filter(|g| !g.is_held()).map(|g| (g.id, g.end_us()));
-        if before.grant.as_ref().map(|g| g.id) != self.store.grant.as_ref().map(|g| g.id) {
-            if self.store.grant.is_some() && self.ledger.cools_until.is_some_and(|until| self.tick < until) {
+        let cooling = |resource: &Resource| resource.grants.sole().filter(|g| !g.is_held()).map(|g| (g.id, g.end_us()));
+        if before.grants.sole().map(|g| g.id) != self.store.grants.sole().map(|g| g.id) {
+            if self.store.grants.sole().is_some() && self.ledger.cools_until.is_some_and(|until| self.tick < until) {
                 self.ledger.note(Harm::GrantedTooSoon);
             }
             self.ledger.cools_until = None;
@@ -213,7 +212,7 @@ impl World {
         self.attached[session] && self.sessions[session].life == Life::Awake
     }
 
-    /// The place that an entry should have: the one that its session was told and came back with.
+    /// Returns the place that an entry should have: the one that its session got and came back with.
     fn place(&self, entry: &Entry) -> u64 {
         let place = self.ledger.place(attempt_of(entry.id));
         place.map_or(entry.ticket, |told| told.min(entry.ticket))
@@ -228,7 +227,7 @@ fn operation(now: &Now<'_>, session: u8, request: &Request) -> Op {
         Ask::Acquire { ticket, order } => {
             let hears = if now.scene.polls(session) { Hears::Polls } else { Hears::Listens };
             let claim = match hears {
-                // It hears of its grant by looking, so the claim must outlast the time between two looks.
+                // It learns of its grant by polling, so the claim must be longer than the time between two polls.
                 Hears::Polls if !now.slips(Slip::PollsTooRarely) => now.scene.claim.max(now.scene.floor() + 1),
                 _ => now.scene.claim,
             };

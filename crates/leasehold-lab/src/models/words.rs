@@ -1,6 +1,6 @@
-//! A schedule, told.
+//! The description of a schedule in words.
 
-use leasehold_spec::{Answer, Contention, Event, LostHow, Outcome, Token, Was};
+use leasehold_spec::{Answer, Contention, Event, Outcome, Token, Was};
 
 use super::network::{Ask, Fate, Message, Request};
 use super::scene::{TICK_US, ticks};
@@ -33,11 +33,10 @@ pub(crate) fn answer(answer: &Answer) -> String {
         Outcome::Reserved { range } => format!("RESERVED {range} tokens"),
         Outcome::Queued { left_us, .. } => format!("QUEUED, the holder has {} ticks left", ticks(*left_us)),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ticks left", ticks(*left_us)),
-        Outcome::Lost { how: LostHow::NotHeld } => "LOST".into(),
         Outcome::Left { was: Was::Granted } => "LEFT, and gave the grant back".into(),
         Outcome::Left { was: Was::Queued } => "LEFT the queue".into(),
         Outcome::Left { was: Was::Absent } => "LEFT, and was not there".into(),
-        other => format!("{other:?}").to_uppercase(),
+        other => other.word().to_uppercase(),
     };
     match answer.contention {
         Contention::None => said,
@@ -84,7 +83,7 @@ fn fate(fate: Fate) -> &'static str {
     }
 }
 
-/// What is about to happen.
+/// Describes the next event.
 pub(crate) fn act(world: &World, act: Act) -> String {
     let link = |s: u8, k: u8| &world.sessions[s as usize].links[k as usize];
     let out = |s: u8, k: u8| link(s, k).out.front().map_or_else(String::new, |r| request(s, r));

@@ -26,10 +26,10 @@ pub(crate) struct World {
     /// By how many ticks the store's clock was set back.
     pub(crate) behind: u8,
     pub(crate) store: Resource,
-    /// What a copy has that missed the last change.
+    /// The record of a replica that missed the last change.
     pub(crate) copy: Resource,
     pub(crate) sessions: Vec<Session>,
-    /// Whose inbox the store believes to be attached.
+    /// Whether the store believes that the inbox is attached, for each session.
     pub(crate) attached: Vec<bool>,
     /// Requests of connections that broke, each a queue.
     pub(crate) buffers: Vec<(u8, VecDeque<Request>)>,
@@ -37,7 +37,7 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
 }
 
-/// What may happen.
+/// An event that may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Act {
     Tick,
@@ -141,7 +141,7 @@ impl World {
         clock_behind_us(self.tick, self.behind)
     }
 
-    /// One step. With a log, it is told in words.
+    /// Does one step. If there is a log, describes the step in it.
     pub(crate) fn act(&mut self, play: &Play, act: Act, log: Option<&RefCell<Vec<String>>>) {
         let now = Now { scene: &play.scene, off: play.off, tick: self.tick, log };
         now.say(|| words::act(self, act));
@@ -218,7 +218,7 @@ impl World {
             Act::Crash(s, fate) => {
                 spend(&mut self.budget.crashes);
                 // Elsewhere a lease ends when it should, and when its holder died makes no difference.
-                let grant = self.store.grant.as_ref().filter(|g| play.scene.back > 0 && attempt_of(g.id).0 == s);
+                let grant = self.store.grants.sole().filter(|g| play.scene.back > 0 && attempt_of(g.id).0 == s);
                 self.ledger.dies(self.tick, grant);
                 self.sessions[s as usize].life = Life::Dead;
                 for k in 0..self.sessions[s as usize].links.len() as u8 {
@@ -240,18 +240,18 @@ impl World {
         self.tidy(play);
     }
 
-    /// A session let its next task in: the lease has to be its own, unless it could not hear that it is not.
+    /// Checks a session that has let its next task in. It must hold the lease, unless it cannot have learned of the loss.
     fn check_pass(&mut self, held: &Holding) {
         let is_unheard = !held.is_revoked && self.ledger.revoked == Some(held.token);
         let is_live = |g: &Grant| g.token == held.token && g.end_us() > self.clock_us();
-        if !is_unheard && !self.ledger.forgot && !self.store.grant.as_ref().is_some_and(is_live) {
+        if !is_unheard && !self.ledger.forgot && !self.store.grants.sole().is_some_and(is_live) {
             self.ledger.note(Harm::LetInLate);
         }
     }
 
     /// A task of an earlier grant uses this token now.
     fn check_rank(&mut self, grant: Token, token: Token) {
-        if self.store.grant.as_ref().is_some_and(|g| grant < g.token && g.token <= token) {
+        if self.store.grants.sole().is_some_and(|g| grant < g.token && g.token <= token) {
             self.ledger.note(Harm::Outranks);
         }
     }
@@ -330,7 +330,7 @@ impl World {
     }
 }
 
-/// Whether nothing is under way between the store and this session, or nobody is there to hear it.
+/// Whether no message is in flight between the store and this session, or the session cannot receive one.
 pub(crate) fn is_quiet(session: &Session) -> bool {
     session.life != Life::Awake || session.links.iter().all(|l| l.is_quiet())
 }

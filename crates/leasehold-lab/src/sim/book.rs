@@ -1,9 +1,10 @@
-//! What is written down about a run: the history for the checker, what was injected and which promise that breaks, what
-//! was come by, and, if somebody is to read it, every step in words.
+//! The notes about a run: the history for the checker, the injected faults and the promises that they break, the events
+//! that were met, and, if they are wanted, all steps in words.
 //!
 //! All times are true time, which no process sees. So the history needs none of the care that a history of several
 //! machines needs: a claim is as long as it was.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
@@ -22,7 +23,7 @@ struct Pages {
     lines: Option<Vec<String>>,
     events: Vec<Event>,
     excuses: Vec<Excuse>,
-    counts: BTreeMap<&'static str, u64>,
+    counts: BTreeMap<Cow<'static, str>, u64>,
     wrong: Vec<String>,
     overwritten: Vec<Overwritten>,
     /// When the attempt of a grant was first known to stand in the queue.
@@ -91,8 +92,8 @@ impl Book {
     }
 
     /// Something was come by.
-    pub(super) fn met(&self, what: &'static str) {
-        *lock(&self.0).counts.entry(what).or_default() += 1;
+    pub(super) fn met(&self, what: impl Into<Cow<'static, str>>) {
+        *lock(&self.0).counts.entry(what.into()).or_default() += 1;
     }
 
     /// A promise was broken that the checker knows nothing of.
@@ -258,7 +259,7 @@ impl Book {
         }
         let is_early = |(from_us, to_us): &(u64, u64)| (*from_us..=*to_us).contains(&at_us);
         let is_ended = pages.early_us.get(&grant).is_some_and(|early_us| early_us.iter().any(is_early));
-        is_ended.then_some("a lease that a clock has ended is handed on inside its client, which has not heard of it")
+        is_ended.then_some("a lease that a clock has ended is handed on inside its client, which does not know of it")
     }
 
     fn queued_us(&self, name: &str, token: u64) -> Option<u64> {
@@ -269,7 +270,7 @@ impl Book {
         lock(&self.0).lines.take().unwrap_or_default()
     }
 
-    pub(super) fn counts(&self) -> BTreeMap<&'static str, u64> {
+    pub(super) fn counts(&self) -> BTreeMap<Cow<'static, str>, u64> {
         lock(&self.0).counts.clone()
     }
 

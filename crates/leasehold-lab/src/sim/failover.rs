@@ -107,7 +107,7 @@ pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, unheard_us: u64) 
     let now_us = sim.exec.now_us();
     let (was_us, is_us) = (before.at_us(now_us), node.clock.at_us(now_us));
     for (name, record) in node.records.iter().filter(|_| is_us > was_us) {
-        let Some(grant) = &record.grant else { continue };
+        let Some(grant) = record.grants.sole() else { continue };
         let [left_us, said_us] = [is_us, was_us].map(|clock_us| grant.left_us(clock_us));
         let to_us = now_us + said_us.min(unheard_us + run_us(sim));
         sim.book.ended_early(name.as_str(), grant.token.get(), (now_us + left_us, to_us));

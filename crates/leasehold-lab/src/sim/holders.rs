@@ -1,4 +1,4 @@
-//! What a server knows about holders and waiters, and which waiters a revocation has to notify (P10).
+//! The holders and waiters that a server knows, and the waiters that a revocation must notify (P10).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +52,7 @@ impl Net {
 
     /// Returns the grant of a name if it is revoked and has not ended.
     pub(super) fn revoked(&self, node: usize, name: &str, now_us: u64) -> Option<Held> {
-        let grant = self.record(node, name)?.grant.as_ref().filter(|grant| grant.state == GrantState::Revoked)?;
+        let grant = self.record(node, name)?.grants.sole().filter(|grant| grant.state == GrantState::Revoked)?;
         let left_us = grant.left_us(self.nodes[node].clock.at_us(now_us));
         let (name, token, length_us) = (name.to_owned(), grant.token.get(), grant.length_ms * 1000);
         (left_us > 0).then_some(Held { name, token, left_us, length_us })
@@ -64,7 +64,7 @@ impl Net {
         let clock_us = node.clock.at_us(now_us);
         let held = node.records.iter().filter_map(|(name, record)| {
             let its = |grant: &&Grant| grant.is_held() && self.who.get(&grant.id.session) == Some(&pid);
-            let grant = record.grant.as_ref().filter(its)?;
+            let grant = record.grants.sole().filter(its)?;
             let (name, token, left_us) = (name.as_str().to_owned(), grant.token.get(), grant.left_us(clock_us));
             Some(Held { name, token, left_us, length_us: grant.length_ms * 1000 })
         });

@@ -1,12 +1,12 @@
-//! What is held true of every step of the server, apart from `step`: the rules that clients would feel as slowness or
-//! unfairness long before as a broken promise.
+//! The checks of every step of the server, apart from `step` itself. If one of these rules is broken, clients notice it as
+//! slowness or unfairness long before a promise is broken.
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
     Answer, Contention, Delivery, Entry, Event, Grant, GrantState, Op, Outcome, Patience, Resource, Rest, SessionId,
 };
 
-/// One step: what there was, what was asked, and what came of it.
+/// One step: the record before, the request, and the results.
 pub(super) struct Seen<'a> {
     pub(super) before: &'a Resource,
     pub(super) op: &'a Op,
@@ -16,10 +16,10 @@ pub(super) struct Seen<'a> {
     pub(super) deliveries: &'a [Delivery],
 }
 
-/// What is wrong with it, if anything.
+/// Returns the first rule that the step has broken, if there is one.
 pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) -> Option<&'static str> {
     let Seen { before, op, now_us, after, answer, deliveries } = seen;
-    let is_free = after.grant.is_none() && !matches!(op, Op::Inspect);
+    let is_free = after.grants.is_empty() && !matches!(op, Op::Inspect);
     if is_free && !after.queue.is_empty() && answer.rest == Rest::Done {
         return Some("P1: a lease is free, and somebody waits for it");
     }
@@ -34,8 +34,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     if (answer.contention == Contention::None) != after.queue.is_empty() {
         return Some("P9: an answer does not say whether others wait");
     }
-    let cooling =
-        |record: &Resource| record.grant.as_ref().filter(|grant| !grant.is_held()).map(|g| (g.id, g.end_us()));
+    let cooling = |record: &Resource| record.grants.sole().filter(|grant| !grant.is_held()).map(|g| (g.id, g.end_us()));
     match (cooling(before), cooling(after)) {
         (Some((id, end_us)), Some((same, later_us))) if id == same && later_us > end_us => {
             return Some("P23: a cool-down was made longer");
@@ -45,7 +44,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         }
         _ => {}
     }
-    let reserved = |record: &Resource| record.grant.as_ref().map(|grant| (grant.token, grant.range, grant.reserved()));
+    let reserved = |record: &Resource| record.grants.sole().map(|grant| (grant.token, grant.range, grant.reserved()));
     if let Some((_, 2.., last)) = reserved(after)
         && reserved(before) != reserved(after)
         && last.get() > now_us + TOKEN_LEAD_US
@@ -59,7 +58,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
                 && token == again
                 && later_us > end_us
             {
-                return Some("P2: an acquire that was said again has lengthened its lease");
+                return Some("P2: a repeated acquire has extended its lease");
             }
             let ticket = if let Patience::Queue(place) = &acquire.patience { place.ticket } else { None };
             // A waiter whose time is over has no place. It may ask once more if its first answer is late, and then leaves.
@@ -83,11 +82,11 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         }
         // A record may be forgotten at its end, and then says nothing.
         (Op::Release { id, .. }, Outcome::NotHeld) => (before.released == Some(*id) && *now_us < before.keep_until_us)
-            .then_some("P3: a release that was said again is not known any more"),
+            .then_some("P3: a repeated release is not known any more"),
         (Op::Revoke { grace_ms, .. }, Outcome::Revoking { left_us }) => {
-            let there_us = before.grant.as_ref().map_or(0, |grant| grant.left_us(*now_us));
+            let there_us = before.grants.sole().map_or(0, |grant| grant.left_us(*now_us));
             let has_grace = |grant: &Grant| grant.is_held() && grant.state != GrantState::Revoked;
-            let is_first = before.grant.as_ref().is_some_and(has_grace);
+            let is_first = before.grants.sole().is_some_and(has_grace);
             (is_first && left_us + 1_000 < there_us.min(grace_ms * 1000)).then_some("P10: a grace was cut short")
         }
         _ => None,

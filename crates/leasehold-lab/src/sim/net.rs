@@ -1,8 +1,8 @@
 //! The network, and the server at its end.
 //!
-//! A connection is two ordered pipes. Each message takes a time of its own, and none overtakes another of its pipe. What is
-//! in a pipe stays there while the way is blocked (a partition, a stall, a connection that is only half open), and when
-//! the connection breaks it is gone, or reaches the server all the same, seconds later: TCP and a frozen server do both.
+//! A connection is two ordered pipes. Each message takes a time of its own, and none overtakes another of its pipe. While
+//! the way is blocked (a partition, a stall, a connection that is only half open), messages stay in the pipe. When the
+//! connection breaks, they are gone, or they reach the server seconds later: TCP and a frozen server do both.
 //!
 //! Only this module and `faults.rs` know what is going on; a client has its end of the connection and nothing else.
 
@@ -30,7 +30,7 @@ use super::words;
 pub(super) struct Net {
     pub(super) rng: Rng,
     pub(super) nodes: Vec<Node>,
-    /// Whom clients find under the address.
+    /// The server that clients find under the address.
     pub(super) primary: usize,
     pub(super) conns: BTreeMap<u64, Conn>,
     next_conn: u64,
@@ -42,7 +42,7 @@ pub(super) struct Net {
     pub(super) refuses: u32,
     /// Of a hundred pushes so many are lost.
     pub(super) lost_pushes: u64,
-    /// Who a session is, for the trace.
+    /// The client of each session, for the trace.
     pub(super) who: BTreeMap<SessionId, Pid>,
     /// When an attempt first stood in the queue.
     queued_us: BTreeMap<GrantId, u64>,
@@ -83,7 +83,7 @@ pub(super) enum Way {
     Down(Word<Road>),
 }
 
-/// What becomes of what is under way to the server when a connection breaks.
+/// The fate of the requests that are in flight when a connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Gone,
@@ -134,7 +134,7 @@ impl Net {
     pub(super) fn run_of(&self, hold: &Grant) -> Option<Run> {
         let records = &self.nodes[self.primary].records;
         let (_, record) = records.iter().find(|(name, _)| name.as_str() == hold.name)?;
-        let grant = record.grant.as_ref().filter(|grant| grant.is_held())?;
+        let grant = record.grants.sole().filter(|grant| grant.is_held())?;
         let (token, last) = (grant.token.get(), grant.reserved().get());
         let since_us = |orders: &[Order]| {
             let waits = record.queue.iter().filter(|entry| orders.contains(&entry.order));
@@ -312,7 +312,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     push(sim, net, id, us, Way::Down(Word::Reply(reply, (said, now_us))));
 }
 
-/// What the laboratory learns from what the server does.
+/// Notes the facts that the laboratory learns from a step of the server.
 fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name, op: &Op, answer: &Answer) {
     sim.book.met(label(op, answer));
     if answer.rest == leasehold_spec::Rest::More {
@@ -328,7 +328,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name
     if let Some(id) = queued {
         net.queued_us.entry(id).or_insert(now_us);
     }
-    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grant.as_ref()) {
+    if let Some(grant) = net.nodes[node].records.get(name).and_then(|record| record.grants.sole()) {
         sim.book.given(name.as_str(), grant.token.get(), now_us);
         if let Some(since_us) = net.queued_us.get(&grant.id) {
             sim.book.waited(name.as_str(), grant.token.get(), *since_us);
@@ -358,7 +358,7 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
 }
 
-/// Breaks a connection: the client hears of it after `told_us`, the server after `noticed_us`.
+/// Breaks a connection. The client notices it after `told_us`, the server after `noticed_us`.
 pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
     let Some(conn) = net.conns.get_mut(&id) else { return };
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));

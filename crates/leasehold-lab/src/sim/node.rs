@@ -1,13 +1,16 @@
 //! A server: the specification over records of its own, with a clock that can be set, a memory that can be full, and a
 //! past of which a failover loses the end.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use leasehold_spec::{Answer, Delivery, Env, GrantState, Name, Op, Outcome, Renew, Resource, SessionId, Token, step};
+use leasehold_spec::{
+    Answer, Delivery, Env, GrantState, Joined, Name, Op, Outcome, Renew, Resource, SessionId, Token, step,
+};
 
 use super::look::{self, Seen};
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
     One(Name, Op),
@@ -19,7 +22,7 @@ pub(super) enum Ask {
     End,
 }
 
-/// What it hears.
+/// A reply to a client.
 #[derive(Clone, Debug)]
 pub(super) enum Said {
     Answer(Answer),
@@ -58,11 +61,11 @@ pub(super) struct Node {
     pub(super) relives_until_us: u64,
     /// How many reasons there are to do nothing.
     pub(super) freezes: u32,
-    /// What came meanwhile.
+    /// The requests that arrived meanwhile.
     pub(super) pending: VecDeque<(u64, Option<u64>, Ask)>,
     /// How many reasons there are for the memory to be full.
     pub(super) full: u32,
-    /// What was there before each of the last writes.
+    /// The record before each of the last writes.
     tail: VecDeque<(u64, Name, Option<Resource>)>,
 }
 
@@ -80,7 +83,7 @@ impl Clock {
     }
 }
 
-/// What carrying a request out amounts to.
+/// The effects of carrying out a request.
 pub(super) struct Done {
     pub(super) said: Said,
     pub(super) deliveries: Vec<(Name, Delivery)>,
@@ -179,36 +182,18 @@ impl Node {
         self.records.values().map(|record| record.last).max().map_or(0, Token::get)
     }
 
-    /// Who holds a name, how far its grant is, and what is left of it, as far as the clock's rate lets say.
+    /// Returns the holder of a name, the state of its grant, and the time left of it by the clock of the server.
     pub(super) fn held(&self, name: &Name, now_us: u64) -> Option<(SessionId, GrantState, u64)> {
-        let grant = self.records.get(name)?.grant.as_ref()?;
+        let grant = self.records.get(name)?.grants.sole()?;
         Some((grant.id.session, grant.state, grant.left_us(self.clock.at_us(now_us))))
     }
 }
 
-/// What an answer is called, for the coverage.
-pub(super) fn label(op: &Op, answer: &Answer) -> &'static str {
-    use leasehold_spec::{Joined, LostHow, Was};
-    match (op, &answer.outcome) {
-        (Op::Acquire(_), Outcome::Granted { .. }) => "acquire: granted",
-        (Op::Acquire(_), Outcome::Queued { joined: Joined::Now, .. }) => "acquire: queued",
-        (Op::Acquire(_), Outcome::Queued { joined: Joined::Before, .. }) => "acquire: still queued",
-        (Op::Acquire(_), Outcome::Busy { .. }) => "acquire: busy",
-        (Op::Acquire(_), Outcome::Gone) => "acquire: gone",
-        (Op::Acquire(_), Outcome::Late) => "acquire: late",
-        (Op::Acquire(_), Outcome::Full) => "acquire: full",
-        (_, Outcome::Renewed { .. }) => "renew: renewed",
-        (_, Outcome::Lost { how: LostHow::Revoked }) => "renew: revoked",
-        (_, Outcome::Lost { how: LostHow::NotHeld }) => "renew: lost",
-        (_, Outcome::Late) => "renew: late",
-        (_, Outcome::Released) => "release: released",
-        (Op::Release { .. }, _) => "release: not held",
-        (_, Outcome::Left { was: Was::Queued }) => "leave: waited",
-        (_, Outcome::Left { was: Was::Granted }) => "leave: held",
-        (_, Outcome::Left { was: Was::Absent }) => "leave: absent",
-        (_, Outcome::Revoking { .. }) => "revoke: marked",
-        (Op::Revoke { .. }, _) => "revoke: not held",
-        (Op::Settle, _) => "settle",
-        _ => "inspect",
+/// Returns the name that the coverage has for an answer.
+pub(super) fn label(op: &Op, answer: &Answer) -> Cow<'static, str> {
+    match (op.word(), &answer.outcome) {
+        (op, Outcome::Settled | Outcome::Inspected(_)) => op.into(),
+        (op, Outcome::Queued { joined: Joined::Before, .. }) => format!("{op}: still queued").into(),
+        (op, outcome) => format!("{op}: {}", outcome.word()).into(),
     }
 }

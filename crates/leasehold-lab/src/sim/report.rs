@@ -16,7 +16,7 @@ use super::quorum;
 use super::run::{Verdict, play};
 use crate::usage::replay;
 
-/// What many seeds amount to.
+/// The results of many seeds.
 #[derive(Debug, Default)]
 pub(super) struct Total {
     pub(super) is_quorum: bool,
@@ -44,7 +44,7 @@ pub(super) enum When {
     Failed,
 }
 
-/// How many failures are told of at length.
+/// The number of failures that are printed in full.
 const TOLD: usize = 10;
 
 /// Plays seeds on every core, each on one thread.
@@ -94,7 +94,7 @@ impl Total {
         let kinds = self.kinds();
         let is_fault = |what: &str| kinds.iter().any(|kind| kind.name() == what);
         for (what, times) in verdict.counts {
-            self.coverage.count(if is_fault(what) { Covered::Fault } else { Covered::Event }, what, times);
+            self.coverage.count(if is_fault(&what) { Covered::Fault } else { Covered::Event }, &what, times);
         }
         for (mark, times) in verdict.marks {
             self.coverage.count(Covered::Mark, mark.name(), times);
@@ -108,7 +108,7 @@ impl Total {
         if self.is_quorum { Kind::OF_QUORUM } else { Kind::ALL }
     }
 
-    /// What was never come by, of what many seeds must come by.
+    /// Returns the events and paths that many seeds must meet, and that none of them has met.
     pub(super) fn missed(&self) -> Vec<&'static str> {
         let (must, rare) = if self.is_quorum { (quorum::MUST, quorum::RARE) } else { (MUST, RARE) };
         let is_here = |mark: &&Mark| mark.is_of_quorum() == self.is_quorum && !ELSEWHERE.contains(mark);
@@ -204,7 +204,7 @@ const RARE: &[Mark] = &[
 /// From so many seeds on there is no such excuse.
 const COVERS_RARE: u64 = 50_000;
 
-/// What many seeds come by, or the simulation has become weak.
+/// The events that many seeds must meet. Otherwise the simulation has become weak.
 const MUST: &[&str] = &[
     "acquire: granted",
     "acquire: queued",
@@ -218,6 +218,8 @@ const MUST: &[&str] = &[
     "renew: revoked",
     "release: released",
     "release: not held",
+    "reserve: reserved",
+    "cool down: held",
     "leave: waited",
     "leave: held",
     "leave: absent",

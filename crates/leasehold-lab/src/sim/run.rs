@@ -1,5 +1,6 @@
 //! One seed, from its plan to the verdict.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use super::words::client;
 const SERVED_WITHIN_US: u64 = 45_000_000;
 /// How often that is put off for the leases of the dead: one of them may come after the other.
 const EXTENDED_MOST: u32 = 5;
-/// What is given back and closed has gone after this.
+/// The time after which everything that was given back or closed is gone.
 const QUIET_AFTER_US: u64 = 8_000_000;
 
 /// Paths that nobody takes where nothing goes wrong. A client that is deaf, or slow, still breaks no promise: those who
@@ -34,7 +35,7 @@ const QUIET_AFTER_US: u64 = 8_000_000;
 const UNHEARD: &[Mark] =
     &[Mark::ClaimLapsed, Mark::ClaimRanOut, Mark::ClaimLost, Mark::LinkReplaced, Mark::PassedDetached];
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Debug, Default)]
 pub(super) struct Verdict {
     pub(super) seed: u64,
@@ -44,7 +45,7 @@ pub(super) struct Verdict {
     pub(super) report: Report,
     /// Everything that is wrong, in words.
     pub(super) wrong: Vec<String>,
-    pub(super) counts: BTreeMap<&'static str, u64>,
+    pub(super) counts: BTreeMap<Cow<'static, str>, u64>,
     /// The paths that were taken in the product, and how often.
     pub(super) marks: Vec<(Mark, u64)>,
     /// Why the unfenced register has lost updates, each.
@@ -55,7 +56,7 @@ pub(super) struct Verdict {
 /// Plays a seed.
 pub(super) fn play(plan: Plan, book: Book) -> Verdict {
     let sim = Sim::new(plan, book);
-    // What this thread has counted before is another seed's.
+    // The paths that this thread has counted before belong to another seed.
     drop(mark::take_here());
     let left = catch_unwind(AssertUnwindSafe(|| go(&sim))).unwrap_or_else(|panic| {
         let what = panic.downcast_ref::<String>().cloned();
@@ -66,7 +67,7 @@ pub(super) fn play(plan: Plan, book: Book) -> Verdict {
     let mut verdict = judge(&sim);
     sim.exec.clear();
     verdict.marks = mark::take_here().into_iter().filter(|(_, times)| *times > 0).collect();
-    // Whoever gave nothing up by time has told the store.
+    // If no session gave up a return by time, every return has reached the store.
     if !verdict.marks.iter().any(|(mark, _)| *mark == Mark::ReturnExpired) {
         verdict.wrong.extend(left);
     }
@@ -101,7 +102,7 @@ fn go(sim: &Arc<Sim>) -> Vec<String> {
     while !crew.is_done() {
         match sim.exec.run(until_us, || crew.is_done()) {
             Stop::Done => break,
-            // Whoever waits now waits for nobody, and is about to close.
+            // The clients that still wait are about to close: nobody holds what they wait for.
             Stop::Time if crew.is_served() && extended < EXTENDED_MOST => {
                 extended += 1;
                 until_us = sim.exec.now_us() + SERVED_WITHIN_US;
@@ -152,7 +153,7 @@ fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
         if state == GrantState::CoolingDown {
             return Some(left_us);
         }
-        // Who did not live to hear of its grant has a claim of it, and no more.
+        // A client that died before it got its grant has only a claim.
         if state == GrantState::Pushed && !was_set_back {
             return None;
         }
@@ -204,7 +205,7 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
     if node.role != Role::Primary || node.freezes > 0 || node.full > 0 || net.refuses > 0 {
         wrong("the simulation has not healed".into());
     }
-    // Whose leases and entries must be gone: who closed with everything given back, when nothing was in the way.
+    // The leases and entries of a client must be gone if it closed after the faults and gave everything back.
     let is_clean = |pid: &Pid| {
         matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us, .. })
             if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us)
@@ -239,7 +240,8 @@ fn judge(sim: &Arc<Sim>) -> Verdict {
     let mut report = check(&sim.book.history(&sim.plan.names), &rules);
     let mut wrong = sim.book.wrongs();
     let twice = granted_twice(&report);
-    // Of a token that was granted twice nobody can tell to which of the two a claim belongs. That there are two is told.
+    // If a token was granted twice, nobody can tell to which of the two grants a claim belongs. That there are two grants
+    // is reported.
     let is_of_two = |v: &Violation| matches!(v, Violation::ClaimedAfterEnd { token, .. } if twice.contains(token));
     wrong.extend(report.violations.drain(..).filter(|v| !is_of_two(v)).map(|violation| violation.to_string()));
     let (lost_updates, unexcused) = sim.book.lost_updates();

@@ -52,12 +52,12 @@ impl Sim {
         let record = node.records.iter().find(|(known, _)| known.as_str() == name);
         let is_free = |(_, record): (&Name, &Resource)| {
             let clock_us = node.clock.at_us(now_us);
-            record.queue.is_empty() && record.grant.as_ref().is_none_or(|grant| grant.end_us() <= clock_us)
+            record.queue.is_empty() && record.grants.sole().is_none_or(|grant| grant.end_us() <= clock_us)
         };
         self.plan.quorum.is_none() && record.is_none_or(is_free)
     }
 
-    /// Who waits for a name, and can be told.
+    /// Returns the waiters of a name that can be notified.
     pub(super) fn waiters(&self, name: &str) -> Vec<Waiter> {
         let waiters = match self.plan.quorum {
             Some(_) => lock(&self.votes).waiters(name),
@@ -75,7 +75,7 @@ impl Sim {
         waiters.into_iter().map(|waiter| Waiter::new(self, waiter)).collect()
     }
 
-    /// What a process holds at the store.
+    /// Returns the leases that a process holds at the store.
     pub(super) fn held_by(&self, pid: Pid) -> Vec<Held> {
         let now_us = self.exec.now_us();
         match self.plan.quorum {
@@ -90,7 +90,7 @@ impl Sim {
     }
 }
 
-/// What a process sees of the world.
+/// The view that a process has of the world.
 pub(super) struct Host {
     sim: Arc<Sim>,
     pid: Pid,

@@ -1,6 +1,6 @@
-//! What happens, in words that a person can read.
+//! The events of a run, in words that a person can read.
 
-use leasehold_spec::{Answer, Delivery, GrantId, Name, Op, Outcome, PublicId, SessionId};
+use leasehold_spec::{Acquire, Answer, Delivery, GrantId, Name, Op, Outcome, PublicId, Renew, SessionId};
 
 use super::exec::Pid;
 use super::net::Net;
@@ -27,28 +27,30 @@ pub(super) fn push(net: &Net, name: &Name, delivery: &Delivery) -> String {
 }
 
 pub(super) fn step(net: &Net, node: usize, name: &Name, op: &Op, answer: &Answer) -> String {
-    let asked = match op {
-        Op::Acquire(acquire) => format!("acquire {} ({} ms)", attempt(net, acquire.id), acquire.lease_ms),
-        Op::Renew(renew) => format!("renew {} token {} ({} ms)", attempt(net, renew.id), renew.token, renew.lease_ms),
-        Op::Release { id, token, used } => format!("release {} token {token}, used {used}", attempt(net, *id)),
-        Op::CoolDown { id, used, for_ms } => {
-            format!("let {} cool down for {for_ms} ms, used {used}", attempt(net, *id))
-        }
-        Op::Leave { id, used } => format!("leave {}, used {used}", attempt(net, *id)),
-        Op::Reserve { id, token, range } => format!("reserve {range} for {} token {token}", attempt(net, *id)),
-        Op::Revoke { holder, token, grace_ms } => {
-            format!("revoke {} token {token} ({grace_ms} ms)", public(net, *holder))
-        }
-        Op::Settle => "settle".into(),
-        Op::Inspect => "inspect".into(),
-    };
+    let subject = if let Op::Revoke { holder, .. } = op { Some(*holder) } else { op.subject().map(|id| id.public()) };
+    let subject = subject.map_or_else(String::new, |id| format!(" {}", public(net, id)));
+    let asked = format!("{}{subject}{}", op.word(), terms(op));
     let said = match &answer.outcome {
         Outcome::Granted { token, left_us, .. } => format!("GRANTED token {token}, {} ms left", left_us / 1000),
         Outcome::Queued { left_us, joined, .. } => format!("QUEUED ({joined:?}), the holder has {} ms", left_us / 1000),
         Outcome::Busy { left_us } => format!("BUSY, the holder has {} ms", left_us / 1000),
         Outcome::Renewed { left_us } => format!("RENEWED, {} ms left", left_us / 1000),
         Outcome::Inspected(there) => format!("{} hold, {} wait", u8::from(there.holder.is_some()), there.waiters),
-        other => format!("{other:?}"),
+        other => other.word().to_uppercase(),
     };
     format!("{}: {name}: {asked}: {said}", net.nodes[node].run)
+}
+
+/// The terms of a request, apart from its subject.
+fn terms(op: &Op) -> String {
+    match op {
+        Op::Acquire(Acquire { lease_ms, .. }) => format!(" ({lease_ms} ms)"),
+        Op::Renew(Renew { token, lease_ms, .. }) => format!(" token {token} ({lease_ms} ms)"),
+        Op::Release { token, used, .. } => format!(" token {token}, used {used}"),
+        Op::CoolDown { used, for_ms, .. } => format!(" for {for_ms} ms, used {used}"),
+        Op::Leave { used, .. } => format!(", used {used}"),
+        Op::Reserve { token, range, .. } => format!(" token {token}, {range} tokens"),
+        Op::Revoke { token, grace_ms, .. } => format!(" token {token} ({grace_ms} ms)"),
+        Op::Settle | Op::Inspect => String::new(),
+    }
 }

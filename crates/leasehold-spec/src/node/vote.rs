@@ -1,18 +1,23 @@
 //! One request to one node, carried out.
 
-use super::{Ask, Bell, Called, Granted, Record, Renewal, Request, Rings, Said, Vote, Wait};
-use crate::id::{GrantId, PublicId, Token, range};
+use crate::answer::{Holder, Inspection, LostHow, Was};
+use crate::env::Env;
+use crate::grant::GrantState;
+use crate::id::{GrantId, PublicId, Token, allowed_range};
 use crate::limits::{
     CALL_MS, QUEUE_MAX, RETENTION_SPARE_US, RETENTION_US, REVOKE_NOTIFIED, SETTLE_STEPS, TOKEN_WINDOW_MS,
 };
 use crate::mutant::{Mutant, is_on};
-use crate::op::{From, GrantState, Holder, Inspection, LostHow, Was};
-use crate::step::Env;
+use crate::node::record::{Called, Granted, Record};
+use crate::node::request::{Ask, Bell, Renewal, Request, Rings, Said, Vote, Wait};
+use crate::op::From;
 
-/// Carries one request out: the new state, the answer, and the messages to send once the state is stored.
+/// Carries out one request. Changes the record, and returns the answer and the messages. The caller sends the messages
+/// once the record is stored.
 ///
-/// The node has one clock, the wall's: `env.wall_us`. Whether it has a vote at all is the marker's to say
-/// ([`Marker::abstains`](super::Marker::abstains)): one that has none carries out nothing but what gives back, and looks.
+/// The node has one clock, the wall clock: `env.wall_us`. Whether it has a vote at all depends on its marker: see
+/// [`Marker::abstains`](super::Marker::abstains). A node that abstains only carries out requests that give back, and
+/// inspections.
 pub fn vote(record: &mut Record, env: &Env<'_>, request: &Request) -> (Vote, Vec<Bell>) {
     if record.keep_until_us <= env.wall_us {
         *record = Record::default();
@@ -52,7 +57,7 @@ impl Node<'_, '_> {
         let is_above = ask.token > self.record.highest || is_on(Mutant::QVotesBelow);
         let is_near = ask.token.get().abs_diff(now_us) <= TOKEN_WINDOW_MS * 1000;
         match &self.record.grant {
-            // A later round of the attempt that has the vote: as if it had given it back and asked again, in one.
+            // A later round of the attempt that has the vote. It gives the vote back and asks again, in one request.
             Some(granted) if granted.is_for(ask.id) && ask.token > granted.token && is_above && is_near => {}
             Some(granted) if granted.is_for(ask.id) => {
                 let left_us = granted.left_us(now_us);
@@ -70,7 +75,7 @@ impl Node<'_, '_> {
             None if !is_above => return Said::Below,
             None => {}
         }
-        let range = range(ask.range, ask.token, now_us);
+        let range = allowed_range(ask.range, ask.token, now_us);
         let length_ms = ask.lease_ms;
         self.record.highest = self.record.highest.max(ask.token.plus(range - 1));
         self.leave_queue(ask.id);
@@ -88,7 +93,7 @@ impl Node<'_, '_> {
             state: GrantState::Held,
             label: ask.label.clone(),
         };
-        self.give(granted, spare_us);
+        self.give_vote(granted, spare_us);
         Said::Granted { token: ask.token, range, left_us: length_ms * 1000 }
     }
 
@@ -104,7 +109,7 @@ impl Node<'_, '_> {
                 if granted.state == GrantState::Revoked {
                     return Said::Lost { how: LostHow::Revoked };
                 }
-                // A fixed lease was whole from the beginning: it is only confirmed.
+                // A fixed lease has had its whole length from the beginning: it is only confirmed.
                 if renewal.from == From::Now {
                     (granted.since_us, granted.length_ms, granted.state) = (now_us, renewal.lease_ms, GrantState::Held);
                     self.record.keep_until_us = self.record.keep_until_us.max(end_us + RETENTION_US);
@@ -112,13 +117,13 @@ impl Node<'_, '_> {
                 let left_us = self.record.grant.as_ref().map_or(0, |granted| granted.left_us(now_us));
                 Said::Renewed { left_us }
             }
-            // Somebody else's; or another round of its own, to which this token has no right.
+            // Another attempt has the vote, or another round of this attempt, which has another token.
             Some(_) => Said::Lost { how: LostHow::NotHeld },
             None => match &renewal.fill {
                 Some(label) if self.may_fill(renewal) => {
                     self.record.highest = self.record.highest.max(renewal.last());
-                    // A call that lapses under it would cost its waiter the place. And it does not wait for itself, at a
-                    // node that had refused it.
+                    // If a call lapsed while this grant has the vote, the waiter would lose its place. And the attempt
+                    // does not wait for itself at a node that refused it before.
                     self.end_call();
                     self.leave_queue(renewal.id);
                     let granted = Granted {
@@ -130,7 +135,7 @@ impl Node<'_, '_> {
                         state: GrantState::Held,
                         label: label.clone(),
                     };
-                    self.give(granted, 0);
+                    self.give_vote(granted, 0);
                     let left_us = renewal.lease_ms * 1000;
                     if is_on(Mutant::QFillCounts) { Said::Renewed { left_us } } else { Said::Filled { left_us } }
                 }
@@ -139,8 +144,9 @@ impl Node<'_, '_> {
         }
     }
 
-    /// A vote for a token above this one's may have made somebody the holder, and be over: whoever is behind that does not
-    /// go on by this node's vote.
+    /// Whether a free node may give its vote to a grant that it does not know. If the node has voted for a larger
+    /// token, another client may have held by that vote since, and have released. So the grant with the smaller token
+    /// must not go on by the vote of this node.
     fn may_fill(&self, renewal: &Renewal) -> bool {
         let is_behind = renewal.last() < self.record.highest && !is_on(Mutant::QFillsBehind);
         renewal.from == From::Now && self.record.released != Some(renewal.id) && !is_behind
@@ -155,7 +161,7 @@ impl Node<'_, '_> {
         let ends = |granted: &mut Granted| granted.id == id && (granted.is_held() || is_on(Mutant::P23LeaveEnds));
         let was = match self.record.grant.take_if(ends) {
             Some(_) => Was::Granted,
-            // The answer to the first of them was lost.
+            // The reply to the first request was lost.
             None if self.record.released == Some(id) => Was::Granted,
             None if was_queued => Was::Queued,
             None => Was::Absent,
@@ -164,7 +170,7 @@ impl Node<'_, '_> {
             Some(wait) if self.record.queue.len() < QUEUE_MAX => self.enqueue(id, wait),
             Some(_) => {}
             None => {
-                // Whoever is next does not wait for one who has gone.
+                // The next waiter does not wait for an attempt that is over.
                 self.record.called.take_if(|called| called.id == id);
                 if was == Was::Granted {
                     self.record.released = Some(id);
@@ -177,13 +183,14 @@ impl Node<'_, '_> {
         Said::GivenBack { was }
     }
 
-    /// Whether the vote is for a later round of the attempt than the one that is given back.
+    /// Whether the attempt has the vote for a later round than the one that is given back.
     fn has_later_vote(&self, id: GrantId, upto: Token) -> bool {
         let is_later = |granted: &Granted| granted.id == id && granted.token > upto;
         self.record.grant.as_ref().is_some_and(is_later) && !is_on(Mutant::QTakesLaterVotes)
     }
 
-    /// P23. It is given back, so a late renewal does not take it again, and the node is not filled with it.
+    /// P23: makes the vote cool down. The attempt has given it back, so a late renewal does not get it again, and does
+    /// not fill the node.
     fn cool_down(&mut self, id: GrantId, upto: Token, for_ms: u64) -> Said {
         self.end_expired();
         let now_us = self.env.wall_us;
@@ -217,12 +224,13 @@ impl Node<'_, '_> {
         let grace_ms = if granted.is_held() { grace_ms } else { 0 };
         let left_us = granted.left_us(now_us).min(grace_ms * 1000);
         let id = granted.id;
-        // It may not have heard, and renew: then the node is not filled with it.
+        // The message to the holder can be lost. If the holder then renews, it must not fill the node.
         self.record.released = Some(id);
         if left_us == 0 {
             self.record.grant = None;
         } else {
-            // To the microsecond: rounded up from now, it would end later with each time that it is marked.
+            // The end is exact to the microsecond. If the length were rounded up from now, each revocation would move
+            // the end to a later time.
             let (end_us, length_ms) = (now_us + left_us, left_us.div_ceil(1000));
             (granted.since_us, granted.length_ms, granted.state) =
                 (end_us - length_ms * 1000, length_ms, GrantState::Revoked);
@@ -233,27 +241,28 @@ impl Node<'_, '_> {
         Said::Revoking { left_us }
     }
 
-    /// P10, P23: the sessions of the next waiters are notified when a vote ends that is marked or cools down. Nobody is
-    /// called then before somebody asks.
+    /// P10, P23: notifies the sessions of the next waiters of the time at which a vote ends that is marked or cools
+    /// down. The node calls nobody at that time by itself: it calls a waiter with the next request.
     fn notify_next_waiters(&mut self) {
-        let tells = |granted: &&Granted| match granted.state {
+        let has_new_end = |granted: &&Granted| match granted.state {
             GrantState::Revoked => true,
             GrantState::CoolingDown => !is_on(Mutant::P23TellsNoWaiter),
             GrantState::Held | GrantState::Pushed => false,
         };
-        let marked = self.record.grant.as_ref().filter(tells);
-        let Some(marked) = marked.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return };
+        let ending = self.record.grant.as_ref().filter(has_new_end);
+        let Some(ending) = ending.filter(|_| !is_on(Mutant::P10TellsNoWaiter)) else { return };
         let now_us = self.env.wall_us;
         let (highest, contention) = (self.record.highest, self.record.contention());
-        let (rings, mut told) = (Rings::Ending { token: marked.token, left_us: marked.left_us(now_us) }, Vec::new());
+        let rings = Rings::Ending { token: ending.token, left_us: ending.left_us(now_us) };
+        let mut notified = Vec::new();
         for (_, id) in self.record.queue.keys().take(SETTLE_STEPS) {
             let to = id.session;
-            if told.contains(&to) || !(self.env.attached)(to) {
+            if notified.contains(&to) || !(self.env.attached)(to) {
                 continue;
             }
-            told.push(to);
+            notified.push(to);
             self.bells.push(Bell { to, now_us, highest, contention, id: *id, rings });
-            if told.len() == REVOKE_NOTIFIED {
+            if notified.len() == REVOKE_NOTIFIED {
                 return;
             }
         }
@@ -272,7 +281,8 @@ impl Node<'_, '_> {
         Said::Inspected(Inspection { holder, waiters: self.record.queue.len() as u64 })
     }
 
-    /// Somebody who came earlier than this one was called, and has time left to ask.
+    /// Whether the node has called an attempt of another session that came earlier, and that attempt has time left to
+    /// ask.
     fn is_called_before(&self, ask: &Ask) -> bool {
         self.record.called.is_some_and(|called| {
             called.until_us > self.env.wall_us
@@ -303,21 +313,22 @@ impl Node<'_, '_> {
         if contention <= before {
             return;
         }
-        // The holder of a range may be handing on inside its session (P9).
+        // The holder of a range may be handing the lease on inside its session (P9).
         if let Some(granted) = self.record.grant.as_ref().filter(|granted| granted.range > 1) {
             let (id, rings) = (granted.id, Rings::Wanted { token: granted.token });
             self.bells.push(Bell { to: id.session, now_us, highest, contention, id, rings });
         }
     }
 
-    /// Takes the entry out, at whatever place it is. Answers whether there was one.
+    /// Removes the entry of the attempt, at whatever place it is. Returns whether there was one.
     fn leave_queue(&mut self, id: GrantId) -> bool {
         let before = self.record.queue.len();
         self.record.queue.retain(|(_, waiter), _| *waiter != id);
         self.record.queue.len() < before
     }
 
-    /// Times in the future are dated from now: the clock was set back.
+    /// Ends the vote if its time is over. Times in the future are there because the clock was set back: they become
+    /// now.
     fn end_expired(&mut self) {
         let now_us = self.env.wall_us;
         if let Some(granted) = self.record.grant.as_mut().filter(|_| !is_on(Mutant::P1FutureStays)) {
@@ -329,8 +340,9 @@ impl Node<'_, '_> {
         self.record.grant.take_if(|granted| granted.end_us() <= now_us);
     }
 
-    /// The record outlives it by R; by `spare_us` more where it has to be kept for longer than it was.
-    fn give(&mut self, granted: Granted, spare_us: u64) {
+    /// Gives the vote. The record outlives the vote by R. If the record must be kept for longer than before, it is kept
+    /// for `spare_us` more.
+    fn give_vote(&mut self, granted: Granted, spare_us: u64) {
         let keep_until_us = granted.end_us() + RETENTION_US;
         if self.record.keep_until_us < keep_until_us {
             self.record.keep_until_us = keep_until_us + spare_us;
@@ -348,9 +360,10 @@ impl Node<'_, '_> {
 
     /// Calls the first waiter that is attached, if the vote is free and nobody is called.
     ///
-    /// Behind so many waiters that have gone that the step ends with them, it calls nobody, and says nothing of that: the
-    /// vote stays free, and is that of the first who asks. Whoever waits asks at its next look, at the latest; where a node
-    /// grants, as a single store does, a free lease could be left to nobody, and MORE has to be said (P1).
+    /// If the step ends before it has found a waiter that is attached, it calls nobody and does not report that: the
+    /// vote stays free, and the first client that asks gets it. Every waiter asks at its next re-check, at the latest.
+    /// On a single store, which makes the grants itself, the lease could stay free while others wait. So `step` must
+    /// report MORE (P1), and a node need not.
     fn settle(&mut self) {
         self.end_expired();
         let now_us = self.env.wall_us;
@@ -359,7 +372,7 @@ impl Node<'_, '_> {
         }
         if let Some(called) = self.record.called {
             let first = self.record.queue.first_key_value().map(|((ticket, _), _)| *ticket);
-            // Who came earlier, and stands before the one that was called, is called instead.
+            // A waiter that came earlier is before the called one in the queue, and is called instead.
             let is_first = first.is_none_or(|first| first >= called.ticket);
             if called.until_us > now_us && is_first {
                 return;

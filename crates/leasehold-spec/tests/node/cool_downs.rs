@@ -32,7 +32,7 @@ fn p23_nobody_gets_a_vote_that_cools_down() {
 fn p23_a_repeat_does_not_lengthen_a_cool_down() {
     let mut world = cooling();
     world.pass(COOL_MS - 1);
-    assert_eq!(cool_down(&mut world, id(1, 1), COOL_MS), Was::Granted, "its first reply was lost");
+    assert_eq!(cool_down(&mut world, id(1, 1), COOL_MS), Was::Granted, "the first reply was lost");
     world.pass(1);
     assert_eq!(world.ask(id(2, 1), token(6)), granted(token(6)));
 }
@@ -42,11 +42,15 @@ fn p23_requests_of_the_same_attempt_that_come_late_change_nothing() {
     let mut world = cooling();
     let before = world.record.clone();
     assert_eq!(world.ask(id(1, 1), token(5)), refused(Some(id(1, 1)), COOL_MS));
-    assert_eq!(world.ask(id(1, 1), token(9)), refused(Some(id(1, 1)), COOL_MS), "nor is it a later round");
+    assert_eq!(
+        world.ask(id(1, 1), token(9)),
+        refused(Some(id(1, 1)), COOL_MS),
+        "a later round does not get the vote either"
+    );
     assert_eq!(world.renew(id(1, 1), token(5)), Said::Lost { how: LostHow::NotHeld });
-    assert_eq!(world.give_back(id(1, 1)), Was::Granted, "as one that is repeated");
+    assert_eq!(world.give_back(id(1, 1)), Was::Granted, "the request counts as repeated");
     assert_eq!(world.record, before);
-    // Nor is the node filled with it once it is over.
+    // The grant does not fill the node either when the cool-down is over.
     world.pass(COOL_MS);
     assert_eq!(world.renew(id(1, 1), token(5)), Said::Lost { how: LostHow::NotHeld });
 }
@@ -61,7 +65,7 @@ fn p23_the_vote_of_a_later_round_does_not_cool_down() {
 }
 
 #[test]
-fn p23_an_attempt_that_waits_leaves() {
+fn p23_a_cool_down_of_a_waiter_is_a_leave() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     world.ask_waiting(id(2, 1), token(6), 1);
@@ -80,8 +84,8 @@ fn p23_the_next_waiters_are_notified_when_a_cool_down_ends() {
     world.bells.clear();
     cool_down(&mut world, id(1, 1), COOL_MS);
     let rings = Rings::Ending { token: token(5), left_us: COOL_MS * 1000 };
-    let told: Vec<(SessionId, Rings)> = world.bells.iter().map(|bell| (bell.to, bell.rings)).collect();
-    assert_eq!(told, [(SessionId(2), rings), (SessionId(3), rings)], "and nobody is called");
+    let messages: Vec<(SessionId, Rings)> = world.bells.iter().map(|bell| (bell.to, bell.rings)).collect();
+    assert_eq!(messages, [(SessionId(2), rings), (SessionId(3), rings)], "nobody is called");
 }
 
 #[test]

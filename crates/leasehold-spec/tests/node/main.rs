@@ -1,11 +1,11 @@
-//! What one node of a quorum does, statement by statement. `scripts/mutants` switches some of it off and sees the tests
-//! fail.
+//! The behavior of one node of a quorum, request by request. `scripts/mutants` switches off some of its rules and
+//! checks that the tests fail.
 
 mod cool_downs;
-mod keeping;
 mod marker;
 mod queue;
 mod random;
+mod renewals;
 mod world;
 
 use leasehold_spec::limits::{
@@ -31,7 +31,7 @@ fn a_node_votes_only_above_every_token_that_it_has_voted_for() {
 }
 
 #[test]
-fn the_end_of_a_range_counts() {
+fn the_last_token_of_a_range_counts_as_voted_for() {
     let mut world = World::new();
     let ask = Ask { range: 10, ..world.request(id(1, 1), token(5)) };
     let said = world.vote(&Request::Ask(ask));
@@ -64,11 +64,11 @@ fn a_vote_has_one_grant_at_a_time() {
     assert_eq!(world.record.highest, token(5), "a refusal votes for nothing");
     world.pass(LEASE_MS - 1_000);
     let later = token(LEASE_MS * 1000);
-    assert_eq!(world.ask(id(2, 1), later), granted(later), "it ends by itself");
+    assert_eq!(world.ask(id(2, 1), later), granted(later), "the vote ends by time");
 }
 
 #[test]
-fn a_repeated_request_hears_of_its_first_vote_and_lengthens_nothing() {
+fn a_repeated_request_gets_its_first_vote_and_extends_nothing() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     world.pass(10_000);
@@ -77,7 +77,7 @@ fn a_repeated_request_hears_of_its_first_vote_and_lengthens_nothing() {
     assert_eq!(world.ask(id(1, 1), token(4)), Said::Granted { token: token(5), range: 1, left_us }, "an earlier round");
     world.pass(LEASE_MS - 10_000);
     let later = token(LEASE_MS * 1000);
-    assert_eq!(world.ask(id(2, 1), later), granted(later), "it ended when it was to");
+    assert_eq!(world.ask(id(2, 1), later), granted(later), "the vote was not extended");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_later_round_takes_the_place_of_its_own_vote() {
     world.ask(id(1, 1), token(5));
     world.pass(10_000);
     let next = token(10_000_000);
-    assert_eq!(world.ask(id(1, 1), next), granted(next), "with a whole lease");
+    assert_eq!(world.ask(id(1, 1), next), granted(next), "the new vote has a whole lease");
     assert_eq!((world.holder(), world.record.highest), (Some(id(1, 1)), next));
     let Some(only) = &world.record.grant else { panic!("a vote") };
     assert_eq!((only.token, only.since_us), (next, world.now_us));
@@ -117,7 +117,7 @@ fn a_token_is_near_the_clock_of_the_node() {
 }
 
 #[test]
-fn far_is_said_before_below_and_held_before_both() {
+fn far_takes_precedence_over_below_and_held_over_both() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     let early = Token::new(START_US - WINDOW_US - 1).unwrap();
@@ -139,7 +139,7 @@ fn a_late_request_does_nothing() {
 }
 
 #[test]
-fn a_full_queue_takes_nobody_and_keeps_who_is_in_it() {
+fn a_full_queue_refuses_newcomers_and_keeps_its_waiters() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     for ticket in 0..QUEUE_MAX as u64 {
@@ -147,15 +147,24 @@ fn a_full_queue_takes_nobody_and_keeps_who_is_in_it() {
     }
     let last = QUEUE_MAX as u64;
     assert_eq!(world.ask_waiting(id(3, 1), token(6), last), Said::Full);
-    assert_eq!(world.ask(id(3, 1), token(6)), refused(Some(id(1, 1)), LEASE_MS), "who does not wait needs no place");
-    assert_eq!(world.ask_waiting(id(2, 7), token(6), 7), refused(Some(id(1, 1)), LEASE_MS), "it is in it");
+    assert_eq!(
+        world.ask(id(3, 1), token(6)),
+        refused(Some(id(1, 1)), LEASE_MS),
+        "an attempt that does not wait needs no place"
+    );
+    assert_eq!(
+        world.ask_waiting(id(2, 7), token(6), 7),
+        refused(Some(id(1, 1)), LEASE_MS),
+        "this attempt is in the queue already"
+    );
     assert_eq!(world.wait(id(3, 1), last), Was::Absent);
     assert_eq!(world.record.queue.len(), QUEUE_MAX);
 }
 
-/// It outlives the last vote by more than a token can be away from the clock: none is voted for again.
+/// The record outlives the last vote by more than the largest distance of a token from the clock. So the node votes for
+/// no token twice.
 #[test]
-fn a_record_is_forgotten_a_while_after_its_end() {
+fn a_record_is_forgotten_after_its_retention() {
     let mut world = World::new();
     world.ask(id(1, 1), token(WINDOW_US));
     world.give_back(id(1, 1));
@@ -167,9 +176,9 @@ fn a_record_is_forgotten_a_while_after_its_end() {
     assert_eq!(world.ask(id(2, 1), token(WINDOW_US)), Said::Far);
 }
 
-/// The votes of a name that is busy cost no new time to live each: one in a second does.
+/// On a busy name, only one vote in a second sets a new TTL.
 #[test]
-fn a_record_that_is_used_again_is_kept_for_a_while_more() {
+fn a_record_that_is_used_again_is_kept_with_a_spare() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     world.give_back(id(1, 1));
@@ -180,7 +189,7 @@ fn a_record_that_is_used_again_is_kept_for_a_while_more() {
     world.give_back(id(2, 1));
     world.now_us += RETENTION_SPARE_US;
     world.ask(id(3, 1), token(7));
-    assert_eq!(world.record.keep_until_us, kept_us, "it is long enough");
+    assert_eq!(world.record.keep_until_us, kept_us, "the record is kept for long enough already");
     world.give_back(id(3, 1));
     world.now_us += 1;
     world.ask(id(4, 1), token(8));
@@ -193,7 +202,7 @@ fn a_record_that_is_used_again_is_kept_for_a_while_more() {
 }
 
 #[test]
-fn who_asks_for_the_end_of_a_lease_that_was_renewed_finds_it_remembered() {
+fn the_record_outlives_the_end_of_a_renewed_lease() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     world.pass(LEASE_MS - 1);
@@ -205,14 +214,14 @@ fn who_asks_for_the_end_of_a_lease_that_was_renewed_finds_it_remembered() {
 }
 
 #[test]
-fn a_look_changes_nothing() {
+fn inspect_changes_nothing() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     world.ask_waiting(id(2, 1), token(6), 1);
     world.pass(LEASE_MS);
     let before = world.record.clone();
-    let Said::Inspected(seen) = world.vote(&Request::Inspect).said else { panic!("a look") };
-    assert_eq!((seen.holder, seen.waiters), (None, 1), "a vote that has ended is nobody's");
+    let Said::Inspected(seen) = world.vote(&Request::Inspect).said else { panic!("not inspected") };
+    assert_eq!((seen.holder, seen.waiters), (None, 1), "nobody holds a vote that has ended");
     assert_eq!(world.record, before);
     assert!(world.bells.is_empty());
 }

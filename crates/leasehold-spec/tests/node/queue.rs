@@ -1,4 +1,4 @@
-//! Who waits, and who is called.
+//! The queue of a node, and its calls.
 
 use leasehold_spec::limits::{CALL_MS, SETTLE_STEPS};
 use leasehold_spec::node::{Ask, Request, Rings, Said, Wait};
@@ -6,7 +6,7 @@ use leasehold_spec::{Contention, Order, SessionId, Was};
 
 use crate::world::{LEASE_MS, World, granted, id, refused, token};
 
-/// Sessions 2, 3 and 4 wait at the tickets 20, 30 and 40, and the vote was given back.
+/// Sessions 2, 3 and 4 wait with the tickets 20, 30 and 40, and the vote was given back.
 fn called() -> World {
     let mut world = World::new();
     world.ask(id(1, 1), token(1));
@@ -18,7 +18,7 @@ fn called() -> World {
 }
 
 #[test]
-fn tickets_say_who_is_next_and_not_the_order_of_arrival() {
+fn tickets_decide_the_next_waiter_and_not_the_order_of_arrival() {
     let world = called();
     assert_eq!(world.waiters(), [id(2, 1), id(3, 1), id(4, 1)]);
     assert_eq!(world.called(), Some(id(2, 1)));
@@ -28,7 +28,7 @@ fn tickets_say_who_is_next_and_not_the_order_of_arrival() {
 }
 
 #[test]
-fn who_is_called_does_not_have_the_vote_before_it_asks() {
+fn a_called_waiter_has_no_vote_before_it_asks() {
     let mut world = called();
     assert_eq!(world.holder(), None);
     assert_eq!(world.ask_waiting(id(2, 1), token(5), 20), granted(token(5)));
@@ -36,40 +36,44 @@ fn who_is_called_does_not_have_the_vote_before_it_asks() {
 }
 
 #[test]
-fn a_newcomer_is_refused_while_somebody_is_called() {
+fn a_newcomer_is_refused_while_a_waiter_is_called() {
     let mut world = called();
     world.pass(400);
     assert_eq!(world.ask(id(5, 1), token(9)), refused(None, CALL_MS - 400));
     assert_eq!(world.ask_waiting(id(5, 1), token(9), 50), refused(None, CALL_MS - 400));
-    assert_eq!(world.ask_waiting(id(3, 1), token(9), 30), refused(None, CALL_MS - 400), "nor is who came later");
+    assert_eq!(
+        world.ask_waiting(id(3, 1), token(9), 30),
+        refused(None, CALL_MS - 400),
+        "a later waiter is refused, too"
+    );
     assert_eq!(world.waiters(), [id(2, 1), id(3, 1), id(4, 1), id(5, 1)]);
 }
 
 #[test]
-fn who_came_earlier_need_not_wait_for_who_is_called() {
+fn an_earlier_attempt_need_not_wait_for_the_called_waiter() {
     let mut world = called();
     assert_eq!(world.ask_waiting(id(5, 1), token(9), 10), granted(token(9)));
     world.give_back(id(5, 1));
-    assert_eq!(world.called(), Some(id(2, 1)), "which is called again");
+    assert_eq!(world.called(), Some(id(2, 1)), "the first waiter is called again");
 }
 
 #[test]
-fn who_came_earlier_and_begins_to_wait_is_called_instead() {
+fn an_earlier_attempt_that_begins_to_wait_is_called_instead() {
     let mut world = called();
     world.wait(id(5, 1), 10);
     assert_eq!(world.called(), Some(id(5, 1)));
-    assert_eq!(world.waiters()[..2], [id(5, 1), id(2, 1)], "and the other keeps its place");
+    assert_eq!(world.waiters()[..2], [id(5, 1), id(2, 1)], "the other waiter keeps its place");
 }
 
 #[test]
-fn a_call_is_for_all_of_its_session() {
+fn a_call_is_for_all_attempts_of_its_session() {
     let mut world = called();
     assert_eq!(world.ask_waiting(id(2, 7), token(9), 70), granted(token(9)));
 }
 
 /// Otherwise a call would keep all other waiters waiting for as long as the clock was set back.
 #[test]
-fn p1_a_call_lasts_no_longer_behind_a_clock_that_was_set_back() {
+fn p1_a_call_lasts_no_longer_after_the_clock_was_set_back() {
     let mut world = called();
     world.now_us -= 20_000_000;
     assert_eq!(world.ask_waiting(id(3, 1), token(9), 30), refused(None, CALL_MS));
@@ -87,9 +91,9 @@ fn a_call_lapses_and_the_next_is_called() {
     world.pass(1);
     assert!(world.settle().has_called);
     assert_eq!((world.called(), world.waiters()), (Some(id(3, 1)), vec![id(3, 1), id(4, 1)]));
-    // Whoever let it lapse comes back by its next look, and to its place.
+    // The next re-check of the waiter that let the call lapse brings it back to its place.
     world.ask_waiting(id(2, 1), token(9), 20);
-    assert_eq!(world.called(), None, "it came earlier, and nobody has the vote");
+    assert_eq!(world.called(), None, "this waiter came earlier, and nobody had the vote");
     assert_eq!(world.holder(), Some(id(2, 1)));
 }
 
@@ -97,13 +101,13 @@ fn a_call_lapses_and_the_next_is_called() {
 fn a_lapsed_call_keeps_nobody_out() {
     let mut world = called();
     world.pass(CALL_MS);
-    assert_eq!(world.ask(id(5, 1), token(9)), granted(token(9)), "nobody looked after the queue meanwhile");
+    assert_eq!(world.ask(id(5, 1), token(9)), granted(token(9)), "nobody settled the queue meanwhile");
 }
 
-/// Otherwise the nodes would call a waiter that stands still again and again, one node after the other. Each call would
-/// cost the other waiters a round.
+/// Otherwise the nodes would call a stalled waiter again and again, one node after the other. Each call would cost the
+/// other waiters a round.
 #[test]
-fn a_lapsed_call_is_over_also_when_another_gives_the_vote_back() {
+fn a_lapsed_call_stays_over_when_another_attempt_gives_the_vote_back() {
     let mut world = called();
     world.pass(CALL_MS);
     assert_eq!(world.ask_waiting(id(3, 1), token(9), 30), granted(token(9)));
@@ -116,14 +120,14 @@ fn a_lapsed_call_is_over_also_when_another_gives_the_vote_back() {
 }
 
 #[test]
-fn who_is_called_and_goes_is_not_waited_for() {
+fn nobody_waits_for_a_called_waiter_that_left() {
     let mut world = called();
     assert_eq!(world.give_back(id(2, 1)), Was::Queued);
     assert_eq!(world.called(), Some(id(3, 1)));
 }
 
 #[test]
-fn who_is_called_and_loses_the_round_is_called_again() {
+fn a_called_waiter_that_loses_the_round_is_called_again() {
     let mut world = called();
     world.ask_waiting(id(2, 1), token(5), 20);
     assert_eq!(world.wait(id(2, 1), 20), Was::Granted);
@@ -131,7 +135,7 @@ fn who_is_called_and_loses_the_round_is_called_again() {
 }
 
 #[test]
-fn the_detached_are_passed_over() {
+fn detached_waiters_are_passed_over() {
     let mut world = World::new();
     world.ask(id(1, 1), token(1));
     for session in [2, 3, 4] {
@@ -143,7 +147,7 @@ fn the_detached_are_passed_over() {
 }
 
 #[test]
-fn a_step_looks_at_no_more_than_64_waiters() {
+fn a_step_checks_at_most_64_waiters() {
     let mut world = World::new();
     world.ask(id(1, 1), token(1));
     let dead = SETTLE_STEPS as u64;
@@ -158,9 +162,10 @@ fn a_step_looks_at_no_more_than_64_waiters() {
     assert_eq!(world.called(), Some(id(3, 1)));
 }
 
-/// Nobody is told that there is more to look at (P1): none of it is anybody's until somebody asks.
+/// The node does not report MORE (P1): it makes no grants by itself, and the vote is free for the first client that
+/// asks.
 #[test]
-fn behind_more_dead_waiters_than_a_step_looks_at_the_vote_is_that_of_whoever_asks() {
+fn the_vote_stays_free_behind_more_dead_waiters_than_a_step_checks() {
     let mut world = World::new();
     world.ask(id(1, 1), token(1));
     let dead = 2 * SETTLE_STEPS as u64;
@@ -171,12 +176,12 @@ fn behind_more_dead_waiters_than_a_step_looks_at_the_vote_is_that_of_whoever_ask
     world.detached.insert(SessionId(2));
     world.give_back(id(1, 1));
     assert_eq!((world.called(), world.waiters().len()), (None, SETTLE_STEPS + 1));
-    assert_eq!(world.ask_waiting(id(3, 1), token(3), dead), granted(token(3)), "its look");
+    assert_eq!(world.ask_waiting(id(3, 1), token(3), dead), granted(token(3)), "its re-check");
     assert_eq!(world.holder(), Some(id(3, 1)));
 }
 
 #[test]
-fn who_waits_at_another_ticket_has_one_place() {
+fn an_attempt_that_changes_its_ticket_has_one_place() {
     let mut world = World::new();
     world.ask(id(1, 1), token(1));
     world.ask_waiting(id(2, 1), token(2), 20);
@@ -193,12 +198,12 @@ fn nobody_is_called_while_the_vote_is_given() {
     world.ask_waiting(id(2, 1), token(2), 1);
     assert!(!world.settle().has_called);
     world.pass(LEASE_MS);
-    assert!(world.settle().has_called, "it has ended");
+    assert!(world.settle().has_called, "the vote has ended");
     assert_eq!(world.called(), Some(id(2, 1)));
 }
 
 #[test]
-fn who_revokes_at_once_has_the_next_called() {
+fn a_revocation_without_grace_calls_the_next_waiter() {
     let mut world = World::new();
     world.ask(id(1, 1), token(1));
     world.ask_waiting(id(2, 1), token(2), 1);
@@ -207,7 +212,7 @@ fn who_revokes_at_once_has_the_next_called() {
 }
 
 #[test]
-fn every_answer_says_whether_others_wait() {
+fn every_answer_reports_whether_others_wait() {
     let mut world = World::new();
     world.ask(id(1, 1), token(1));
     assert_eq!(world.settle().contention, Contention::None);

@@ -1,4 +1,4 @@
-//! Random histories of one node, and what holds after each request.
+//! Random histories of one node, and the invariants after each request.
 
 use leasehold_spec::limits::{CALL_MS, TOKEN_WINDOW_MS};
 use leasehold_spec::node::{Ask, Granted, Record, Renewal, Request, Rings, Said};
@@ -9,7 +9,7 @@ use crate::world::{LEASE_MS, START_US, World, id, wait};
 const HISTORIES: u64 = 2_000;
 const STEPS: usize = 60;
 
-/// xorshift64*: the same histories each time.
+/// xorshift64*: every run plays the same histories.
 struct Random(u64);
 
 impl Random {
@@ -85,7 +85,7 @@ fn pass(random: &mut Random, world: &mut World) {
     }
 }
 
-/// What came by, so that the histories are of something.
+/// The counts of events, to show that the histories contain each of them.
 #[derive(Debug, Default)]
 struct Seen {
     granted: u32,
@@ -98,22 +98,22 @@ struct Seen {
 }
 
 #[test]
-fn what_holds_after_each_request_of_random_histories() {
+fn invariants_hold_after_each_request_of_random_histories() {
     let mut seen = Seen::default();
     for seed in 1..=HISTORIES {
         let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
         let mut world = World::new();
-        let mut told = Vec::new();
+        let mut log = Vec::new();
         for _ in 0..STEPS {
             pass(&mut random, &mut world);
             let asked = request(&mut random, &world);
-            told.push(format!("{} {asked:?}", world.now_us.cast_signed() - START_US.cast_signed()));
+            log.push(format!("{} {asked:?}", world.now_us.cast_signed() - START_US.cast_signed()));
             let before = kept(&world);
             world.bells.clear();
             let said = world.vote(&asked);
             let wrong = wrong(&before, &world, &asked, &said.said, &mut seen);
-            let last = told.len().saturating_sub(8);
-            assert_eq!(wrong, None, "seed {seed}, {:?}, after\n{}", said.said, told[last..].join("\n"));
+            let last = log.len().saturating_sub(8);
+            assert_eq!(wrong, None, "seed {seed}, {:?}, after\n{}", said.said, log[last..].join("\n"));
             assert_eq!(said.has_called, world.bells.iter().any(|bell| bell.rings == Rings::Call));
             assert_eq!((said.highest, said.now_us), (world.record.highest, world.now_us));
         }
@@ -122,7 +122,7 @@ fn what_holds_after_each_request_of_random_histories() {
     assert!([granted, replaced, filled, revoked, cooled, below, called].iter().all(|&times| times > 500), "{seen:?}");
 }
 
-/// The record as it stands at the request: what is forgotten is.
+/// Returns the record at the time of the request. A record whose time is over is forgotten.
 fn kept(world: &World) -> Record {
     if world.record.keep_until_us <= world.now_us { Record::default() } else { world.record.clone() }
 }
@@ -134,7 +134,7 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
         return Some("the highest token fell");
     }
     let has = after.grant.as_ref();
-    // Its beginning moves only if the clock was set back.
+    // The beginning of a vote moves only if the clock was set back.
     let as_it_was = |had: &Granted| Granted { since_us: had.since_us.min(world.now_us), ..had.clone() };
     if let Some(had) = had.filter(|had| !had.is_held() && !matches!(asked, Request::Revoke { .. }))
         && has.is_none_or(|has| as_it_was(has) != as_it_was(had))
@@ -149,13 +149,13 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
         (Request::Ask(ask), Said::Granted { token, .. }) => {
             let is_new = had.is_none_or(|had| had.token != *token);
             if has.is_none_or(|has| has.id != ask.id || has.token != *token) {
-                return Some("it does not have what it was granted");
+                return Some("the attempt does not have the vote that it was granted");
             }
             if is_new && (*token != ask.token || *token <= before.highest || after.highest < *token) {
-                return Some("a vote for a token that is not above the others");
+                return Some("the node voted for a token that is not above the others");
             }
             if after.queue.keys().any(|(_, id)| *id == ask.id) && is_new {
-                return Some("it has the vote, and waits");
+                return Some("the attempt has the vote and waits");
             }
             seen.granted += u32::from(is_new);
             seen.replaced += u32::from(is_new && had.is_some());
@@ -164,28 +164,28 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
         (Request::Renew(renewal), Said::Renewed { .. } | Said::Filled { .. }) => {
             let is_known = had.is_some_and(|had| had.id == renewal.id && had.token == renewal.token);
             if is_known != matches!(said, Said::Renewed { .. }) {
-                return Some("a vote that it did not have was renewed, or one that it had filled");
+                return Some("a vote that the grant did not have was renewed, or one that it had was filled");
             }
             if !is_known && renewal.last() < before.highest {
-                return Some("it is filled behind a token that it has voted for");
+                return Some("the node was filled behind a token for which it has voted");
             }
             seen.filled += u32::from(!is_known);
         }
         (Request::GiveBack { id, upto, .. }, _)
             if has.is_some_and(|has| has.id == *id && has.token <= *upto && has.is_held()) =>
         {
-            return Some("what was given back is there");
+            return Some("a vote that was given back is still there");
         }
         (Request::CoolDown { id, upto, .. }, _) => {
             if has.is_some_and(|has| has.id == *id && has.token <= *upto && has.is_held()) {
-                return Some("what cools down is held");
+                return Some("a vote that cools down is held");
             }
             seen.cooled += u32::from(has.is_some_and(|has| !has.is_held()) && had.is_some_and(Granted::is_held));
         }
         (Request::Revoke { .. }, Said::Revoking { left_us }) => {
             let end_us = world.now_us + left_us;
             if had.is_none_or(|had| end_us > had.end_us()) || has.is_some_and(|has| has.end_us() != end_us) {
-                return Some("what was revoked ends later than before, or than it was said");
+                return Some("a revoked vote ends later than before, or than the reply reported");
             }
             seen.revoked += 1;
         }
@@ -194,23 +194,23 @@ fn wrong(before: &Record, world: &World, asked: &Request, said: &Said, seen: &mu
     let is_ahead = has.is_some_and(|has| has.since_us > world.now_us)
         || after.called.is_some_and(|called| called.until_us > world.now_us + CALL_MS * 1000);
     if is_ahead {
-        return Some("something lies in the future");
+        return Some("a time is in the future");
     }
     if has.is_some() && after.called.is_some_and(|called| called.until_us > world.now_us) {
-        return Some("somebody is called, and the vote is not free");
+        return Some("a waiter is called, and the vote is not free");
     }
     let mut ids: Vec<_> = after.queue.keys().map(|(_, id)| id).collect();
     ids.sort_unstable();
     ids.dedup();
     if ids.len() < after.queue.len() {
-        return Some("somebody waits twice");
+        return Some("an attempt waits twice");
     }
     let first = after.queue.first_key_value().map(|(first, _)| *first);
     if let (None, Some((ticket, first))) = (has, first) {
-        // Or one who came as early. Who is called and has detached since has its time.
+        // Or a waiter with the same ticket is called. A called waiter that has detached since keeps its time.
         let is_called = after.called.is_some_and(|called| called.until_us > world.now_us && called.ticket <= ticket);
         if !is_called && !world.detached.contains(&first.session) {
-            return Some("the vote is free, and nobody is called although the first who waits is there");
+            return Some("the vote is free, and nobody is called although the first waiter is attached");
         }
         seen.called += u32::from(is_called);
     }

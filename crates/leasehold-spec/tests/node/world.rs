@@ -1,4 +1,4 @@
-//! One node and one name, and the requests that tests make of it.
+//! One node with one name, and the requests of the tests about it.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use leasehold_spec::{Env, From, GrantId, Order, SessionId, Token, Was};
 pub(crate) const LEASE_MS: u64 = 30_000;
 pub(crate) const START_US: u64 = 1_795_193_818_000_000;
 
-/// One name, the node's clock, and who is attached.
+/// One name, the clock of the node, and the sessions that are detached.
 pub(crate) struct World {
     pub(crate) record: Record,
     pub(crate) now_us: u64,
@@ -30,7 +30,7 @@ impl World {
         vote
     }
 
-    /// A request for one token, by who does not wait.
+    /// Returns a request for one token, of an attempt that does not wait.
     pub(crate) fn request(&self, id: GrantId, token: Token) -> Ask {
         let not_after_us = self.now_us + NOT_AFTER_MAX_US;
         Ask { id, token, range: 1, lease_ms: LEASE_MS, not_after_us, wait: None, label: "test".into() }
@@ -45,7 +45,7 @@ impl World {
         self.vote(&Request::Ask(Ask { wait, ..self.request(id, token) })).said
     }
 
-    /// A renewal of one token that fills.
+    /// Returns a renewal of one token that may fill the node.
     pub(crate) fn renewal(&self, id: GrantId, token: Token) -> Renewal {
         let (not_after_us, fill) = (self.now_us + NOT_AFTER_MAX_US, Some("test".into()));
         Renewal { id, token, range: 1, from: From::Now, lease_ms: LEASE_MS, not_after_us, fill }
@@ -92,7 +92,7 @@ pub(crate) fn id(session: u128, counter: u64) -> GrantId {
     GrantId { session: SessionId(session), counter, nonce: counter + 1 }
 }
 
-/// So many after the clock that all tests begin with.
+/// Returns the token that is `after` above the clock at which all tests begin.
 pub(crate) fn token(after: u64) -> Token {
     Token::new(START_US + after).expect("a clock of this century")
 }
@@ -101,7 +101,7 @@ pub(crate) fn wait(ticket: u64) -> Wait {
     Wait { ticket, order: Order::Relaxed }
 }
 
-/// A vote for one token that lasts a whole lease.
+/// Returns a vote for one token that lasts a whole lease.
 pub(crate) fn granted(token: Token) -> Said {
     Said::Granted { token, range: 1, left_us: LEASE_MS * 1000 }
 }

@@ -1,4 +1,4 @@
-//! P1: a clock that was set back. A time in its future is dated from now.
+//! P1: the clock was set back. A time that is in the future moves to now.
 
 use leasehold_spec::limits::{CLAIM_MIN_MS, RETENTION_US};
 use leasehold_spec::{From, GrantState, Hears, Op, Outcome, SessionId, Token};
@@ -7,7 +7,7 @@ use crate::world::{LEASE_MS, World, granted, id, ticket};
 
 const BACK_US: u64 = 20_000_000;
 
-/// Session 1 holds, session 2 waits, a while has passed, and then the clock was set back.
+/// Session 1 holds and session 2 waits. A second passes, and then the clock is set back.
 fn set_back() -> (World, Token) {
     let mut world = World::new();
     world.pass(100_000);
@@ -19,27 +19,26 @@ fn set_back() -> (World, Token) {
 }
 
 fn since_us(world: &World) -> u64 {
-    world.resource.grant.as_ref().expect("held").since_us
+    world.resource.grants.sole().expect("held").since_us
 }
 
 #[test]
-fn p1_a_lease_from_the_future_begins_at_the_next_step() {
+fn p1_a_lease_in_the_future_begins_at_the_next_step() {
     let (mut world, _) = set_back();
-    let looked = world.acquire(id(2, 1));
+    let rechecked = world.acquire(id(2, 1));
     let begun_us = world.now_us;
     assert_eq!(since_us(&world), begun_us);
     let left = |outcome: &Outcome| if let Outcome::Queued { left_us, .. } = outcome { *left_us } else { 0 };
-    assert_eq!(left(&looked.outcome), LEASE_MS * 1000, "no more than it is long");
+    assert_eq!(left(&rechecked.outcome), LEASE_MS * 1000, "no more than the length of the lease");
     world.pass(LEASE_MS - 1);
-    assert_eq!(left(&world.acquire(id(2, 1)).outcome), 1_000, "dated once");
+    assert_eq!(left(&world.acquire(id(2, 1)).outcome), 1_000, "the time moves once");
     world.pass(1);
     world.step(&Op::Settle);
-    assert_eq!(world.holder(), Some(id(2, 1)), "the dead holder is followed, a lease from then");
+    assert_eq!(world.holder(), Some(id(2, 1)), "the lease of the dead holder ends one lease later");
 }
 
-/// Every step but inspect does.
 #[test]
-fn p1_whatever_touches_the_name_dates_it() {
+fn p1_every_step_but_inspect_moves_future_times_to_now() {
     let (world, token) = set_back();
     let wrong = Token::new(token.get() + 1).unwrap();
     let late = world.request(id(3, 1));
@@ -68,36 +67,42 @@ fn p1_whatever_touches_the_name_dates_it() {
 }
 
 #[test]
-fn p1_a_look_shows_no_more_than_the_lease_and_changes_nothing() {
+fn p1_inspect_shows_at_most_the_lease_and_changes_nothing() {
     let (mut world, _) = set_back();
     let before = world.resource.clone();
-    let Outcome::Inspected(seen) = world.step(&Op::Inspect).outcome else { panic!("a look") };
+    let Outcome::Inspected(seen) = world.step(&Op::Inspect).outcome else { panic!("not inspected") };
     assert_eq!(seen.holder.expect("held").left_us, LEASE_MS * 1000);
     assert_eq!(world.resource, before);
 }
 
-/// The holder counts from a moment before the grant, or the renewal, and the lease begins anew at a later one.
+/// The holder counts from a moment before the grant, or before the renewal. The lease begins again at a later moment.
 #[test]
-fn p1_a_lease_that_is_dated_anew_ends_no_earlier_than_its_holder_believes() {
+fn p1_a_lease_moved_to_now_ends_no_earlier_than_its_holder_believes() {
     for waited_ms in [0, 500, LEASE_MS - 1_000] {
         let (mut world, _) = set_back();
         world.pass(waited_ms);
-        // A second before the clock was set, and what has passed since.
+        // A second has passed before the clock was set back, and `waited_ms` since.
         let believed_us = world.now_us + (LEASE_MS - 1_000 - waited_ms) * 1000;
         world.step(&Op::Settle);
-        let grant = world.resource.grant.as_ref().expect("held");
+        let grant = world.resource.grants.sole().expect("held");
         assert!(grant.end_us() >= believed_us, "after {waited_ms} ms");
     }
 }
 
 #[test]
-fn p1_what_is_kept_for_a_lease_that_is_dated_anew_is_enough_and_no_more() {
+fn p1_the_record_of_a_lease_moved_to_now_is_kept_just_long_enough() {
     let (mut world, token) = set_back();
     world.step(&Op::Settle);
     let (now_us, kept_us) = (world.now_us, world.resource.keep_until_us);
     assert!(kept_us >= now_us + LEASE_MS * 1000 + RETENTION_US);
-    assert!(kept_us <= now_us + LEASE_MS * 1000 + RETENTION_US + BACK_US, "and for its token");
-    assert!(!world.resource.is_forgotten(token.get() + RETENTION_US - 1, u64::MAX), "the token is kept in any case");
+    assert!(
+        kept_us <= now_us + LEASE_MS * 1000 + RETENTION_US + BACK_US,
+        "the token adds the time by which the clock was set back"
+    );
+    assert!(
+        !world.resource.is_forgotten(token.get() + RETENTION_US - 1, u64::MAX),
+        "the record is kept for the token in any case"
+    );
 }
 
 #[test]
@@ -111,7 +116,7 @@ fn p1_a_grace_counts_from_now() {
 }
 
 #[test]
-fn p1_a_push_is_claimed_behind_a_clock_that_was_set_back() {
+fn p1_a_push_is_claimed_after_the_clock_was_set_back() {
     for from in [From::Now, From::Grant] {
         let mut world = World::new();
         world.pass(100_000);
@@ -124,14 +129,14 @@ fn p1_a_push_is_claimed_behind_a_clock_that_was_set_back() {
         let claimed = world.renew(id(2, 1), push.token, from);
         assert_eq!(claimed.outcome, Outcome::Renewed { left_us: LEASE_MS * 1000 }, "{from:?}");
         assert_eq!(since_us(&world), world.now_us);
-        assert_eq!(world.resource.grant.as_ref().unwrap().state, GrantState::Held);
+        assert_eq!(world.resource.grants.sole().unwrap().state, GrantState::Held);
     }
 }
 
-/// A lapsed claim is noted with its time. With a time in the future its session would be passed over until then, also when
-/// it is awake.
+/// A lapsed claim is noted with its time. If that time were in the future, the session would be passed over until then,
+/// even when it is awake.
 #[test]
-fn p7_a_lapse_from_the_future_is_dated_from_now() {
+fn p7_a_lapse_in_the_future_moves_to_now() {
     let mut world = World::new();
     world.pass(100_000);
     let token = granted(&world.acquire(id(1, 1)));
@@ -144,30 +149,30 @@ fn p7_a_lapse_from_the_future_is_dated_from_now() {
     world.step(&Op::Settle);
     assert_eq!((world.holder(), world.resource.lapses.len()), (Some(id(3, 1)), 1));
     world.now_us -= BACK_US;
-    // It is awake: it looks.
+    // The session is awake, and re-checks.
     ticket(&world.with_place(id(2, 2), |_| ()));
     assert_eq!(world.resource.lapses[0].at_us, world.now_us);
     world.pass(1);
-    let held = world.resource.grant.as_ref().unwrap().clone();
+    let held = world.resource.grants.sole().unwrap().clone();
     world.release(held.id, held.token);
-    assert_eq!(world.holder(), Some(id(2, 2)), "heard since its claim lapsed");
+    assert_eq!(world.holder(), Some(id(2, 2)), "its session sent a request after the claim lapsed");
 }
 
-/// An entry that was last seen in the future may have been silent for any time. It is passed over, and its next look brings
-/// it back.
+/// An entry that was last seen in the future may have been silent for any time. It is passed over, and its next poll
+/// brings it back.
 #[test]
-fn p6_a_poller_that_was_seen_in_the_future_is_gone_until_it_looks() {
+fn p6_a_polling_waiter_seen_in_the_future_is_gone_until_it_polls() {
     let mut world = World::new();
     world.pass(100_000);
     let token = granted(&world.acquire(id(1, 1)));
     let mine = ticket(&world.with_place(id(2, 1), |place| place.hears = Hears::Polls));
     ticket(&world.acquire(id(3, 1)));
     world.now_us -= BACK_US;
-    let mut looks = World { resource: world.resource.clone(), now_us: world.now_us, ..World::new() };
+    let mut polls = World { resource: world.resource.clone(), now_us: world.now_us, ..World::new() };
     world.release(id(1, 1), token);
-    assert_eq!(world.holder(), Some(id(3, 1)), "a dead one would cost a claim, each time");
-    looks.detached.insert(SessionId(2));
-    looks.with_place(id(2, 1), |place| (place.hears, place.ticket) = (Hears::Polls, Some(mine)));
-    looks.release(id(1, 1), token);
-    assert_eq!(looks.holder(), Some(id(2, 1)));
+    assert_eq!(world.holder(), Some(id(3, 1)), "each grant to a dead waiter would cost a claim");
+    polls.detached.insert(SessionId(2));
+    polls.with_place(id(2, 1), |place| (place.hears, place.ticket) = (Hears::Polls, Some(mine)));
+    polls.release(id(1, 1), token);
+    assert_eq!(polls.holder(), Some(id(2, 1)));
 }

@@ -15,7 +15,7 @@ fn cool_down(world: &mut World, id: GrantId, used: Token) -> Outcome {
     world.step(&Op::CoolDown { id, used, for_ms: COOL_MS }).outcome
 }
 
-/// Session 1 held, has given back, and the lease cools down.
+/// Session 1 has given the lease back, and the lease cools down.
 fn cooling() -> (World, Token) {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
@@ -73,12 +73,12 @@ fn p23_requests_of_the_same_attempt_that_come_late_change_nothing() {
     assert_eq!(world.renew(id(1, 1), token, From::Grant).outcome, lost);
     assert_eq!(world.step(&Op::Reserve { id: id(1, 1), token, range: 9 }).outcome, lost);
     assert_eq!(world.step(&Op::Leave { id: id(1, 1), used: token }).outcome, left(Was::Absent));
-    assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released, "as a release that is repeated");
+    assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released, "the release counts as repeated");
     assert_eq!(world.resource, before);
 }
 
 #[test]
-fn p23_what_has_cooled_down_was_given_back_last() {
+fn p23_a_grant_that_has_cooled_down_counts_as_given_back() {
     let (mut world, token) = cooling();
     world.pass(COOL_MS);
     assert_eq!(world.acquire(id(1, 1)).outcome, Outcome::Gone);
@@ -86,7 +86,7 @@ fn p23_what_has_cooled_down_was_given_back_last() {
     assert!(granted(&world.acquire(id(2, 1))) > token);
 }
 
-/// They were told when the lease ends, which is later than the cool-down, or earlier.
+/// The waiters know the end of the lease, which is later or earlier than the end of the cool-down.
 #[test]
 fn p23_the_next_waiters_are_notified_when_a_cool_down_ends() {
     let mut world = World::new();
@@ -95,11 +95,12 @@ fn p23_the_next_waiters_are_notified_when_a_cool_down_ends() {
         ticket(&world.acquire(id(session, 1)));
     }
     cool_down(&mut world, id(1, 1), token);
-    let told = endings(&mut world);
-    let ids: Vec<GrantId> = told.iter().map(|push| push.id).collect();
-    assert_eq!(ids, [id(2, 1), id(3, 1)], "and nobody was told of a grant");
-    assert!(told.iter().all(|push| (push.token, push.left_us) == (token, COOL_MS * 1000)), "{told:?}");
-    // The first one gives up: the next one is notified in its place.
+    let messages = endings(&mut world);
+    let ids: Vec<GrantId> = messages.iter().map(|push| push.id).collect();
+    assert_eq!(ids, [id(2, 1), id(3, 1)], "the first two waiters");
+    let is_right = |push: &Delivery| (push.token, push.left_us) == (token, COOL_MS * 1000);
+    assert!(messages.iter().all(is_right), "{messages:?}");
+    // The first one leaves: the next one is notified in its place.
     world.step(&Op::Leave { id: id(2, 1), used: Token::NONE });
     let ids: Vec<GrantId> = endings(&mut world).iter().map(|push| push.id).collect();
     assert_eq!(ids, [id(3, 1), id(4, 1)]);
@@ -125,7 +126,7 @@ fn p23_a_revoked_lease_does_not_cool_down() {
 }
 
 #[test]
-fn p23_a_waiter_that_cools_down_leaves() {
+fn p23_a_cool_down_of_a_waiter_is_a_leave() {
     let mut world = World::new();
     granted(&world.acquire(id(1, 1)));
     ticket(&world.acquire(id(2, 1)));
@@ -134,25 +135,25 @@ fn p23_a_waiter_that_cools_down_leaves() {
     assert_eq!(world.holder(), Some(id(1, 1)));
 }
 
-/// The range is given back with the lease: nothing of it is burnt when the cool-down ends.
+/// The range is given back with the lease. No token of it is burnt when the cool-down ends.
 #[test]
-fn p23_tokens_go_on_where_the_range_was_used() {
+fn p23_the_next_token_follows_the_last_used_one() {
     let mut world = World::new();
     let mut request = world.request(id(1, 1));
     request.range = 100;
     let token = granted(&world.step(&Op::Acquire(request)));
     cool_down(&mut world, id(1, 1), token.plus(5));
     assert_eq!(world.resource.last, token.plus(5));
-    let grant = world.resource.grant.clone().expect("it cools down");
+    let grant = world.resource.grants.sole().cloned().expect("it cools down");
     assert_eq!((grant.token, grant.range, grant.state), (token.plus(5), 1, GrantState::CoolingDown));
-    // The clock is set back: the next token is counted.
+    // The clock is set back, so the next token is the last one plus one.
     world.now_us -= 10_000_000;
     world.step(&Op::Settle);
     world.pass(COOL_MS);
     assert_eq!(granted(&world.acquire(id(2, 1))), token.plus(6));
 }
 
-/// The clock was set back by 20 s: the cool-down begins now, and is no longer than it was.
+/// The clock was set back by 20 s. The cool-down begins now, and is as long as before.
 #[test]
 fn p23_a_clock_that_was_set_back_does_not_lengthen_a_cool_down() {
     let (mut world, _) = cooling();
@@ -163,7 +164,8 @@ fn p23_a_clock_that_was_set_back_does_not_lengthen_a_cool_down() {
     assert_eq!(world.holder(), Some(id(2, 1)));
 }
 
-/// The server stood still, and carries the request out when the lease has ended. Nobody has touched the name meanwhile.
+/// The server was stalled, and carries out the request when the lease has ended. No other request touched the name
+/// meanwhile.
 #[test]
 fn p23_a_lease_that_has_ended_does_not_cool_down() {
     let mut world = World::new();
@@ -171,5 +173,5 @@ fn p23_a_lease_that_has_ended_does_not_cool_down() {
     ticket(&world.acquire(id(2, 1)));
     world.pass(LEASE_MS);
     assert_eq!(cool_down(&mut world, id(1, 1), token), left(Was::Granted));
-    assert_eq!(world.holder(), Some(id(2, 1)), "it is given back");
+    assert_eq!(world.holder(), Some(id(2, 1)), "the request only gives the lease back");
 }

@@ -1,5 +1,5 @@
-//! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches each rule off and sees its test
-//! fail.
+//! One test for each rule of the protocol that `step` keeps. `scripts/mutants` switches off each rule and checks that
+//! its test fails.
 
 mod clocks;
 mod cool_downs;
@@ -21,13 +21,13 @@ fn p1_a_free_lease_goes_to_the_queue_and_not_to_a_newcomer() {
     granted(&world.acquire(id(1, 1)));
     ticket(&world.acquire(id(2, 1)));
     world.pass(LEASE_MS);
-    // The holder died. Whoever comes next finds the lease free, and a waiter before it.
+    // The holder died. A newcomer finds the lease free, and a waiter in the queue.
     ticket(&world.acquire(id(3, 1)));
     assert_eq!(world.holder(), Some(id(2, 1)));
 }
 
 #[test]
-fn p1_a_step_looks_at_no_more_than_64_waiters_and_says_so() {
+fn p1_a_step_checks_at_most_64_waiters_and_reports_more() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     let dead = SETTLE_STEPS as u64 + 36;
@@ -39,25 +39,25 @@ fn p1_a_step_looks_at_no_more_than_64_waiters_and_says_so() {
     let released = world.release(id(1, 1), token);
     assert_eq!((released.outcome, released.rest), (Outcome::Released, Rest::More));
     assert_eq!(world.holder(), None);
-    // Between the two nobody gets past the queue.
+    // Between the two steps nobody passes the queue.
     ticket(&world.acquire(id(4, 1)));
     assert_eq!(world.step(&Op::Settle).rest, Rest::Done);
     assert_eq!(world.holder(), Some(id(3, 1)));
 }
 
 #[test]
-fn p2_a_repeated_acquire_hears_what_is_left_and_lengthens_nothing() {
+fn p2_a_repeated_acquire_gets_the_time_left_and_extends_nothing() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     world.pass(10_000);
     let again = world.acquire(id(1, 1));
     assert_eq!(again.outcome, Outcome::Granted { token, left_us: (LEASE_MS - 10_000) * 1000, range: 1 });
     world.pass(LEASE_MS - 10_000);
-    assert!(granted(&world.acquire(id(2, 1))) > token, "it ended when it was to");
+    assert!(granted(&world.acquire(id(2, 1))) > token, "the lease was not extended");
 }
 
 #[test]
-fn p3_a_repeated_release_hears_released_and_a_late_acquire_gone() {
+fn p3_a_repeated_release_gets_released_and_a_late_acquire_gets_gone() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released);
@@ -80,12 +80,13 @@ fn p3_only_this_grant_is_renewed_and_released() {
     assert_eq!(world.holder(), Some(id(1, 1)));
 }
 
-/// Most renewals leave it as it was; and it is R beyond the end, whatever the clock does.
+/// Most renewals leave the time until which the record is kept as it is. That time is always R beyond the end of the
+/// lease, or more, even if the clock is set back.
 #[test]
-fn p8_a_renewal_says_once_in_a_lease_until_when_the_record_is_kept() {
+fn p8_one_renewal_in_a_lease_extends_the_retention_of_the_record() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
-    let (mut kept_until_us, mut said) = (world.resource.keep_until_us, 0);
+    let (mut kept_until_us, mut writes) = (world.resource.keep_until_us, 0);
     for turn in 1..=300 {
         world.pass(LEASE_MS / 3);
         if turn % 50 == 0 {
@@ -96,14 +97,14 @@ fn p8_a_renewal_says_once_in_a_lease_until_when_the_record_is_kept() {
         let (end_us, keep_us) = (world.now_us + LEASE_MS * 1000, world.resource.keep_until_us);
         let enough = end_us + RETENTION_US..=end_us + LEASE_MS * 1000 + RETENTION_US;
         assert!(enough.contains(&keep_us), "turn {turn}: {} ms beyond its end", keep_us.saturating_sub(end_us) / 1000);
-        said += u32::from(keep_us != kept_until_us);
+        writes += u32::from(keep_us != kept_until_us);
         kept_until_us = keep_us;
     }
-    assert!((100..=110).contains(&said), "said {said} times in 100 leases");
+    assert!((100..=110).contains(&writes), "{writes} writes in 100 leases");
 }
 
 #[test]
-fn p3_a_renewal_makes_nothing() {
+fn p3_a_renewal_makes_no_grant() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     world.release(id(1, 1), token);
@@ -120,9 +121,9 @@ fn p3_tokens_grow_over_a_record_that_was_lost() {
     let mut last = Token::NONE;
     for counter in 1..5 {
         let token = granted(&world.acquire(id(1, counter)));
-        assert!(token > last, "no token is given twice");
+        assert!(token > last, "no token is granted twice");
         last = token;
-        // A flush, or a failover to a replica that never heard of it.
+        // The store is flushed, or a replica that never got the record takes over.
         world.resource = Resource::default();
         world.pass(1);
     }
@@ -141,7 +142,7 @@ fn p4_a_late_request_does_nothing() {
 }
 
 #[test]
-fn p5_a_release_makes_the_next_waiter_the_holder_and_tells_it_alone() {
+fn p5_a_release_grants_the_next_waiter_and_notifies_only_that_waiter() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     for session in 2..5 {
@@ -173,7 +174,7 @@ fn p6_a_detached_waiter_is_passed_over_and_comes_back_to_its_place() {
 }
 
 #[test]
-fn p6_a_look_takes_an_entry_that_came_back_without_its_ticket_to_its_place() {
+fn p6_a_recheck_moves_an_entry_without_its_ticket_to_its_place() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     let mine = ticket(&world.acquire(id(2, 1)));
@@ -183,7 +184,7 @@ fn p6_a_look_takes_an_entry_that_came_back_without_its_ticket_to_its_place() {
     world.release(id(1, 1), token);
     assert_eq!(world.holder(), Some(id(3, 1)));
     world.detached.clear();
-    // A copy of its first request was still under way, from before it knew its ticket.
+    // A copy of its first request, from before it knew its ticket, was still in flight.
     assert!(ticket(&world.acquire(id(2, 1))) > mine);
     let back = world.with_place(id(2, 1), |place| place.ticket = Some(mine));
     assert_eq!(ticket(&back), mine);
@@ -192,7 +193,7 @@ fn p6_a_look_takes_an_entry_that_came_back_without_its_ticket_to_its_place() {
 }
 
 #[test]
-fn p6_a_poller_is_gone_after_three_floors_without_a_look() {
+fn p6_a_polling_waiter_is_gone_after_three_intervals_without_a_poll() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     world.with_place(id(2, 1), |place| place.hears = Hears::Polls);
@@ -201,14 +202,14 @@ fn p6_a_poller_is_gone_after_three_floors_without_a_look() {
     let mut early = World { resource: world.resource.clone(), ..World::new() };
     early.now_us = world.now_us;
     early.release(id(1, 1), token);
-    assert_eq!(early.holder(), Some(id(2, 1)), "detached means nothing for one who polls");
+    assert_eq!(early.holder(), Some(id(2, 1)), "a waiter that polls needs no inbox");
     world.pass(1);
     world.release(id(1, 1), token);
     assert_eq!(world.holder(), None);
 }
 
 #[test]
-fn p7_a_push_lasts_a_claim_and_a_renewal_makes_it_whole() {
+fn p7_a_push_lasts_a_claim_and_a_renewal_makes_it_a_whole_lease() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     ticket(&world.acquire(id(2, 1)));
@@ -245,11 +246,11 @@ fn p7_a_frozen_session_costs_one_claim_and_not_one_for_each_of_its_waiters() {
     ticket(&world.acquire(id(3, 1)));
     world.release(id(1, 1), token);
     assert_eq!(world.holder(), Some(id(2, 1)));
-    // Session 2 is frozen: its connection stands, and it says nothing.
+    // Session 2 is frozen: its connection exists, and it sends nothing.
     world.pass(CLAIM_MIN_MS);
     world.step(&Op::Settle);
     assert_eq!(world.holder(), Some(id(3, 1)));
-    // Thawed, it looks, and every one of its waiters is back before whoever came later.
+    // It wakes up and re-checks, and each of its waiters is back before the waiters that came later.
     for (counter, mine) in (1..4).zip(tickets) {
         let back = world.with_place(id(2, counter), |place| place.ticket = Some(mine));
         assert_eq!(ticket(&back), mine);
@@ -260,7 +261,7 @@ fn p7_a_frozen_session_costs_one_claim_and_not_one_for_each_of_its_waiters() {
 }
 
 #[test]
-fn p9_every_answer_and_push_says_whether_others_wait() {
+fn p9_every_answer_and_push_reports_whether_others_wait() {
     let mut world = World::new();
     let first = world.acquire(id(1, 1));
     assert_eq!(first.contention, Contention::None);
@@ -276,7 +277,7 @@ fn p9_every_answer_and_push_says_whether_others_wait() {
 }
 
 #[test]
-fn p10_a_revoked_holder_is_told_and_has_its_grace() {
+fn p10_a_revoked_holder_is_notified_and_has_its_grace() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     ticket(&world.acquire(id(2, 1)));
@@ -293,8 +294,8 @@ fn p10_a_revoked_holder_is_told_and_has_its_grace() {
     assert_eq!(world.holder(), Some(id(2, 1)));
     let (holder, token) = (id(2, 1).public(), world.pushed.last().unwrap().token);
     world.step(&Op::Revoke { holder, token, grace_ms: 0 });
-    assert_eq!(world.holder(), None, "no grace: at once");
-    assert!(world.resource.lapses.is_empty(), "a revoked claim is nobody's silence");
+    assert_eq!(world.holder(), None, "without a grace the lease ends at once");
+    assert!(world.resource.lapses.is_empty(), "a revoked claim is not a lapse");
 }
 
 #[test]
@@ -324,14 +325,14 @@ fn tokens_do_not_fall_behind_a_clock_that_steps_back() {
 }
 
 #[test]
-fn a_grant_that_ended_holds_until_somebody_touches_the_name() {
+fn an_expired_grant_stays_until_a_step_touches_the_name() {
     let mut world = World::new();
     let token = granted(&world.acquire(id(1, 1)));
     ticket(&world.acquire(id(2, 1)));
     world.pass(LEASE_MS + 1_000);
     assert_eq!(world.holder(), Some(id(1, 1)));
-    // Late, and still the first: nobody came between.
+    // The release is late, and no request was carried out since the lease ended.
     assert_eq!(world.release(id(1, 1), token).outcome, Outcome::Released);
     assert_eq!(world.holder(), Some(id(2, 1)));
-    assert_eq!(world.resource.grant.as_ref().unwrap().state, GrantState::Pushed);
+    assert_eq!(world.resource.grants.sole().unwrap().state, GrantState::Pushed);
 }

@@ -1,4 +1,4 @@
-//! One name in a world of its own, and the requests that tests make of it.
+//! One name with a clock and sessions, and the requests of the tests about it.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use leasehold_spec::{
 pub(crate) const LEASE_MS: u64 = 30_000;
 pub(crate) const START_US: u64 = 1_795_193_818_000_000;
 
-/// One name, its clock, and who is attached.
+/// One name, its clock, and the sessions that are detached.
 pub(crate) struct World {
     pub(crate) resource: Resource,
     pub(crate) now_us: u64,
@@ -72,7 +72,7 @@ impl World {
     }
 
     pub(crate) fn holder(&self) -> Option<GrantId> {
-        self.resource.grant.as_ref().map(|grant| grant.id)
+        self.resource.grants.sole().map(|grant| grant.id)
     }
 
     pub(crate) fn pass(&mut self, ms: u64) {

@@ -15,7 +15,7 @@ pub(super) struct Record {
     shape: Shape,
 }
 
-/// What it is stored as: with a queue it is a hash, and stays one until it is free. The scripts have fewer words for a
+/// The encoding of a record. With a queue it is a hash, and stays one until it is free. The scripts have fewer words for a
 /// string.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shape {
@@ -24,7 +24,7 @@ enum Shape {
     Hash,
 }
 
-/// What a caller's guess makes a script look for first.
+/// The encoding that a script tries first, by the guess of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Guess {
     Text,
@@ -87,7 +87,7 @@ impl Front {
             _ => sentence(op, &answer, &before, &record.resource),
         };
         if !matches!(op, Op::Inspect) {
-            let is_hash = record.shape == Shape::Hash && record.resource.grant.is_some();
+            let is_hash = record.shape == Shape::Hash && record.resource.grants.sole().is_some();
             record.shape = if is_hash || !record.resource.queue.is_empty() { Shape::Hash } else { Shape::Text };
         }
         if record.resource != Resource::default() {
@@ -107,10 +107,10 @@ fn is_short(record: &Record, now_us: u64, op: &Op, guess: Guess) -> bool {
         _ if guess == Guess::Hash => false,
         Op::Acquire(acquire) if now_us <= acquire.not_after_us => {
             let is_new = *resource == Resource::default();
-            let is_free = record.shape == Shape::Text && resource.grant.is_none() && resource.last.get() < now_us;
+            let is_free = record.shape == Shape::Text && resource.grants.is_empty() && resource.last.get() < now_us;
             is_new || is_free && resource.released != Some(acquire.id)
         }
-        Op::Release { id, token, used } => resource.grant.as_ref().is_some_and(|grant| {
+        Op::Release { id, token, used } => resource.grants.sole().is_some_and(|grant| {
             record.shape == Shape::Text
                 && grant.state == GrantState::Held
                 && (grant.id, grant.token) == (*id, *token)
@@ -131,7 +131,7 @@ fn sentence(op: &Op, answer: &Answer, before: &Resource, after: &Resource) -> St
     let Answer { now_us, highest, contention, rest, handed_claim_ms, outcome } = answer;
     let claim = handed_claim_ms.map_or("-".to_owned(), |claim_ms| format!("{claim_ms:08}"));
     let said = format!("{now_us:016} {:016} {} {} {claim}", highest.get(), who_waits(*contention), is_done(*rest));
-    let lease = || lease(after.grant.as_ref());
+    let lease = || lease(after.grants.sole());
     match outcome {
         Outcome::Granted { token, range, .. } => {
             format!("GRANTED {said} {:016} {range:08} {}", token.get(), lease())
@@ -171,10 +171,10 @@ fn lease(grant: Option<&Grant>) -> String {
 /// is not the one before; then it is still there, or its claim began now.
 fn marked(op: &Op, now_us: u64, left_us: u64, before: &Resource, after: &Resource) -> String {
     let Op::Revoke { token, grace_ms, .. } = op else { return String::new() };
-    if let Some(grant) = after.grant.as_ref().filter(|grant| grant.token == *token) {
+    if let Some(grant) = after.grants.sole().filter(|grant| grant.token == *token) {
         return lease(Some(grant));
     }
-    let ours = before.grant.as_ref().filter(|grant| grant.token == *token);
+    let ours = before.grants.sole().filter(|grant| grant.token == *token);
     let since_us = ours.map_or(now_us, |grant| grant.since_us.min(now_us));
     let end_us = ours.map_or(now_us + left_us, |grant| grant.end_us().min(now_us + grace_ms * 1000));
     format!("{since_us:016} {:08}", end_us.saturating_sub(since_us) / 1000)
@@ -182,7 +182,7 @@ fn marked(op: &Op, now_us: u64, left_us: u64, before: &Resource, after: &Resourc
 
 fn inspected(inspection: &Inspection, after: &Resource) -> String {
     let Inspection { holder, waiters } = inspection;
-    let Some((holder, grant)) = holder.as_ref().zip(after.grant.as_ref()) else { return waiters.to_string() };
+    let Some((holder, grant)) = holder.as_ref().zip(after.grants.sole()) else { return waiters.to_string() };
     let state = match holder.state {
         GrantState::Held => "H",
         GrantState::Pushed => "P",
@@ -192,7 +192,7 @@ fn inspected(inspection: &Inspection, after: &Resource) -> String {
     format!("{waiters} {} {state} {} {}", lease(Some(grant)), holder.id.wire(), holder.label)
 }
 
-/// What a session's inbox is told.
+/// Returns the text of a message to the inbox of a session.
 fn message(key: &str, delivery: &Delivery) -> String {
     let Delivery { now_us, contention, rest, id, token, left_us, range, event, .. } = delivery;
     let (word, left) = match event {

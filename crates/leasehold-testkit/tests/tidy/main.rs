@@ -1,9 +1,12 @@
-//! What no linter sees: files that grow, pages that name what is gone, rules without a text, dependencies without a reason.
+//! The checks that no linter has: long files, names of files that do not exist, rules without a text, dependencies
+//! without a reason, circles of imports.
 //!
-//! A check is a function of text (`checks.rs`), which shows on text of its own that it can fail; here each is applied to
-//! the whole repository. An exception is listed with its reason, and is itself a failure once nothing needs it.
+//! A check is a function of text (`checks.rs`, `modules.rs`), with tests which show that it can fail. Here each check
+//! is applied to the whole repository. An exception is listed with its reason. An exception that is no longer needed
+//! fails, too.
 
 mod checks;
+mod modules;
 mod tree;
 
 use std::collections::BTreeSet;
@@ -20,6 +23,10 @@ const LONG_LINES: &[(&str, usize, &str)] = &[
     ("crates/leasehold/src/store/redis/part/save.lua", 1, "being rewritten"),
     ("crates/leasehold/src/store/redis/renew.lua", 1, "being rewritten"),
 ];
+
+/// The sources in which imports must run down: a path and all that begins with it. To check a whole crate, name its `src/`.
+const LAYERED: &[&str] =
+    &["crates/leasehold-spec/src/", "crates/leasehold/src/mutex", "crates/leasehold/src/store/redis/node/"];
 
 /// Applies a check to every file, and fails with all that it says.
 #[track_caller]
@@ -100,7 +107,7 @@ fn every_file_that_is_named_exists() {
     tidy(|file| at(file, checks::lost_names(&file.text, file.kind, exists)));
 }
 
-/// Who looks for the way of a lock through the session finds each of its files on the map.
+/// A reader who follows an acquire through the session finds each of its files in ARCHITECTURE.md.
 #[test]
 fn the_map_has_every_file_of_the_session() {
     let files = files();
@@ -171,4 +178,22 @@ fn every_label_of_a_path_has_its_place() {
     let hit: BTreeSet<&str> = code.iter().flat_map(|file| checks::marks_in(&file.text)).collect();
     let nowhere: Vec<_> = listed.difference(&hit).collect();
     assert!(nowhere.is_empty(), "{MARKS} lists what no code hits: {nowhere:?}");
+}
+
+/// If a file imports from a file that imports it, neither can be read, tested or moved alone.
+#[test]
+fn imports_run_down() {
+    let files = files();
+    let mut circles = Vec::new();
+    for layered in LAYERED {
+        let (krate, folder) = layered.split_once("src/").expect("a folder of sources");
+        let sources = files.iter().filter(|file| file.kind == Kind::Rust);
+        let sources =
+            sources.filter_map(|file| Some((file.path.strip_prefix(krate)?.strip_prefix("src/")?, &*file.text)));
+        let graph = modules::graph(sources);
+        assert!(graph.keys().any(|path| path.starts_with(folder)), "{layered} is checked and does not exist");
+        let circle = modules::shortest_circle(&graph, |path| path.starts_with(folder));
+        circles.extend(circle.map(|lines| format!("{layered} has a circle of imports:\n{}", lines.join("\n"))));
+    }
+    assert!(circles.is_empty(), "{}", circles.join("\n"));
 }

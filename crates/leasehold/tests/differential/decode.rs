@@ -30,7 +30,7 @@ pub(crate) enum Encoding {
     Hash,
 }
 
-/// What is stored under the key; `None` if there is nothing.
+/// Returns the record that is stored under the key. `None` if the key does not exist.
 pub(crate) fn look(resp: &mut Resp, key: &str) -> Result<Option<Stored>, String> {
     let answer = resp.command(&["EVAL", LOOK, "1", key]);
     let Some([kind, value, expires]) = answer.items() else { return Err(format!("not a look: {answer:?}")) };
@@ -90,7 +90,7 @@ fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
     };
     let id = id.ok_or("a grant without an id")?;
     let grant = Some(Grant { id, token: last, since_us, length_ms, state, label, range });
-    Ok(Resource { last, grant, released: prev, ..Resource::default() })
+    Ok(Resource { last, grants: grant.into(), released: prev, ..Resource::default() })
 }
 
 fn hash(pairs: &[Value]) -> Result<Resource, String> {

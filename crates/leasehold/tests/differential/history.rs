@@ -170,14 +170,14 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What is rare by chance alone.
+    /// Does a step that would be rare by chance alone.
     fn step_that_fits(&mut self, lock: usize) -> bool {
         if !self.locks[lock].model.queue.is_empty() && self.random.chance(30) {
             self.leave(lock);
             return true;
         }
         let model = &self.locks[lock].model;
-        let (grant, released) = (model.grant.clone(), model.released);
+        let (grant, released) = (model.grants.sole().cloned(), model.released);
         match (grant, released) {
             (Some(grant), _) if grant.state == GrantState::Revoked => {
                 self.renew_as(lock, grant.id, grant.token);
@@ -316,7 +316,7 @@ impl<'a> History<'a> {
     /// An attempt at this name: whoever holds or waits, or any that there was.
     fn one_of(&mut self, lock: usize) -> Option<usize> {
         let model = &self.locks[lock].model;
-        let holder = model.grant.as_ref().map(|grant| grant.id);
+        let holder = model.grants.sole().map(|grant| grant.id);
         let wanted = match self.random.below(4) {
             0 | 1 => holder,
             2 if !model.queue.is_empty() => Some(model.queue[self.random.index(model.queue.len())].id),
@@ -377,7 +377,7 @@ impl<'a> History<'a> {
         self.apply(lock, &Op::CoolDown { id: self.attempts[at].acquire.id, used, for_ms });
     }
 
-    /// What comes late of an attempt whose lease cools down.
+    /// Sends a late request of an attempt whose lease cools down.
     fn late_in_a_cool_down(&mut self, lock: usize, (id, token): (GrantId, Token)) {
         match self.random.below(6) {
             0 => self.renew_as(lock, id, token),
@@ -492,7 +492,7 @@ impl<'a> History<'a> {
     /// To the end of a lease, past the retention, or back.
     fn move_clock(&mut self) {
         let lock = self.random.index(self.locks.len());
-        let left_us = self.locks[lock].model.grant.as_ref().map_or(0, |grant| grant.left_us(self.rig.now_us()));
+        let left_us = self.locks[lock].model.grants.sole().map_or(0, |grant| grant.left_us(self.rig.now_us()));
         let left_us = i64::try_from(left_us).unwrap_or(0);
         let by_us = match self.random.below(12) {
             0..=3 => left_us + 1_000,

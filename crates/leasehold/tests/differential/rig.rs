@@ -12,8 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use leasehold::seam::{Fault, Link, Message, Real, RedisStore, Store};
 use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RETENTION_US};
 use leasehold_spec::{
-    Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, Hears, LostHow, Name, Op, Order,
-    Outcome, Patience, Place, Renew, Resource, Rest, SessionId, Was, step,
+    Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, Hears, Name, Op, Order, Outcome,
+    Patience, Place, Renew, Resource, Rest, SessionId, step,
 };
 use leasehold_testkit::{RedisServer, Resp, Value};
 use tokio::runtime::Runtime;
@@ -29,7 +29,7 @@ const CLEARANCE_US: u64 = 400_000;
 /// How often what was met.
 pub(crate) type Seen = BTreeMap<&'static str, u64>;
 
-/// How much of a history is told when it fails.
+/// The number of requests of a history that are printed when it fails.
 const SHOWN: usize = 100;
 
 /// One name, as the specification has it.
@@ -60,7 +60,7 @@ pub(crate) struct Session {
     due: Vec<String>,
 }
 
-/// What was done in a history, told when it fails.
+/// An event of a history, which is printed when the history fails.
 #[derive(Debug)]
 #[expect(dead_code, reason = "read by Debug, in the report of a failure")]
 enum Done {
@@ -147,7 +147,7 @@ impl Rig {
         u64::try_from(now).expect("before the year 586524").saturating_add_signed(self.shift_us)
     }
 
-    /// Moves the server's clock. What is forgotten by then is gone for good, although the clock may step back.
+    /// Moves the clock of the server. A record that is forgotten by then does not come back, even if the clock steps back.
     pub(crate) fn move_clock(&mut self, by_us: i64, locks: &mut [Lock]) {
         self.shift_us += by_us;
         self.server.shift_clock(self.shift_us);
@@ -267,7 +267,7 @@ impl Rig {
             Op::Acquire(acquire) => model.queue.iter().find(|entry| entry.id == acquire.id).map(|entry| entry.ticket),
             _ => None,
         };
-        let (before, grant) = (place(&lock.model), lock.model.grant.clone());
+        let (before, grant) = (place(&lock.model), lock.model.grants.sole().cloned());
         let lapses = lock.model.lapses.clone();
         let kept_until_us = lock.model.keep_until_us;
         let (mut expected, deliveries) = step(&mut lock.model, &env, op);
@@ -277,17 +277,17 @@ impl Rig {
         if is_timeless {
             expected.now_us = 0;
         }
-        self.count(kind(&expected.outcome));
+        self.count(expected.outcome.word());
         self.count_ranges(op, grant.as_ref(), &lock.model);
         let cools = |grant: Option<&Grant>| grant.is_some_and(|grant| !grant.is_held());
-        match (cools(grant.as_ref()), cools(lock.model.grant.as_ref())) {
+        match (cools(grant.as_ref()), cools(lock.model.grants.sole())) {
             (false, true) => self.count("cool-down begun"),
             (true, true) => self.count("late in a cool-down"),
             (true, false) => self.count("cool-down over"),
             (false, false) => {}
         }
         let is_ahead = |grant: &Grant| grant.since_us > now_us;
-        if lock.model.grant.as_ref().zip(grant.as_ref()).is_some_and(|(now, was)| now.id == was.id && is_ahead(was)) {
+        if lock.model.grants.sole().zip(grant.as_ref()).is_some_and(|(now, was)| now.id == was.id && is_ahead(was)) {
             self.count("lease dated anew");
         }
         if lapses.iter().any(|lapse| lapse.at_us > now_us) && !lock.model.lapses.is_empty() {
@@ -315,9 +315,9 @@ impl Rig {
         self.check_stored(lock);
     }
 
-    /// What became of the tokens of a grant.
+    /// Counts what became of the tokens of a grant.
     fn count_ranges(&mut self, op: &Op, before: Option<&Grant>, model: &Resource) {
-        if let (Op::Acquire(acquire), Some(grant), None) = (op, &model.grant, before)
+        if let (Op::Acquire(acquire), Some(grant), None) = (op, model.grants.sole(), before)
             && grant.id == acquire.id
             && grant.range < acquire.range
         {
@@ -335,7 +335,7 @@ impl Rig {
         }
     }
 
-    /// What is stored is what the specification says, and ends when it says.
+    /// Checks that the stored record equals the record of the specification, and has the right TTL.
     fn check_stored(&mut self, lock: &Lock) {
         if self.is_unread {
             return;
@@ -355,7 +355,7 @@ impl Rig {
         }
         let fits = match stored.encoding {
             Encoding::Short => lock.model.queue.is_empty(),
-            Encoding::Hash => lock.model.grant.is_some() || !lock.model.queue.is_empty(),
+            Encoding::Hash => lock.model.grants.sole().is_some() || !lock.model.queue.is_empty(),
         };
         if stored.resource != lock.model || !fits {
             self.fail(&format!("the record is to be\n{:?}\nand it is\n{stored:?}", lock.model));
@@ -408,7 +408,7 @@ impl Rig {
             let acquire =
                 Acquire { id, lease_ms: LEASE_MAX_MS, not_after_us, patience, label: "many".into(), range: 9 };
             let op = Op::Acquire(acquire);
-            // The first one waits where nobody did, and its holder is told.
+            // The first waiter raises the contention level, and the holder is notified.
             if counter <= 1 {
                 self.apply(lock, &op, Contention::None);
                 continue;
@@ -453,8 +453,8 @@ impl Rig {
         }
     }
 
-    /// What was published since the last look: channel and text. A PING comes after every message that was published
-    /// before it, so nothing is awaited.
+    /// Returns the channel and the text of each message that was published since the last call. The reply to a PING comes
+    /// after every message that was published before it, so no further wait is needed.
     fn published(&mut self) -> Vec<(String, String)> {
         self.pings += 1;
         let ping = self.pings.to_string();
@@ -552,30 +552,7 @@ fn message(name: &Name, delivery: &Delivery) -> (String, String) {
     )
 }
 
-pub(crate) fn kind(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Granted { .. } => "granted",
-        Outcome::Queued { .. } => "queued",
-        Outcome::Busy { .. } => "busy",
-        Outcome::Gone => "gone",
-        Outcome::Reserved { .. } => "reserved",
-        Outcome::Late => "late",
-        Outcome::Full => "full",
-        Outcome::Renewed { .. } => "renewed",
-        Outcome::Lost { how: LostHow::Revoked } => "lost: revoked",
-        Outcome::Lost { how: LostHow::NotHeld } => "lost: not held",
-        Outcome::Released => "released",
-        Outcome::NotHeld => "not held",
-        Outcome::Left { was: Was::Queued } => "left: queued",
-        Outcome::Left { was: Was::Granted } => "left: granted",
-        Outcome::Left { was: Was::Absent } => "left: absent",
-        Outcome::Revoking { .. } => "revoking",
-        Outcome::Settled => "settled",
-        Outcome::Inspected(_) => "inspected",
-    }
-}
-
-/// What every run must have seen, and at least two in a hundred times.
+/// The outcomes that every run must have seen, each in at least two of a hundred requests.
 pub(crate) const OUTCOMES: [&str; 19] = [
     "granted",
     "queued",
@@ -585,14 +562,14 @@ pub(crate) const OUTCOMES: [&str; 19] = [
     "full",
     "renewed",
     "reserved",
-    "lost: revoked",
-    "lost: not held",
+    "revoked",
+    "lost",
     "released",
     "not held",
-    "left: queued",
-    "left: granted",
-    "left: absent",
-    "revoking",
+    "waited",
+    "held",
+    "absent",
+    "marked",
     "settled",
     "inspected",
     "no memory",

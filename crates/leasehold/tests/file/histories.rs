@@ -164,7 +164,7 @@ impl Rig {
 
     fn op(&mut self, number: usize) -> Op {
         let now_us = self.world.now_us();
-        let held = self.model.grant.as_ref().map(|grant| (grant.id, grant.token));
+        let held = self.model.grants.sole().map(|grant| (grant.id, grant.token));
         let wrong = self.dice.below(6) == 0;
         let (id, token) = match held.filter(|_| !wrong) {
             Some(held) => held,
@@ -249,7 +249,7 @@ impl Rig {
         };
         assert!(is_equal, "nothing is stored, and it is to be {:?}", self.model);
         for delivery in deliveries {
-            self.hears(delivery).await;
+            self.receives(delivery).await;
         }
     }
 
@@ -257,14 +257,14 @@ impl Rig {
         panic!("after {op:?} it is to be\n{:#?}\nand it is\n{stored:#?}", self.model)
     }
 
-    /// What the specification says; and that of a dead session is given back before it.
+    /// Returns the answer and the messages of the specification. The lease of a dead session is given back before.
     fn expect(&mut self, op: &Op, wall_us: u64, lease_us: u64) -> (Answer, Vec<Delivery>) {
         let lives = |session: SessionId| self.clients.iter().any(|client| client.session == session);
         let env = Env { wall_us, lease_us, attached: &lives };
         let dead = self
             .model
-            .grant
-            .as_ref()
+            .grants
+            .sole()
             .filter(|g| g.is_held() && g.end_us() > lease_us && !lives(g.id.session))
             .map(|g| g.id);
         let mut told = Vec::new();
@@ -273,10 +273,11 @@ impl Rig {
                 *self.seen.entry("given back for the dead".into()).or_default() += 1;
                 told = step(&mut self.model, &env, &Op::Leave { id, used: Token::HIGHEST }).1;
             }
-            // A look writes nothing, also where the record is forgotten: behind a clock that is set back it is not.
+            // An inspection writes nothing, even if the record is forgotten. If the clock is set back later, it no
+            // longer is.
             (Op::Inspect, dead) => {
                 let mut shown = self.model.clone();
-                shown.grant = shown.grant.filter(|_| dead.is_none());
+                shown.grants.take_sole_if(|_| dead.is_some());
                 return step(&mut shown, &env, op);
             }
             _ => {}
@@ -286,12 +287,12 @@ impl Rig {
         (answer, told)
     }
 
-    /// Whoever is told hears it, soon. What is said again is heard again.
-    async fn hears(&mut self, delivery: Delivery) {
+    /// Waits until the receiver of a message gets it. A message that is sent again is received again.
+    async fn receives(&mut self, delivery: Delivery) {
         let Some(client) = self.clients.iter_mut().find(|client| client.session == delivery.to) else { return };
         if delivery.event == Event::Granted && self.model.held_by(delivery.id).is_none_or(|g| g.token != delivery.token)
         {
-            return; // It was ended in the same step: there is nothing to hear any more.
+            return; // The grant was ended in the same step: there is no message any more.
         }
         if client.told.contains(&(delivery.id, delivery.token, delivery.event)) {
             return; // Marked again.
@@ -299,17 +300,17 @@ impl Rig {
         loop {
             let message = within(LONG, &format!("{delivery:?}"), client.heard.recv()).await;
             let Some(Message::Delivery(name, heard)) = message else { continue };
-            // Read from the rows, it is that of the first entry of its session, which can have gone.
+            // The ID that is read from the rows is that of the session's first entry, which can be gone.
             let id = if heard.event == Event::Ending { delivery.id } else { heard.id };
             if name == self.name && matches!(heard.event, Event::Wanted | Event::Ending) {
-                // A level: said again with every bell, as it is then.
+                // The contention is a level: every reading reports it as it is then.
                 if (Delivery { id, ..heard.clone() }) != delivery {
                     continue;
                 }
             } else if name != self.name || !client.told.insert((heard.id, heard.token, heard.event)) {
                 continue;
             }
-            // Who waits is told as it is when the row is read, and not as it was in the midst of the step.
+            // Whether others wait is reported as it is when the row is read, and not as it was in the middle of the step.
             let now = if heard.event == Event::Granted { self.model.contention() } else { Contention::None };
             let told_at_once = heard.contention == delivery.contention;
             assert!(told_at_once || heard.contention == now, "{heard:?}: {now:?}");
@@ -319,7 +320,7 @@ impl Rig {
         }
     }
 
-    /// What the rows say, read by other code than the store's.
+    /// Returns the record in the rows, read by other code than that of the store.
     fn stored(&self) -> Option<Resource> {
         let sql = "SELECT * FROM names WHERE name = ?1";
         let row = |row: &Row<'_>| {
@@ -345,7 +346,10 @@ impl Rig {
             let last = Token::new(number("last")?).unwrap();
             let keep_until_us = number("keep_until_us")?;
             let (lapses, queue) = (Vec::new(), [].into());
-            Ok((row.get::<_, i64>("id")?, Resource { last, grant, released, lapses, queue, keep_until_us }))
+            Ok((
+                row.get::<_, i64>("id")?,
+                Resource { last, grants: grant.into(), released, lapses, queue, keep_until_us },
+            ))
         };
         let (id_, mut resource) = self.db.query_row(sql, [self.name.as_str()], row).optional().unwrap()?;
         let mut statement = self.db.prepare("SELECT * FROM waiters WHERE name = ?1 ORDER BY ticket, seq").unwrap();

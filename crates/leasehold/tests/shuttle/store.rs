@@ -54,12 +54,12 @@ impl Shop {
         Self(Arc::new(Inner { world: world.clone(), shelf: Mutex::default(), opened: AtomicUsize::new(0) }))
     }
 
-    /// What is left: names that are held or waited for, and inboxes.
+    /// Returns the names that are still held or waited for, and the inboxes.
     pub(crate) fn residue(&self) -> Vec<String> {
         let shelf = self.shelf();
         let now_us = self.0.world.now_us() + AHEAD_US;
-        // What has run out stays until somebody comes: expiry is passive.
-        let is_held = |resource: &Resource| resource.grant.as_ref().is_some_and(|grant| grant.end_us() > now_us);
+        // An expired grant stays until a step touches its name: expiry is passive.
+        let is_held = |resource: &Resource| resource.grants.sole().is_some_and(|grant| grant.end_us() > now_us);
         let names = shelf.resources.iter().filter(|(_, r)| is_held(r) || !r.queue.is_empty());
         let names = names.map(|(name, resource)| format!("{name}: {resource:?}"));
         names.chain(shelf.inboxes.keys().map(|session| format!("inbox of {session:?}"))).collect()
@@ -81,7 +81,7 @@ impl Shop {
         let env = Env { wall_us: now_us, lease_us: now_us, attached: &|session| inboxes.contains_key(&session) };
         let resource = resources.entry(name.clone()).or_default();
         let (answer, deliveries) = step(resource, &env, op);
-        granted.extend(resource.grant.iter().map(|grant| grant.token.get()));
+        granted.extend(resource.grants.sole().iter().map(|grant| grant.token.get()));
         for delivery in deliveries {
             let Some((_, down)) = inboxes.get(&delivery.to) else { continue };
             let name = name.clone();

@@ -81,16 +81,10 @@ impl Backlog {
     }
 }
 
-/// The grant that a request is about. A batch of renewals is about several, all of which were acquired.
+/// Returns the grant that a request concerns. A batch of renewals concerns several grants, and all of them were acquired.
+/// So was the grant that a revocation ends: an inspection has shown it.
 fn grant_of(job: &Job) -> Option<GrantId> {
-    let Job::Apply { op, .. } = job else { return None };
-    match op {
-        Op::Acquire(acquire) => Some(acquire.id),
-        Op::Renew(renew) => Some(renew.id),
-        Op::Release { id, .. } | Op::Leave { id, .. } | Op::CoolDown { id, .. } | Op::Reserve { id, .. } => Some(*id),
-        // A revocation ends the grant of somebody whom a look has shown: that one was acquired.
-        Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
-    }
+    if let Job::Apply { op, .. } = job { op.subject() } else { None }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The record of a name: read before a step, and what the step changed written after it.
 //!
 //! A step changes little of a queue: it drops waiters at its head, and takes out, moves or puts in the one it is about.
-//! So what is written does not grow with the queue. What is read does, unless nobody else has changed the name meanwhile:
-//! then the stamp is the one that is remembered with the queue.
+//! So the number of rows that it writes does not grow with the queue. It also need not read the rows of the queue again if
+//! nobody else has changed the name meanwhile: then the stamp equals the one that is remembered with the queue.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, named_params, params};
 
 use super::rows::{OF_NAME, bytes, delete, insert, lapses, plain, queue, sane, state_number};
 
-/// What goes wrong with a record.
+/// The errors of reading or writing a record.
 #[derive(Debug)]
 pub(super) enum Bad {
     Sql(rusqlite::Error),
@@ -40,7 +40,7 @@ pub(super) struct Record {
     before: Option<Before>,
 }
 
-/// What a step may change, as it was.
+/// The parts of a record that a step may change, as they were before it.
 struct Before {
     plain: Plain,
     lapses: Vec<Lapse>,
@@ -48,7 +48,7 @@ struct Before {
     subject: Option<Entry>,
 }
 
-/// What a row of `names` says.
+/// The contents of a row of `names`.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Plain {
     pub(super) last: Token,
@@ -92,14 +92,14 @@ impl Record {
         if let Some(mut record) = remembered.filter(|record| record.id == Some(id) && record.stamp == stamp) {
             let resource = &mut record.resource;
             (resource.last, resource.keep_until_us) = (last, keep_until_us);
-            (resource.released, resource.grant) = (released, grant);
+            (resource.released, resource.grants) = (released, grant.into());
             return Ok(record);
         }
         let (queue, seqs) = if waiting == 0 { Default::default() } else { queue(db, id)? };
         let lapses = if lapsed == 0 { Vec::new() } else { lapses(db, id)? };
         let counted = (queue.len() as u64, lapses.len() as u64);
         sane(counted == (waiting.cast_unsigned(), lapsed.cast_unsigned()), "it counts other waiters than there are")?;
-        let resource = Resource { last, grant, released, lapses, queue, keep_until_us };
+        let resource = Resource { last, grants: grant.into(), released, lapses, queue, keep_until_us };
         Ok(Self { id: Some(id), stamp, resource, seqs, before: None })
     }
 
@@ -243,7 +243,7 @@ impl Record {
 
 impl Plain {
     fn of(resource: &Resource) -> Self {
-        let Resource { last, keep_until_us, released, grant, .. } = resource;
-        Self { last: *last, keep_until_us: *keep_until_us, released: *released, grant: grant.clone() }
+        let Resource { last, keep_until_us, released, grants, .. } = resource;
+        Self { last: *last, keep_until_us: *keep_until_us, released: *released, grant: grants.sole().cloned() }
     }
 }

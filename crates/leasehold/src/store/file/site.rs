@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{
-    Answer, Contention, Delivery, Env, Event, Grant, GrantId, GrantState, Name, Op, Outcome, Rest, SessionId, Token,
-    step,
+    Answer, Contention, Delivery, Env, Event, Grant, GrantId, GrantState, Grants, Name, Op, Outcome, Rest, SessionId,
+    Token, step,
 };
 use rusqlite::Connection;
 
@@ -38,18 +38,19 @@ pub(super) struct Site {
     swept: i64,
 }
 
-/// What a step did.
+/// The result of a step.
 pub(super) struct Done {
     pub(super) answer: Answer,
     pub(super) deliveries: Vec<Delivery>,
-    /// Who is next, where somebody has just made a claim whole: it is worth watching now.
+    /// The session of the next waiter, if this step has turned a claim into a whole lease. From now on that session
+    /// watches the new holder.
     pub(super) next: Option<SessionId>,
     pub(super) holder: Option<SessionId>,
     /// Whether a session of ours waits.
     pub(super) waits: bool,
 }
 
-/// What a step asks of the world.
+/// The parts of the world that a step uses.
 pub(super) struct Ask<'a> {
     pub(super) world: &'a dyn World,
     pub(super) waiting: &'a Waiting,
@@ -58,7 +59,7 @@ pub(super) struct Ask<'a> {
     pub(super) is_ours: &'a dyn Fn(SessionId) -> bool,
 }
 
-/// What is tried when the disk is full.
+/// The remedy that is tried when the disk is full.
 #[derive(Clone, Copy)]
 enum Room {
     AsItIs,
@@ -168,7 +169,7 @@ impl Site {
         stepped
     }
 
-    /// Who holds, and how many wait, as the last transaction left it that was finished. A reader needs no turn.
+    /// Returns the holder and the number of waiters after the last transaction that was finished. A reader needs no turn.
     pub(super) fn inspect(
         &mut self,
         world: &dyn World,
@@ -176,18 +177,18 @@ impl Site {
         is_dead: &dyn Fn(SessionId) -> bool,
     ) -> Result<Answer, Trouble> {
         self.check()?;
-        // Before anything is read: what is said to be so at a time is not from before it (P9).
+        // The clocks are read before the rows: the state that an answer reports is not older than its time (P9).
         let (wall_us, lease_us) = (world.wall_us(), lease_us(world));
         let Self { database, known, live, .. } = self;
         let mut read = || {
             let moment = database.db.unchecked_transaction()?;
             let mut record = Record::load(&moment, name, known)?;
             let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
-            // A look changes nothing, and must not tell that somebody holds who is dead.
+            // An inspection changes nothing, and must not report a dead session as the holder.
             if grant_of_the_dead(&record, &env, is_dead).is_some() {
-                record.resource.grant = None;
+                record.resource.grants = Grants::default();
             }
-            // The step empties a record that is forgotten. That is not stored, so it must not be remembered either.
+            // The step empties a record that is forgotten. The empty record is not stored, so it must not be remembered.
             let is_forgotten = record.resource.is_forgotten(wall_us, lease_us);
             let (answer, _) = step(&mut record.resource, &env, &Op::Inspect);
             if !is_forgotten {
@@ -201,14 +202,15 @@ impl Site {
         })
     }
 
-    /// A full disk takes no longer log. One that was copied back is written again from its beginning.
+    /// Copies the log back into the database. A full disk has no room for a longer log. After this the log is written again
+    /// from its beginning.
     fn copy_log_back(&self) {
         let _as_far_as_it_went = self.database.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
     }
 
-    /// What is new for a session, as messages of now. Idempotent: what is told twice says the same.
+    /// Returns the messages for a session. A message that is read twice is the same both times.
     ///
-    /// A reader needs no turn: it sees the last transaction that was finished.
+    /// A reader needs no turn: it sees the state after the last transaction that was finished.
     pub(super) fn news(&self, world: &dyn World, session: SessionId) -> Vec<(Name, Delivery)> {
         let Ok(news) = rows::news(&self.database.db, session) else { return Vec::new() };
         let now_us = lease_us(world);
@@ -230,8 +232,8 @@ impl Site {
                     tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us, range, event });
                 }
                 rows::News::Stands { name, grant, waiting } => {
-                    // A push is told as it was made, however late it is read: its receiver counts from then. Of a mark it
-                    // matters what is left.
+                    // A push has the time of its grant, however late it is read: its receiver counts from then. For a
+                    // revocation the time left counts.
                     let Grant { id, token, range, .. } = grant;
                     let mut tell_of = |event, now_us, contention| {
                         let left_us = grant.left_us(now_us);
@@ -242,7 +244,7 @@ impl Site {
                         GrantState::Pushed => tell_of(Event::Granted, grant.since_us, waiting),
                         GrantState::Held | GrantState::CoolingDown => {}
                     }
-                    // A level, told with every bell for as long as it stands (P9).
+                    // The contention is a level. Every reading reports it while others wait (P9).
                     if range > 1 && waiting > Contention::None {
                         tell_of(Event::Wanted, now_us, waiting);
                     }
@@ -252,10 +254,11 @@ impl Site {
         told
     }
 
-    /// Buries some of those that died without a word, beginning anywhere. In turn.
+    /// Removes the sockets of some lives that died without removing them, beginning anywhere. The caller has the turn.
     ///
-    /// Not the name of a life whose session holds, or may come to: a name that is missing is no death, so its lock would be
-    /// nobody's until the lease ends. Who listens and waits needs none: a dead bell is passed over.
+    /// It keeps the socket of a life whose session holds, or may come to hold. A missing socket does not prove a death, so
+    /// without it nobody could take the lock before the lease ends. A waiter with an inbox needs no socket: if its inbox is
+    /// dead, the waiter is passed over.
     pub(super) fn sweep(&self, start: u64, world: &dyn World) {
         let dead = self.live.sweep(start);
         if dead.is_empty() {
@@ -266,7 +269,7 @@ impl Site {
         dead.iter().filter(|session| !is_needed(session)).for_each(|session| self.live.bury_life(*session));
     }
 
-    /// Who holds, as far as is known without a turn.
+    /// Returns the holder, as far as it is known without a turn.
     pub(super) fn holder(&self, name: &Name) -> Option<SessionId> {
         rows::holder(&self.database.db, name).ok().flatten()
     }
@@ -288,12 +291,12 @@ fn one(
     name: &Name,
     op: &Op,
 ) -> Result<(Done, Record), Bad> {
-    let subject = subject(op);
+    let subject = op.subject();
     let mut record = Record::load(db, name, known)?;
     record.begin(subject);
     let (wall_us, lease_us) = (ask.world.wall_us(), lease_us(ask.world));
     let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
-    let marked = record.resource.grant.clone().filter(|grant| grant.state == GrantState::Revoked);
+    let marked = record.resource.grants.sole().cloned().filter(|grant| grant.state == GrantState::Revoked);
     let mut deliveries = bury(&mut record, &env, op, ask);
     let (answer, more) = step(&mut record.resource, &env, op);
     deliveries.extend(more);
@@ -303,12 +306,10 @@ fn one(
             rows::note_ended(db, name, (told.id, told.token, told.range))?;
         }
     }
-    // A holder that was stopped for the whole grace has not read that it was revoked, and the row of the name says so no
-    // more. One that gives back itself needs no message.
-    let gives_back = |id: GrantId| match op {
-        Op::Release { id: own, .. } | Op::Leave { id: own, .. } | Op::CoolDown { id: own, .. } => *own == id,
-        _ => false,
-    };
+    // A holder that was stopped for the whole grace has not read that its grant was revoked, and the row of the name no
+    // longer shows it. A holder that gives the lease back itself needs no message.
+    let ends_attempt = matches!(op, Op::Release { .. } | Op::Leave { .. } | Op::CoolDown { .. });
+    let gives_back = |id: GrantId| ends_attempt && subject == Some(id);
     let has_ended = |grant: &Grant| record.resource.held_by(grant.id).is_none() && !gives_back(grant.id);
     if let Some(Grant { id, token, range, .. }) = marked.filter(has_ended) {
         rows::note_ended(db, name, (id, token, range))?;
@@ -317,7 +318,7 @@ fn one(
     let is_claimed = matches!((op, &answer.outcome), (Op::Renew(_), Outcome::Renewed { .. })) && record.was_pushed();
     let done = Done {
         next: resource.queue.front().filter(|_| is_claimed).map(|entry| entry.id.session),
-        holder: resource.grant.as_ref().filter(|grant| grant.is_held()).map(|grant| grant.id.session),
+        holder: resource.grants.sole().filter(|grant| grant.is_held()).map(|grant| grant.id.session),
         waits: resource.queue.iter().any(|entry| (ask.is_ours)(entry.id.session)),
         answer,
         deliveries,
@@ -325,7 +326,7 @@ fn one(
     Ok((done, record))
 }
 
-/// The clock of leases: nobody sets it, and it runs while the machine sleeps.
+/// Returns the time on the clock of leases. Nobody sets this clock, and it runs while the machine sleeps.
 pub(super) fn lease_us(world: &dyn World) -> u64 {
     if is_on(Mutant::P27LeasesOnWallTime) { world.wall_us() } else { world.now_us() }
 }
@@ -334,32 +335,23 @@ fn now(world: &dyn World) -> rows::Now {
     rows::Now { wall_us: world.wall_us(), lease_us: lease_us(world) }
 }
 
-/// The grant of a session that is dead, before its lease has ended. One that cools down was given back: the death of its
+/// Returns the grant of a dead session whose lease has not ended. A grant that cools down was given back: the death of its
 /// session changes nothing.
 fn grant_of_the_dead(record: &Record, env: &Env<'_>, is_dead: &dyn Fn(SessionId) -> bool) -> Option<GrantId> {
-    let grant = record.resource.held_by(record.resource.grant.as_ref()?.id)?;
+    let grant = record.resource.held_by(record.resource.grants.sole()?.id)?;
     (grant.end_us() > env.lease_us && is_dead(grant.id.session)).then_some(grant.id)
 }
 
-/// Gives the lease of a dead session back on its behalf, where the request would be served by that. A holder's own
-/// requests are not: they show that it lives.
+/// Gives the lease of a dead session back on its behalf, if the request can be served by that. A request of the holder
+/// itself cannot: it shows that the holder lives.
 fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Delivery> {
     if !matches!(op, Op::Acquire(_) | Op::Settle) {
         return Vec::new();
     }
     let Some(id) = grant_of_the_dead(record, env, ask.is_dead) else { return Vec::new() };
-    // Nobody knows what it has handed on inside its session.
+    // Nobody knows which tokens the session has used.
     let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id, used: Token::HIGHEST });
     deliveries
-}
-
-/// The one of those that wait whom a request can put in, move or change.
-fn subject(op: &Op) -> Option<GrantId> {
-    match op {
-        Op::Acquire(acquire) => Some(acquire.id),
-        Op::Leave { id, .. } | Op::CoolDown { id, .. } => Some(*id),
-        Op::Renew(_) | Op::Release { .. } | Op::Reserve { .. } | Op::Revoke { .. } | Op::Settle | Op::Inspect => None,
-    }
 }
 
 fn execute(db: &Connection, sql: &str) -> Result<(), rusqlite::Error> {

@@ -1,44 +1,47 @@
-//! P1: the step within every step. It ends what has ended and hands a free lease to the next live waiter.
+//! P1: the step within every step. It ends leases whose time is over, and hands a free lease to the next live waiter.
 //!
 //! Invariant: *after a step, a live waiter at the head never waits for a free lease, unless the answer said MORE.*
 
-use crate::id::range;
+use crate::answer::{Delivery, Event, Rest};
+use crate::env::Env;
+use crate::grant::{Grant, GrantState};
+use crate::id::allowed_range;
 use crate::limits::{LAPSES, SETTLE_STEPS, look_floor_ms};
 use crate::mark::{Mark, hit};
 use crate::mutant::{Mutant, is_on};
-use crate::op::{Delivery, Event, GrantState, Hears, Rest};
-use crate::resource::{Entry, Grant, Lapse, Resource};
-use crate::step::Env;
+use crate::op::Hears;
+use crate::resource::{Entry, Lapse, Resource};
 
-/// What settling did.
+/// The result of settling a name.
 #[derive(Default)]
-pub(crate) struct Settled {
-    pub(crate) rest: Rest,
-    /// The waiter that holds now, and how long its claim lasts.
-    pub(crate) handed_claim_ms: Option<u64>,
-    pub(crate) delivery: Option<Delivery>,
+pub(super) struct Settled {
+    pub(super) rest: Rest,
+    /// The length of the claim, if a waiter was granted the lease.
+    pub(super) handed_claim_ms: Option<u64>,
+    /// The messages to the waiters that were granted the lease.
+    pub(super) deliveries: Vec<Delivery>,
 }
 
-pub(crate) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
-    date_anew(resource, env);
+pub(super) fn settle(resource: &mut Resource, env: &Env<'_>) -> Settled {
+    move_future_to_now(resource, env);
     end_expired(resource, env.lease_us);
     let mut settled = Settled::default();
-    if resource.grant.is_none() && !is_on(Mutant::P1Barging) {
+    if resource.grants.is_empty() && !is_on(Mutant::P1Barging) {
         settled = hand_over(resource, env);
     }
     if resource.queue.is_empty() {
-        // Lapses speak of waiters only. Without any they are noise, and the record goes back to its short form.
+        // Lapses concern waiters only. Without waiters they are useless, and the record goes back to its short form.
         resource.lapses.clear();
     }
     settled
 }
 
-/// Dates all times in the future from now: the clock was set back. Otherwise a dead holder would keep the lease, and a
-/// session whose claim lapsed would be passed over, for as long as the clock was set back.
+/// Replaces times in the future by now. They are there because the clock was set back. Otherwise a dead holder would
+/// keep the lease, and a session whose claim lapsed would be passed over, for as long as the clock was set back.
 ///
-/// No lease ends earlier by this than its holder believes: the holder counts from a moment before the grant, or the
-/// renewal.
-fn date_anew(resource: &mut Resource, env: &Env<'_>) {
+/// No lease ends earlier by this than its holder believes: the holder counts from a moment before the grant, or before
+/// the renewal.
+fn move_future_to_now(resource: &mut Resource, env: &Env<'_>) {
     let now_us = env.lease_us;
     if is_on(Mutant::P1FutureStays) {
         return;
@@ -46,21 +49,21 @@ fn date_anew(resource: &mut Resource, env: &Env<'_>) {
     for lapse in &mut resource.lapses {
         lapse.at_us = lapse.at_us.min(now_us);
     }
-    let Some(grant) = resource.grant.as_mut().filter(|grant| grant.since_us > now_us) else { return };
+    let Some(grant) = resource.grants.sole_mut().filter(|grant| grant.since_us > now_us) else { return };
     hit(Mark::LeaseDatedAnew);
     grant.since_us = now_us;
     resource.keep_until_us = grant.keep_until_us(env);
 }
 
 fn end_expired(resource: &mut Resource, now_us: u64) {
-    let Some(ended) = resource.grant.take_if(|g| g.end_us() <= now_us) else { return };
+    let Some(ended) = resource.grants.take_sole_if(|grant| grant.end_us() <= now_us) else { return };
     if !ended.is_held() {
-        // It was given back when it began to cool down, and its range with it.
+        // The grant was given back when it began to cool down, and its range with it.
         hit(Mark::CooledDown);
         resource.released = Some(ended.id);
         return;
     }
-    // Nobody says how much of the range was used: all of it is burnt.
+    // Nobody reported how much of the range was used: all of it is burnt.
     resource.last = if is_on(Mutant::P19BurnsNothing) { ended.token } else { ended.reserved() };
     if ended.range > 1 {
         hit(Mark::RangeBurnt);
@@ -71,11 +74,11 @@ fn end_expired(resource: &mut Resource, now_us: u64) {
     }
 }
 
-/// A receiver that let a claim run out is frozen, dead, or did not get the push. Its other waiters would each cost a
-/// claim: they are passed over until their session is heard again.
+/// A receiver that let a claim run out is frozen or dead, or did not get the push. Each of its other waiters would cost
+/// one more claim. They are passed over until a request of their session arrives.
 fn note_lapse(resource: &mut Resource, lapse: Lapse) {
     hit(Mark::ClaimLapsed);
-    resource.lapses.retain(|l| l.session != lapse.session);
+    resource.lapses.retain(|known| known.session != lapse.session);
     if resource.lapses.len() == LAPSES {
         hit(Mark::LapsesFull);
         resource.lapses.remove(0);
@@ -83,18 +86,19 @@ fn note_lapse(resource: &mut Resource, lapse: Lapse) {
     resource.lapses.push(lapse);
 }
 
+/// Grants the lease to the first waiter that is still there. Checks at most 64 waiters.
 fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
-    let mut looked_at = 0;
+    let mut checked = 0;
     while let Some(head) = resource.queue.pop_front() {
-        if looked_at == SETTLE_STEPS && !is_on(Mutant::P1Unbounded) {
+        if checked == SETTLE_STEPS && !is_on(Mutant::P1Unbounded) {
             hit(Mark::SettleMore);
             resource.queue.push_front(head);
             return Settled { rest: Rest::More, ..Settled::default() };
         }
-        looked_at += 1;
-        if let Some(why) = gone(resource, env, &head) {
-            // Only the entry goes: the waiter keeps its ticket, and a look brings it back to its place.
-            hit(why);
+        checked += 1;
+        if let Some(reason) = reason_to_skip(resource, env, &head) {
+            // Only the entry is removed. The waiter has its ticket, and a re-check brings it back to its place.
+            hit(reason);
             continue;
         }
         return grant(resource, env, head);
@@ -102,12 +106,13 @@ fn hand_over(resource: &mut Resource, env: &Env<'_>) -> Settled {
     Settled::default()
 }
 
-/// Why an entry is not granted, if it is not.
-pub(crate) fn gone(resource: &Resource, env: &Env<'_>, entry: &Entry) -> Option<Mark> {
+/// Returns the reason for which a waiter is passed over, if there is one.
+pub(super) fn reason_to_skip(resource: &Resource, env: &Env<'_>, entry: &Entry) -> Option<Mark> {
     if entry.limit_us.is_some_and(|limit| limit <= env.lease_us) {
         return Some(Mark::PassedOverdue);
     }
-    // An entry seen in the future was seen before the clock was set back, and counts as never seen. A look brings it back.
+    // An entry that was seen in the future was seen before the clock was set back. It counts as never seen, and a
+    // re-check brings it back.
     let is_known = entry.seen_us <= env.lease_us || is_on(Mutant::P1FutureStays);
     let seen_us = if is_known { entry.seen_us } else { 0 };
     if resource.lapses.iter().any(|lapse| lapse.session == entry.id.session && seen_us < lapse.at_us) {
@@ -129,7 +134,7 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
     let grant = Grant {
         id: entry.id,
         token: resource.last,
-        range: range(entry.range, resource.last, env.wall_us),
+        range: allowed_range(entry.range, resource.last, env.wall_us),
         since_us: now_us,
         length_ms: claim_ms,
         state: GrantState::Pushed,
@@ -140,7 +145,7 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
         let whole = Grant { length_ms: entry.lease_ms, label: String::new(), ..grant };
         resource.keep_until_us = whole.keep_until_us(env);
     }
-    let delivery = Delivery {
+    let message = Delivery {
         to: grant.id.session,
         now_us,
         contention: resource.contention(),
@@ -151,6 +156,6 @@ fn grant(resource: &mut Resource, env: &Env<'_>, entry: Entry) -> Settled {
         range: grant.range,
         event: Event::Granted,
     };
-    resource.grant = Some(grant);
-    Settled { rest: Rest::Done, handed_claim_ms: Some(claim_ms), delivery: Some(delivery) }
+    resource.grants.add(grant);
+    Settled { rest: Rest::Done, handed_claim_ms: Some(claim_ms), deliveries: vec![message] }
 }

@@ -1,4 +1,4 @@
-//! Renewals, fills, what is given back, and what is revoked.
+//! Renewals, fills, requests that give a vote back, and revocations.
 
 use leasehold_spec::limits::{CALL_MS, NOT_AFTER_MAX_MS};
 use leasehold_spec::node::{Ask, Bell, Renewal, Request, Rings, Said};
@@ -34,7 +34,7 @@ fn only_this_grant_with_this_token_is_renewed() {
     }
     world.pass(LEASE_MS - 10_000);
     world.settle();
-    assert_eq!(world.holder(), None, "nothing was lengthened");
+    assert_eq!(world.holder(), None, "nothing was extended");
 }
 
 #[test]
@@ -46,7 +46,7 @@ fn a_renewal_from_the_grants_moment_confirms_and_does_not_lengthen() {
     let left_us = (LEASE_MS - 10_000) * 1000;
     assert_eq!(world.vote(&Request::Renew(confirm)).said, Said::Renewed { left_us });
     let elsewhere = Renewal { from: From::Grant, ..world.renewal(id(1, 1), token(5)) };
-    assert_eq!(World::new().vote(&Request::Renew(elsewhere)).said, LOST, "nor does it fill");
+    assert_eq!(World::new().vote(&Request::Renew(elsewhere)).said, LOST, "it does not fill the node");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_late_renewal_does_nothing() {
     world.pass(LEASE_MS);
     assert_eq!(world.vote(&renewal).said, Said::Late);
     world.settle();
-    assert_eq!(world.holder(), None, "a free node is not filled with it");
+    assert_eq!(world.holder(), None, "a late renewal does not fill a free node");
 }
 
 #[test]
@@ -75,16 +75,17 @@ fn a_fill_does_not_count_before_the_next_renewal() {
     );
 }
 
-/// Whoever holds by that token may have been granted since, and be gone: the node tells no holder from a loser.
+/// The larger token may have made another client the holder, which may have released since. The node does not know
+/// whether that client held or lost its round.
 #[test]
 fn a_node_is_not_filled_behind_a_token_that_it_has_voted_for() {
     let mut world = World::new();
     world.ask(id(2, 1), token(9));
-    assert_eq!(world.renew(id(1, 1), token(5)), LOST, "it is not free");
+    assert_eq!(world.renew(id(1, 1), token(5)), LOST, "the node is not free");
     world.give_back(id(2, 1));
-    assert_eq!(world.renew(id(1, 1), token(5)), LOST, "and another one may have held since");
+    assert_eq!(world.renew(id(1, 1), token(5)), LOST, "another client may have held since");
     assert_eq!((world.holder(), world.record.highest), (None, token(9)));
-    assert_eq!(world.renew(id(1, 1), token(9)), FILLED, "that one itself");
+    assert_eq!(world.renew(id(1, 1), token(9)), FILLED, "the grant with that token fills it");
 }
 
 #[test]
@@ -97,11 +98,11 @@ fn a_node_is_filled_to_the_end_of_its_range() {
     assert_eq!(world.record.highest, token(14));
     world.pass(LEASE_MS);
     let ranged = Renewal { not_after_us: world.now_us + 1, ..ranged };
-    assert_eq!(world.vote(&Request::Renew(ranged)).said, FILLED, "its own end is not behind itself");
+    assert_eq!(world.vote(&Request::Renew(ranged)).said, FILLED, "the end of its own range is not behind itself");
 }
 
 #[test]
-fn who_does_not_ask_to_fill_does_not() {
+fn a_renewal_without_a_label_does_not_fill() {
     let mut world = World::new();
     let plain = Renewal { fill: None, ..world.renewal(id(1, 1), token(5)) };
     assert_eq!(world.vote(&Request::Renew(plain)).said, LOST);
@@ -109,24 +110,24 @@ fn who_does_not_ask_to_fill_does_not() {
 }
 
 #[test]
-fn who_has_given_back_is_not_filled_again() {
+fn a_grant_that_was_given_back_does_not_fill() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     assert_eq!(world.give_back(id(1, 1)), Was::Granted);
     assert_eq!(world.renew(id(1, 1), token(5)), LOST);
     assert_eq!(world.holder(), None);
-    assert_eq!(world.give_back(id(1, 1)), Was::Granted, "the answer to the first was lost");
+    assert_eq!(world.give_back(id(1, 1)), Was::Granted, "the reply to the first request was lost");
 }
 
 #[test]
-fn a_round_that_is_given_back_is_not_for_good() {
+fn a_lost_round_that_was_given_back_can_fill() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     assert_eq!(world.wait(id(1, 1), 1), Was::Granted);
-    assert_eq!(world.renew(id(1, 1), token(9)), FILLED, "its next round was won elsewhere");
+    assert_eq!(world.renew(id(1, 1), token(9)), FILLED, "its next round was won at other nodes");
 }
 
-/// Else the call would lapse while nobody could have heeded it, and cost the waiter its place.
+/// Otherwise the call would lapse although the waiter could not get the vote, and the waiter would lose its place.
 #[test]
 fn a_fill_ends_the_call_and_its_waiter_keeps_its_place() {
     let mut world = World::new();
@@ -142,17 +143,17 @@ fn a_fill_ends_the_call_and_its_waiter_keeps_its_place() {
 }
 
 #[test]
-fn who_is_filled_waits_no_longer() {
+fn a_grant_that_fills_waits_no_longer() {
     let mut world = World::new();
     world.ask(id(2, 1), token(5));
     world.ask_waiting(id(1, 1), token(6), 1);
     world.give_back(id(2, 1));
-    assert_eq!(world.renew(id(1, 1), token(6)), FILLED, "the round was won at the others");
+    assert_eq!(world.renew(id(1, 1), token(6)), FILLED, "the round was won at other nodes");
     assert_eq!(world.waiters(), vec![]);
 }
 
 #[test]
-fn what_is_given_back_was_granted_queued_or_absent() {
+fn giving_back_reports_granted_queued_or_absent() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     world.ask_waiting(id(2, 1), token(6), 1);
@@ -161,11 +162,11 @@ fn what_is_given_back_was_granted_queued_or_absent() {
     assert_eq!(world.give_back(id(2, 1)), Was::Absent);
     assert_eq!((world.holder(), world.waiters()), (Some(id(1, 1)), vec![]));
     world.pass(LEASE_MS);
-    assert_eq!(world.give_back(id(1, 1)), Was::Absent, "it had ended");
+    assert_eq!(world.give_back(id(1, 1)), Was::Absent, "the vote had ended");
 }
 
 #[test]
-fn a_revoked_holder_is_told_and_has_its_grace() {
+fn a_revoked_holder_is_notified_and_has_its_grace() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     assert_eq!(world.revoke(id(2, 1), token(5), 5_000), Said::NotHeld);
@@ -184,8 +185,8 @@ fn a_revoked_holder_is_told_and_has_its_grace() {
     assert_eq!(world.holder(), None);
 }
 
-/// The attempts that were notified when the vote ends, in order.
-fn told(world: &mut World) -> Vec<leasehold_spec::GrantId> {
+/// Returns the attempts that were notified of the end of the vote, in order.
+fn notified(world: &mut World) -> Vec<leasehold_spec::GrantId> {
     let ends = |bell: &Bell| matches!(bell.rings, Rings::Ending { .. });
     std::mem::take(&mut world.bells).iter().filter(|bell| ends(bell)).map(|bell| bell.id).collect()
 }
@@ -202,20 +203,20 @@ fn p10_the_next_waiters_are_notified_of_the_end() {
     let [_, first, _] = world.bells.as_slice() else { panic!("the holder, and two: {:?}", world.bells) };
     assert_eq!((first.to, first.id), (SessionId(3), id(3, 1)));
     assert_eq!(first.rings, Rings::Ending { token: token(5), left_us: 5_000_000 });
-    assert_eq!(told(&mut world), [id(3, 1), id(4, 1)], "one of each session, and none that is detached");
-    // An attempt that stands back goes on waiting.
+    assert_eq!(notified(&mut world), [id(3, 1), id(4, 1)], "one of each session, and none that is detached");
+    // An attempt that gives a lost round back goes on waiting.
     world.wait(id(3, 1), 2);
-    assert_eq!(told(&mut world), []);
+    assert_eq!(notified(&mut world), []);
     assert_eq!(world.give_back(id(3, 1)), Was::Queued);
-    assert_eq!(told(&mut world), [id(3, 2), id(4, 1)]);
+    assert_eq!(notified(&mut world), [id(3, 2), id(4, 1)]);
     world.revoke(id(1, 1), token(5), 0);
-    assert_eq!(told(&mut world), [], "it has ended, and the next one is called");
+    assert_eq!(notified(&mut world), [], "the vote has ended, and the next waiter is called");
     assert_eq!(world.called(), Some(id(3, 2)));
 }
 
-/// A time in the future is there because the clock was set back: the vote begins now.
+/// A time is in the future because the clock was set back. The vote begins now.
 #[test]
-fn p1_a_vote_from_the_future_begins_at_the_next_request() {
+fn p1_a_vote_in_the_future_begins_at_the_next_request() {
     const BACK_US: u64 = 5_000_000;
     let asks = |world: &mut World| world.ask_waiting(id(2, 1), token(6), 1);
     let leaves = |world: &mut World| world.vote(&Request::GiveBack { id: id(9, 1), upto: token(9), wait: None }).said;
@@ -224,9 +225,9 @@ fn p1_a_vote_from_the_future_begins_at_the_next_request() {
         let mut world = World::new();
         world.ask(id(1, 1), token(5));
         world.now_us -= BACK_US;
-        let looked = world.vote(&Request::Inspect);
-        let Said::Inspected(seen) = looked.said else { panic!("a look: {looked:?}") };
-        assert_eq!(seen.holder.expect("held").left_us, LEASE_MS * 1000, "no more than it is long");
+        let inspected = world.vote(&Request::Inspect);
+        let Said::Inspected(seen) = inspected.said else { panic!("not inspected: {inspected:?}") };
+        assert_eq!(seen.holder.expect("held").left_us, LEASE_MS * 1000, "no more than the length of the vote");
         request(&mut world);
         assert_eq!(world.record.grant.as_ref().unwrap().since_us, world.now_us);
         world.pass(LEASE_MS);
@@ -245,9 +246,10 @@ fn a_grace_is_no_longer_than_the_lease() {
     assert_eq!(world.holder(), None);
 }
 
-/// What is stored is in whole milliseconds, and its end is not: whoever revokes again and again would never see it end.
+/// The stored length is in whole milliseconds, and the end is exact. If the length were rounded up at each revocation,
+/// a vote that is revoked again and again would never end.
 #[test]
-fn a_grant_that_is_marked_again_ends_no_later() {
+fn a_grant_that_is_revoked_again_ends_no_later() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     assert_eq!(world.revoke(id(1, 1), token(5), 5_000), Said::Revoking { left_us: 5_000_000 });
@@ -258,14 +260,14 @@ fn a_grant_that_is_marked_again_ends_no_later() {
         assert_eq!(
             world.record.grant.as_ref().unwrap().left_us(world.now_us),
             left_us,
-            "what was said is what is kept"
+            "the record agrees with the reply"
         );
     }
 }
 
-/// A holder that did not hear of it renews on, and would have the vote back as soon as it is free.
+/// The message to the holder can be lost. Then the holder renews, and without this rule it would get the vote back.
 #[test]
-fn who_was_revoked_is_not_filled_again() {
+fn a_revoked_grant_does_not_fill() {
     for grace_ms in [0, 5_000] {
         let mut world = World::new();
         world.ask(id(1, 1), token(5));
@@ -277,7 +279,7 @@ fn who_was_revoked_is_not_filled_again() {
 }
 
 #[test]
-fn a_holder_of_a_range_is_told_that_somebody_waits() {
+fn the_holder_of_a_range_is_notified_that_others_wait() {
     let mut world = World::new();
     let ranged = Ask { range: 10, ..world.request(id(1, 1), token(5)) };
     world.vote(&Request::Ask(ranged));
@@ -288,19 +290,20 @@ fn a_holder_of_a_range_is_told_that_somebody_waits() {
     let mut single = World::new();
     assert_eq!(single.ask(id(1, 1), token(5)), granted(token(5)));
     single.ask_waiting(id(2, 1), token(6), 1);
-    assert_eq!(single.bells, [], "one token is not handed on");
+    assert_eq!(single.bells, [], "a holder of one token hands nothing on");
 }
 
-/// Every round of an attempt has its id: what gives back one that was lost can be behind the next, which was won.
+/// All rounds of an attempt have the same ID. The request that gives a lost round back can arrive after the next round
+/// was won.
 #[test]
-fn a_lost_round_takes_no_later_vote() {
+fn a_lost_round_does_not_give_back_a_later_vote() {
     let mut world = World::new();
     world.ask(id(1, 1), token(5));
     world.ask(id(1, 1), token(7));
     let late = Request::GiveBack { id: id(1, 1), upto: token(5), wait: Some(wait(3)) };
     assert_eq!(world.vote(&late).said, Said::GivenBack { was: Was::Absent });
     assert_eq!(world.holder(), Some(id(1, 1)));
-    assert!(world.record.queue.is_empty(), "nor does a holder wait");
+    assert!(world.record.queue.is_empty(), "a holder does not wait");
     let its_own = Request::GiveBack { id: id(1, 1), upto: token(7), wait: None };
     assert_eq!(world.vote(&its_own).said, Said::GivenBack { was: Was::Granted });
 }

@@ -1,0 +1,154 @@
+//! Acquire: the lease for a client, a place in the queue, or neither.
+
+use crate::answer::{Joined, Outcome, Rest};
+use crate::grant::{Grant, GrantState, keep_from};
+use crate::id::allowed_range;
+use crate::limits::{QUEUE_MAX, RANGE_MAX, TICKET_STEPS};
+use crate::mark::{Mark, hit};
+use crate::mutant::{Mutant, is_on};
+use crate::op::{Acquire, Patience, Place};
+use crate::resource::{Entry, Resource};
+use crate::step::context::Step;
+use crate::step::notify::notify_holder;
+
+pub(super) fn acquire(step: &mut Step<'_, '_>, request: &Acquire) -> (Outcome, Rest) {
+    if step.is_late(request.not_after_us) {
+        hit(Mark::AcquireLate);
+        return (Outcome::Late, step.settle());
+    }
+    // Before the step settles: a re-check shows that this waiter lives, so it must not be dropped for an older silence.
+    note_seen(step.resource, step.env.lease_us, request);
+    let rest = step.settle();
+    if let Some(known) = known_attempt(step, request) {
+        return (known, rest);
+    }
+    // A lease is free while others wait only after MORE: the queue comes first, and the caller settles again.
+    let is_free = step.resource.grants.is_empty();
+    if is_free && (step.resource.queue.is_empty() || is_on(Mutant::P1Barging)) {
+        return (grant(step, request), rest);
+    }
+    if is_free {
+        hit(Mark::NewcomerBehindMore);
+    }
+    let place = match &request.patience {
+        Patience::Try => return (Outcome::Busy { left_us: step.holder_left_us() }, rest),
+        Patience::Queue(_) if step.resource.queue.len() >= QUEUE_MAX => {
+            hit(Mark::QueueFull);
+            return (Outcome::Full, rest);
+        }
+        Patience::Queue(place) => place,
+    };
+    let ticket = enqueue(step, request, place);
+    (Outcome::Queued { ticket, left_us: step.holder_left_us(), joined: Joined::Now }, rest)
+}
+
+/// Notes that a waiter was seen, and when its caller stops waiting.
+fn note_seen(resource: &mut Resource, now_us: u64, request: &Acquire) {
+    let Patience::Queue(place) = &request.patience else { return };
+    let Some(mut at) = resource.position(request.id) else { return };
+    let queue = &mut resource.queue;
+    let earlier = place.ticket.filter(|ticket| *ticket < queue[at].ticket && !is_on(Mutant::P6LosesPlace));
+    let first_behind = |ticket: u64| queue.iter().take(TICKET_STEPS).position(|entry| entry.ticket > ticket);
+    let place_before = earlier.and_then(|ticket| Some((ticket, first_behind(ticket)?)));
+    let Some(mut entry) = queue.remove(at) else { return };
+    entry.seen_us = now_us;
+    entry.limit_us = place.limit_ms.map(|ms| now_us + ms * 1000);
+    // The waiter was passed over. Then a copy of its first request, which had no ticket yet, put it at the tail.
+    if let Some((ticket, index)) = place_before {
+        hit(Mark::TicketMended);
+        (entry.ticket, at) = (ticket, index);
+    }
+    queue.insert(at, entry);
+}
+
+/// Returns the answer to an attempt that the record knows already (P3). It never lengthens a lease (P2).
+fn known_attempt(step: &mut Step<'_, '_>, request: &Acquire) -> Option<Outcome> {
+    let now_us = step.env.lease_us;
+    let is_its = |grant: &&mut Grant| grant.id == request.id && (grant.is_held() || is_on(Mutant::P23GrantsAgain));
+    if let Some(grant) = step.resource.grants.sole_mut().filter(is_its) {
+        hit(Mark::AcquireRepeatedGranted);
+        if is_on(Mutant::P2RepeatExtends) {
+            (grant.since_us, grant.length_ms) = (now_us, request.lease_ms);
+        }
+        let left_us = if is_on(Mutant::P2WholeLease) { grant.length_ms * 1000 } else { grant.left_us(now_us) };
+        return Some(Outcome::Granted { token: grant.token, left_us, range: grant.range });
+    }
+    if step.resource.was_given_back(request.id) {
+        hit(Mark::AcquireGone);
+        return Some(Outcome::Gone);
+    }
+    let entry = &step.resource.queue[step.resource.position(request.id)?];
+    hit(Mark::AcquireRepeatedQueued);
+    Some(Outcome::Queued { ticket: entry.ticket, left_us: step.holder_left_us(), joined: Joined::Before })
+}
+
+fn grant(step: &mut Step<'_, '_>, request: &Acquire) -> Outcome {
+    let (now_us, wall_us) = (step.env.lease_us, step.env.wall_us);
+    let token = step.resource.last.next(wall_us);
+    let grant = Grant {
+        id: request.id,
+        token,
+        range: allowed_range(request.range.clamp(1, RANGE_MAX), token, wall_us),
+        since_us: now_us,
+        length_ms: request.lease_ms,
+        state: GrantState::Held,
+        label: request.label.clone(),
+    };
+    let granted = Outcome::Granted { token, left_us: grant.left_us(now_us), range: grant.range };
+    step.resource.last = token;
+    step.resource.keep_until_us = grant.keep_until_us(step.env);
+    step.resource.grants.add(grant);
+    granted
+}
+
+/// Puts the attempt into the queue, and returns its ticket.
+fn enqueue(step: &mut Step<'_, '_>, request: &Acquire, place: &Place) -> u64 {
+    let Step { resource, env, .. } = step;
+    let now_us = env.lease_us;
+    let holds_range = resource.grants.sole().is_some_and(|grant| grant.range > 1);
+    let before = holds_range.then(|| resource.contention());
+    if resource.queue.is_empty() {
+        let held = resource.grants.sole().map(|grant| grant.keep_until_us(env));
+        let needed = held.unwrap_or(keep_from(now_us));
+        resource.keep_until_us = resource.keep_until_us.max(needed);
+    }
+    let (ticket, index) = place_in_queue(resource, now_us, place);
+    let entry = Entry {
+        id: request.id,
+        ticket,
+        lease_ms: request.lease_ms,
+        range: request.range.clamp(1, RANGE_MAX),
+        claim_ms: place.claim_ms,
+        limit_us: place.limit_ms.map(|ms| now_us + ms * 1000),
+        seen_us: now_us,
+        hears: place.hears,
+        order: place.order,
+        label: request.label.clone(),
+    };
+    resource.queue.insert(index, entry);
+    if let Some(before) = before {
+        notify_holder(step, before, place.order);
+    }
+    ticket
+}
+
+/// Returns ticket and index of a new entry. A waiter that brings a ticket comes back to its place (P6).
+fn place_in_queue(resource: &Resource, now_us: u64, place: &Place) -> (u64, usize) {
+    let queue = &resource.queue;
+    let kept = place.ticket.filter(|_| !is_on(Mutant::P6LosesPlace));
+    let spot = kept.and_then(|ticket| match queue.back() {
+        Some(tail) if tail.ticket >= ticket => {
+            let first_behind = queue.iter().take(TICKET_STEPS).position(|entry| entry.ticket > ticket)?;
+            Some((ticket, first_behind))
+        }
+        _ => Some((ticket, queue.len())),
+    });
+    match (kept, spot) {
+        (Some(_), Some(_)) => hit(Mark::TicketBack),
+        (Some(_), None) => hit(Mark::TicketTooFar),
+        (None, _) => {}
+    }
+    // A bounded walk from the head does not reach the place: the waiter goes to the tail, like a newcomer.
+    let fresh = queue.back().map_or(now_us, |tail| now_us.max(tail.ticket + 1));
+    spot.unwrap_or((fresh, queue.len()))
+}

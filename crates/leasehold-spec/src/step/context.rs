@@ -1,0 +1,44 @@
+//! The state that a step changes, and the messages that it adds.
+
+use crate::answer::{Delivery, Rest};
+use crate::env::Env;
+use crate::mutant::{Mutant, is_on};
+use crate::resource::Resource;
+use crate::step::serve::{Settled, settle};
+
+/// One step that is being carried out.
+pub(super) struct Step<'a, 'e> {
+    pub(super) resource: &'a mut Resource,
+    pub(super) env: &'a Env<'e>,
+    /// The messages to send once the state is stored.
+    pub(super) deliveries: Vec<Delivery>,
+    /// The length of the claim, if the step has handed the lease to a waiter.
+    pub(super) handed_claim_ms: Option<u64>,
+}
+
+impl<'a, 'e> Step<'a, 'e> {
+    pub(super) fn new(resource: &'a mut Resource, env: &'a Env<'e>) -> Self {
+        Self { resource, env, deliveries: Vec::new(), handed_claim_ms: None }
+    }
+
+    /// Settles the name (P1), and keeps the messages of that.
+    pub(super) fn settle(&mut self) -> Rest {
+        let Settled { rest, handed_claim_ms, deliveries } = settle(self.resource, self.env);
+        self.handed_claim_ms = handed_claim_ms.or(self.handed_claim_ms);
+        match self.deliveries.is_empty() {
+            true => self.deliveries = deliveries,
+            false => self.deliveries.extend(deliveries),
+        }
+        rest
+    }
+
+    /// Whether the request came after its `not_after` (P4).
+    pub(super) fn is_late(&self, not_after_us: u64) -> bool {
+        self.env.lease_us > not_after_us && !is_on(Mutant::P4RunsLate)
+    }
+
+    /// Returns the time that is left to the holder.
+    pub(super) fn holder_left_us(&self) -> u64 {
+        self.resource.grants.sole().map_or(0, |grant| grant.left_us(self.env.lease_us))
+    }
+}

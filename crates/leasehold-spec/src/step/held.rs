@@ -1,0 +1,93 @@
+//! Renew and reserve: requests about a grant that is held.
+
+use crate::answer::{LostHow, Outcome, Rest};
+use crate::grant::{Grant, GrantState};
+use crate::id::{GrantId, Token, allowed_range};
+use crate::mark::{Mark, hit};
+use crate::mutant::{Mutant, is_on};
+use crate::op::{From, Renew};
+use crate::resource::Resource;
+use crate::step::context::Step;
+
+pub(super) fn renew(step: &mut Step<'_, '_>, request: &Renew) -> (Outcome, Rest) {
+    let rest = step.settle();
+    if step.is_late(request.not_after_us) {
+        hit(Mark::RenewLate);
+        return (Outcome::Late, rest);
+    }
+    let now_us = step.env.lease_us;
+    if step.resource.grants.is_empty() && is_on(Mutant::P3RenewRecreates) {
+        recreate(step.resource, request, now_us);
+    }
+    let is_its = |grant: &&mut Grant| match is_on(Mutant::P3RenewByAnyone) {
+        true => grant.id.session == request.id.session,
+        false => {
+            let is_held = grant.is_held() || is_on(Mutant::P23RenewRevives);
+            grant.id == request.id && grant.token == request.token && is_held
+        }
+    };
+    let Some(grant) = step.resource.grants.sole_mut().filter(is_its) else {
+        hit(Mark::RenewNotHeld);
+        return (Outcome::Lost { how: LostHow::NotHeld }, rest);
+    };
+    if grant.state == GrantState::Revoked {
+        hit(Mark::RenewRevoked);
+        return (Outcome::Lost { how: LostHow::Revoked }, rest);
+    }
+    let is_kept = match (request.from, grant.state) {
+        (From::Now, _) => {
+            let is_kept = grant.is_kept_until(now_us, request.lease_ms);
+            (grant.since_us, grant.length_ms) = (now_us, request.lease_ms);
+            is_kept
+        }
+        // The lease never becomes shorter. If the record were kept only until a time that has passed, the step would
+        // forget it although the lease is held.
+        (From::Grant, GrantState::Pushed) => {
+            hit(Mark::FixedClaimed);
+            grant.length_ms = grant.length_ms.max(request.lease_ms);
+            false
+        }
+        // The grant was claimed before, and the reply was lost. A fixed lease is never lengthened.
+        (From::Grant, _) => {
+            hit(Mark::FixedClaimedAgain);
+            true
+        }
+    };
+    grant.state = GrantState::Held;
+    if !is_kept {
+        step.resource.keep_until_us = grant.keep_until_us(step.env);
+    }
+    (Outcome::Renewed { left_us: grant.left_us(now_us) }, rest)
+}
+
+/// Makes the grant that the renewal names. This is a flaw: see [`Mutant::P3RenewRecreates`].
+fn recreate(resource: &mut Resource, request: &Renew, now_us: u64) {
+    let Renew { id, token, lease_ms: length_ms, .. } = *request;
+    let (state, label) = (GrantState::Held, String::new());
+    resource.grants.add(Grant { id, token, range: 1, since_us: now_us, length_ms, state, label });
+}
+
+/// Reserves more tokens for a grant that is held. The lease does not end earlier or later, so the request has no
+/// `not_after`.
+pub(super) fn reserve(step: &mut Step<'_, '_>, id: GrantId, token: Token, asked: u64) -> (Outcome, Rest) {
+    let rest = step.settle();
+    let (now_us, wall_us) = (step.env.lease_us, step.env.wall_us);
+    let is_its = |grant: &&mut Grant| {
+        grant.id == id && grant.token == token && grant.is_held() || is_on(Mutant::P19ReservesForAll)
+    };
+    let Some(grant) = step.resource.grants.sole_mut().filter(is_its) else {
+        hit(Mark::ReserveNotHeld);
+        return (Outcome::Lost { how: LostHow::NotHeld }, rest);
+    };
+    if grant.state == GrantState::Revoked {
+        return (Outcome::Lost { how: LostHow::Revoked }, rest);
+    }
+    grant.range = grant.range.max(allowed_range(asked, token, wall_us));
+    hit(Mark::RangeExtended);
+    let range = grant.range;
+    if now_us + grant.reserved().get().saturating_sub(wall_us) > grant.end_us() {
+        let keep_until_us = grant.keep_until_us(step.env);
+        step.resource.keep_until_us = step.resource.keep_until_us.max(keep_until_us);
+    }
+    (Outcome::Reserved { range }, rest)
+}

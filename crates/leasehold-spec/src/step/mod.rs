@@ -1,0 +1,82 @@
+//! The step: one request about one name.
+//!
+//! | File | Contents |
+//! |---|---|
+//! | `acquire.rs` | acquire: a grant, a place in the queue, or neither |
+//! | `held.rs` | renew and reserve: requests about a grant that is held |
+//! | `release.rs` | release, leave and cool down: requests that end an attempt |
+//! | `revoke.rs` | revoke: a request to end the grant of another client |
+//! | `serve.rs` | the step within every step (P1): leases that have ended, and the next waiter |
+//! | `notify.rs` | messages to a holder that others wait (P9), and to waiters that the lease ends at another time (P10, P23) |
+//! | `context.rs` | the state that all of these change, and the messages that they add |
+
+mod acquire;
+mod context;
+mod held;
+mod notify;
+mod release;
+mod revoke;
+mod serve;
+
+use acquire::acquire;
+use context::Step;
+use held::{renew, reserve};
+use release::{cool_down, leave, release};
+use revoke::revoke;
+
+use crate::answer::{Answer, Contention, Delivery, Holder, Inspection, Outcome, Rest};
+use crate::env::Env;
+use crate::id::Token;
+use crate::mark::{Mark, hit};
+use crate::mutant::{Mutant, is_on};
+use crate::op::Op;
+use crate::resource::Resource;
+
+/// Carries out one request. Changes the state, and returns the answer and the messages. The caller sends the messages
+/// once the state is stored.
+///
+/// The function is total: every state and every request has an answer. A step makes at most one grant, so it notifies
+/// at most one waiter of a grant.
+pub fn step(resource: &mut Resource, env: &Env<'_>, op: &Op) -> (Answer, Vec<Delivery>) {
+    if resource.is_forgotten(env.wall_us, env.lease_us) {
+        if resource.last != Token::NONE {
+            hit(Mark::RecordForgotten);
+        }
+        *resource = Resource::default();
+    }
+    let mut step = Step::new(resource, env);
+    let (outcome, rest) = match op {
+        Op::Inspect => (inspect(step.resource, env), Rest::Done),
+        Op::Acquire(request) => acquire(&mut step, request),
+        Op::Renew(request) => renew(&mut step, request),
+        Op::Reserve { id, token, range } => reserve(&mut step, *id, *token, *range),
+        Op::Release { id, token, used } => release(&mut step, *id, *token, *used),
+        Op::Leave { id, used } => leave(&mut step, *id, *used),
+        Op::CoolDown { id, used, for_ms } => cool_down(&mut step, *id, *used, *for_ms),
+        Op::Revoke { holder, token, grace_ms } => revoke(&mut step, *holder, *token, *grace_ms),
+        Op::Settle => (Outcome::Settled, step.settle()),
+    };
+    let answer = Answer {
+        now_us: env.lease_us,
+        highest: step.resource.last,
+        contention: if is_on(Mutant::P9Silent) { Contention::None } else { step.resource.contention() },
+        rest,
+        handed_claim_ms: step.handed_claim_ms,
+        outcome,
+    };
+    (answer, step.deliveries)
+}
+
+/// Returns the holder and the number of waiters. This is the only operation that changes nothing.
+fn inspect(resource: &Resource, env: &Env<'_>) -> Outcome {
+    let now_us = env.lease_us;
+    let live = resource.grants.sole().filter(|grant| grant.end_us() > now_us);
+    let holder = live.map(|grant| Holder {
+        id: grant.id.public(),
+        token: grant.token,
+        left_us: grant.left_us(now_us),
+        label: grant.label.clone(),
+        state: grant.state,
+    });
+    Outcome::Inspected(Inspection { holder, waiters: resource.queue.len() as u64 })
+}

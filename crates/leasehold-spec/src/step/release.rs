@@ -1,0 +1,101 @@
+//! Release, leave and cool down: requests that end an attempt.
+
+use crate::answer::{Outcome, Rest, Was};
+use crate::grant::{GrantState, keep_from};
+use crate::id::{GrantId, Token};
+use crate::limits::RETENTION_MS;
+use crate::mark::{Mark, hit};
+use crate::mutant::{Mutant, is_on};
+use crate::step::context::Step;
+use crate::step::notify::notify_next_waiters;
+
+/// Gives the grant back. The step does not first end the grant for its age: the grant ends here in any case, the next
+/// holder is the same, and the usual release needs no clock.
+pub(super) fn release(step: &mut Step<'_, '_>, id: GrantId, token: Token, used: Token) -> (Outcome, Rest) {
+    let is_held = step.resource.held_by(id).is_some_and(|grant| grant.token == token);
+    if is_held || is_on(Mutant::P3ReleaseByAnyone) {
+        return (Outcome::Released, give_back(step, used));
+    }
+    let is_repeated = step.resource.was_given_back(id) && !is_on(Mutant::P3ForgetsRelease);
+    hit(if is_repeated { Mark::ReleaseRepeated } else { Mark::ReleaseNotHeld });
+    let outcome = if is_repeated { Outcome::Released } else { Outcome::NotHeld };
+    (outcome, step.settle())
+}
+
+pub(super) fn leave(step: &mut Step<'_, '_>, id: GrantId, used: Token) -> (Outcome, Rest) {
+    if let Some(at) = step.resource.position(id) {
+        hit(Mark::LeftQueue);
+        step.resource.queue.remove(at);
+        let rest = step.settle();
+        if !is_on(Mutant::P10TellsOnce) {
+            notify_next_waiters(step);
+        }
+        return (Outcome::Left { was: Was::Queued }, rest);
+    }
+    if step.resource.held_by(id).is_some() && !is_on(Mutant::P16LeaveKeeps) {
+        hit(Mark::LeftGranted);
+        return (Outcome::Left { was: Was::Granted }, give_back(step, used));
+    }
+    hit(Mark::LeftAbsent);
+    (Outcome::Left { was: Was::Absent }, step.settle())
+}
+
+/// P23: the grant is given back and cools down. Nobody is granted the lease before the cool-down is over.
+///
+/// The lease is not free, so nobody is granted it. Nothing happens at the store by itself when the cool-down is over.
+/// So the step also notifies the waiters that are next of that time.
+pub(super) fn cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u64) -> (Outcome, Rest) {
+    if !begin_cool_down(step, id, used, for_ms) {
+        return leave(step, id, used);
+    }
+    let rest = step.settle();
+    notify_next_waiters(step);
+    (Outcome::Left { was: Was::Granted }, rest)
+}
+
+/// Makes the grant of `id` cool down, and returns whether it cools down now. A revoked grant does not cool down: the
+/// operator wants its end.
+fn begin_cool_down(step: &mut Step<'_, '_>, id: GrantId, used: Token, for_ms: u64) -> bool {
+    let now_us = step.env.lease_us;
+    let Some(grant) = step.resource.grants.sole_mut().filter(|grant| grant.id == id) else { return false };
+    match grant.state {
+        GrantState::Revoked => return false,
+        // A lease that has ended is lost, and its minimum hold with it. A request can be this late: the store stood
+        // still.
+        GrantState::Held | GrantState::Pushed if grant.end_us() <= now_us && !is_on(Mutant::P23CoolsTheEnded) => {
+            return false;
+        }
+        // The reply to the first request was lost. A repeat does not lengthen the cool-down.
+        GrantState::CoolingDown if !is_on(Mutant::P23RepeatExtends) => {
+            hit(Mark::CoolDownRepeated);
+            return true;
+        }
+        GrantState::Held | GrantState::Pushed | GrantState::CoolingDown => {}
+    }
+    hit(Mark::CoolDownBegun);
+    grant.token = grant.used(used);
+    grant.range = 1;
+    (grant.since_us, grant.length_ms, grant.state) = (now_us, for_ms, GrantState::CoolingDown);
+    step.resource.last = grant.token;
+    step.resource.keep_until_us = grant.keep_until_us(step.env);
+    true
+}
+
+/// Ends the grant, and hands the lease to the next waiter.
+fn give_back(step: &mut Step<'_, '_>, used: Token) -> Rest {
+    let Some(ended) = step.resource.grants.take_sole() else { return Rest::Done };
+    step.resource.last = ended.used(used);
+    if step.resource.last > ended.token {
+        hit(Mark::RangeUsed);
+    }
+    step.resource.released = Some(ended.id);
+    if is_on(Mutant::P5WakeOnly) {
+        return Rest::Done;
+    }
+    let rest = step.settle();
+    let is_idle = step.resource.grants.is_empty() && step.resource.queue.is_empty();
+    if is_idle && ended.length_ms > RETENTION_MS {
+        step.resource.keep_until_us = keep_from(step.env.lease_us);
+    }
+    rest
+}
