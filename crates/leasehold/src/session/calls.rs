@@ -1,5 +1,5 @@
-//! What callers wait for: a lease, and the result of its release. A future here may be dropped at every await, and the
-//! session goes on with what the future began (P16).
+//! The futures of callers: acquire and release. A future here may be dropped at every await, and the session goes on with
+//! what the future began (P16).
 
 use std::future::{Future, poll_fn, ready};
 use std::mem::replace;
@@ -156,7 +156,7 @@ async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) 
         }
         Predecessor::Send(release) => *release,
     };
-    // Whatever becomes of this future: a release without a reply is the thread's to repeat.
+    // If this future is dropped, the thread repeats a release without a reply.
     let mut unfinished = Unfinished { shared, of: Some((counter, Dropped::Release)) };
     let mut release = send(shared, name, &op, &request, first.contention);
     poll_fn(|context| {
@@ -171,7 +171,7 @@ async fn send_in_order(shared: &Arc<Shared>, name: &Name, first: &mut Outgoing) 
     .await
 }
 
-/// Sends a request of the caller. A child that has not been told of its fork sends nothing on the parent's connection.
+/// Sends a request of the caller. A forked child sends nothing on its parent's connection.
 fn send(shared: &Shared, name: &Name, op: &Op, request: &InFlight, contention: Contention) -> Pending<Reply> {
     match shared.check_surely_usable() {
         Ok(()) => request.link.apply(name, op, contention),
@@ -232,8 +232,8 @@ async fn release_to_store(
         }
     })
     .await;
-    // The reply to the next acquire is not for this caller. The runtime waits for it; without one, the session's thread asks
-    // again.
+    // The reply to the next acquire is not for this caller. The runtime waits for it; without one, the session's thread
+    // asks again.
     if let Some(next) = next {
         drop(shared.world.spawn(next));
     }
@@ -283,8 +283,8 @@ impl Drop for Waiting<'_> {
         if waiter.is_none() {
             return;
         }
-        // Granted in this very moment, and not taken: the lease goes the way of a dropped guard. (Or the result is just about
-        // to be sent: then its sender finds nobody.)
+        // Granted in this very moment, and not taken: the lease goes the way of a dropped guard. (Or the result is just
+        // about to be sent: then its sender finds nobody.)
         verdict.close();
         let was_told = left.is_none() && !is_on(Mutant::P21GrantStays);
         if let (true, Ok(Verdict::Granted(hold))) = (was_told, verdict.try_recv()) {

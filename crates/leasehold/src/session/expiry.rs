@@ -20,7 +20,7 @@ use crate::error::LostReason;
 /// A thread that is late by at most this much was not stopped: timers and a busy machine delay it, too.
 const LATE_US: u64 = 50_000;
 
-/// What a session knows of its store and of its own thread. The numbers explain a loss and decide nothing, so they are
+/// The session's knowledge of its store and of its own thread. The numbers explain a loss and decide nothing, so they are
 /// read one by one, without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Contact {
@@ -33,14 +33,14 @@ pub(crate) struct Contact {
     late_until_us: AtomicU64,
 }
 
-/// What is known of a grant that explains its end: how it is meant to end, and the moment from which its lease counts.
+/// The facts of a grant that explain its end: how it is meant to end, and the moment from which its lease counts.
 pub(crate) struct Lifetime {
     contact: Arc<Contact>,
     ends: Ends,
     from_us: AtomicU64,
 }
 
-/// What ends a lease that nobody takes away.
+/// The end of a lease that nobody takes away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ends {
     /// A renewal that does not come.
@@ -55,7 +55,7 @@ impl Lifetime {
     pub(crate) fn new(contact: &Arc<Contact>, terms: &Terms, term: &Term, now_us: u64) -> Self {
         let ends = match terms.renewal {
             Renewal::Always => Ends::Unrenewed,
-            // The session does not ask for a renewal that gains no more than these margins (`batches.rs`).
+            // The session does not ask for a renewal that gains no more than these margins (`machine/renew.rs`).
             Renewal::For { hold_us } => Ends::MaxHold {
                 from_us: now_us.saturating_add(hold_us).saturating_sub(3 * margin_us(terms.lease_us())),
             },

@@ -15,16 +15,17 @@ use crate::error::{Lost, LostReason};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::world::World;
 
-/// What a guard knows without asking anybody. It ends once, for one reason, and says so to whoever waits for that.
+/// A held lease. A guard reads it without asking the session. It ends once, for one reason, and wakes the tasks that wait
+/// for the end.
 pub(crate) struct Hold {
     grant: Arc<Grant>,
     pub(crate) token: Token,
-    /// Our clock's moment until which nobody else can hold. 0 once lost: the fast look needs no lock.
+    /// The moment of our clock until which nobody else can hold; 0 once lost. The usual check needs no lock.
     valid_until_us: AtomicU64,
     fate: Mutex<Fate>,
 }
 
-/// What all holds of one grant have in common, so that handing it on makes as little anew as can be.
+/// The part that all holds of one grant share: a hand-over copies nothing of it.
 pub(crate) struct Grant {
     pub(crate) name: Name,
     pub(crate) id: GrantId,
@@ -38,15 +39,14 @@ struct Fate {
     /// Until when the store keeps others out although the hold has ended: the grace of a revocation, if any.
     kept_until_us: u64,
     contention: Contention,
-    /// Whether a guard of it is out, or was, and did not waive the minimum hold (P23). If nobody took it, it goes back at
-    /// once.
+    /// Whether a guard took it and did not waive the minimum hold (P23). If nobody took it, it is released at once.
     keeps_min_hold: bool,
-    /// Who waits for the end, by seat.
+    /// The tasks that wait for the end, by seat.
     waiting: BTreeMap<u64, Waker>,
     next_seat: u64,
 }
 
-/// A place among those who wait for the end of a hold, until it is left.
+/// The place of a task that waits for the end of a hold.
 #[derive(Debug, Default)]
 pub(crate) struct Seat(Option<u64>);
 
@@ -56,14 +56,15 @@ impl Hold {
         Self { grant, token, valid_until_us: AtomicU64::new(valid_until_us), fate: Mutex::default() }
     }
 
-    /// What follows on this one under the same grant: its validity, and a token of its own.
+    /// Returns the next hold of the same grant, with the same validity and a token of its own.
     pub(crate) fn next(&self, token: Token, contention: Contention) -> Self {
         let valid_until_us = AtomicU64::new(self.valid_until_us());
         let fate = Mutex::new(Fate { contention, ..Fate::default() });
         Self { grant: Arc::clone(&self.grant), token, valid_until_us, fate }
     }
 
-    /// Reads the clock at every call: after a stop of an hour the first look tells the truth, before any timer has run.
+    /// Returns the token, or why the lease is lost. Reads the clock at every call: after a stop of an hour the first check
+    /// reports the loss, before any timer has run.
     pub(crate) fn check(&self) -> Result<Token, Lost> {
         let now_us = self.world.now_us();
         if now_us < self.valid_until_us.load(Ordering::Acquire) {
@@ -72,7 +73,7 @@ impl Hold {
         Err(self.over(now_us))
     }
 
-    /// Ends it where its time is over, and answers why it has ended.
+    /// Ends a hold whose time is over, and returns why it has ended.
     #[cold]
     fn over(&self, now_us: u64) -> Lost {
         let (why, waiting) = self.expire(now_us);
@@ -92,7 +93,7 @@ impl Hold {
         self.valid_until_us.load(Ordering::Acquire)
     }
 
-    /// Lengthens the validity. A shorter one comes from an answer that was overtaken; a lost hold stays lost.
+    /// Lengthens the validity. A shorter one comes from a reply that was overtaken. A lost hold stays lost.
     pub(crate) fn extend(&self, term: &Term) {
         let fate = self.fate();
         if fate.lost.is_none() && self.valid_until_us.fetch_max(term.until_us, Ordering::AcqRel) < term.until_us {
@@ -100,7 +101,7 @@ impl Hold {
         }
     }
 
-    /// Takes a jump of the server's clock off the validity.
+    /// Shortens the validity, for example by a jump of the server's clock.
     pub(crate) fn shorten(&self, by_us: u64) {
         let fate = self.fate();
         if fate.lost.is_none() {
@@ -109,18 +110,18 @@ impl Hold {
         }
     }
 
-    /// The store surely keeps others out until then, whatever becomes of the hold.
+    /// Notes that the store keeps others out until then, whatever becomes of the hold.
     pub(crate) fn keep_until(&self, until_us: u64) {
         self.fate().kept_until_us = until_us;
     }
 
-    /// For how long others are surely kept out.
+    /// Returns how long others are surely kept out.
     pub(crate) fn kept_us(&self) -> u64 {
         let kept_until_us = self.fate().kept_until_us;
         self.remaining_us().max(kept_until_us.saturating_sub(self.world.now_us()))
     }
 
-    /// Ends the hold, and answers why it ended (the first reason stays) and who is to be woken for it.
+    /// Ends the hold. Returns why it ended (the first reason stays), and the tasks to wake.
     pub(crate) fn end(&self, why: LostReason) -> (LostReason, Vec<Waker>) {
         self.end_with(|_| why)
     }
@@ -134,7 +135,7 @@ impl Hold {
         let mut fate = self.fate();
         let why = *fate.lost.get_or_insert_with(|| why(self.valid_until_us()));
         self.valid_until_us.store(0, Ordering::Release);
-        // Nobody waits, nearly always, and a hand-over ends a hold.
+        // Nearly always nobody waits, and every hand-over ends a hold.
         let waiting = if fate.waiting.is_empty() { BTreeMap::new() } else { std::mem::take(&mut fate.waiting) };
         drop(fate);
         (why, if waiting.is_empty() { Vec::new() } else { waiting.into_values().collect() })
@@ -159,14 +160,14 @@ impl Hold {
             fate.next_seat
         });
         let before = fate.waiting.insert(number, waker);
-        // A waker that goes may take its task along: never under the lock.
+        // Dropping a waker may drop its task: never under the lock.
         drop(fate);
         drop(before);
         Poll::Pending
     }
 
-    /// Nobody waits there any more. Without this a lease that is held for weeks would keep a waker for each task that ever
-    /// waited for its loss.
+    /// Removes a task that waits no longer. Otherwise a lease that is held for weeks would keep a waker for each task that
+    /// ever waited for its loss.
     pub(crate) fn leave(&self, seat: &Seat) {
         if let Some(number) = seat.0 {
             let waker = self.fate().waiting.remove(&number);
@@ -174,7 +175,7 @@ impl Hold {
         }
     }
 
-    /// A caller has it now: from here on its minimum hold counts.
+    /// Notes that a caller took it: from here on its minimum hold counts.
     pub(crate) fn begin_min_hold(&self) {
         self.fate().keeps_min_hold = true;
     }

@@ -9,8 +9,8 @@
 //! - Each attempt lives in the [machine](machine::Machine) from before its first request until its last confirmation,
 //!   whatever becomes of its caller.
 //!
-//! The thread keeps no list of things to do: it asks the machine what is due. Callers change the machine, and wake the thread
-//! only if something falls due before its next turn.
+//! The thread keeps no list of things to do: it asks the machine what is due. Callers change the machine, and wake the
+//! thread only if something falls due before its next turn.
 //!
 //! Layers, each of which knows only those below it: this file · [`calls`] (the futures of callers) · [`transport`] (the
 //! thread, the opening of connections) · [`shared`] (the lock) · [`machine`] (the protocol, without I/O) · [`local`] and

@@ -1,4 +1,4 @@
-//! What callers and the session's thread share: the machine behind one short lock, and how it is changed.
+//! The part that callers and the session's thread share: the machine behind one short lock, and how it is changed.
 
 use std::pin::pin;
 use std::sync::{Arc, PoisonError};
@@ -80,7 +80,7 @@ impl Shared {
     /// Begins the end: callers get an error, and held leases are released in the background.
     pub(crate) fn begin_close(&self) {
         if !self.is_surely_ours() {
-            return; // The leases belong to the parent process, and one of its threads may have held the lock at the fork.
+            return; // The leases are the parent's, and one of its threads may have held the lock at the fork.
         }
         self.with(|machine, now_us| machine.begin_close(now_us));
         self.closing.notify_waiters();

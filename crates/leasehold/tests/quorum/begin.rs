@@ -253,6 +253,9 @@ async fn a_node_with_many_records_is_looked_through() {
     let client = client(&servers.url(), MAX_LEASE).await;
     let released = client.mutex(NAME).lock().await.unwrap();
     assert_eq!(released.release().await.unwrap(), Released::Released);
+    // The release returned after two nodes had released, and the third may be this one.
+    let state = || servers.server(0).command(&["GETRANGE", "lq1:{stock}", "3", "3"]);
+    wait_until("the release on the first node", LONG, || state() == Value::Bulk(b"F".to_vec()));
     let copy = "local record = redis.call('GET', 'lq1:{stock}') \
                 for at = 1, 100000 do redis.call('SET', 'lq1:{n' .. at .. '}', record, 'PX', 600000) \
                 redis.call('SET', 'theirs' .. at, '') end";

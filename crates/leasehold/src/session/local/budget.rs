@@ -39,7 +39,7 @@ pub(crate) struct HandOverBudget {
     is_sealed: bool,
 }
 
-/// What is known of waiters outside this process.
+/// Waiters outside this process, as far as the session knows.
 struct Others {
     level: Contention,
     /// When the store said so, by its clock.
@@ -108,8 +108,8 @@ impl HandOverBudget {
     }
 
     /// Notes what the store said, at `said_us` of its clock, about others that wait. A rising level is always believed. A
-    /// falling level is believed only if it was said later, because a message overtakes replies, and nobody knows the order
-    /// of two statements of one microsecond.
+    /// falling level is believed only if the server said it later, because a message overtakes replies, and nobody knows
+    /// the order of two statements of one microsecond.
     pub(crate) fn note_contention(&mut self, level: Contention, said_us: u64, now_us: u64, lease_us: u64) {
         let others = &mut self.others;
         if level < others.level && said_us <= others.said_us {
@@ -231,7 +231,7 @@ impl HandOverBudget {
     }
 }
 
-/// What a hand-over makes due.
+/// The requests that a hand-over makes due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Needs {
     pub(crate) renew: bool,

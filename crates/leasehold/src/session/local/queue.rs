@@ -6,8 +6,8 @@
 //! ask for, nearly always one: a lease cannot have two lengths at once.
 //!
 //! Each waiter has a deadline of its own, and the entry of the queue stays at the store as long as the last of them waits.
-//! The store is told that time, and then drops the entry by itself. A caller that comes later and waits for longer has the
-//! time told anew.
+//! The acquire tells the store that time, and the store then drops the entry by itself. If a caller comes later and waits
+//! for longer, another acquire tells the new time.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) struct LocalQueue<V> {
     deadlines: BTreeSet<(u64, u64)>,
     /// The earliest alarm that is set.
     pub(crate) alarm_us: u64,
-    /// How long the store keeps the entry, as it was told last.
+    /// How long the store keeps the entry, as the last acquire said.
     told_us: u64,
 }
 
@@ -123,12 +123,12 @@ impl<V> LocalQueue<V> {
         self.told_us
     }
 
-    /// Returns whether a waiter with this deadline waits for longer than the store was told.
+    /// Returns whether a waiter with this deadline waits for longer than the store keeps the entry.
     pub(crate) fn outlasts(&self, until_us: u64) -> bool {
         until_us > self.told_us
     }
 
-    /// Returns whether a waiter came that waits for longer than the store was told.
+    /// Returns whether a waiter came that waits for longer than the store keeps the entry.
     pub(crate) fn is_told_short(&self) -> bool {
         self.outlasts(self.last_deadline_us())
     }

@@ -55,7 +55,7 @@ pub(crate) struct Attempt {
     pub(crate) alarm_us: u64,
 }
 
-/// Who gets the grant.
+/// The receiver of the grant.
 pub(crate) enum Requester {
     /// Nobody any more: the caller has its result, or is gone.
     Nobody,
@@ -75,8 +75,8 @@ pub(crate) enum Phase {
     Queued {
         next_us: u64,
     },
-    /// A message brought a grant, and the client cannot tell how much of it is left: it claims first, and enters then (P12).
-    /// `usual_us` is that of `Asking`, for the reply to the claim.
+    /// A message brought a grant, and the client cannot tell how much of it is left: it claims first, and enters then
+    /// (P12). `usual_us` is that of `Asking`, for the reply to the claim.
     Claiming {
         token: Token,
         range: u64,
@@ -97,7 +97,7 @@ pub(crate) enum Phase {
 pub(crate) struct Holding {
     /// The hold of the guard that is out, or of the next one.
     pub(crate) hold: Arc<Hold>,
-    /// What the store granted, and how far it may be handed on.
+    /// The grant of the store, and how far it may be handed on.
     pub(crate) budget: HandOverBudget,
     /// How long it is kept for the next caller; `None` while a guard is out.
     pub(crate) kept_until_us: Option<u64>,
@@ -230,7 +230,7 @@ impl Attempt {
             Reach::Offline => u64::MAX,
         };
         let phase_us = match &self.phase {
-            // A caller that does not wait is told that there is no connection.
+            // A caller that does not wait gets the error that there is no connection.
             Phase::Asking { next_us, .. } if self.wait == Wait::No && self.in_flight.is_none() => *next_us,
             Phase::Asking { next_us, .. } | Phase::Queued { next_us } => next(*next_us),
             Phase::Claiming { until_us, next_us, .. } => next(*next_us).min(*until_us),
@@ -268,7 +268,8 @@ impl Attempt {
         }
     }
 
-    /// Returns when the first reply, or the reply to a claim, is late. Until then no waiter gets the error that nobody knows.
+    /// Returns when the first reply, or the reply to a claim, is late. Until then no waiter gets the error that nobody
+    /// knows.
     pub(crate) fn first_answer_us(&self) -> u64 {
         match (&self.phase, &self.in_flight) {
             // With a short lease the connection is doubted, and the request repeated, before a reply is late.
@@ -278,7 +279,8 @@ impl Attempt {
         }
     }
 
-    /// Returns whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a tie.
+    /// Returns whether a statement made when `highest` was the last token is newer than what is believed. A grant wins a
+    /// tie.
     pub(crate) fn believes(&self, highest: Token) -> bool {
         match self.phase {
             _ if is_on(Mutant::P3OlderWins) => true,

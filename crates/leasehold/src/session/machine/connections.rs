@@ -102,8 +102,8 @@ impl Connections {
         self.home = link;
     }
 
-    /// Returns the session's own connection. Nothing is sent on it after its end, even before the thread has seen the end: a
-    /// request that was never sent is surely not carried out.
+    /// Returns the session's own connection. Nothing is sent on it after its end, even before the thread has seen the end:
+    /// a request that was never sent is surely not carried out.
     pub(crate) fn home(&self) -> Option<&Arc<dyn Link>> {
         self.home.as_ref().filter(|link| !link.is_closed())
     }
@@ -123,8 +123,8 @@ impl Connections {
         self.store.silence().unwrap_or_else(silent)
     }
 
-    /// Returns why the store cannot be asked now, for a request that was not sent. An error about other requests on a broken
-    /// connection says nothing about this one.
+    /// Returns why the store cannot be asked now, for a request that was not sent. An error about other requests on a
+    /// broken connection says nothing about this one.
     pub(crate) fn away(&self) -> Error {
         self.trouble.as_ref().map_or_else(|| self.silence(), Error::share).was_not_sent()
     }
@@ -140,8 +140,8 @@ impl Connections {
     /// release to the clients that are still connected to it. Its clock must not be compared with the clock of this run.
     ///
     /// A store that is not the one to ask (a replica, or one that loads) never replies with an answer. Its connection is
-    /// closed, and the next one starts with a handshake. What it says of itself concerns every caller that waits for a reply,
-    /// unlike the refusal of one name.
+    /// closed, and the next one starts with a handshake. What it says of itself concerns every caller that waits for a
+    /// reply, unlike the refusal of one name.
     pub(crate) fn judge(
         &mut self,
         agenda: &mut Agenda,

@@ -1,7 +1,7 @@
 //! What a change of the machine does to callers, once the lock of the machine is free.
 //!
-//! A notified caller is woken, and a waker is the caller's own code. It may poll what it wakes, call this session again, or,
-//! in an executor that shuts down, drop futures and guards, all on our stack. Under the lock of the machine this would
+//! A notified caller is woken, and a waker is the caller's own code. It may poll what it wakes, call this session again,
+//! or, in an executor that shuts down, drop futures and guards, all on our stack. Under the lock of the machine this would
 //! deadlock. So the machine only collects the effects.
 
 use std::mem;
@@ -103,8 +103,8 @@ impl Effects {
         self.links.push(link);
     }
 
-    /// Takes out the result of the acquire with this number (that of its attempt, or of its waiter): its caller is here, and
-    /// needs no wake-up.
+    /// Takes out the result of the acquire with this number (that of its attempt, or of its waiter): its caller is here,
+    /// and needs no wake-up.
     pub(crate) fn take_verdict(&mut self, number: u64) -> Option<Reply<Verdict>> {
         match self.take_out(|effect| matches!(effect, Effect::Verdict(reply) if reply.number == number))? {
             Effect::Verdict(reply) => Some(reply),

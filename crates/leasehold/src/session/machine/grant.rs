@@ -1,11 +1,12 @@
 //! Grants: how a lease is entered, shortened and lost.
 //!
-//! A grant reaches its session in three ways: in the reply to an acquire, as a message in the inbox, and in the reply to the
-//! claim of such a message. All three come to [`enter`], which makes the hold and notifies the caller.
+//! A grant reaches its session in three ways: in the reply to an acquire, as a message in the inbox, and in the reply to
+//! the claim of such a message. All three come to [`enter`], which makes the hold and notifies the caller.
 //!
 //! The hard part is a grant that comes twice. A re-check that was in flight when the message came may be granted *again*,
-//! with a larger token, after the first grant has lapsed. Somebody may have held in between, so the guard of the first grant
-//! must not live on by the second. The tokens tell them apart: an equal token is the same grant, a larger one supersedes it.
+//! with a larger token, after the first grant has lapsed. Somebody may have held in between, so the guard of the first
+//! grant must not live on by the second. The tokens tell them apart: an equal token is the same grant, a larger one
+//! supersedes it.
 
 use std::sync::Arc;
 
@@ -102,8 +103,8 @@ pub(crate) fn accept_message(turn: &mut Turn<'_>, name: &Name, message: &Deliver
     turn.arm(counter);
 }
 
-/// The lease that we wait for was revoked, and ends earlier than a reply said (P10). The message may be old: its time counts
-/// from when it was made. Counted from too early, it costs a re-check that learns the rest.
+/// The lease that we wait for was revoked, and ends earlier than a reply said (P10). The message may be old: its time
+/// counts from when it was made. Counted from too early, it costs a re-check that learns the rest.
 fn end_of_another(turn: &mut Turn<'_>, name: &Name, message: &Delivery) {
     hit(Mark::PushEnding);
     if is_on(Mutant::P10WaitsOn) {

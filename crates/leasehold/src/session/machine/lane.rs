@@ -44,8 +44,8 @@ enum Place {
     Never,
     Absent,
     /// Nobody else tries before `until_us`. A later try ends this one by dropping `alive`: otherwise a server that accepts
-    /// connections and stays silent would get one more with each call. On the same runtime the later try waits for `task` to
-    /// end first: a runtime that nobody polls gets at most one task.
+    /// connections and stays silent would get one more with each call. On the same runtime the later try waits for `task`
+    /// to end first: a runtime that nobody polls gets at most one task.
     Opening {
         until_us: u64,
         runtime: RuntimeId,

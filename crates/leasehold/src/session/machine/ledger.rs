@@ -147,7 +147,8 @@ impl Ledger {
         }
     }
 
-    /// Returns the next re-check of a waiter with this lease: jittered, so that ten thousand waiters do not re-check at once.
+    /// Returns the next re-check of a waiter with this lease: jittered, so that ten thousand waiters do not re-check at
+    /// once.
     pub(crate) fn next_recheck_us(&mut self, lease_ms: u64, now_us: u64) -> u64 {
         let floor_us = look_floor_ms(lease_ms) * 1000;
         let jitter_us = (self.ids.random() >> 32) * (floor_us * 2 / 5) / u64::from(u32::MAX);
@@ -234,8 +235,8 @@ impl Ledger {
         }
     }
 
-    /// Drops alarms for which nothing is due any more. Each request sets an alarm for its reply, and nearly every reply is in
-    /// time. Left in the heap, these alarms would wake the thread a thousand times a second, for nothing.
+    /// Drops alarms for which nothing is due any more. Each request sets an alarm for its reply, and nearly every reply is
+    /// in time. Left in the heap, these alarms would wake the thread a thousand times a second, for nothing.
     pub(crate) fn drop_idle_alarms(&mut self, reach: Reach) {
         for _ in 0..IDLE_ALARMS {
             let Some((at_us, counter)) = self.agenda.attempts.first() else { return };

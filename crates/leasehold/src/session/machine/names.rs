@@ -1,4 +1,4 @@
-//! What the session knows of each name, and when it asks the store for a name again.
+//! The names that the session uses, and when it asks the store for a name again.
 //!
 //! A message can be lost, and its receiver can be frozen or dead. A lease that runs out changes nothing at the store by
 //! itself, so somebody has to ask. One timer for each name and session does it, however many callers wait. A client that
@@ -18,7 +18,7 @@ pub(crate) struct Names {
 
 #[derive(Default)]
 pub(crate) struct NameState {
-    /// What the last reply said about the queue. It predicts the form of the record.
+    /// The queue of the name, as the last reply said. It predicts the form of the record.
     pub(crate) contention: Contention,
     /// How many attempts there are.
     pub(crate) attempts: u32,
@@ -47,11 +47,11 @@ struct Watch {
     action: WatchAction,
 }
 
-/// What to do when a watched lease has ended.
+/// The action when a watched lease has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WatchAction {
-    /// A waiter of ours re-checks, if there is one. A re-check settles as well, and its reply says when to re-check again. A
-    /// settle alone would find a lease that was renewed, and the waiter would miss the new end.
+    /// A waiter of ours re-checks, if there is one. A re-check settles as well, and its reply says when to re-check again.
+    /// A settle alone would find a lease that was renewed, and the waiter would miss the new end.
     Recheck,
     /// Only settle: a re-check would be refused, or there is more to settle.
     Settle,
@@ -126,8 +126,8 @@ impl Names {
         self.ring_at(agenda, name, due_us);
     }
 
-    /// Re-checks the name `left_us` from now: the store says that the lease ends then, because its holder was revoked or has
-    /// died. A re-check in flight may have been carried out before, and a reply that comes later may say an older end.
+    /// Re-checks the name `left_us` from now: the store says that the lease ends then, because its holder was revoked or
+    /// has died. A re-check in flight may have been carried out before, and a reply that comes later may say an older end.
     pub(crate) fn recheck_in(&mut self, agenda: &mut Agenda, name: &Name, now_us: u64, left_us: u64) {
         let Some(state) = self.get_mut(name).filter(|state| state.attempts > 0) else { return };
         let at_us = after_us(now_us, left_us);

@@ -15,8 +15,8 @@ use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, RETRY_US};
 use crate::store::Fault;
 
-/// Lets a waiter re-check each name whose watched lease has ended. A name without a waiter is settled: returns the settles to
-/// send now.
+/// Lets a waiter re-check each name whose watched lease has ended. A name without a waiter is settled: returns the settles
+/// to send now.
 pub(crate) fn due_requests(turn: &mut Turn<'_>) -> Vec<(Name, InFlight)> {
     let Some(home) = turn.server.links.home() else { return Vec::new() };
     for (name, action) in turn.ledger.names.ended_watches(&mut turn.ledger.agenda, turn.now_us) {

@@ -30,8 +30,8 @@ use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Link};
 
-/// The most attempts of a session that still chases ghosts: a rogue publisher must not fill the memory. It is as many as may
-/// wait for one name, half a kilobyte each.
+/// The most attempts of a session that still chases ghosts: a rogue publisher must not fill the memory. It is as many as
+/// may wait for one name, half a kilobyte each.
 const GHOSTS: usize = leasehold_spec::limits::QUEUE_MAX;
 
 /// Ends an attempt that neither waits nor holds, with a result for its caller.
@@ -119,8 +119,8 @@ fn note_going_back(ledger: &mut Ledger, name: &Name, counter: u64, token: Token)
     }
 }
 
-/// Forgets an attempt whose lease the store has ended. A failover can bring the lease back: the revocation may be among what
-/// it lost.
+/// Forgets an attempt whose lease the store has ended. A failover can bring the lease back: the revocation may be among
+/// what it lost.
 fn forget_ended(ledger: &mut Ledger, counter: u64, kind: ReturnKind, now_us: u64) {
     let Some(attempt) = ledger.remove(counter, now_us) else { return };
     let until_us = now_us + attempt.terms.lease_us() + NOT_AFTER_MAX_US;
@@ -210,9 +210,9 @@ fn close(ledger: &mut Ledger, counter: u64, request: &InFlight, answer: &Answer,
             attempt.order.is_closed_by(request, answer.now_us) || is_on(Mutant::P14FirstLeave)
         }
     };
-    // A leave that hands a grant on is a release by another name. So may be a request without a reply, if the next one finds
-    // nothing: nobody knows which of the two has ended what there was. And a grant that we know of and that is not there was
-    // ended by somebody else: by a revocation, which a failover can lose, too.
+    // A leave that hands a grant on is a release by another name. So may be a request without a reply, if the next one
+    // finds nothing: nobody knows which of the two has ended what there was. And a grant that we know of and that is not
+    // there was ended by somebody else: by a revocation, which a failover can lose, too.
     let (kind, until_us) = (returning.kind, returning.until_us);
     let is_release = match answer.outcome {
         Outcome::Left { was: Was::Granted } => true,

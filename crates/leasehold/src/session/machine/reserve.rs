@@ -1,7 +1,7 @@
 //! Reserve: more tokens for hand-overs inside the process (P19).
 //!
-//! Nothing waits for the reply, so the request is none of the attempt's: a renewal can be sent beside it. The reply lengthens
-//! nothing. Without a reply the client only hands on no further.
+//! Nothing waits for the reply, so the request is none of the attempt's: a renewal can be sent beside it. The reply
+//! lengthens nothing. Without a reply the client only hands on no further.
 
 use std::sync::Arc;
 

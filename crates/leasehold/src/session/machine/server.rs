@@ -1,4 +1,4 @@
-//! What the session knows of the server's clock, and how long replies take.
+//! The server's clock, as far as the session knows it, and how long replies take.
 
 use std::sync::Arc;
 
@@ -75,7 +75,8 @@ impl Server {
 
     /// Notes a pair of clocks: how long the way is, and whether the server's clock was set.
     pub(crate) fn note_sample(&mut self, ledger: &mut Ledger, sample: Sample) {
-        // A stop of this process says nothing about the way: a client that slept for an hour would ask for claims of an hour.
+        // A stop of this process says nothing about the way: a client that slept for an hour would ask for claims of an
+        // hour.
         let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
         self.rtt_us = if self.rtt_us == 0 { trip_us } else { (7 * self.rtt_us + trip_us) / 8 };
         let Some(jump_us) = self.clock.observe(sample) else { return };
@@ -94,9 +95,9 @@ impl Server {
         ledger.counters().into_iter().for_each(|counter| ledger.arm(counter, reach));
     }
 
-    /// Notes the run of the store that a new connection leads to. Times of two runs are never compared, nor are the tokens of
-    /// grants that are not held: a store that restarted empty, with its clock set back, begins below the tokens that its
-    /// waiters know, and they would believe no reply.
+    /// Notes the run of the store that a new connection leads to. Times of two runs are never compared, nor are the tokens
+    /// of grants that are not held: a store that restarted empty, with its clock set back, begins below the tokens that
+    /// its waiters know, and they would believe no reply.
     pub(crate) fn meet(&mut self, ledger: &mut Ledger, run_id: &str) {
         if !self.links.meet(run_id) {
             return;

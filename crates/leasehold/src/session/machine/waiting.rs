@@ -1,7 +1,7 @@
 //! The callers that wait: joining a local queue, leaving it, and giving up.
 //!
-//! "Somebody else holds the lock" is said only if that is known (P30): the last reply of the store said it, or this client
-//! holds the lock itself. Otherwise nobody knows, and the caller gets an error that says so.
+//! A caller gets "somebody else holds the lock" only if that is known (P30): the last reply of the store said it, or this
+//! client holds the lock itself. Otherwise nobody knows, and the caller gets an error that says so.
 //!
 //! No grant is forgotten. A waiter whose future is dropped leaves the queue. If it had been granted the lease at that
 //! moment, and never took it, it hands the lease on like a guard (`calls.rs`).
@@ -116,8 +116,8 @@ fn is_taken(ledger: &mut Ledger, queue: u64, now_us: u64) -> bool {
         || ledger.holding_of(queue).is_some_and(|holding| now_us < holding.hold.valid_until_us())
 }
 
-/// A waiter waits for longer than the store was told: the entry re-checks at once, and says so. Otherwise the store would
-/// drop the entry, and it would come back only with its next re-check.
+/// A waiter waits for longer than the store keeps the entry: the entry re-checks at once, and says so. Otherwise the store
+/// would drop the entry, and it would come back only with its next re-check.
 fn outlast(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
     let Some(queue) = turn.ledger.queues.get(&queue).filter(|queue| queue.outlasts(until_us)) else { return };
     let counter = queue.attempt;
@@ -130,8 +130,8 @@ fn outlast(turn: &mut Turn<'_>, queue: u64, until_us: u64) {
     }
 }
 
-/// Removes a waiter from its queue, and returns it. `None`: it has its result, or is about to get it. The waiter must not be
-/// dropped under the lock, because this wakes the task that polled its future, or drops that waker.
+/// Removes a waiter from its queue, and returns it. `None`: it has its result, or is about to get it. The waiter must not
+/// be dropped under the lock, because this wakes the task that polled its future, or drops that waker.
 pub(crate) fn leave(turn: &mut Turn<'_>, waiter: WaiterId) -> Option<Waiter<Verdict>> {
     let queue = turn.ledger.queues.get_mut(&waiter.queue)?;
     let (waiter, counter) = (queue.take(waiter.number)?, queue.attempt);

@@ -45,7 +45,7 @@ const LANE_US: u64 = TICK_US;
 /// awaits a reply.
 const LANE_AGAIN_US: u64 = 100_000;
 
-/// What becomes of a session whose first try to connect fails.
+/// The consequence if the first try to connect fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Start {
     /// There is no session: the caller of `connect` decides whether to try again.
@@ -281,9 +281,9 @@ fn spawn<T: Future<Output = ()> + Send + 'static>(shared: &Arc<Shared>, task: im
 
 /// Sleeps until something is due or the thread is woken, at most `at_most_us`.
 ///
-/// If something fell due during the turn, the thread does not sleep: it was not woken for that, and a guard that was dropped
-/// meanwhile would be released too late by the shortest sleep. A request that could not be sent is never due at once
-/// (`Ledger::arm_after`).
+/// If something fell due during the turn, the thread does not sleep: it was not woken for that, and a guard that was
+/// dropped meanwhile would be released too late by the shortest sleep. A request that could not be sent is never due at
+/// once (`Ledger::arm_after`).
 async fn sleep(shared: &Arc<Shared>, at_most_us: u64) {
     let (for_us, until_us) = shared.with(|machine, now_us| {
         let for_us = match machine.next_due_us().saturating_sub(now_us) {

@@ -1,8 +1,8 @@
 //! The first exchange with a server: what must be true before a session trusts it.
 //!
 //! A program that runs one command under a lock pays all of this for it, so each step is one round trip: who we are; who
-//! the server is, and whether it knows our scripts; the time and the inbox (`session/thread.rs`, `link.rs`). What is
-//! asked in one breath is asked in the order of P11, and nothing of it can queue.
+//! the server is, and whether it knows our scripts; the time and the inbox (`session/transport/thread.rs`, `link.rs`).
+//! What is asked in one breath is asked in the order of P11, and nothing of it can queue.
 //!
 //! The scripts are more than 100 kB. Sent with each connection they are three more round trips of a fresh TCP connection,
 //! which may have 14 kB under way; and the server hashes them all while nobody else is served. So the question about our
