@@ -5,7 +5,7 @@ use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order,
 use redis::{Arg, Cmd};
 
 use super::keys::Keys;
-use super::scripts::{Script, Scripts};
+use super::scripts::Script;
 use crate::error::Error;
 
 /// As many digits as a field has: times in µs, and lengths in ms.
@@ -16,51 +16,50 @@ const NONE: &str = "----------------";
 /// A script and the command that runs it by its digest, ready to be sent.
 #[derive(Clone)]
 pub(super) struct Call {
-    script: &'static Script,
+    script: Script,
     command: Cmd,
 }
 
 impl Call {
     /// The request for one name.
     pub(super) fn new(keys: &Keys, name: &Name, op: &Op, guess: Contention) -> Result<Self, Error> {
-        let scripts = Scripts::get();
         let begin = |script| Self::begin(script, 1).and(keys.record(name));
         let call = match op {
-            Op::Acquire(acquire) => acquire_args(begin(&scripts.acquire), acquire, guess)?,
+            Op::Acquire(acquire) => acquire_args(begin(Script::Acquire), acquire, guess)?,
             Op::Renew(renew) => return Self::renew(keys, &[(name, renew)]),
             Op::Release { id, token, used } => {
                 let held = Fields::new().text("lh1H").decimal(token.get(), 16).id(id);
                 let used = (used > token).then(|| Fields::new().decimal(used.get(), 16));
                 let inboxes = if is_contended(guess) { keys.inboxes() } else { String::new() };
-                begin(&scripts.release).and(held).and_said([inboxes.as_bytes(), said(&used)])
+                begin(Script::Release).and(held).and_said([inboxes.as_bytes(), said(&used)])
             }
             Op::Leave { id, used } => {
                 let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
-                begin(&scripts.leave).and(Fields::new().id(id)).and_said([said(&used)])
+                begin(Script::Leave).and(Fields::new().id(id)).and_said([said(&used)])
             }
             Op::CoolDown { id, used, for_ms } => {
                 let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
                 let for_ms = Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, 8);
-                begin(&scripts.cool_down).and(Fields::new().id(id)).and(for_ms).and_said([said(&used)])
+                begin(Script::CoolDown).and(Fields::new().id(id)).and(for_ms).and_said([said(&used)])
             }
             Op::Reserve { id, token, range } => {
                 let wanted = Fields::new().decimal(token.get(), 16).id(id);
-                begin(&scripts.reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), 8))
+                begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), 8))
             }
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), 16).hex(holder.session.0, 32);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
-                begin(&scripts.revoke).and(seen.hex(holder.counter.into(), 16)).and(grace_ms.to_string())
+                begin(Script::Revoke).and(seen.hex(holder.counter.into(), 16)).and(grace_ms.to_string())
             }
-            Op::Settle => begin(&scripts.settle),
-            Op::Inspect => begin(&scripts.inspect),
+            Op::Settle => begin(Script::Settle),
+            Op::Inspect => begin(Script::Inspect),
         };
         Ok(call)
     }
 
     /// Renewals of many names in one call.
     pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Self, Error> {
-        let mut call = Self::begin(&Scripts::get().renew, batch.len());
+        let mut call = Self::begin(Script::Renew, batch.len());
         let mut key = String::new();
         for (name, _) in batch {
             key.clear();
@@ -93,7 +92,7 @@ impl Call {
     /// The command that runs it by its source, where the server has forgotten it.
     pub(super) fn by_source(&self) -> Cmd {
         let mut command = redis::cmd("EVAL");
-        command.arg(&self.script.source);
+        command.arg(self.script.source());
         for argument in self.command.args_iter().skip(2) {
             if let Arg::Simple(bytes) = argument {
                 command.arg(bytes);
@@ -102,16 +101,24 @@ impl Call {
         command
     }
 
-    pub(super) fn begin(script: &'static Script, keys: usize) -> Self {
+    pub(super) fn begin(script: Script, keys: usize) -> Self {
         // Room for all that is to come: growing the buffers argument by argument costs more than filling them.
         let mut command = Cmd::with_capacity(4 + 8 * keys, 64 + 512 * keys);
-        command.arg("EVALSHA").arg(&script.sha).arg(keys);
+        command.arg("EVALSHA").arg(script.sha()).arg(keys);
         Self { script, command }
     }
 
     pub(super) fn and(mut self, argument: impl AsRef<[u8]>) -> Self {
         self.command.arg(argument.as_ref());
         self
+    }
+
+    /// Returns the number of arguments behind the keys.
+    #[cfg(test)]
+    pub(super) fn arguments(&self) -> usize {
+        let mut words = self.command.args_iter().skip(2);
+        let Some(Arg::Simple(keys)) = words.next() else { panic!("a call has a number of keys") };
+        words.count() - str::from_utf8(keys).unwrap().parse::<usize>().unwrap()
     }
 
     /// Arguments that a request can do without: each costs the server 0.1 µs, and the usual one has none that says nothing.
@@ -263,6 +270,44 @@ mod tests {
         assert_eq!(fields.as_ref(), b"1763650000123456");
     }
 
+    /// The scripts read arguments by their number. A call has as many as its row in the table says.
+    #[test]
+    fn a_call_has_as_many_arguments_as_its_script_takes() {
+        let id = GrantId { session: SessionId(1), counter: 2, nonce: 3 };
+        let (name, token, used) = (Name::new("a").unwrap(), Token::new(4).unwrap(), Token::new(5).unwrap());
+        let place = Place { claim_ms: 1, limit_ms: None, ticket: None, hears: Hears::Polls, order: Order::Strict };
+        let acquire = |patience| {
+            let (lease_ms, not_after_us, label, range) = (1_000, 1, String::new(), 1);
+            Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label, range })
+        };
+        let renew = Renew { id, token, from: From::Now, lease_ms: 1_000, not_after_us: 1 };
+        let ops = [
+            (acquire(Patience::Try), 5),
+            (acquire(Patience::Queue(place.clone())), 6),
+            (acquire(Patience::Queue(Place { ticket: Some(1), ..place })), 7),
+            (Op::Renew(renew.clone()), 3),
+            (Op::Release { id, token, used: token }, 1),
+            (Op::Release { id, token, used }, 3),
+            (Op::Reserve { id, token, range: 2 }, 1),
+            (Op::Leave { id, used: Token::NONE }, 1),
+            (Op::Leave { id, used }, 2),
+            (Op::CoolDown { id, used: Token::NONE, for_ms: 1 }, 2),
+            (Op::CoolDown { id, used, for_ms: 1 }, 3),
+            (Op::Revoke { holder: id.public(), token, grace_ms: 1 }, 2),
+            (Op::Settle, 0),
+            (Op::Inspect, 0),
+        ];
+        let keys = Keys::new("");
+        for (op, count) in ops {
+            let call = Call::new(&keys, &name, &op, Contention::None).unwrap();
+            assert_eq!((call.arguments(), call.script.takes(1, count)), (count, true), "{op:?}");
+            let call = Call::new(&keys, &name, &op, Contention::Strict).unwrap();
+            assert!(call.script.takes(1, call.arguments()), "{op:?}");
+        }
+        let call = Call::renew(&keys, &[(&name, &renew), (&name, &renew)]).unwrap();
+        assert!(call.script.takes(2, call.arguments()));
+    }
+
     #[test]
     fn by_source_it_is_the_same_call() {
         let name = Name::new("a b").unwrap();
@@ -274,7 +319,7 @@ mod tests {
         };
         let (digest, source) = (arguments(call.by_digest()), arguments(&call.by_source()));
         assert_eq!((&digest[0][..], &source[0][..]), (&b"EVALSHA"[..], &b"EVAL"[..]));
-        assert_eq!((&digest[1][..], &source[1][..]), (call.script.sha.as_bytes(), call.script.source.as_bytes()));
+        assert_eq!((&digest[1][..], &source[1][..]), (call.script.sha().as_bytes(), call.script.source().as_bytes()));
         assert_eq!(digest[2..], source[2..]);
         assert_eq!(digest[2..], [&b"1"[..], b"p:lh1:{a b}"]);
     }

@@ -4,7 +4,7 @@
 //! the server is, and whether it knows our scripts; the time and the inbox (`session/thread.rs`, `link.rs`). What is
 //! asked in one breath is asked in the order of P11, and nothing of it can queue.
 //!
-//! The scripts are more than 100 kB. Sent with each connection they are three more round trips of a fresh TCP connection,
+//! The scripts are some 80 kB. Sent with each connection they are two more round trips of a fresh TCP connection,
 //! which may have 14 kB under way; and the server hashes them all while nobody else is served. So the question about our
 //! rights, a script itself, has a line in it that stands for all the others, and is brought behind them: whoever knows it
 //! knows them.
@@ -19,7 +19,8 @@ use super::dial::{dial, drive};
 use super::fault::{self, Asker};
 use super::keys::Keys;
 use super::link::RedisLink;
-use super::scripts::{Script, Scripts};
+use super::scripts::Family;
+use super::source::Source;
 use super::url::Target;
 use super::wire::{Line, Wire};
 use crate::error::{Error, ErrorKind};
@@ -34,11 +35,9 @@ const TLS_WITHIN: Duration = Duration::from_millis(3500);
 /// Connects, and makes sure that this is a primary which can run the scripts.
 pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisLink, Error> {
     let mut wire = connect(&target, &*world, Keys::new(&target.prefix), Asker::LOCKS).await?;
-    let scripts = Scripts::get();
-    let known = Known { each: &scripts.each(), rights: &scripts.rights };
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server");
-    match greet(&mut wire, who, &known).await {
+    match greet(&mut wire, who, Family::Locks).await {
         Ok(Greeted { run, .. }) => Ok(RedisLink { wire, run, world }),
         Err(error) => {
             wire.line.close();
@@ -63,12 +62,6 @@ pub(super) async fn connect(target: &Target, world: &dyn World, keys: Keys, aske
     Ok(Wire { connection, keys, line })
 }
 
-/// The scripts that a server is to know, and the question that stands for all of them.
-pub(super) struct Known<'a> {
-    pub(super) each: &'a [&'a Script],
-    pub(super) rights: &'a Script,
-}
-
 /// What a server said of itself.
 pub(super) struct Greeted {
     pub(super) run: String,
@@ -79,9 +72,9 @@ pub(super) struct Greeted {
 }
 
 /// Asks who this is, whether it knows the scripts, and whether we may do what they do. `who` begins with ROLE and INFO.
-pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, known: &Known<'_>) -> Result<Greeted, Error> {
+pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, family: Family) -> Result<Greeted, Error> {
     let (at, asker) = (wire.line.at.clone(), wire.line.asker);
-    ask_rights(&mut who, wire, known);
+    ask_rights(&mut who, wire, family);
     let mut said = all(wire, &who).await?.into_iter();
     let mut next = || said.next().ok_or_else(|| fault::not_redis(&at));
     // In this order: a replica, an old server or one that loads is told as such, whatever it says of our script.
@@ -91,7 +84,7 @@ pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, known: &Known<'_>)
     let mut more: Vec<Value> = said.collect();
     let mut refused = more.pop().ok_or_else(|| fault::not_redis(&at))?;
     if matches!(&refused, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-        refused = bring(wire, known).await?;
+        refused = bring(wire, family).await?;
     }
     let refused: Vec<usize> =
         redis::from_redis_value(sound(refused, &at, asker)?).map_err(|_| fault::not_redis(&at))?;
@@ -102,25 +95,26 @@ pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, known: &Known<'_>)
 }
 
 /// The question about our rights.
-fn ask_rights(pipeline: &mut Pipeline, wire: &Wire, known: &Known<'_>) {
+fn ask_rights(pipeline: &mut Pipeline, wire: &Wire, family: Family) {
     let arguments = wire.line.asker.rights.arguments(&wire.keys.sample());
-    pipeline.cmd("EVALSHA").arg(&known.rights.sha).arg(0).arg(arguments);
+    pipeline.cmd("EVALSHA").arg(&family.question().sha).arg(0).arg(arguments);
 }
 
 /// Brings the scripts, the question behind them, and asks it. Answers as the server does.
-async fn bring(wire: &mut Wire, known: &Known<'_>) -> Result<Value, Error> {
+async fn bring(wire: &mut Wire, family: Family) -> Result<Value, Error> {
     let (at, asker) = (wire.line.at.clone(), wire.line.asker);
-    let scripts = || known.each.iter().copied().chain([known.rights]);
+    let Source { text, sha } = family.question();
+    let scripts = || family.scripts().map(|script| (script.source(), script.sha())).chain([(&**text, &**sha)]);
     let mut load = redis::pipe();
-    for script in scripts() {
-        load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+    for (source, _) in scripts() {
+        load.cmd("SCRIPT").arg("LOAD").arg(source);
     }
-    ask_rights(&mut load, wire, known);
+    ask_rights(&mut load, wire, family);
     let mut said = all(wire, &load).await?;
     let refused = said.pop().ok_or_else(|| fault::not_redis(&at))?;
-    for (sha, script) in said.into_iter().zip(scripts()) {
-        let sha: Option<String> = redis::from_redis_value(sound(sha, &at, asker)?).ok();
-        if sha.as_ref() != Some(&script.sha) {
+    for (loaded, (_, sha)) in said.into_iter().zip(scripts()) {
+        let loaded: Option<String> = redis::from_redis_value(sound(loaded, &at, asker)?).ok();
+        if loaded.as_deref() != Some(sha) {
             return Err(fault::not_redis(&at));
         }
     }

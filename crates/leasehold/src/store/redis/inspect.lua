@@ -3,7 +3,7 @@
 --
 -- KEYS     1 the record
 -- ARGV     none
--- RETURNS  INSPECTED time token who-else-waits D - waiters [since length state public-id label]
+-- RETURNS  INSPECTED … waiters [since length state public-id label]
 --          FOREIGN type | NEWER version
 -- EFFECTS  none. The secret part of the grant id does not leave the store: who knows it can release.
 -- RETRY    safe

@@ -32,6 +32,7 @@ mod rights;
 mod scripts;
 mod secrets;
 mod sieve;
+mod source;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -47,10 +48,12 @@ use leasehold_spec::{Contention, Name, Op, Renew};
 
 pub(crate) use dial::{dial, drive};
 pub(crate) use fault::{Asker, Trouble, silent};
-pub use node::{NodeScripts, RedisNode};
+pub use node::RedisNode;
 pub use rights::{FENCE_RIGHTS, NODE_RIGHTS, RIGHTS};
-pub use scripts::{Script, Scripts};
+pub use scripts::{Family, Flags, Script};
 pub use secrets::Secrets;
+pub use source::Source;
+pub(crate) use source::assemble;
 pub(crate) use url::{NAMES, Target, decode};
 
 use self::call::Call;

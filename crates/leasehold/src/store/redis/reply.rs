@@ -11,6 +11,7 @@ use leasehold_spec::{
 };
 
 use super::keys::Keys;
+use super::scripts::Family;
 
 /// What a script said.
 #[derive(Debug)]
@@ -92,28 +93,9 @@ fn is_usual_renewal(text: &str) -> bool {
 /// Whether a script of ours began this sentence: with a word and the server's time, which it reads from no record.
 fn is_begun(text: &str) -> bool {
     let mut words = Words(text.splitn(3, ' '));
-    let begins = words.next().is_some_and(|word| SENTENCES.contains(&word));
+    let begins = words.next().is_some_and(|word| Family::Locks.reports(word));
     begins && words.number().is_some() && words.next().is_some()
 }
-
-/// How sentences begin that say something of a record.
-const SENTENCES: [&str; 15] = [
-    "GRANTED",
-    "QUEUED",
-    "BUSY",
-    "GONE",
-    "LATE",
-    "FULL",
-    "RENEWED",
-    "RESERVED",
-    "LOST",
-    "RELEASED",
-    "NOTHELD",
-    "LEFT",
-    "REVOKING",
-    "SETTLED",
-    "INSPECTED",
-];
 
 fn quiet(now_us: u64, highest: Token, outcome: Outcome) -> Answer {
     Answer { now_us, highest, contention: Contention::None, rest: Rest::Done, handed_claim_ms: None, outcome }

@@ -4,10 +4,10 @@ use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Ask, Charter, Renewal, Request, Wait, rest_ms};
 use leasehold_spec::{From, Name, Order};
 
-use super::scripts::NodeScripts;
 use crate::error::Error;
 use crate::store::redis::call::{Call, Fields, LENGTH_END, TIME_END, below};
 use crate::store::redis::keys::Keys;
+use crate::store::redis::scripts::Script;
 
 /// As many nodes as four digits have. Far beyond any use.
 const NODES_END: u64 = 10_000;
@@ -16,13 +16,12 @@ const LABEL_END: u64 = 1_000;
 
 /// The request for one name, of a client that has seen this marker.
 pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -> Result<Call, Error> {
-    let scripts = NodeScripts::get();
     let key = keys.record(name);
     let call = match request {
-        Request::Ask(asked) => ask(Call::begin(&scripts.ask, 2).and(key).and(keys.marker()).and(seen), asked)?,
+        Request::Ask(asked) => ask(Call::begin(Script::NodeAsk, 2).and(key).and(keys.marker()).and(seen), asked)?,
         Request::Renew(renewal) => return renew(keys, &[(name, renewal)], seen),
         Request::GiveBack { id, upto, wait } => {
-            let call = Call::begin(&scripts.give_back, 1)
+            let call = Call::begin(Script::NodeGiveBack, 1)
                 .and(key)
                 .and(Fields::new().id(id))
                 .and(Fields::new().decimal(upto.get(), 16));
@@ -31,7 +30,7 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
                 None => call,
             }
         }
-        Request::CoolDown { id, upto, for_ms } => Call::begin(&scripts.cool_down, 1)
+        Request::CoolDown { id, upto, for_ms } => Call::begin(Script::NodeCoolDown, 1)
             .and(key)
             .and(Fields::new().id(id))
             .and(Fields::new().decimal(upto.get(), 16))
@@ -39,17 +38,17 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
         Request::Revoke { holder, token, grace_ms } => {
             let seen = Fields::new().hex(holder.session.0, 32).hex(holder.counter.into(), 16).decimal(token.get(), 16);
             let grace_ms = below(*grace_ms, LENGTH_END, "grace")?.to_string();
-            Call::begin(&scripts.revoke, 1).and(key).and(seen).and(grace_ms)
+            Call::begin(Script::NodeRevoke, 1).and(key).and(seen).and(grace_ms)
         }
-        Request::Settle => Call::begin(&scripts.settle, 1).and(key),
-        Request::Inspect => Call::begin(&scripts.inspect, 1).and(key),
+        Request::Settle => Call::begin(Script::NodeSettle, 1).and(key),
+        Request::Inspect => Call::begin(Script::NodeInspect, 1).and(key),
     };
     Ok(call)
 }
 
 /// Renewals of many names in one call.
 pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Result<Call, Error> {
-    let mut call = Call::begin(&NodeScripts::get().renew, batch.len() + 1);
+    let mut call = Call::begin(Script::NodeRenew, batch.len() + 1);
     for (name, _) in batch {
         call = call.and(keys.record(name));
     }
@@ -81,7 +80,7 @@ pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Res
 /// The first request of all.
 pub(super) fn enter(keys: &Keys, charter: Charter, run: &str, memory: &str) -> Result<Call, Error> {
     let rest_us = (rest_ms(charter.max_lease_ms) * 1000).to_string();
-    let call = Call::begin(&NodeScripts::get().enter, 1).and(keys.marker()).and(fields_of(charter)?);
+    let call = Call::begin(Script::NodeEnter, 1).and(keys.marker()).and(fields_of(charter)?);
     Ok(call.and(run).and(memory).and(rest_us))
 }
 
@@ -92,7 +91,7 @@ pub(super) fn begin(
     (run, memory): (&str, &str),
     asked: Option<&str>,
 ) -> Result<Call, Error> {
-    let call = Call::begin(&NodeScripts::get().begin, 1).and(keys.marker()).and(fields_of(charter)?);
+    let call = Call::begin(Script::NodeBegin, 1).and(keys.marker()).and(fields_of(charter)?);
     Ok(call.and(run).and(memory).and(asked.unwrap_or_default()))
 }
 

@@ -12,7 +12,6 @@ use redis::Value;
 
 use super::call;
 use super::reply::{self, Answer, Greeting, To};
-use super::scripts::NodeScripts;
 use crate::error::{Error, ErrorKind};
 use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung};
 use crate::store::redis::call::Call;
@@ -20,6 +19,7 @@ use crate::store::redis::fault::{self, Asker};
 use crate::store::redis::handshake::{self, Greeted};
 use crate::store::redis::keys::Keys;
 use crate::store::redis::link::all;
+use crate::store::redis::scripts::Family;
 use crate::store::redis::url::Target;
 use crate::store::redis::wire::{Heard, Wire};
 use crate::store::{Fault, Progress};
@@ -60,12 +60,10 @@ async fn greet(wire: &mut Wire, charter: Charter) -> Result<(String, String), Er
 
 /// The run of the server, and whether it keeps what it was told (K) or forgets (F).
 pub(super) async fn introduce(wire: &mut Wire) -> Result<(String, &'static str), Error> {
-    let scripts = NodeScripts::get();
-    let each = scripts.each();
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server").arg("replication");
     who.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync").arg(NO_SYNC);
-    let Greeted { run, info, more } = handshake::greet(wire, who, &scripts.known(&each)).await?;
+    let Greeted { run, info, more } = handshake::greet(wire, who, Family::Node).await?;
     let memory = if saves_everything(&more) && !was_promoted(&info) { "K" } else { "F" };
     Ok((run, memory))
 }

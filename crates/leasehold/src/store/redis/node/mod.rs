@@ -11,13 +11,10 @@ mod candidate;
 mod fuzz;
 mod link;
 pub(super) mod reply;
-mod scripts;
 
 use std::sync::Arc;
 
 use leasehold_spec::node::Charter;
-
-pub use scripts::NodeScripts;
 
 use super::url::Target;
 use crate::error::Error;

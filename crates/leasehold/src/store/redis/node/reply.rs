@@ -10,6 +10,7 @@ use leasehold_spec::{
 
 use crate::store::redis::keys::Keys;
 use crate::store::redis::reply::{number, token};
+use crate::store::redis::scripts::Family;
 
 /// What a script said.
 #[derive(Debug)]
@@ -94,27 +95,9 @@ fn clock_and_highest(text: &str) -> Option<(u64, Token)> {
 /// Whether a script of ours began this sentence: with a word and the server's time, which it reads from no record.
 fn is_begun(text: &str) -> bool {
     let mut words = Words(text);
-    let begins = words.next().is_some_and(|word| SENTENCES.contains(&word));
+    let begins = words.next().is_some_and(|word| Family::Node.reports(word));
     begins && words.number().is_some() && !words.0.is_empty()
 }
-
-/// How sentences begin that say something of a record.
-const SENTENCES: [&str; 14] = [
-    "GRANTED",
-    "REFUSED",
-    "BELOW",
-    "FAR",
-    "LATE",
-    "FULL",
-    "RENEWED",
-    "FILLED",
-    "LOST",
-    "GIVEN",
-    "REVOKING",
-    "NOTHELD",
-    "SETTLED",
-    "INSPECTED",
-];
 
 /// That the node has no vote, said of one name or of all that were asked about.
 pub(super) fn abstention(text: &str) -> Option<Abstention> {
