@@ -66,13 +66,7 @@ impl Call {
             keys.write(name, &mut key);
             call.command.arg(&key);
         }
-        let not_after_us = |renew: &Renew| renew.not_after_us.min(TIME_END - 1);
-        let earliest_us = batch.iter().map(|(_, renew)| not_after_us(renew)).min().unwrap_or(0);
-        let mut all = Vec::with_capacity(16 * batch.len());
-        for (_, renew) in batch {
-            all.extend_from_slice(Fields::new().decimal(not_after_us(renew), 16).as_ref());
-        }
-        call = call.and(Fields::new().decimal(earliest_us, 16)).and(all);
+        call = call.and_not_after(batch.iter().map(|(_, renew)| renew.not_after_us));
         for (_, renew) in batch {
             let from = match renew.from {
                 From::Now => "lh1H",
@@ -111,6 +105,14 @@ impl Call {
     pub(super) fn and(mut self, argument: impl AsRef<[u8]>) -> Self {
         self.command.arg(argument.as_ref());
         self
+    }
+
+    /// Adds the earliest `not_after` of a batch, and then all of them.
+    pub(super) fn and_not_after(self, each_us: impl Iterator<Item = u64> + Clone) -> Self {
+        let field = |us: u64| Fields::new().decimal(us.min(TIME_END - 1), 16);
+        let mut all = Vec::with_capacity(16 * each_us.size_hint().0);
+        each_us.clone().for_each(|us| all.extend_from_slice(field(us).as_ref()));
+        self.and(field(each_us.min().unwrap_or(0))).and(all)
     }
 
     /// Returns the number of arguments behind the keys.

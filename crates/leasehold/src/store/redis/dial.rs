@@ -5,9 +5,9 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
 
-use super::Target;
 use super::credentials::Credentials;
 use super::fault::{self, Asker};
+use super::url::Target;
 use crate::descriptors;
 use crate::error::Error;
 use crate::world::{Pending, World};

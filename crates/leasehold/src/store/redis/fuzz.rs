@@ -16,9 +16,10 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::keys::Keys;
-use super::reply::{Said, To, delivery, parse};
+use super::reply::{To, delivery, parse};
 use super::sieve::Sieve;
 use super::url::Target;
+use super::words::Reply;
 use crate::settings::check_lease;
 use crate::store::quorum::url::QuorumUrl;
 
@@ -263,7 +264,7 @@ fn to() -> impl Strategy<Value = To> {
 #[test]
 fn an_answer_reads_as_it_was_written() {
     fuzz(answer(), |(answer, said)| match parse(To::Other, &said) {
-        Some(Said::Answer(read)) => assert_eq!(read, answer, "{said}"),
+        Some(Reply::Sound(read)) => assert_eq!(read, answer, "{said}"),
         other => panic!("{said}: {other:?}"),
     });
 }

@@ -22,15 +22,16 @@ use leasehold_spec::{Name, SessionId};
 /// The layout of records. Another one is refused, never touched.
 pub(crate) const LAYOUT: &str = "1";
 
-/// What goes before a name and before a session.
+/// The beginnings of keys, of channels and of messages.
 #[derive(Debug)]
 struct Layout {
+    word: &'static str,
     record: &'static str,
     inbox: &'static str,
 }
 
-const LOCKS: &Layout = &Layout { record: "lh1:{", inbox: "lh1:inbox:" };
-const NODE: &Layout = &Layout { record: "lq1:{", inbox: "lq1:inbox:" };
+const LOCKS: &Layout = &Layout { word: "lh1", record: "lh1:{", inbox: "lh1:inbox:" };
+const NODE: &Layout = &Layout { word: "lq1", record: "lq1:{", inbox: "lq1:inbox:" };
 const MARKER: &str = "lq1:marker";
 
 /// Keys below one prefix.
@@ -126,6 +127,11 @@ impl Keys {
     /// What goes before a session's id in the name of its channel.
     pub(crate) fn inboxes(&self) -> String {
         format!("{}{}", self.prefix, self.layout.inbox)
+    }
+
+    /// Returns the text by which a session proves its inbox.
+    pub(super) fn probe(&self, random: u128) -> String {
+        format!("{} probe {random:032x}", self.layout.word)
     }
 
     /// The channel of a session. The scripts make it from a record's key: `part/open.lua`, `inboxes`.

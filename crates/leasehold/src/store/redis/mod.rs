@@ -11,6 +11,7 @@
 //! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no
 //! session beyond its id; nothing outside of this folder and `fence/` knows that the client crate exists.
 
+mod batch;
 mod call;
 mod credentials;
 mod dial;
@@ -23,6 +24,7 @@ mod keys;
 mod link;
 #[cfg(leasehold_lab)]
 mod mutants;
+mod named;
 #[cfg(all(test, feature = "tls"))]
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
 mod no_tls;
@@ -40,6 +42,7 @@ mod tls;
 mod tls;
 mod url;
 mod wire;
+mod words;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

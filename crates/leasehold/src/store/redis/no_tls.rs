@@ -1,6 +1,6 @@
 //! What `tls.rs` is in a program without TLS: nothing, and a word about it.
 
-use super::credentials::Tls;
+use super::named::Tls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::world::Socket;
 

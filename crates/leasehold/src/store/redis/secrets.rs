@@ -1,6 +1,6 @@
 //! What of a URL is a secret: for programs that show a URL, take one from a command line, or start others.
 
-use super::credentials::Password;
+use super::named::Password;
 use super::url::Target;
 use crate::store::Scheme;
 use crate::store::quorum::url::QuorumUrl;

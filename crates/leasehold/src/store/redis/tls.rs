@@ -20,7 +20,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::credentials::{FileKind, Identity, Tls, content, wrong};
+use super::named::{FileKind, Identity, Tls, content, wrong};
 use crate::error::{Error, ErrorKind, Result};
 use crate::world::Socket;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ::url::{Host, Url};
 
-use super::credentials::{Identity, Password, Tls};
+use super::named::{Identity, Password, Tls};
 use super::tls;
 use crate::error::Error;
 use crate::store::Scheme;

@@ -22,9 +22,10 @@ use super::call::Call;
 use super::fault::{self, Asker, Trouble};
 use super::gather::Gather;
 use super::keys::Keys;
+use super::words::Reply;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Progress};
-use crate::world::Address;
+use crate::world::{Address, Pending, World};
 
 /// Keys that the server looks at in one step of a scan: half a millisecond of its time.
 const SCANNED: u32 = 1_000;
@@ -113,16 +114,20 @@ impl Line {
             [_, Value::BulkString(text)] => std::str::from_utf8(text).ok(),
             _ => None,
         };
-        let mut attached = self.attached();
-        let Some(to) = attached.as_mut() else { return };
-        if let Some((_, arrived)) = to.probe.take_if(|(probe, _)| Some(probe.as_str()) == text) {
-            // Nobody may be waiting any more: then the attempt was given up.
-            let _ = arrived.send(());
-            return;
+        match text {
+            // No name has a line break in it.
+            Some(text) => text.split('\n').for_each(|line| self.receive_line(line)),
+            None => self.tell(Heard::Garbled),
         }
-        let ear = Arc::clone(&to.ear);
-        drop(attached);
-        ear(text.map_or(Heard::Garbled, Heard::Text));
+    }
+
+    fn receive_line(&self, line: &str) {
+        let probe = self.attached().as_mut().and_then(|to| to.probe.take_if(|(probe, _)| probe == line));
+        match probe {
+            // If the receiver is gone, the attempt was given up.
+            Some((_, arrived)) => drop(arrived.send(())),
+            None => self.tell(Heard::Text(line)),
+        }
     }
 
     fn tell(&self, heard: Heard<'_>) {
@@ -171,6 +176,25 @@ impl Wire {
         }
     }
 
+    /// Splits the reply to a batch into the replies about its names.
+    pub(super) fn lines<'a>(&self, text: &'a str, names: usize) -> Result<Vec<&'a str>, Fault> {
+        let lines: Vec<&str> = text.split('\n').collect();
+        if lines.len() == names { Ok(lines) } else { Err(self.garbled(None)) }
+    }
+
+    /// Returns what a reply about a name reports, or why it reports nothing. Closes the link after garbage.
+    pub(super) fn read<T>(&self, name: &Name, reply: Option<Reply<T>>) -> Result<T, Fault> {
+        let key = || self.keys.record(name);
+        match reply {
+            Some(Reply::Sound(report)) => Ok(report),
+            Some(Reply::Foreign(kind)) => Err(fault::foreign(&key(), &kind)),
+            Some(Reply::Newer(version)) => Err(fault::newer(&key(), &version)),
+            Some(Reply::Error(text)) => Err(fault::of_one(&text, &self.line.at, self.line.asker, &key())),
+            Some(Reply::Damaged) => Err(fault::damaged(&self.line.at, &key())),
+            None => Err(self.garbled(Some(name))),
+        }
+    }
+
     pub(super) async fn names(mut self, from: u64) -> Result<(Vec<Name>, u64), Fault> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(from).arg("MATCH").arg(self.keys.pattern()).arg("COUNT").arg(SCANNED);
@@ -183,8 +207,15 @@ impl Wire {
         Ok((keys.iter().filter_map(|key| self.keys.name(key)).collect(), next))
     }
 
-    /// Attaches a session's inbox, and proves it: a probe was seen to arrive.
-    pub(super) async fn attach(mut self, session: SessionId, probe: String, ear: Ear) -> Result<(), Fault> {
+    /// Attaches the inbox of a session, and waits until a probe has arrived.
+    pub(super) fn attach(&self, session: SessionId, world: &dyn World, ear: Ear) -> Pending<Result<(), Fault>> {
+        let mut random = [0; 16];
+        world.random(&mut random);
+        let probe = self.keys.probe(u128::from_le_bytes(random));
+        Box::pin(self.clone().attach_by(session, probe, ear))
+    }
+
+    async fn attach_by(mut self, session: SessionId, probe: String, ear: Ear) -> Result<(), Fault> {
         let channel = self.keys.inbox(session);
         let (arrived, seen) = oneshot::channel();
         *self.line.attached() = Some(Attached { ear, probe: Some((probe.clone(), arrived)) });
@@ -216,5 +247,35 @@ impl Wire {
         self.line.close();
         let key = about.map(|name| self.keys.record(name));
         fault::garbled(&self.line.at, key.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(text: &str) -> PushInfo {
+        let data = ["lh1:inbox:1", text].map(|text| Value::BulkString(text.as_bytes().to_vec()));
+        PushInfo { kind: PushKind::Message, data: data.to_vec() }
+    }
+
+    #[test]
+    fn a_message_of_several_lines_is_several_messages() {
+        let line = Line::new(&Address { host: "h".to_owned(), port: 1 }, Asker::LOCKS);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let ear = {
+            let seen = Arc::clone(&seen);
+            move |heard: Heard<'_>| {
+                let text = if let Heard::Text(text) = heard { text } else { "garbled" };
+                seen.lock().unwrap().push(text.to_owned());
+            }
+        };
+        let (arrived, mut probed) = oneshot::channel();
+        *line.attached() = Some(Attached { ear: Arc::new(ear), probe: Some(("probe".to_owned(), arrived)) });
+        for message in ["a b", "c\nd\ne", "f\nprobe\ng", "probe", "h\n"] {
+            line.receive(&push(message));
+        }
+        assert_eq!(*seen.lock().unwrap(), ["a b", "c", "d", "e", "f", "g", "probe", "h", ""]);
+        assert_eq!(probed.try_recv(), Ok(()));
     }
 }

@@ -52,13 +52,7 @@ pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Res
     for (name, _) in batch {
         call = call.and(keys.record(name));
     }
-    let not_after_us = |renewal: &Renewal| renewal.not_after_us.min(TIME_END - 1);
-    let earliest_us = batch.iter().map(|(_, renewal)| not_after_us(renewal)).min().unwrap_or(0);
-    let mut all = Vec::with_capacity(16 * batch.len());
-    for (_, renewal) in batch {
-        all.extend_from_slice(Fields::new().decimal(not_after_us(renewal), 16).as_ref());
-    }
-    call = call.and(keys.marker()).and(seen).and(Fields::new().decimal(earliest_us, 16)).and(all);
+    call = call.and(keys.marker()).and(seen).and_not_after(batch.iter().map(|(_, renewal)| renewal.not_after_us));
     for (_, renewal) in batch {
         let from = match renewal.from {
             From::Now => "H",

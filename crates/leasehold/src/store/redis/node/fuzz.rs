@@ -5,9 +5,10 @@ use leasehold_spec::node::{Bell, Rings, Said, Vote};
 use leasehold_spec::{GrantState, Holder, Inspection, LostHow, Name, SessionId, Was};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
-use super::reply::{Answer, To, bell, greeting, parse};
+use super::reply::{To, bell, greeting, parse};
 use crate::store::redis::fuzz::{bent, contention, fuzz, id, letter, text, token};
 use crate::store::redis::keys::Keys;
+use crate::store::redis::words::Reply;
 
 /// An answer, and how a script says it. Times are such that a lease does not end before it is told.
 fn answer() -> impl Strategy<Value = (Vote, String)> {
@@ -69,7 +70,7 @@ fn to() -> impl Strategy<Value = To> {
 #[test]
 fn an_answer_reads_as_it_was_written() {
     fuzz((to(), answer()), |(to, (vote, told))| match parse(to, &told) {
-        Some(Answer::Vote(read)) => assert_eq!(read, vote, "{told}"),
+        Some(Reply::Sound(Ok(read))) => assert_eq!(read, vote, "{told}"),
         other => panic!("{told}: {other:?}"),
     });
 }
