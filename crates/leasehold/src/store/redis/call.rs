@@ -1,4 +1,4 @@
-//! What goes to the scripts: requests as arguments of fixed width, which no script has to take apart with care.
+//! The arguments of the scripts: requests as fields of fixed width, which a script can cut by position.
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, Token};
@@ -8,12 +8,12 @@ use super::keys::Keys;
 use super::scripts::Script;
 use crate::error::Error;
 
-/// As many digits as a field has: times in µs, and lengths in ms.
+/// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
 pub(super) const TIME_END: u64 = 10_u64.pow(16);
 pub(super) const LENGTH_END: u64 = 10_u64.pow(8);
 const NONE: &str = "----------------";
 
-/// A script and the command that runs it by its digest, ready to be sent.
+/// A script, and the command that runs it by its digest.
 #[derive(Clone)]
 pub(super) struct Call {
     script: Script,
@@ -21,7 +21,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// The request for one name.
+    /// Returns the request for one name.
     pub(super) fn new(keys: &Keys, name: &Name, op: &Op, guess: Contention) -> Result<Self, Error> {
         let begin = |script| Self::begin(script, 1).and(keys.record(name));
         let call = match op {
@@ -57,7 +57,7 @@ impl Call {
         Ok(call)
     }
 
-    /// Renewals of many names in one call.
+    /// Returns one call with renewals of many names.
     pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Self, Error> {
         let mut call = Self::begin(Script::Renew, batch.len());
         let mut key = String::new();
@@ -78,12 +78,12 @@ impl Call {
         Ok(call)
     }
 
-    /// The command that runs it by its digest.
+    /// Returns the command that runs the script by its digest.
     pub(super) fn by_digest(&self) -> &Cmd {
         &self.command
     }
 
-    /// The command that runs it by its source, where the server has forgotten it.
+    /// Returns the command that runs the script by its source, if the server has forgotten it.
     pub(super) fn by_source(&self) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command.arg(self.script.source());
@@ -96,7 +96,7 @@ impl Call {
     }
 
     pub(super) fn begin(script: Script, keys: usize) -> Self {
-        // Room for all that is to come: growing the buffers argument by argument costs more than filling them.
+        // Room for all arguments: to grow the buffers argument by argument costs more than to fill them.
         let mut command = Cmd::with_capacity(4 + 8 * keys, 64 + 512 * keys);
         command.arg("EVALSHA").arg(script.sha()).arg(keys);
         Self { script, command }
@@ -123,14 +123,14 @@ impl Call {
         words.count() - str::from_utf8(keys).unwrap().parse::<usize>().unwrap()
     }
 
-    /// Arguments that a request can do without: each costs the server 0.1 µs, and the usual one has none that says nothing.
+    /// Adds optional arguments, without the empty ones at the end: each argument costs the server 0.1 µs.
     pub(super) fn and_said<const N: usize>(self, optional: [&[u8]; N]) -> Self {
         let said = optional.iter().rposition(|argument| !argument.is_empty()).map_or(0, |last| last + 1);
         optional[..said].iter().fold(self, |call, argument| call.and(argument))
     }
 }
 
-/// The bytes of a field; none of one that says nothing.
+/// Returns the bytes of an optional field.
 fn said(field: &Option<Fields>) -> &[u8] {
     field.as_ref().map_or(&[], |field| field.as_ref())
 }
@@ -153,7 +153,7 @@ fn acquire_args(call: Call, acquire: &Acquire, guess: Contention) -> Result<Call
     Ok(call.and_said([place.as_ref(), bounds.as_ref(), hint]))
 }
 
-/// What a waiter is, and its patience and ticket if it has either.
+/// Returns the fields of a waiter, and those of its longest wait and ticket if it has either.
 fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
     // Longer than the clock's digits is for ever.
     let patience = place.limit_ms.filter(|&ms| ms < TIME_END / 10_000);
@@ -174,7 +174,7 @@ fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
     Ok((who, bounds))
 }
 
-/// Whether a script is to expect a queue.
+/// Returns whether a script should expect a queue.
 fn is_contended(guess: Contention) -> bool {
     match guess {
         Contention::None => false,
@@ -182,7 +182,7 @@ fn is_contended(guess: Contention) -> bool {
     }
 }
 
-/// How long the record of a grant is kept that was made now.
+/// Returns for how long the record of a new grant is kept.
 fn keep_ms(lease_ms: u64) -> String {
     (lease_ms + leasehold_spec::limits::RETENTION_MS).to_string()
 }
@@ -191,7 +191,7 @@ pub(super) fn below(number: u64, end: u64, what: &str) -> Result<u64, Error> {
     if number < end { Ok(number) } else { Err(Error::invalid(format!("the {what} is too long: {number}"))) }
 }
 
-/// Fields of fixed width, one after the other. By `format!` they were half of what a request cost its client.
+/// Fields of fixed width, one after the other. With `format!` they were half of the cost of a request in the client.
 pub(super) struct Fields {
     bytes: [u8; Self::ROOM],
     len: usize,
@@ -211,7 +211,7 @@ impl Fields {
         self
     }
 
-    /// Padded with zeros. A number that has more digits is one that no caller lets through.
+    /// Adds a number, padded with zeros. Callers check that it has no more digits than the field.
     pub(super) fn decimal(mut self, mut number: u64, width: usize) -> Self {
         for digit in self.field(width).iter_mut().rev() {
             *digit = b'0' + (number % 10) as u8;
@@ -237,7 +237,7 @@ impl Fields {
         }
     }
 
-    /// As [`GrantId::wire`] has it.
+    /// Adds an ID, in the form of [`GrantId::wire`].
     pub(super) fn id(self, id: &GrantId) -> Self {
         self.hex(id.session.0, 32).hex(id.counter.into(), 16).hex(id.nonce.into(), 16)
     }

@@ -25,7 +25,7 @@ pub(super) struct Credentials {
 }
 
 impl Credentials {
-    /// Reads what the target names. Files are read off the async threads: a network file system may hang.
+    /// Reads the credentials that the target names. A network file system may hang, so no async thread reads files.
     pub(super) async fn of(target: &Target, world: &dyn World) -> Result<Self> {
         if let (None, None | Some(Password::Given(_))) = (&target.tls, &target.password) {
             return Ok(Self { password: given(target.password.as_ref())?, tls: None });
@@ -33,11 +33,11 @@ impl Credentials {
         let (tell, told) = oneshot::channel();
         let (target, wall_us) = (target.clone(), world.wall_us());
         world.offload(Box::new(move || drop(tell.send(Self::read(&target, wall_us)))));
-        // Not run: the runtime is going, and this future with it.
+        // It did not run, because the runtime ends, and this future with it.
         told.await.map_err(|_| Error::closed())?
     }
 
-    /// Blocks.
+    /// Reads files, and blocks.
     fn read(target: &Target, wall_us: u64) -> Result<Self> {
         let password = given(target.password.as_ref())?;
         let host = &target.address.host;

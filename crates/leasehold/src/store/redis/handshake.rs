@@ -1,13 +1,13 @@
-//! The first exchange with a server: what must be true before a session trusts it.
+//! The first exchange with a server: the checks before a session trusts it.
 //!
-//! A program that runs one command under a lock pays all of this for it, so each step is one round trip: who we are; who
-//! the server is, and whether it knows our scripts; the time and the inbox (`session/thread.rs`, `link.rs`). What is
-//! asked in one breath is asked in the order of P11, and nothing of it can queue.
+//! A program that runs one command under a lock pays for all of this, so each step is one round trip: our credentials; the
+//! role and version of the server, and whether it knows our scripts; the time and the inbox (`session/thread.rs`,
+//! `link.rs`). The questions of one round trip are in the order of P11, and none of them can queue.
 //!
 //! The scripts are some 80 kB. Sent with each connection they are two more round trips of a fresh TCP connection,
-//! which may have 14 kB under way; and the server hashes them all while nobody else is served. So the question about our
-//! rights, a script itself, has a line in it that stands for all the others, and is brought behind them: whoever knows it
-//! knows them.
+//! which may have 14 kB in flight; and the server hashes them all while it serves nobody else. So the question about our
+//! rights, which is a script as well, contains a line that stands for all other scripts, and is loaded after them. A server
+//! that knows the question knows all scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,13 +26,14 @@ use super::wire::{Line, Wire};
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
-/// Requests that wait for the socket. With the client crate's own bound (50) a thousand tasks would take turns.
+/// The number of requests that can wait for the socket. With the default of the client crate (50), a thousand tasks would
+/// wait for each other.
 const BUFFER: usize = 16 * 1024;
 const OLDEST: (u32, u32) = (7, 0);
-/// How long a TLS handshake may take: the rest of what the session gives a connection is for greeting and proving.
+/// The timeout of a TLS handshake. The rest of the session's timeout for connecting is for the exchanges after it.
 const TLS_WITHIN: Duration = Duration::from_millis(3500);
 
-/// Connects, and makes sure that this is a primary which can run the scripts.
+/// Connects, and checks that this is a primary that can run the scripts.
 pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisLink, Error> {
     let mut wire = connect(&target, &*world, Keys::new(&target.prefix), Asker::LOCKS).await?;
     let mut who = redis::pipe();
@@ -46,7 +47,7 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
     }
 }
 
-/// Makes a connection that lives on the caller's runtime.
+/// Opens a connection that is driven on the caller's runtime.
 pub(super) async fn connect(target: &Target, world: &dyn World, keys: Keys, asker: Asker) -> Result<Wire, Error> {
     let line = Arc::new(Line::new(&target.address, asker));
     let config = {
@@ -62,22 +63,24 @@ pub(super) async fn connect(target: &Target, world: &dyn World, keys: Keys, aske
     Ok(Wire { connection, keys, line })
 }
 
-/// What a server said of itself.
+/// The results of the first exchange.
 pub(super) struct Greeted {
     pub(super) run: String,
-    /// All that INFO told.
+    /// The reply to INFO.
     pub(super) info: String,
-    /// The answers to what else was asked, errors among them.
+    /// The replies to the other commands, including errors.
     pub(super) more: Vec<Value>,
 }
 
-/// Asks who this is, whether it knows the scripts, and whether we may do what they do. `who` begins with ROLE and INFO.
+/// Asks for the role and version of the server, and whether it knows our scripts and permits their commands. `who`
+/// begins with ROLE and INFO.
 pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, family: Family) -> Result<Greeted, Error> {
     let (at, asker) = (wire.line.at.clone(), wire.line.asker);
     ask_rights(&mut who, wire, family);
     let mut said = all(wire, &who).await?.into_iter();
     let mut next = || said.next().ok_or_else(|| fault::not_redis(&at));
-    // In this order: a replica, an old server or one that loads is told as such, whatever it says of our script.
+    // In this order: the error for a replica, for an old server or for one that loads comes before an error about our
+    // script.
     role(&sound(next()?, &at, asker)?, &at)?;
     let info: String = redis::from_redis_value(sound(next()?, &at, asker)?).map_err(|_| fault::not_redis(&at))?;
     let run = server(&info, &at)?;
@@ -94,13 +97,13 @@ pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, family: Family) ->
     }
 }
 
-/// The question about our rights.
+/// Adds the question about our rights.
 fn ask_rights(pipeline: &mut Pipeline, wire: &Wire, family: Family) {
     let arguments = wire.line.asker.rights.arguments(&wire.keys.sample());
     pipeline.cmd("EVALSHA").arg(&family.question().sha).arg(0).arg(arguments);
 }
 
-/// Brings the scripts, the question behind them, and asks it. Answers as the server does.
+/// Loads the scripts and then the question, and asks it. Returns the reply of the server.
 async fn bring(wire: &mut Wire, family: Family) -> Result<Value, Error> {
     let (at, asker) = (wire.line.at.clone(), wire.line.asker);
     let Source { text, sha } = family.question();
@@ -121,7 +124,7 @@ async fn bring(wire: &mut Wire, family: Family) -> Result<Value, Error> {
     Ok(refused)
 }
 
-/// The answers to all of a pipeline, errors among them.
+/// Returns the replies to a pipeline, including errors.
 async fn all(wire: &mut Wire, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
     let answered = wire.connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
     answered.map_err(|error| fault::handshake(&error, &wire.line.at, wire.line.asker))
@@ -168,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_of_itself() {
+    fn old_servers_clusters_and_others_are_refused() {
         let info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n";
         assert_eq!(server(info, "here").unwrap(), "abc");
         for (from, to, kind) in [

@@ -1,4 +1,4 @@
-//! A [`Link`] to locks on one Redis, over a connection that `wire.rs` has.
+//! A [`Link`] to locks on one Redis, over the connection of `wire.rs`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::store::{Fault, Inbox, Link, Message, Progress};
 use crate::world::{Pending, World};
 
-/// A connection whose first exchange went well.
+/// A connection whose first exchange succeeded.
 pub(super) struct RedisLink {
     pub(super) wire: Wire,
     pub(super) run: String,

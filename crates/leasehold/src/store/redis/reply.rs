@@ -15,7 +15,7 @@ use super::keys::Keys;
 use super::scripts::Family;
 use super::words::{Reply, Words, is_begun, number, token};
 
-/// What a request says and its short reply does not repeat.
+/// The parts of a request that its short reply does not repeat.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum To {
     Acquire {

@@ -1,8 +1,8 @@
-//! What a Redis user must be allowed to do, and the question whether it is.
+//! The rights that a Redis user needs, and the question whether it has them.
 //!
-//! A right that is missing for the whole connection is told by the server, by name, when the connection is made. One that
-//! only a script needs is told when the script comes to that line, without a name, and for some that is the first release
-//! while somebody waits. So the server is asked beforehand, with the first words (`handshake.rs`).
+//! If the connection itself lacks a right, the server names it when the client connects. If only a script needs the
+//! right, the error comes when the script calls the command, and has no name. For some rights that is the first release
+//! while somebody waits. So the client asks the server in the first exchange (`handshake.rs`).
 
 use std::fmt;
 
@@ -15,13 +15,14 @@ pub(crate) struct Rights {
     patterns: &'static str,
 }
 
-/// What the user of a lock's client must be allowed to do. SECURITY.md quotes it.
+/// The rights that locks need. SECURITY.md quotes them.
 pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
                           +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
-/// What that of a node's client must. `+config|get` lets it see that the node saves every change before it answers.
+/// The rights that a node needs. With `+config|get` the client also sees that the node saves every change before it
+/// replies.
 pub const NODE_RIGHTS: &str = "+eval +evalsha +script|load +get +set +del +type +zadd +zrem +zrange +zmscore +zcard \
                                +zremrangebyrank +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
-/// What that of a fence must.
+/// The rights that a fence needs.
 pub const FENCE_RIGHTS: &str = "+eval +evalsha +get +set +del +type +pttl +select";
 
 impl Rights {

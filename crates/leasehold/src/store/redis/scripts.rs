@@ -143,7 +143,7 @@ const _: () = {
     }
 };
 
-/// What locks share, put in as text where a script names it: see `part/open.lua` for why it is no function.
+/// The parts that scripts of locks share. They are put in as text: see `part/open.lua` for why they are no functions.
 const LOCK_PARTS: [(&str, &str); 10] = [
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@open\n", include_str!("part/open.lua")),
@@ -157,7 +157,7 @@ const LOCK_PARTS: [(&str, &str); 10] = [
     ("--@save\n", include_str!("part/save.lua")),
 ];
 
-/// What the scripts of a node share. A part that names another one comes before that.
+/// The parts that scripts of a node share. A part that contains the mark of another part comes before that part.
 const NODE_PARTS: [(&str, &str); 11] = [
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@marked\n", include_str!("node/part/marked.lua")),

@@ -1,4 +1,4 @@
-//! What must be true of every script, and what ties the scripts to the specification.
+//! Rules for every script, and the values that scripts share with the specification.
 
 use leasehold_spec::limits;
 

@@ -10,7 +10,7 @@ use sha1_smol::Sha1;
 /// A script as the server gets it.
 #[derive(Debug)]
 pub struct Source {
-    /// What the server runs.
+    /// The code that the server runs.
     pub text: String,
     /// The name by which the server knows it: the SHA-1 of the text, in hexadecimal.
     pub sha: String,
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn digest_is_the_one_of_the_server() {
-        // What `SCRIPT LOAD "return 1"` replies.
+        // The reply to `SCRIPT LOAD "return 1"`.
         assert_eq!(digest("return 1"), "e0e1f9fabfc9d4800c877a703b823ac0578ff8db");
     }
 

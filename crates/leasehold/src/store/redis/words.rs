@@ -1,4 +1,4 @@
-//! What replies of locks and of nodes have in common: words that are separated by single blanks, and refusals.
+//! The common part of replies of locks and of nodes: words that are separated by single blanks, and refusals.
 //!
 //! A reply is exactly what a script can say, or it is garbage. After garbage the link is closed: it may be a reply too
 //! many, and each later reply would be taken for the reply to another request.
@@ -109,8 +109,8 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Returns whether a reply begins with the word of a report, the server's time and one word more. A script reads the word
-/// and the time from no record. So if the rest makes no sense, the record is damaged.
+/// Returns whether a reply begins like a report: with its word, the server's time and one more word. A script reads the
+/// word and the time from no record. So if the rest makes no sense, the record is damaged.
 pub(super) fn is_begun(text: &str, is_report: impl Fn(&str) -> bool) -> bool {
     let mut words = Words::of(text);
     words.next().is_some_and(is_report) && words.number().is_some() && !words.is_at_end()

@@ -1,4 +1,4 @@
-//! What goes to a node's scripts: requests as arguments of fixed width.
+//! The arguments of the scripts of a node: requests as fields of fixed width.
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Ask, Charter, Renewal, Request, Wait, rest_ms};
@@ -9,12 +9,12 @@ use crate::store::redis::call::{Call, Fields, LENGTH_END, TIME_END, below};
 use crate::store::redis::keys::Keys;
 use crate::store::redis::scripts::Script;
 
-/// As many nodes as four digits have. Far beyond any use.
+/// The limit of a number of nodes: four digits.
 const NODES_END: u64 = 10_000;
-/// As many bytes of a label as three digits have.
+/// The limit of the length of a label: three digits.
 const LABEL_END: u64 = 1_000;
 
-/// The request for one name, of a client that has seen this marker.
+/// Returns the request for one name, from a client that has seen this marker.
 pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -> Result<Call, Error> {
     let key = keys.record(name);
     let call = match request {
@@ -46,7 +46,7 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
     Ok(call)
 }
 
-/// Renewals of many names in one call.
+/// Returns one call with renewals of many names.
 pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Result<Call, Error> {
     let mut call = Call::begin(Script::NodeRenew, batch.len() + 1);
     for (name, _) in batch {
@@ -71,14 +71,14 @@ pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Res
     Ok(call)
 }
 
-/// The first request of all.
+/// Returns the greeting, which is the first request.
 pub(super) fn enter(keys: &Keys, charter: Charter, run: &str, memory: &str) -> Result<Call, Error> {
     let rest_us = (rest_ms(charter.max_lease_ms) * 1000).to_string();
     let call = Call::begin(Script::NodeEnter, 1).and(keys.marker()).and(fields_of(charter)?);
     Ok(call.and(run).and(memory).and(rest_us))
 }
 
-/// An end to any rest; if a marker is named, only while that is there.
+/// Returns the request that ends a quarantine; with a marker, only if the node still has that marker.
 pub(super) fn begin(
     keys: &Keys,
     charter: Charter,
@@ -102,7 +102,7 @@ fn ask(call: Call, ask: &Ask) -> Result<Call, Error> {
         .and(Fields::new().decimal(below(ask.lease_ms, LENGTH_END, "lease")?, 8))
         .and(tail(range, &ask.label)?)
         .and(Fields::new().decimal(ask.not_after_us.min(TIME_END - 1), 16))
-        // To format a number is among the dearest things that a script does.
+        // The client sends this sum, because it is expensive for a script to format a number.
         .and(Fields::new().decimal(ask.token.get() + range - 1, 16));
     match &ask.wait {
         Some(wait) => Ok(call.and(place(wait)?)),
@@ -110,19 +110,19 @@ fn ask(call: Call, ask: &Ask) -> Result<Call, Error> {
     }
 }
 
-/// What comes last in a record.
+/// Returns the end of a record: number of tokens and label.
 fn tail(range: u64, label: &str) -> Result<Vec<u8>, Error> {
     let front = Fields::new().decimal(range, 8).decimal(below(label.len() as u64, LABEL_END, "label")?, 3);
     Ok([front.as_ref(), label.as_bytes()].concat())
 }
 
-/// A place in the queue.
+/// Returns the fields of a place in the queue.
 fn place(wait: &Wait) -> Result<Fields, Error> {
     let order = match wait.order {
         Order::Strict => "s",
         Order::Relaxed => "r",
     };
-    // A sorted set orders by doubles, which are exact below 2^53; so is every clock's time for centuries.
+    // A sorted set orders by doubles, which are exact below 2^53. Clocks stay below that for centuries.
     let ticket = below(wait.ticket, leasehold_spec::limits::TOKEN_END, "ticket")?;
     Ok(Fields::new().decimal(ticket, 16).text(order))
 }

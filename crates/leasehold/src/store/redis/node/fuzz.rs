@@ -1,4 +1,4 @@
-//! What a node's client parses, with whatever there is: see `redis/fuzz.rs`.
+//! Random input for the parsers of a node's client: see `redis/fuzz.rs`.
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Bell, Rings, Said, Vote};
@@ -10,7 +10,7 @@ use crate::store::redis::fuzz::{bent, contention, fuzz, id, letter, text, token}
 use crate::store::redis::keys::Keys;
 use crate::store::redis::words::Reply;
 
-/// An answer, and how a script says it. Times are such that a lease does not end before it is told.
+/// Returns a vote, and the reply of the script. No lease ends before the time of the reply.
 fn answer() -> impl Strategy<Value = (Vote, String)> {
     let said = (0..16_u8, token(), id(), 0..10_u64.pow(7), 1..=RANGE_END, text());
     let parts = (0..10_u64.pow(15), token(), contention(), any::<bool>(), said);

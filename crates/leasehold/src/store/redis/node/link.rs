@@ -98,8 +98,8 @@ pub(super) fn refused(wire: &Wire, charter: Charter, said: Greeting) -> Error {
 /// With this setting, a server that saves every change does not do so while it rewrites its files.
 const NO_SYNC: &str = "no-appendfsync-on-rewrite";
 
-/// Returns whether the server saves each change before it replies, according to CONFIG GET. If that is refused, it does not:
-/// then the node is in quarantine after each restart.
+/// Returns whether the server saves each change before it replies, according to CONFIG GET. If that is refused, it does
+/// not: then the node is in quarantine after each restart.
 fn saves_everything(more: &[Value]) -> bool {
     let Some(told) = more.first() else { return false };
     let settings: Vec<(String, String)> = match redis::from_redis_value(told.clone()) {

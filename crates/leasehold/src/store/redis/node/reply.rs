@@ -13,7 +13,7 @@ use crate::store::redis::words::{Reply, Words, is_begun, number, token};
 /// A vote, or the reason why the node has none.
 pub(in crate::store::redis) type Answer = Result<Vote, Abstention>;
 
-/// What a request says and its short reply does not repeat.
+/// The parts of a request that its short reply does not repeat.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::store::redis) enum To {
     Ask {
