@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_script_says_is_not_an_answer() {
+    fn unknown_replies_are_refused() {
         for bytes in [&b""[..], b"done", b"STALE ", b"STALE x", b"STALE 9007199254740992", b"VALUE", b"FOREIGN"] {
             assert_eq!(Reply::parse(bytes), None, "{bytes:?}");
         }

@@ -10,16 +10,16 @@ use crate::child::Child;
 
 const PROCESSES: usize = 64;
 const TURNS: usize = 30;
-/// Seconds, on a machine that has nothing else to do.
+/// It takes seconds on an idle machine.
 const MINUTES: Duration = Duration::from_secs(300);
 
 const COUNTERS: usize = 6;
 const KILLED: usize = 5;
 const COUNTS: u64 = 150;
 
-/// What each adds to a number that it reads and writes is there in the end, although some are killed anywhere.
+/// Each process increments a number in a file. No increment is lost, although some processes are killed at any point.
 #[test]
-fn p27_nothing_that_was_counted_under_the_lock_is_lost() {
+fn p27_no_increment_under_the_lock_is_lost() {
     let store = Store::new();
     let file = TempDir::new().unwrap();
     let file = file.path().join("number");
@@ -47,12 +47,12 @@ fn p27_nothing_that_was_counted_under_the_lock_is_lost() {
     }
     let number: u64 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
     println!("{counted} told of, {number} counted");
-    // One that was killed may have counted, and not told of it.
+    // A killed process may have counted without printing it.
     assert!((counted..=counted + KILLED as u64).contains(&number), "{counted} told of, {number} counted");
 }
 
-/// First come, first served: with 64 in line a turn is 63 others' away, and never many times as many. By tokens, and not by
-/// a clock: a machine that is busy with something else makes nobody wait for more of the others.
+/// First come, first served: with 64 waiters, a turn is 63 other turns away, and never many times as many. The test
+/// compares tokens, and not times, because a busy machine changes only the times.
 #[test]
 fn p27_nobody_starves_among_64_processes() {
     let store = Store::new();

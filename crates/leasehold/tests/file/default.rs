@@ -27,9 +27,9 @@ fn said(by: &[&str]) -> String {
     line.1.to_owned()
 }
 
-/// A shell, cron, `su`, `sudo`: they differ in every variable, and in the directory that they stand in.
+/// A shell, cron, `su` and `sudo` differ in every variable and in the working directory.
 #[test]
-fn p28_the_default_is_of_user_and_host_and_not_of_the_environment() {
+fn p28_the_default_depends_on_user_and_host_only() {
     let here = default_url().unwrap();
     assert!(here.starts_with("file:/"), "{here}");
     let environments: [&[&str]; 5] = [
@@ -44,7 +44,7 @@ fn p28_the_default_is_of_user_and_host_and_not_of_the_environment() {
     }
 }
 
-/// On a machine that never had one: parents and all.
+/// On a machine that never had one, with its parents.
 #[test]
 fn p28_the_default_store_is_made() {
     let script = "exec 3<\"$0\" && mount -t tmpfs none ~root && exec /proc/self/fd/3 \"$@\"";

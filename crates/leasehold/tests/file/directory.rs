@@ -1,4 +1,4 @@
-//! The directory: whose it is, and on what.
+//! The directory: its owner, its content and its file system.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -20,7 +20,7 @@ fn says(error: &Error, kind: ErrorKind, what: &str) {
     assert!(!error.may_have_acted());
 }
 
-/// By a command before it: a namespace in which something is mounted. Answers what the child says.
+/// Starts a child in a namespace that a command has prepared with a mount. Returns its line.
 fn in_namespace(url: &str, prepare: &str) -> String {
     let script = format!("{prepare} && exec \"$0\" \"$@\"");
     let child = Child::start_by(url, &["unshare", "--mount", "--propagation", "private", "sh", "-c", &script]);
@@ -28,7 +28,7 @@ fn in_namespace(url: &str, prepare: &str) -> String {
 }
 
 #[tokio::test]
-async fn it_is_made_for_its_owner_alone() {
+async fn a_new_directory_is_private() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("locks");
     let url = format!("file://{}", path.display());
@@ -55,9 +55,9 @@ async fn two_names_of_one_directory_are_one_store() {
     drop(guard);
 }
 
-/// A bind of a socket has 108 bytes for its path, a directory has more.
+/// The address of a socket has 108 bytes for a path, and a directory may have a longer one.
 #[tokio::test]
-async fn a_long_path_does() {
+async fn a_long_path_works() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("x".repeat(200));
     let client = Leasehold::connect(&format!("file:{}", path.display())).await.unwrap();
@@ -65,7 +65,7 @@ async fn a_long_path_does() {
 }
 
 #[tokio::test]
-async fn what_others_could_change_is_refused() {
+async fn a_directory_that_others_can_change_is_refused() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("open");
     fs::create_dir(&path).unwrap();
@@ -83,7 +83,7 @@ async fn what_others_could_change_is_refused() {
     says(&refused(&file).await, ErrorKind::Denied, "use a directory");
 }
 
-/// What is in a directory: names, and the text of files.
+/// Returns the content of a directory: names, and the text of files.
 fn all(path: &Path) -> Vec<(String, String)> {
     let read = |entry: fs::DirEntry| {
         (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap_or_default())
@@ -94,7 +94,7 @@ fn all(path: &Path) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_there_is_left_alone() {
+async fn foreign_files_are_left_alone() {
     let note_of_another = format!("{:<63}\n", "4711 of nobody's");
     for (name, text) in [
         ("lock", "data\n"),
@@ -128,9 +128,9 @@ async fn a_lock_file_that_is_not_ours_is_left_alone_beside_a_database_that_is() 
     assert_eq!(fs::read_to_string(store.path().join("lock")).unwrap(), "mine");
 }
 
-/// Its maker was killed at any point of making it, or is at it just now; or the power failed.
+/// Its creator was killed at any point, or is still at work, or the power failed.
 #[tokio::test]
-async fn a_store_that_is_half_made_is_made_whole() {
+async fn an_incomplete_store_is_completed() {
     let other = Store::new();
     other.client().await.close().await;
     let note = fs::read(other.path().join("lock")).unwrap();
@@ -151,9 +151,9 @@ async fn a_store_that_is_half_made_is_made_whole() {
 }
 
 #[tokio::test]
-async fn what_comes_beside_a_store_is_no_affair_of_its_own() {
+async fn other_files_beside_a_store_are_ignored() {
     let store = Store::new();
-    // Of a disk that was just made.
+    // The directory of a new disk.
     fs::create_dir(store.path().join("lost+found")).unwrap();
     store.client().await.close().await;
     fs::write(store.path().join("data"), "theirs").unwrap();
@@ -161,9 +161,9 @@ async fn what_comes_beside_a_store_is_no_affair_of_its_own() {
     assert_eq!(fs::read_to_string(store.path().join("data")).unwrap(), "theirs");
 }
 
-/// Each finds what the others have made so far.
+/// Each process finds the files that the others have created so far.
 #[test]
-fn many_who_make_one_store_at_once_all_find_it() {
+fn processes_that_create_one_store_at_once_share_it() {
     for _ in 0..4 {
         let store = Store::new();
         let url = format!("{}/locks", store.url());
@@ -175,14 +175,14 @@ fn many_who_make_one_store_at_once_all_find_it() {
 }
 
 #[tokio::test]
-async fn a_parent_that_is_missing_is_not_made() {
+async fn a_missing_parent_is_not_created() {
     let parent = TempDir::new().unwrap();
     says(&refused(parent.path().join("no/such")).await, ErrorKind::Denied, "create its parent directory first");
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn one_that_cannot_be_made_says_why() {
+fn an_error_says_why_a_directory_cannot_be_created() {
     let store = Store::new();
     let path = store.path().display();
     let url = format!("{}/locks", store.url());
@@ -200,7 +200,7 @@ fn a_directory_that_cannot_be_written_is_refused() {
     assert!(said.contains("Read-only file system"), "{said}");
 }
 
-/// Another host may see it, whose locks, sockets and clock are its own.
+/// Another host may see it, with other locks, sockets and another clock.
 #[test]
 fn a_file_system_that_is_not_this_hosts_alone_is_refused() {
     let (store, source) = (Store::new(), TempDir::new().unwrap());
@@ -210,7 +210,7 @@ fn a_file_system_that_is_not_this_hosts_alone_is_refused() {
     assert_eq!(fs::read_dir(source.path()).unwrap().count(), 0, "nothing was made there");
 }
 
-/// Its clock of leases would be another one.
+/// It would have another clock of leases.
 #[tokio::test]
 async fn another_time_namespace_is_refused() {
     let store = Store::new();

@@ -1,5 +1,5 @@
-//! The store says what the specification says: random histories over links of many clients, each with what it remembers of
-//! a name, and over `step`; with equal answers, equal messages and equal rows after each request.
+//! Compares the store with the specification: random histories over links of many clients, each with its memory of a
+//! name, and over `step`; with equal answers, messages and rows after each request.
 //!
 //! `LEASEHOLD_SEED=… cargo test -p leasehold --test file histories` repeats one history.
 
@@ -67,7 +67,7 @@ impl World for Played {
         self.real.spawn(task)
     }
 
-    /// Says when the thread has ended, with everything that it had open.
+    /// Reports the end of the thread, after everything that it had open was closed.
     fn spawn_session(&self, session: Pending<()>) -> std::io::Result<()> {
         let ended = self.ended.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -80,7 +80,7 @@ impl World for Played {
     }
 }
 
-/// One client: a store of its own, as in a process of its own.
+/// One client with its own store, as in another process.
 struct Client {
     session: SessionId,
     _store: Arc<dyn leasehold::seam::Store>,
@@ -92,7 +92,7 @@ struct Client {
 struct Rig {
     world: Arc<Played>,
     url: String,
-    /// Where the sockets are.
+    /// The directory of sockets.
     live: PathBuf,
     db: Connection,
     dice: Random,
@@ -122,10 +122,10 @@ impl Rig {
         self.nonces += 1;
         let session = SessionId(u128::from(self.nonces) << 64 | 0xd1ed);
         let new = Self::client(&self.world, &self.url, session).await;
-        // The old one goes here, with its sockets.
+        // The old client is dropped here, with its sockets.
         let dead = std::mem::replace(&mut self.clients[number], new).session;
         within(LONG, "its end", self.ended.recv()).await.unwrap();
-        // A process that another test is just starting has a copy of them until it is another program.
+        // A process that another test starts now has a copy of them until it executes another program.
         let live = |part: &str| self.live.join(format!("{dead}.{part}"));
         let has_bell = || UnixDatagram::unbound().unwrap().connect(live("bell")).is_ok();
         eventually("it is dead", async || !has_bell() && UnixStream::connect(live("life")).is_err()).await;
@@ -193,7 +193,7 @@ impl Rig {
         }
     }
 
-    /// Up to where a range was used, or what is none of its tokens.
+    /// Returns the last used token of a range, or a token outside of it.
     fn used(&mut self, token: Token) -> Token {
         let reserved = self.model.reserved().get().saturating_sub(token.get());
         match self.dice.below(5) {
@@ -223,7 +223,7 @@ impl Rig {
         }
     }
 
-    /// One request, on both.
+    /// Plays one request on both.
     async fn play(&mut self) {
         self.pass_time();
         if self.dice.below(30) == 0 {
@@ -257,7 +257,7 @@ impl Rig {
         panic!("after {op:?} it is to be\n{:#?}\nand it is\n{stored:#?}", self.model)
     }
 
-    /// What the specification says; and that of a dead session is given back before it.
+    /// Returns the answer of the specification. The grant of a dead session is given back before.
     fn expect(&mut self, op: &Op, wall_us: u64, lease_us: u64) -> (Answer, Vec<Delivery>) {
         let lives = |session: SessionId| self.clients.iter().any(|client| client.session == session);
         let env = Env { wall_us, lease_us, attached: &lives };
@@ -273,7 +273,7 @@ impl Rig {
                 *self.seen.entry("given back for the dead".into()).or_default() += 1;
                 told = step(&mut self.model, &env, &Op::Leave { id, used: Token::HIGHEST }).1;
             }
-            // A look writes nothing, also where the record is forgotten: behind a clock that is set back it is not.
+            // An inspection writes nothing, even if the record is forgotten: if the clock is set back, it is not forgotten.
             (Op::Inspect, dead) => {
                 let mut shown = self.model.clone();
                 shown.grant = shown.grant.filter(|_| dead.is_none());
@@ -286,7 +286,7 @@ impl Rig {
         (answer, told)
     }
 
-    /// Whoever is told hears it, soon. What is said again is heard again.
+    /// Waits for the message of a delivery, which comes soon. Earlier messages may be repeated.
     async fn hears(&mut self, delivery: Delivery) {
         let Some(client) = self.clients.iter_mut().find(|client| client.session == delivery.to) else { return };
         if delivery.event == Event::Granted && self.model.held_by(delivery.id).is_none_or(|g| g.token != delivery.token)
@@ -299,17 +299,17 @@ impl Rig {
         loop {
             let message = within(LONG, &format!("{delivery:?}"), client.heard.recv()).await;
             let Some(Message::Delivery(name, heard)) = message else { continue };
-            // Read from the rows, it is that of the first entry of its session, which can have gone.
+            // Read from the rows, it has the ID of the first entry of its session, which can be gone.
             let id = if heard.event == Event::Ending { delivery.id } else { heard.id };
             if name == self.name && matches!(heard.event, Event::Wanted | Event::Ending) {
-                // A level: said again with every bell, as it is then.
+                // A state, which every bell reports as it is then.
                 if (Delivery { id, ..heard.clone() }) != delivery {
                     continue;
                 }
             } else if name != self.name || !client.told.insert((heard.id, heard.token, heard.event)) {
                 continue;
             }
-            // Who waits is told as it is when the row is read, and not as it was in the midst of the step.
+            // The number of waiters is that of the time when the row is read, and not that within the step.
             let now = if heard.event == Event::Granted { self.model.contention() } else { Contention::None };
             let told_at_once = heard.contention == delivery.contention;
             assert!(told_at_once || heard.contention == now, "{heard:?}: {now:?}");
@@ -319,7 +319,7 @@ impl Rig {
         }
     }
 
-    /// What the rows say, read by other code than the store's.
+    /// Reads the rows, with other code than the store's.
     fn stored(&self) -> Option<Resource> {
         let sql = "SELECT * FROM names WHERE name = ?1";
         let row = |row: &Row<'_>| {
@@ -436,7 +436,7 @@ async fn random_histories() {
     }
 }
 
-/// A run that never met it has not shown that the two agree on it.
+/// Cases that a run must meet: otherwise it has not shown that the two agree on them.
 const MET: [&str; 20] = [
     "Granted",
     "Queued",

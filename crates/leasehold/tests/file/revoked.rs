@@ -1,4 +1,4 @@
-//! P10: a revocation by another process, which is gone when the grace is over.
+//! P10: a revocation by another process, which has ended when the grace is over.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::child::Child;
 use crate::{LONG, Store, eventually, within};
 
 const GRACE: Duration = Duration::from_secs(1);
-/// The promise: when the grace is over the next waiter holds within this.
+/// The promise: after the grace, the next waiter holds within this time.
 const SERVED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The holder is stopped and hears of nothing. The waiter's own re-check comes after 4 s at the earliest: a bell rings, and
-/// its client reads when the lease ends.
+/// The holder is stopped and gets no message. The waiter's own re-check comes after 4 s at the earliest. A bell rings,
+/// and the waiter reads the new end of the lease.
 #[tokio::test]
 async fn p10_a_stopped_holder_is_followed_when_its_grace_is_over() {
     let store = Store::new();
@@ -37,7 +37,7 @@ async fn p10_a_stopped_holder_is_followed_when_its_grace_is_over() {
     let took = revoked.elapsed();
     assert!((GRACE..=GRACE + SERVED_WITHIN).contains(&took), "{took:?}");
     assert!(guard.token().get() > first);
-    // It goes on while somebody else holds, and reads the message then: its next renewal is 200 s away.
+    // It continues while another client holds, and reads the message then: its next renewal is due in 200 s.
     holder.signal(Signal::CONT);
     let continued = Instant::now();
     assert_eq!(holder.ask("lost x", "lost"), "Revoked");

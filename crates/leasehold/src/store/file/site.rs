@@ -1,4 +1,4 @@
-//! One directory, opened: the steps in it, each a transaction of who has the turn.
+//! An open directory, and its steps: each is a transaction of the process that has the turn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,20 +12,22 @@ use rusqlite::Connection;
 
 use super::ballast;
 use super::database::{self, DATABASE, Database};
+use super::default;
 use super::directory::Directory;
 use super::fault::Trouble;
 use super::live::Live;
 use super::ours;
-use super::record::{Bad, Record, Remembered};
+use super::plain::Bad;
+use super::record::{Record, Remembered};
 use super::rows;
 use super::turn::{LOCK, Taken, Turn, Waiting};
 use crate::error::Error;
 use crate::world::World;
 
-/// How often, in steps, some of what may be forgotten is thrown away, and how many names are looked at then.
+/// The number of steps between two sweeps of forgotten rows, and the number of rows that a sweep reads.
 const SWEEP: u32 = 256;
 const SWEPT: i64 = 1024;
-/// How many names one exchange tells.
+/// The number of names in one page.
 const NAMES: usize = 256;
 
 pub(super) struct Site {
@@ -38,27 +40,27 @@ pub(super) struct Site {
     swept: i64,
 }
 
-/// What a step did.
+/// The result of a step.
 pub(super) struct Done {
     pub(super) answer: Answer,
     pub(super) deliveries: Vec<Delivery>,
-    /// Who is next, where somebody has just made a claim whole: it is worth watching now.
+    /// The next waiter, if a claim has just become a whole lease: its holder should be watched from now on.
     pub(super) next: Option<SessionId>,
     pub(super) holder: Option<SessionId>,
     /// Whether a session of ours waits.
     pub(super) waits: bool,
 }
 
-/// What a step asks of the world.
+/// The state of the world that a step reads.
 pub(super) struct Ask<'a> {
     pub(super) world: &'a dyn World,
     pub(super) waiting: &'a Waiting,
-    /// Whether no process is left that has a session's life.
+    /// Whether no process has the life of a session any more.
     pub(super) is_dead: &'a dyn Fn(SessionId) -> bool,
     pub(super) is_ours: &'a dyn Fn(SessionId) -> bool,
 }
 
-/// What is tried when the disk is full.
+/// The attempts on a full disk.
 #[derive(Clone, Copy)]
 enum Room {
     AsItIs,
@@ -68,7 +70,7 @@ enum Room {
 
 impl Site {
     pub(super) fn open(path: &Path, world: &dyn World, waiting: &Waiting) -> Result<Self, Error> {
-        let directory = Directory::open(path)?;
+        let directory = Directory::open(path, default::make_parents)?;
         ours::check(&directory)?;
         let turn = Turn::open(&directory, world)?;
         let taken = turn.take_first(&directory, waiting, world)?;
@@ -86,8 +88,8 @@ impl Site {
         &self.database.run
     }
 
-    /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory
-    /// that was removed, would not exclude each other.
+    /// Returns whether the open directory and files are still those at their path. Two programs would not exclude each
+    /// other if one of them kept a removed directory open.
     pub(super) fn check(&self) -> Result<(), Trouble> {
         let is_here = self.directory.key(LOCK) == Some(self.turn.key())
             && self.directory.key(DATABASE) == Some(self.database.key);
@@ -97,14 +99,14 @@ impl Site {
         }
     }
 
-    /// Has the turn until what is answered is dropped.
+    /// Takes the turn, until the returned value is dropped.
     pub(super) fn take_turn(&self, world: &dyn World, waiting: &Waiting) -> Result<Taken, Trouble> {
         let taken = self.turn.take(waiting, world).map_err(Trouble::Gone)?;
         self.check()?;
         Ok(taken)
     }
 
-    /// Carries requests out, in one transaction. Everything fails, or each has an answer of its own.
+    /// Carries requests out in one transaction. All of them fail, or each gets its own reply.
     pub(super) fn apply(
         &mut self,
         ask: &Ask<'_>,
@@ -168,7 +170,7 @@ impl Site {
         stepped
     }
 
-    /// Who holds, and how many wait, as the last transaction left it that was finished. A reader needs no turn.
+    /// Returns the holder and the number of waiters after the last finished transaction. A reader needs no turn.
     pub(super) fn inspect(
         &mut self,
         world: &dyn World,
@@ -176,18 +178,18 @@ impl Site {
         is_dead: &dyn Fn(SessionId) -> bool,
     ) -> Result<Answer, Trouble> {
         self.check()?;
-        // Before anything is read: what is said to be so at a time is not from before it (P9).
+        // Before anything is read: the reported state must not be older than its time (P9).
         let (wall_us, lease_us) = (world.wall_us(), lease_us(world));
         let Self { database, known, live, .. } = self;
         let mut read = || {
             let moment = database.db.unchecked_transaction()?;
             let mut record = Record::load(&moment, name, known)?;
             let env = Env { wall_us, lease_us, attached: &|session| live.is_attached(session) };
-            // A look changes nothing, and must not tell that somebody holds who is dead.
+            // An inspection changes nothing, and must not report a dead holder.
             if grant_of_the_dead(&record, &env, is_dead).is_some() {
                 record.resource.grant = None;
             }
-            // The step empties a record that is forgotten. That is not stored, so it must not be remembered either.
+            // The step clears a forgotten record. That is not stored, so it must not be remembered either.
             let is_forgotten = record.resource.is_forgotten(wall_us, lease_us);
             let (answer, _) = step(&mut record.resource, &env, &Op::Inspect);
             if !is_forgotten {
@@ -201,14 +203,14 @@ impl Site {
         })
     }
 
-    /// A full disk takes no longer log. One that was copied back is written again from its beginning.
+    /// On a full disk the log cannot grow. After it was copied back, it is written again from its beginning.
     fn copy_log_back(&self) {
         let _as_far_as_it_went = self.database.db.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(()));
     }
 
-    /// What is new for a session, as messages of now. Idempotent: what is told twice says the same.
+    /// Returns the messages for a session, as of now. Idempotent: a message that is sent twice has the same content.
     ///
-    /// A reader needs no turn: it sees the last transaction that was finished.
+    /// A reader needs no turn: it sees the last finished transaction.
     pub(super) fn news(&self, world: &dyn World, session: SessionId) -> Vec<(Name, Delivery)> {
         let Ok(news) = rows::news(&self.database.db, session) else { return Vec::new() };
         let now_us = lease_us(world);
@@ -230,8 +232,8 @@ impl Site {
                     tell(&name, Delivery { to, now_us, contention, rest, id, token, left_us, range, event });
                 }
                 rows::News::Stands { name, grant, waiting } => {
-                    // A push is told as it was made, however late it is read: its receiver counts from then. Of a mark it
-                    // matters what is left.
+                    // A push has its original time, however late it is read, because its receiver counts from then. A
+                    // mark has the time that is left.
                     let Grant { id, token, range, .. } = grant;
                     let mut tell_of = |event, now_us, contention| {
                         let left_us = grant.left_us(now_us);
@@ -242,7 +244,7 @@ impl Site {
                         GrantState::Pushed => tell_of(Event::Granted, grant.since_us, waiting),
                         GrantState::Held | GrantState::CoolingDown => {}
                     }
-                    // A level, told with every bell for as long as it stands (P9).
+                    // This is a state, which every bell reports while it lasts (P9).
                     if range > 1 && waiting > Contention::None {
                         tell_of(Event::Wanted, now_us, waiting);
                     }
@@ -252,10 +254,10 @@ impl Site {
         told
     }
 
-    /// Buries some of those that died without a word, beginning anywhere. In turn.
+    /// Removes names of some sessions that died without closing, from any position. The caller has the turn.
     ///
-    /// Not the name of a life whose session holds, or may come to: a name that is missing is no death, so its lock would be
-    /// nobody's until the lease ends. Who listens and waits needs none: a dead bell is passed over.
+    /// Keeps the name of a life whose session holds or may come to hold: a missing name does not show a death, so
+    /// nobody could get the lock until the lease ends. A waiter that listens needs no name: a dead bell is skipped.
     pub(super) fn sweep(&self, start: u64, world: &dyn World) {
         let dead = self.live.sweep(start);
         if dead.is_empty() {
@@ -266,7 +268,7 @@ impl Site {
         dead.iter().filter(|session| !is_needed(session)).for_each(|session| self.live.bury_life(*session));
     }
 
-    /// Who holds, as far as is known without a turn.
+    /// Returns the holder, as far as it is known without a turn.
     pub(super) fn holder(&self, name: &Name) -> Option<SessionId> {
         rows::holder(&self.database.db, name).ok().flatten()
     }
@@ -303,8 +305,8 @@ fn one(
             rows::note_ended(db, name, (told.id, told.token, told.range))?;
         }
     }
-    // A holder that was stopped for the whole grace has not read that it was revoked, and the row of the name says so no
-    // more. One that gives back itself needs no message.
+    // A holder that was stopped for the whole grace has not read that it was revoked, and the row of the name does not
+    // contain that any more. A holder that gives back itself needs no message.
     let gives_back = |id: GrantId| match op {
         Op::Release { id: own, .. } | Op::Leave { id: own, .. } | Op::CoolDown { id: own, .. } => *own == id,
         _ => false,
@@ -325,7 +327,7 @@ fn one(
     Ok((done, record))
 }
 
-/// The clock of leases: nobody sets it, and it runs while the machine sleeps.
+/// Returns the time of the clock of leases: nobody can set it, and it runs while the machine sleeps.
 pub(super) fn lease_us(world: &dyn World) -> u64 {
     if is_on(Mutant::P27LeasesOnWallTime) { world.wall_us() } else { world.now_us() }
 }
@@ -334,26 +336,26 @@ fn now(world: &dyn World) -> rows::Now {
     rows::Now { wall_us: world.wall_us(), lease_us: lease_us(world) }
 }
 
-/// The grant of a session that is dead, before its lease has ended. One that cools down was given back: the death of its
+/// Returns the grant of a dead session whose lease has not ended. A grant that cools down was given back: the death of its
 /// session changes nothing.
 fn grant_of_the_dead(record: &Record, env: &Env<'_>, is_dead: &dyn Fn(SessionId) -> bool) -> Option<GrantId> {
     let grant = record.resource.held_by(record.resource.grant.as_ref()?.id)?;
     (grant.end_us() > env.lease_us && is_dead(grant.id.session)).then_some(grant.id)
 }
 
-/// Gives the lease of a dead session back on its behalf, where the request would be served by that. A holder's own
-/// requests are not: they show that it lives.
+/// Gives the lease of a dead session back on its behalf, if that helps the request. For a holder's own requests it does
+/// not: they show that the holder lives.
 fn bury(record: &mut Record, env: &Env<'_>, op: &Op, ask: &Ask<'_>) -> Vec<Delivery> {
     if !matches!(op, Op::Acquire(_) | Op::Settle) {
         return Vec::new();
     }
     let Some(id) = grant_of_the_dead(record, env, ask.is_dead) else { return Vec::new() };
-    // Nobody knows what it has handed on inside its session.
+    // It is unknown which tokens it has used inside its session.
     let (_, deliveries) = step(&mut record.resource, env, &Op::Leave { id, used: Token::HIGHEST });
     deliveries
 }
 
-/// The one of those that wait whom a request can put in, move or change.
+/// Returns the waiter that a request can add, move or change.
 fn subject(op: &Op) -> Option<GrantId> {
     match op {
         Op::Acquire(acquire) => Some(acquire.id),
