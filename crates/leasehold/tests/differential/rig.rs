@@ -200,7 +200,7 @@ impl Rig {
         let session = &mut self.sessions[number];
         if let (Some(connection), true) = (&mut session.connection, session.is_attached) {
             connection.send(&["UNSUBSCRIBE"]).unwrap();
-            let heard = heard_until(connection, "unsubscribe");
+            let heard = messages_until(connection, "unsubscribe");
             assert_eq!(heard, std::mem::take(&mut session.due), "what session {number} heard");
             session.is_attached = false;
             self.history.push(Done::Attached(number, false));
@@ -505,7 +505,7 @@ impl Rig {
     }
 }
 
-fn heard_until(connection: &mut Resp, last: &str) -> Vec<String> {
+fn messages_until(connection: &mut Resp, last: &str) -> Vec<String> {
     let mut heard = Vec::new();
     loop {
         let message = connection.receive().unwrap();

@@ -28,7 +28,7 @@ impl Child {
     /// Starts a client, and waits until it is connected.
     pub(crate) fn start(url: &str) -> Self {
         let child = Self::start_by(url, &[]);
-        child.hears("ready");
+        child.reads("ready");
         child
     }
 
@@ -57,18 +57,18 @@ impl Child {
         Self { process, orders, lines }
     }
 
-    pub(crate) fn tell(&mut self, order: &str) {
+    pub(crate) fn send(&mut self, order: &str) {
         writeln!(self.orders, "{order}").unwrap();
     }
 
     /// Returns its next line, which begins with this word.
     #[track_caller]
-    pub(crate) fn hears(&self, word: &str) -> String {
-        self.hears_within(LONG, word)
+    pub(crate) fn reads(&self, word: &str) -> String {
+        self.reads_within(LONG, word)
     }
 
     #[track_caller]
-    pub(crate) fn hears_within(&self, limit: Duration, word: &str) -> String {
+    pub(crate) fn reads_within(&self, limit: Duration, word: &str) -> String {
         match self.lines.recv_timeout(limit) {
             Ok(line) if line.starts_with(word) => line[word.len()..].trim().to_owned(),
             other => panic!("the child was to say {word:?}, and said {other:?}"),
@@ -81,8 +81,8 @@ impl Child {
     }
 
     pub(crate) fn ask(&mut self, order: &str, word: &str) -> String {
-        self.tell(order);
-        self.hears(word)
+        self.send(order);
+        self.reads(word)
     }
 
     pub(crate) fn kill(&mut self) {
@@ -106,7 +106,7 @@ impl Drop for Child {
     }
 }
 
-fn say(what: &str) {
+fn print(what: &str) {
     println!("{MARK}{what}");
 }
 
@@ -116,9 +116,9 @@ async fn child() {
     let Ok(url) = std::env::var(URL) else { return };
     let client = match Leasehold::connect(&url).await {
         Ok(client) => client,
-        Err(error) => return say(&format!("refused {:?} {error}", error.kind())),
+        Err(error) => return print(&format!("refused {:?} {error}", error.kind())),
     };
-    say("ready");
+    print("ready");
     let mut guards = HashMap::new();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let words: Vec<_> = line.split_whitespace().collect();
@@ -132,7 +132,7 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
         ["lock", name, lease_s] => {
             let lease = Duration::from_secs(lease_s.parse().unwrap());
             let guard = client.mutex(name).lease(lease).lock().await.unwrap();
-            say(&format!("locked {}", guard.token()));
+            print(&format!("locked {}", guard.token()));
             guards.insert(name.to_owned(), guard);
         }
         // The same, by a slow client, which depends on messages.
@@ -140,44 +140,44 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             let lease = Duration::from_secs(lease_s.parse().unwrap());
             let client = slow::client(&std::env::var(URL).unwrap()).await;
             let guard = client.mutex(name).lease(lease).lock().await.unwrap();
-            say(&format!("locked {}", guard.token()));
+            print(&format!("locked {}", guard.token()));
             guards.insert(name.to_owned(), guard);
         }
         ["inspect", name] => match client.mutex(name).inspect().await {
-            Ok(seen) => say(if seen.holder.is_some() { "inspected held" } else { "inspected free" }),
-            Err(error) => say(&format!("failed {error}")),
+            Ok(seen) => print(if seen.holder.is_some() { "inspected held" } else { "inspected free" }),
+            Err(error) => print(&format!("failed {error}")),
         },
         ["try", name] => match client.mutex(name).try_lock().await {
             Ok(Some(guard)) => {
-                say(&format!("locked {}", guard.token()));
+                print(&format!("locked {}", guard.token()));
                 guards.insert(name.to_owned(), guard);
             }
-            Ok(None) => say("busy"),
-            Err(error) => say(&format!("failed {error}")),
+            Ok(None) => print("busy"),
+            Err(error) => print(&format!("failed {error}")),
         },
         ["release", name] => {
             let released = guards.remove(name).unwrap().release().await;
-            say(&format!("released {released:?}"));
+            print(&format!("released {released:?}"));
         }
         // Revokes the lease of the holder, after this grace.
         ["revoke", name, grace_ms] => {
             let mutex = client.mutex(name);
             let holder = mutex.inspect().await.unwrap().holder.expect("somebody holds");
             let revoked = mutex.revoke(&holder, Duration::from_millis(grace_ms.parse().unwrap())).await;
-            say(&format!("revoked {revoked:?}"));
+            print(&format!("revoked {revoked:?}"));
         }
         // Waits until the lease is lost, and prints why.
         ["lost", name] => {
             let lost = guards[name].lost().await;
-            say(&format!("lost {:?}", lost.reason()));
+            print(&format!("lost {:?}", lost.reason()));
         }
         // Sends any request, with any result: so a client notices that it must attach again.
         ["attached"] => {
             let _asked = client.mutex("attached").inspect().await;
-            say("attached");
+            print("attached");
         }
         // By the clock of leases.
-        ["now"] => say(&format!("now {}", leasehold::seam::Real::world().now_us())),
+        ["now"] => print(&format!("now {}", leasehold::seam::Real::world().now_us())),
         // Starts a command that inherits our life and nothing else, and prints its PID. It outlives us.
         ["command"] => {
             let life = client.life().expect("it has one");
@@ -185,7 +185,7 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
             command.arg("120").stdin(life).stdout(Stdio::null());
             #[expect(clippy::zombie_processes, reason = "it is killed by who told us, and its parent is dead by then")]
             let child = command.spawn().unwrap();
-            say(&format!("command {}", child.id()));
+            print(&format!("command {}", child.id()));
         }
         // Locks and releases this number of times, and prints the tokens.
         ["turns", name, count] => {
@@ -195,7 +195,7 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
                 tokens.push(guard.token().to_string());
                 let _ = guard.release().await.unwrap();
             }
-            say(&format!("turns {}", tokens.join(" ")));
+            print(&format!("turns {}", tokens.join(" ")));
         }
         // Adds one to the number in a file, this number of times, and prints a line after each.
         ["count", name, file, count] => {
@@ -206,14 +206,14 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
                 let new = format!("{file}.{}", std::process::id());
                 std::fs::write(&new, (number + 1).to_string()).unwrap();
                 std::fs::rename(&new, file).unwrap();
-                say("counted");
+                print("counted");
                 let _ = guard.release().await.unwrap();
             }
-            say("counted all");
+            print("counted all");
         }
         // Practically for ever: so a signal always stops it in a transaction.
         ["spin", name] => {
-            say("spinning");
+            print("spinning");
             loop {
                 let guard = client.mutex(name).lock().await.unwrap();
                 let _ = guard.release().await;

@@ -27,7 +27,7 @@ fn p27_no_increment_under_the_lock_is_lost() {
     let order = format!("count x {} {COUNTS}", file.display());
     let start = || {
         let mut child = Child::start(&store.url());
-        child.tell(&order);
+        child.send(&order);
         child
     };
     let mut counters: Vec<_> = (0..COUNTERS).map(|_| start()).collect();
@@ -35,13 +35,13 @@ fn p27_no_increment_under_the_lock_is_lost() {
     for _ in 0..KILLED {
         let mut killed = start();
         for _ in 0..20 {
-            killed.hears("counted");
+            killed.reads("counted");
         }
         killed.kill();
         counted += 20 + killed.rest();
     }
     for child in &mut counters {
-        while child.hears("counted") != "all" {
+        while child.reads("counted") != "all" {
             counted += 1;
         }
     }
@@ -57,10 +57,10 @@ fn p27_no_increment_under_the_lock_is_lost() {
 fn p27_nobody_starves_among_64_processes() {
     let store = Store::new();
     let mut crowd: Vec<_> = (0..PROCESSES).map(|_| Child::start(&store.url())).collect();
-    crowd.iter_mut().for_each(|child| child.tell(&format!("turns x {TURNS}")));
+    crowd.iter_mut().for_each(|child| child.send(&format!("turns x {TURNS}")));
     let mut turns: Vec<(u64, usize)> = Vec::new();
     for (who, child) in crowd.iter().enumerate() {
-        let tokens = child.hears_within(MINUTES, "turns");
+        let tokens = child.reads_within(MINUTES, "turns");
         turns.extend(tokens.split(' ').map(|token| (token.parse::<u64>().unwrap(), who)));
     }
     assert_eq!(turns.len(), PROCESSES * TURNS);

@@ -18,7 +18,7 @@ impl Store {
     }
 }
 
-fn says(error: &Error, kind: ErrorKind, what: &str) {
+fn assert_error(error: &Error, kind: ErrorKind, what: &str) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(what), "{error}");
 }
@@ -28,7 +28,7 @@ async fn a_foreign_file_is_left_alone() {
     let store = Store::new();
     let text = "not a database at all, but somebody's ".repeat(100);
     fs::write(store.path().join("leasehold.db"), &text).unwrap();
-    says(&store.refused().await, ErrorKind::Store, "move the directory away");
+    assert_error(&store.refused().await, ErrorKind::Store, "move the directory away");
     assert_eq!(fs::read_to_string(store.path().join("leasehold.db")).unwrap(), text);
 }
 
@@ -36,7 +36,7 @@ async fn a_foreign_file_is_left_alone() {
 async fn another_programs_database_is_left_alone() {
     let store = Store::new();
     store.database().execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (42)").unwrap();
-    says(&store.refused().await, ErrorKind::Foreign, "the database of another program");
+    assert_error(&store.refused().await, ErrorKind::Foreign, "the database of another program");
     let db = store.database();
     assert_eq!(db.query_row("SELECT x FROM theirs", [], |row| row.get::<_, i64>(0)).unwrap(), 42);
     assert_eq!(db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0)).unwrap(), "delete");
@@ -48,8 +48,8 @@ async fn a_newer_layout_is_left_alone_and_both_are_named() {
     store.client().await.close().await;
     store.database().pragma_update(None, "user_version", 7).unwrap();
     let error = store.refused().await;
-    says(&error, ErrorKind::Foreign, "layout 7");
-    says(&error, ErrorKind::Foreign, "knows layout 2");
+    assert_error(&error, ErrorKind::Foreign, "layout 7");
+    assert_error(&error, ErrorKind::Foreign, "knows layout 2");
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn a_damaged_database_is_reported_and_kept() {
         Err(error) => error,
         Ok(client) => client.mutex("x").try_lock().await.unwrap_err(),
     };
-    says(&error, ErrorKind::Store, "stop all programs that use it");
+    assert_error(&error, ErrorKind::Store, "stop all programs that use it");
     assert_eq!(fs::read(&path).unwrap().len(), bytes.len());
 }
 
@@ -83,7 +83,7 @@ async fn a_foreign_transaction_is_reported_and_waited_for() {
     let db = store.database();
     db.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err();
-    says(&error, ErrorKind::Unreachable, "another program has an open transaction");
+    assert_error(&error, ErrorKind::Unreachable, "another program has an open transaction");
     let waits = client.mutex("x");
     let waiting = tokio::spawn(async move { waits.lock().await });
     db.execute_batch("ROLLBACK").unwrap();
@@ -120,7 +120,7 @@ async fn an_invalid_record_concerns_only_its_name() {
         let changed = format!("UPDATE names SET {nonsense}, stamp = stamp + 1 WHERE name = ?1");
         assert_eq!(store.database().execute(&changed, [&name]).unwrap(), 1, "{nonsense}");
         let error = within(LONG, nonsense, client.mutex(&name).fair().try_lock()).await.unwrap_err();
-        says(&error, ErrorKind::Store, "invalid record");
+        assert_error(&error, ErrorKind::Store, "invalid record");
         drop(guard);
         let another = within(LONG, "another", client.mutex("another").try_lock()).await.unwrap().unwrap();
         // Not by a drop: that is carried out in the background, maybe after the next round's `try_lock`.
@@ -157,7 +157,7 @@ async fn p27_a_boot_ends_leases_and_keeps_tokens() {
     let store = Store::new();
     let (mut holds, mut waits) = (Child::start(&store.url()), Child::start(&store.url()));
     let token: u64 = holds.ask("lock x 3600", "locked").parse().unwrap();
-    waits.tell("lock x 3600");
+    waits.send("lock x 3600");
     let client = store.client().await;
     while client.mutex("x").inspect().await.unwrap().waiters == 0 {
         tokio::task::yield_now().await;
@@ -213,7 +213,7 @@ async fn p12_the_clock_of_leases_runs_while_the_machine_sleeps() {
     let store = Store::new();
     let slept = ["unshare", "--time", "--boottime", "5000", "--monotonic", "0", "--fork", "--kill-child"];
     let mut child = Child::start_by(&store.url(), &slept);
-    child.hears("ready");
+    child.reads("ready");
     let ours = leasehold::seam::Real::world().now_us();
     let theirs: u64 = child.ask("now", "now").parse().unwrap();
     assert!(theirs >= ours + 5_000_000_000, "{theirs} in there, and {ours} here");

@@ -14,7 +14,7 @@ async fn refused(path: impl AsRef<Path>) -> Error {
     Leasehold::connect(&format!("file:{}", path.as_ref().display())).await.unwrap_err()
 }
 
-fn says(error: &Error, kind: ErrorKind, what: &str) {
+fn assert_error(error: &Error, kind: ErrorKind, what: &str) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(what), "{error}");
     assert!(!error.may_have_acted());
@@ -24,7 +24,7 @@ fn says(error: &Error, kind: ErrorKind, what: &str) {
 fn in_namespace(url: &str, prepare: &str) -> String {
     let script = format!("{prepare} && exec \"$0\" \"$@\"");
     let child = Child::start_by(url, &["unshare", "--mount", "--propagation", "private", "sh", "-c", &script]);
-    child.hears("")
+    child.reads("")
 }
 
 #[tokio::test]
@@ -71,16 +71,16 @@ async fn a_directory_that_others_can_change_is_refused() {
     fs::create_dir(&path).unwrap();
     for mode in [0o770, 0o702, 0o777] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        says(&refused(&path).await, ErrorKind::Denied, "chmod go-w");
+        assert_error(&refused(&path).await, ErrorKind::Denied, "chmod go-w");
     }
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing was made there");
     let other = parent.path().join("another's");
     fs::create_dir(&other).unwrap();
     std::os::unix::fs::chown(&other, Some(4242), None).expect("these tests run as root");
-    says(&refused(&other).await, ErrorKind::Denied, "belongs to user 4242");
+    assert_error(&refused(&other).await, ErrorKind::Denied, "belongs to user 4242");
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
-    says(&refused(&file).await, ErrorKind::Denied, "use a directory");
+    assert_error(&refused(&file).await, ErrorKind::Denied, "use a directory");
 }
 
 /// Returns the content of a directory: names, and the text of files.
@@ -109,8 +109,8 @@ async fn foreign_files_are_left_alone() {
         fs::write(store.path().join(name), text).unwrap();
         let before = all(store.path());
         let error = refused(store.path()).await;
-        says(&error, ErrorKind::Foreign, "is not empty and is not a store of Leasehold");
-        says(&error, ErrorKind::Foreign, &format!("for example {}/locks", store.url()));
+        assert_error(&error, ErrorKind::Foreign, "is not empty and is not a store of Leasehold");
+        assert_error(&error, ErrorKind::Foreign, &format!("for example {}/locks", store.url()));
         assert_eq!(all(store.path()), before, "{name}");
     }
     let store = Store::new();
@@ -124,7 +124,7 @@ async fn a_lock_file_that_is_not_ours_is_left_alone_beside_a_database_that_is() 
     let store = Store::new();
     store.client().await.close().await;
     fs::write(store.path().join("lock"), "mine").unwrap();
-    says(&refused(store.path()).await, ErrorKind::Foreign, "not a store of Leasehold");
+    assert_error(&refused(store.path()).await, ErrorKind::Foreign, "not a store of Leasehold");
     assert_eq!(fs::read_to_string(store.path().join("lock")).unwrap(), "mine");
 }
 
@@ -169,7 +169,7 @@ fn processes_that_create_one_store_at_once_share_it() {
         let url = format!("{}/locks", store.url());
         let children: Vec<Child> = (0..8).map(|_| Child::start_by(&url, &["env"])).collect();
         for child in &children {
-            child.hears("ready");
+            child.reads("ready");
         }
     }
 }
@@ -177,7 +177,7 @@ fn processes_that_create_one_store_at_once_share_it() {
 #[tokio::test]
 async fn a_missing_parent_is_not_created() {
     let parent = TempDir::new().unwrap();
-    says(&refused(parent.path().join("no/such")).await, ErrorKind::Denied, "create its parent directory first");
+    assert_error(&refused(parent.path().join("no/such")).await, ErrorKind::Denied, "create its parent directory first");
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 
@@ -217,7 +217,7 @@ async fn another_time_namespace_is_refused() {
     let client = store.client().await;
     let unshare = ["unshare", "--time", "--boottime", "1000", "--fork", "--kill-child"];
     let other = Child::start_by(&store.url(), &unshare);
-    let said = other.hears("refused");
+    let said = other.reads("refused");
     assert!(said.starts_with("Unsupported") && said.contains("time namespace"), "{said}");
     client.close().await;
 }

@@ -249,7 +249,7 @@ impl Rig {
         };
         assert!(is_equal, "nothing is stored, and it is to be {:?}", self.model);
         for delivery in deliveries {
-            self.hears(delivery).await;
+            self.await_message(delivery).await;
         }
     }
 
@@ -287,7 +287,7 @@ impl Rig {
     }
 
     /// Waits for the message of a delivery, which comes soon. Earlier messages may be repeated.
-    async fn hears(&mut self, delivery: Delivery) {
+    async fn await_message(&mut self, delivery: Delivery) {
         let Some(client) = self.clients.iter_mut().find(|client| client.session == delivery.to) else { return };
         if delivery.event == Event::Granted && self.model.held_by(delivery.id).is_none_or(|g| g.token != delivery.token)
         {

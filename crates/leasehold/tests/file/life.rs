@@ -38,7 +38,7 @@ async fn p26_the_next_holder_is_watched_as_well() {
     let client = store.client().await;
     let guard = client.mutex("x").lock().await.unwrap();
     let mut second = Child::start(&store.url());
-    second.tell(&format!("lock x {LEASE_S}"));
+    second.send(&format!("lock x {LEASE_S}"));
     let waiters = async |count| client.mutex("x").inspect().await.unwrap().waiters == count;
     eventually("the second waits", async || waiters(1).await).await;
     let third = slow::client(&store.url()).await;
@@ -46,7 +46,7 @@ async fn p26_the_next_holder_is_watched_as_well() {
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("the third waits", async || waiters(2).await).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    second.hears("locked");
+    second.reads("locked");
     eventually("its claim is whole", async || {
         let holder = client.mutex("x").inspect().await.unwrap().holder.expect("it holds");
         holder.remaining > Duration::from_secs(LEASE_S / 2)
@@ -67,11 +67,11 @@ async fn p27_a_bell_is_heard_at_once() {
     let client = slow::client(&store.url()).await;
     let guard = client.mutex("x").lock().await.unwrap();
     let mut waiter = Child::start(&store.url());
-    waiter.tell(&format!("wait x {LEASE_S}"));
+    waiter.send(&format!("wait x {LEASE_S}"));
     eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let asked = Instant::now();
-    waiter.hears("locked");
+    waiter.reads("locked");
     assert!(asked.elapsed() < AT_ONCE);
 }
 
@@ -94,15 +94,15 @@ async fn p26_a_killed_waiter_is_passed_over() {
     let client = slow::client(&store.url()).await;
     let guard = client.mutex("x").lock().await.unwrap();
     let mut dies = Child::start(&store.url());
-    dies.tell(&format!("lock x {LEASE_S}"));
+    dies.send(&format!("lock x {LEASE_S}"));
     eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
     let mut lives = Child::start(&store.url());
-    lives.tell(&format!("wait x {LEASE_S}"));
+    lives.send(&format!("wait x {LEASE_S}"));
     eventually("both wait", async || client.mutex("x").inspect().await.unwrap().waiters == 2).await;
     dies.kill();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let asked = Instant::now();
-    lives.hears("locked");
+    lives.reads("locked");
     assert!(asked.elapsed() < AT_ONCE, "no claim was spent on the dead");
 }
 
@@ -152,17 +152,17 @@ async fn p26_two_pid_namespaces_exclude_each_other() {
     let store = Store::new();
     let unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let mut inner = Child::start_by(&store.url(), &unshare);
-    inner.hears("ready");
+    inner.reads("ready");
     let mut other = Child::start_by(&store.url(), &unshare);
-    other.hears("ready");
+    other.reads("ready");
     inner.ask(&format!("lock x {LEASE_S}"), "locked");
     let client = store.client().await;
     assert!(client.mutex("x").try_lock().await.unwrap().is_none());
-    other.tell(&format!("wait x {LEASE_S}"));
+    other.send(&format!("wait x {LEASE_S}"));
     eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
     inner.kill();
     let asked = Instant::now();
-    other.hears("locked");
+    other.reads("locked");
     assert!(asked.elapsed() < AT_ONCE);
     assert!(client.mutex("x").try_lock().await.unwrap().is_none());
 }

@@ -25,13 +25,13 @@ async fn p10_a_stopped_holder_is_followed_when_its_grace_is_over() {
     let waiters = async |count| client.mutex("x").inspect().await.unwrap().waiters == count;
     eventually("it waits", async || waiters(1).await).await;
     let mut behind = Child::start(&store.url());
-    behind.tell("lock x 600");
+    behind.send("lock x 600");
     eventually("the other one waits", async || waiters(2).await).await;
     holder.signal(Signal::STOP);
     let mut operator = Child::start(&store.url());
-    operator.tell(&format!("revoke x {}", GRACE.as_millis()));
+    operator.send(&format!("revoke x {}", GRACE.as_millis()));
     let revoked = Instant::now();
-    operator.hears("revoked Ok");
+    operator.reads("revoked Ok");
     operator.kill();
     let guard = within(LONG, "its turn", waiting).await.unwrap().unwrap();
     let took = revoked.elapsed();
@@ -43,7 +43,7 @@ async fn p10_a_stopped_holder_is_followed_when_its_grace_is_over() {
     assert_eq!(holder.ask("lost x", "lost"), "Revoked");
     assert!(continued.elapsed() < SERVED_WITHIN, "{:?}", continued.elapsed());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    behind.hears("locked");
+    behind.reads("locked");
 }
 
 /// The first one that was notified has died within the grace.
@@ -55,16 +55,16 @@ async fn p10_a_second_process_is_notified_as_well() {
     let client = store.client().await;
     let waiters = async |count| client.mutex("x").inspect().await.unwrap().waiters == count;
     let mut dying = Child::start(&store.url());
-    dying.tell("lock x 600");
+    dying.send("lock x 600");
     eventually("it waits", async || waiters(1).await).await;
     let waits = client.mutex("x");
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("the other one waits", async || waiters(2).await).await;
     holder.signal(Signal::STOP);
     let mut operator = Child::start(&store.url());
-    operator.tell(&format!("revoke x {}", GRACE.as_millis()));
+    operator.send(&format!("revoke x {}", GRACE.as_millis()));
     let revoked = Instant::now();
-    operator.hears("revoked Ok");
+    operator.reads("revoked Ok");
     operator.kill();
     dying.kill();
     let guard = within(LONG, "its turn", waiting).await.unwrap().unwrap();

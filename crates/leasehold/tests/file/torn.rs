@@ -99,14 +99,14 @@ async fn p27_another_boot_id_voids_nothing_of_the_living() {
     let mount = r#"mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@""#;
     let contained = ["unshare", "--mount", "sh", "-c", mount, &id.display().to_string()];
     let other = Child::start_by(&store.url(), &contained);
-    assert!(other.hears("refused Unsupported").contains("boot"));
+    assert!(other.reads("refused Unsupported").contains("boot"));
     assert!(guard.is_valid());
     assert!(store.client().await.mutex("x").try_lock().await.unwrap().is_none(), "two would hold");
     // If no session lives, the new boot ID counts.
     assert_eq!(guard.release().await.unwrap(), leasehold::Released::Released);
     client.close().await;
     let mut other = Child::start_by(&store.url(), &contained);
-    other.hears("ready");
+    other.reads("ready");
     other.ask("try x", "locked");
     let refused = Leasehold::connect(&store.url()).await.unwrap_err();
     assert_eq!(refused.kind(), leasehold::ErrorKind::Unsupported, "{refused}");
