@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
-use leasehold::seam::{Real, RedisStore, Scripts};
+use leasehold::seam::{Family, Real, RedisStore};
 use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
     Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, SessionId, Token,
@@ -86,8 +86,8 @@ struct Bench<'a> {
 impl<'a> Bench<'a> {
     fn new(server: &'a RedisServer) -> Self {
         let mut resp = server.resp();
-        for script in Scripts::get().each() {
-            resp.command(&["SCRIPT", "LOAD", &script.source]);
+        for script in Family::Locks.scripts() {
+            resp.command(&["SCRIPT", "LOAD", script.source()]);
         }
         let mut load = |source| resp.command(&["SCRIPT", "LOAD", source]).text().expect("a digest").to_owned();
         let s5 = [load(S5_ACQUIRE), load(S5_RELEASE)];

@@ -10,7 +10,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-use leasehold::seam::{Real, RedisStore, Scripts};
+use leasehold::seam::{Family, Real, RedisStore, Script};
 use leasehold_spec::limits::RANGE_MAX;
 use leasehold_spec::{
     Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, PublicId, Renew, SessionId, Token,
@@ -137,13 +137,13 @@ impl Play {
             self.same(at, &encode(&["SUBSCRIBE", &channel(at)]), "subscribe");
             self.same(at, &encode(&["PUBLISH", &channel(at), "lh1 probe 1"]), "probe");
         }
-        self.same(0, &encode(&["EVALSHA", &Scripts::get().acquire.sha, "0"]), "a script that nobody knows");
+        self.same(0, &encode(&["EVALSHA", Script::Acquire.sha(), "0"]), "a script that nobody knows");
         self.load();
     }
 
     fn load(&mut self) {
-        for script in Scripts::get().each() {
-            self.same(0, &encode(&["SCRIPT", "LOAD", &script.source]), script.name);
+        for script in Family::Locks.scripts() {
+            self.same(0, &encode(&["SCRIPT", "LOAD", script.source()]), script.name());
         }
     }
 
@@ -426,13 +426,13 @@ fn the_front_in_trouble() {
         range: 1,
     };
     let requests = [Op::Acquire(acquire), Op::Settle, Op::Inspect];
-    for script in Scripts::get().each() {
-        resp.command(&["SCRIPT", "LOAD", &script.source]);
+    for script in Family::Locks.scripts() {
+        resp.command(&["SCRIPT", "LOAD", script.source()]);
     }
     let mut front = Front::new(1);
-    for script in Scripts::get().each() {
+    for script in Family::Locks.scripts() {
         let client = front.connect();
-        front.answer(client, 1, &["SCRIPT".into(), "LOAD".into(), script.source.clone().into()]);
+        front.answer(client, 1, &["SCRIPT".into(), "LOAD".into(), script.source().into()]);
     }
     for (mood, trouble) in [
         (Mood::Replica, ["REPLICAOF", "127.0.0.1", "1"].as_slice()),

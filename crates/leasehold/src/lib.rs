@@ -199,7 +199,7 @@ pub mod seam {
     pub use crate::store::quorum::{QuorumStore, attempts, node};
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{
-        FENCE_RIGHTS, NODE_RIGHTS, NodeScripts, RIGHTS, RedisNode, RedisStore, Script, Scripts, Secrets,
+        FENCE_RIGHTS, Family, Flags, NODE_RIGHTS, RIGHTS, RedisNode, RedisStore, Script, Secrets, Source,
     };
     pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, choose};
     pub use crate::world::{Address, Pending, RuntimeId, Socket, World};

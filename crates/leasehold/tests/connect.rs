@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use leasehold::seam::Scripts;
+use leasehold::seam::Family;
 use leasehold::{Leasehold, Released};
 use leasehold_testkit::proxy::{Fault, Requests, Seen};
 use leasehold_testkit::{FaultProxy, RedisServer, Value};
@@ -49,7 +49,7 @@ async fn three_breaths() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_brought_to_whoever_has_none() {
     let (server, proxy) = bench();
-    let scripts = Scripts::get().each().len() as u64 + 1;
+    let scripts = Family::Locks.scripts().count() as u64 + 1;
     let connect = || Leasehold::builder(&proxy.url()).one_connection().connect();
     for round in 1..=2 {
         let client = connect().await.unwrap();

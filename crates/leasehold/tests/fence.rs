@@ -1,4 +1,5 @@
-//! P22 on the fence in memory and on a real Redis: both are held to the rule as it is told, not as it is coded.
+//! P22 on the fence in memory and on a real Redis: the tests compare both with the rule as it is written, not as it is
+//! coded.
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a failed one is a failed test with a line number")]
 
@@ -13,14 +14,14 @@ fn token(number: u64) -> Token {
     Token::new(number).unwrap()
 }
 
-/// Somebody enters, and reads or writes. What is written is the number of the step.
+/// A holder enters, and reads or writes. A write writes the number of the step.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     token: Token,
     access: Access,
 }
 
-/// What became of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Refused,
@@ -30,7 +31,7 @@ enum Seen {
 
 const UNTOUCHED: usize = 9;
 
-/// Every schedule of four steps with three tokens, of which two are apart by 1 where doubles begin to round.
+/// Every schedule of four steps with three tokens. Two of them differ by 1, near the limit of exact doubles.
 fn schedules() -> impl Iterator<Item = [Step; 4]> {
     let step = |n: usize| Step {
         token: token([10, (1 << 53) - 2, (1 << 53) - 1][n / 2]),
@@ -39,7 +40,7 @@ fn schedules() -> impl Iterator<Item = [Step; 4]> {
     (0..6_usize.pow(4)).map(move |n| [step(n / 216), step(n / 36 % 6), step(n / 6 % 6), step(n % 6)])
 }
 
-/// The rule as P22 tells it, over the whole history of who was let in.
+/// The rule of P22, over the history of all admitted steps.
 fn by_the_rule(schedule: &[Step]) -> Vec<Seen> {
     let mut entered: Vec<(usize, Step)> = Vec::new();
     let mut seen = Vec::new();
@@ -82,7 +83,7 @@ fn in_memory(schedule: &[Step]) -> Vec<Seen> {
     steps.collect()
 }
 
-/// Carries the steps out on a key of their own.
+/// Carries the steps out on a new key.
 async fn in_redis(fence: &RedisFence, key: &str, schedule: &[Step]) -> Vec<Seen> {
     fence.set(key, Token::NONE, UNTOUCHED.to_string()).await.unwrap();
     let mut seen = Vec::new();
@@ -96,7 +97,7 @@ async fn in_redis(fence: &RedisFence, key: &str, schedule: &[Step]) -> Vec<Seen>
     seen
 }
 
-/// Enters, and does nothing: who is let in?
+/// Enters, and does nothing. Returns whether it was admitted.
 async fn let_in(fence: &RedisFence, key: &str, schedule: &[Step]) -> Vec<bool> {
     let mut seen = Vec::new();
     for step in schedule {
@@ -120,14 +121,14 @@ fn number_in(value: Option<Vec<u8>>) -> usize {
 }
 
 #[test]
-fn every_schedule_in_memory_goes_by_the_rule() {
+fn every_schedule_in_memory_follows_the_rule() {
     for schedule in schedules() {
         assert_eq!(in_memory(&schedule), by_the_rule(&schedule), "{schedule:?}");
     }
 }
 
 #[tokio::test]
-async fn every_schedule_in_redis_goes_by_the_rule() {
+async fn every_schedule_in_redis_follows_the_rule() {
     let server = RedisServer::start();
     let fence = RedisFence::connect(&server.url()).await.unwrap();
     for (number, schedule) in schedules().enumerate() {
@@ -138,9 +139,9 @@ async fn every_schedule_in_redis_goes_by_the_rule() {
     }
 }
 
-/// The schedule that a check of writes alone lets through: A reads, B reads, A writes.
+/// The schedule that a fence admits if it checks only writes: A reads, B reads, A writes.
 #[tokio::test]
-async fn a_later_read_shuts_an_earlier_writer_out() {
+async fn a_later_read_excludes_an_earlier_writer() {
     let server = RedisServer::start();
     let fence = RedisFence::connect(&server.url()).await.unwrap();
     let (a, b) = (token(33), token(34));
@@ -161,11 +162,11 @@ async fn a_later_read_shuts_an_earlier_writer_out() {
     assert_eq!(Stale::behind(&error), Some(&Stale { token: a, mark: b, access: Access::Write }));
     assert!(error.to_string().contains("lock again"), "{error}");
     fence.set("stock", b, "4").await.unwrap();
-    // To everybody else it is an ordinary key.
+    // Other programs see an ordinary key.
     assert_eq!(server.command(&["GET", "stock"]), Value::from("4"));
 }
 
-/// Whoever checks before locking the data lets an older token write after a newer one.
+/// A fence that checks before it locks the data lets an older token write after a newer one.
 #[test]
 fn check_and_write_are_one_step() {
     const EACH: u64 = 20_000;
@@ -200,7 +201,7 @@ fn marks_are_kept_with_the_data() {
     assert!(data.write(token(6)).is_err());
     assert!(data.read(token(6)).is_ok());
     assert!(data.read(token(4)).is_err());
-    // Marks that contradict each other are taken as the stricter of the two.
+    // If marks contradict each other, the stricter one counts.
     assert_eq!(Gate::restore(token(7), token(5)).all(), token(7));
 }
 
@@ -219,7 +220,7 @@ fn a_panic_poisons_nothing() {
     assert_eq!(*data.read(token(1)).unwrap(), 2);
 }
 
-/// As in a program that uses locks on another executor, where they work.
+/// A program may use locks on another executor, where they work.
 #[test]
 fn without_a_tokio_runtime_it_is_refused_and_does_not_panic() {
     let mut connecting = std::pin::pin!(RedisFence::connect("redis://127.0.0.1:1"));

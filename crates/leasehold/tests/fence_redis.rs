@@ -1,4 +1,4 @@
-//! The fence on a real Redis: foreign keys, refusals, and faults of the server and of the way to it.
+//! The fence on a real Redis: foreign keys, refusals, and faults of the server and of the network.
 #![cfg(feature = "redis")]
 #![expect(clippy::unwrap_used, reason = "a failed one is a failed test with a line number")]
 
@@ -11,7 +11,7 @@ use leasehold::{Error, ErrorKind, Token};
 use leasehold_testkit::proxy::{Fault, FaultProxy, Requests};
 use leasehold_testkit::{RedisServer, Value, free_port, wait_until};
 
-/// Longer than anything takes here; whoever waits so long waits in vain.
+/// Longer than every call here: a longer wait would never end.
 const LONG: Duration = Duration::from_secs(30);
 
 fn token(number: u64) -> Token {
@@ -59,7 +59,7 @@ async fn marks_expire_only_when_asked_to() {
 async fn foreign_keys_are_refused_and_left_alone() {
     let server = RedisServer::start();
     let fence = RedisFence::connect(&server.url()).await.unwrap();
-    // A newer layout is as foreign as a stranger's text.
+    // A newer layout is as foreign as any other text.
     let newer = format!("2 {0} {0} {0} {0}", "0".repeat(16));
     let longer = format!("1 {0} {0} {0} {0}", "0".repeat(17));
     for (key, command) in [
@@ -187,7 +187,7 @@ async fn a_replica_is_not_asked() {
     let fence = RedisFence::connect(&replica.url()).await.unwrap();
     let error = fence.get("k", token(1)).await.unwrap_err();
     assert_eq!((error.kind(), error.may_have_acted()), (ErrorKind::Unreachable, false), "{error:?}");
-    // Marks that the replica has already do not make its data an answer.
+    // The replica has the marks already, but its data must not be used.
     let fresh = RedisFence::connect(&primary.url()).await.unwrap();
     fresh.set("k", token(1), "v").await.unwrap();
     wait_until("the replica has the key", LONG, || replica.command(&["EXISTS", "k"]) == Value::Int(1));
@@ -203,7 +203,7 @@ async fn a_full_memory_changes_nothing() {
     let error = fence.set("k", token(2), "w").await.unwrap_err();
     assert_eq!((error.kind(), error.may_have_acted()), (ErrorKind::Store, false), "{error:?}");
     assert!(error.to_string().contains("memory"), "{error}");
-    // A holder may always read what it is about to decide on.
+    // A holder may always read the data for its decision.
     assert_eq!(fence.get("k", token(1)).await.unwrap().as_deref(), Some(&b"v"[..]));
     fence.enter("new", token(1), Access::Write).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -241,7 +241,7 @@ async fn the_rights_that_are_named_are_enough_and_one_less_is_denied() {
 async fn everything(url: &str) -> Result<(), Error> {
     let fence = RedisFence::connect(url).await?;
     fence.enter("mine", token(1), Access::Write).await?;
-    // Marks that are kept for ever are looked at once they are there.
+    // Marks that are kept for ever are read after they exist.
     fence.enter("mine", token(1), Access::Write).await?;
     fence.set("mine", token(1), "v").await?;
     fence.get("mine", token(1)).await?;
@@ -255,7 +255,7 @@ async fn a_prefix_goes_before_every_key() {
     fence.set("k", token(1), "v").await.unwrap();
     assert_eq!(server.command(&["GET", "app:k"]), Value::from("v"));
     assert_eq!(server.command(&["EXISTS", "lhf:{app:k}"]), Value::Int(1));
-    // Under whatever prefix: one key has one fence.
+    // For every prefix, one key has one fence.
     let whole = RedisFence::connect(&server.url()).await.unwrap();
     assert!(Stale::behind(&whole.set("app:k", Token::NONE, "w").await.unwrap_err()).is_some());
 }
@@ -272,7 +272,7 @@ async fn a_write_whose_answer_is_lost_is_repeated() {
     assert_eq!(fence.get("k", token(33)).await.unwrap().as_deref(), Some(&b"after"[..]));
 }
 
-/// The server still runs what a client sent over a connection that it has given up since.
+/// The server still runs a request of a connection that its client has given up.
 #[tokio::test]
 async fn a_write_that_arrives_late_puts_nothing_back() {
     let server = RedisServer::start();
@@ -290,7 +290,7 @@ async fn a_write_that_arrives_late_puts_nothing_back() {
     assert_eq!(server.command(&["GET", "k"]), Value::from("new"));
 }
 
-/// Whoever does not know what became of a write can put an end to it without another one.
+/// A client that does not know the result of a write can end the write without another one.
 #[tokio::test]
 async fn to_enter_ends_a_write_that_is_still_on_its_way() {
     let server = RedisServer::start();
@@ -316,8 +316,7 @@ fn scripts_run(server: &RedisServer) -> u64 {
     calls.expect("scripts were run").0.parse().unwrap()
 }
 
-/// A write is carried out, its answer is lost, and a later holder enters before it is repeated: "stale" is then true of
-/// the repetition only.
+/// A write is carried out, its reply is lost, and a later holder enters before the repeat. Then only the repeat is stale.
 #[tokio::test]
 async fn a_refusal_after_a_lost_answer_admits_that_it_may_have_acted() {
     let server = RedisServer::start();
@@ -341,9 +340,9 @@ async fn a_refusal_after_a_lost_answer_admits_that_it_may_have_acted() {
     assert_eq!(lost.hits(), 1);
 }
 
-/// The connection has gone, and whoever makes the next one is polled no more, on a runtime of its own.
+/// The connection is gone, and the task that opens the next one is not polled any more, on another runtime.
 #[test]
-fn a_runtime_that_is_polled_no_more_holds_up_no_call_of_another() {
+fn a_stalled_runtime_blocks_no_call_of_another() {
     let [gone, stands, ours] =
         [(); 3].map(|()| tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap());
     let server = RedisServer::start();
@@ -355,6 +354,6 @@ fn a_runtime_that_is_polled_no_more_holds_up_no_call_of_another() {
     for _ in 0..2 {
         ours.block_on(fence.enter("a", token(2), Access::Write)).unwrap();
     }
-    // It may have run out of time by now; what it must not is enter.
+    // It may have timed out by now, but it must not enter.
     assert!(stands.block_on(connecting).unwrap().is_err());
 }

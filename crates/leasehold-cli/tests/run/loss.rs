@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::seam::Scripts;
+use leasehold::seam::Script;
 use leasehold_testkit::proxy::{Fault, Requests, Way};
 use leasehold_testkit::{boottime_us, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -236,7 +236,7 @@ async fn p29_a_command_starts_on_a_whole_lease() {
     let bench = Bench::new();
     let started = bench.dir.path().join("started");
     let guard = bench.client().await.mutex(NAME).lock().await.unwrap();
-    let claims = bench.proxy.inject(Fault::hold(Requests::script(&Scripts::get().renew.sha)));
+    let claims = bench.proxy.inject(Fault::hold(Requests::script(Script::Renew.sha())));
     let script = format!("echo > {}; exit 3", started.display());
     let run = bench.run_through(&["--lease", "30s"], &["sh", "-c", &script]);
     bench.waiters(1).await;

@@ -17,7 +17,7 @@ mod run;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use leasehold::seam::Scripts;
+use leasehold::seam::{Family, Flags, Script};
 
 use self::reply::{array, bulk, error, int, map, push, status};
 use self::run::Record;
@@ -253,29 +253,30 @@ impl Front {
     }
 
     fn load(&mut self, source: &str) -> Option<&'static str> {
-        let scripts = Scripts::get();
-        let script = scripts.each().into_iter().chain([&scripts.rights]).find(|script| script.source == source)?;
-        self.known.insert(&script.sha);
-        Some(&script.sha)
+        let question = Family::Locks.question();
+        let is_asked = source == question.text;
+        let known = || Family::Locks.scripts().find(|script| script.source() == source).map(Script::sha);
+        let sha = if is_asked { &question.sha } else { known()? };
+        self.known.insert(sha);
+        Some(sha)
     }
 
     fn eval(&mut self, sha: &'static str, now_us: u64, rest: &[&str], sent: &mut Vec<Sent>) -> Vec<u8> {
-        let scripts = Scripts::get();
-        let is_allowed_full = sha != scripts.acquire.sha;
+        // The question about our rights is none of the table.
+        let script = Family::Locks.scripts().find(|script| script.sha() == sha);
+        let flags = script.map_or(Flags::NoWrites, Script::flags);
         match self.mood {
             Mood::Loading => return error("LOADING Redis is loading the dataset in memory"),
-            Mood::Replica if sha != scripts.inspect.sha && sha != scripts.rights.sha => {
+            Mood::Replica if flags != Flags::NoWrites => {
                 return error("READONLY You can't write against a read only replica.");
             }
-            Mood::Full if !is_allowed_full => {
+            Mood::Full if flags == Flags::Plain => {
                 return error("OOM command not allowed when used memory > 'maxmemory'.");
             }
             _ => {}
         }
-        if sha == scripts.rights.sha {
-            return array(&[]);
-        }
-        match self.run_script(sha, now_us, rest, sent) {
+        let Some(script) = script else { return array(&[]) };
+        match self.run_script(script, now_us, rest, sent) {
             Some(text) => bulk(&text),
             None => error("ERR these are no arguments of this script"),
         }

@@ -1,6 +1,6 @@
 //! The scripts: [`step`] on a record, and its answer in the words of the Lua.
 
-use leasehold::seam::Scripts;
+use leasehold::seam::Script;
 use leasehold_spec::{
     Answer, Contention, Delivery, Env, Event, From, Grant, GrantState, Inspection, Joined, LostHow, Op, Outcome,
     Resource, Rest, SessionId, Was, step,
@@ -32,35 +32,39 @@ enum Guess {
 }
 
 impl Front {
-    /// Runs a script by its digest, with the number of keys, the keys and the arguments. `None`: these are none of its.
-    pub(super) fn run_script(&mut self, sha: &str, now_us: u64, rest: &[&str], sent: &mut Vec<Sent>) -> Option<String> {
+    /// Runs a script with the number of keys, the keys and the arguments. Returns `None` if it does not take these.
+    pub(super) fn run_script(
+        &mut self,
+        script: Script,
+        now_us: u64,
+        rest: &[&str],
+        sent: &mut Vec<Sent>,
+    ) -> Option<String> {
         let (count, rest) = rest.split_first()?;
         let (keys, argv) = rest.split_at_checked(count.parse().ok()?)?;
-        let scripts = Scripts::get();
-        if sha == scripts.renew.sha {
+        if !script.takes(keys.len(), argv.len()) {
+            return None;
+        }
+        if script == Script::Renew {
             let renews = decode::renew(keys.len(), argv)?.into_iter().map(Op::Renew);
             let each = keys.iter().zip(renews).map(|(key, op)| self.apply(key, now_us, &op, Guess::Text, sent));
             return Some(each.collect::<Vec<_>>().join("\n"));
         }
         let [key] = keys else { return None };
-        let (op, guess) = match argv {
-            _ if sha == scripts.acquire.sha => {
-                let guess = if argv.get(7).is_some() { Guess::Hash } else { Guess::Text };
-                (decode::acquire(argv)?, guess)
-            }
-            [held, rest @ ..] if sha == scripts.release.sha && rest.len() <= 2 => {
-                let guess =
-                    if rest.first().is_none_or(|inboxes| inboxes.is_empty()) { Guess::Text } else { Guess::Hash };
-                (decode::release(held, rest.get(1).copied())?, guess)
-            }
-            [wanted] if sha == scripts.reserve.sha => (decode::reserve(wanted)?, Guess::Text),
-            [id] if sha == scripts.leave.sha => (decode::leave(id, None)?, Guess::Text),
-            [id, used] if sha == scripts.leave.sha => (decode::leave(id, Some(used))?, Guess::Text),
-            [id, ms] if sha == scripts.cool_down.sha => (decode::cool_down(id, ms, None)?, Guess::Text),
-            [id, ms, used] if sha == scripts.cool_down.sha => (decode::cool_down(id, ms, Some(used))?, Guess::Text),
-            [seen, grace] if sha == scripts.revoke.sha => (decode::revoke(seen, grace)?, Guess::Text),
-            [] if sha == scripts.settle.sha => (Op::Settle, Guess::Text),
-            [] if sha == scripts.inspect.sha => (Op::Inspect, Guess::Text),
+        let guess = match script {
+            Script::Acquire if argv.get(7).is_some() => Guess::Hash,
+            Script::Release if argv.get(1).is_some_and(|inboxes| !inboxes.is_empty()) => Guess::Hash,
+            _ => Guess::Text,
+        };
+        let op = match (script, argv) {
+            (Script::Acquire, _) => decode::acquire(argv)?,
+            (Script::Release, [held, ..]) => decode::release(held, argv.get(2).copied())?,
+            (Script::Reserve, [wanted]) => decode::reserve(wanted)?,
+            (Script::Leave, [id, ..]) => decode::leave(id, argv.get(1).copied())?,
+            (Script::CoolDown, [id, ms, ..]) => decode::cool_down(id, ms, argv.get(2).copied())?,
+            (Script::Revoke, [seen, grace]) => decode::revoke(seen, grace)?,
+            (Script::Settle, _) => Op::Settle,
+            (Script::Inspect, _) => Op::Inspect,
             _ => return None,
         };
         Some(self.apply(key, now_us, &op, guess, sent))

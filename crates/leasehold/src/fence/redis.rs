@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use leasehold_spec::Token;
 
-use super::script::{Reply, Script, Scripts, digits, marks_key, word};
+use super::script::{Reply, Scripts, digits, marks_key, word};
 use super::server::{Arguments, Server, within};
 use super::{Access, Stale};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::real::Real;
-use crate::store::redis::Trouble;
+use crate::store::redis::{Source, Trouble};
 use crate::world::World;
 
 /// The longest time for a call. Callers connect one after another. If the server accepts connections but never replies,
@@ -80,7 +80,7 @@ struct Shared {
 
 /// The parts of a call.
 struct Request<'a> {
-    script: &'a Script,
+    script: &'a Source,
     key: &'a str,
     token: Token,
     access: Access,

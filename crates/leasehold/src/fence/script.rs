@@ -1,44 +1,28 @@
 //! The scripts of the fence, their arguments and their replies.
 
 use leasehold_spec::Token;
-use sha1_smol::Sha1;
 
 use super::Access;
+use crate::store::redis::{Source, assemble};
 
-const MARKS: &str = include_str!("lua/marks.lua");
-/// The place in a script where the shared part is inserted.
-const PLACE: &str = "--@marks\n";
-
-/// A script, as the server gets it.
-#[derive(Debug)]
-pub(super) struct Script {
-    pub(super) source: String,
-    pub(super) sha: String,
-}
+/// The shared part, and the place in a script where it is inserted.
+const MARKS: (&str, &str) = ("--@marks\n", include_str!("lua/marks.lua"));
 
 /// All scripts.
 #[derive(Debug)]
 pub(super) struct Scripts {
-    pub(super) enter: Script,
-    pub(super) get: Script,
-    pub(super) write: Script,
+    pub(super) enter: Source,
+    pub(super) get: Source,
+    pub(super) write: Source,
 }
 
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            enter: Script::new(include_str!("lua/enter.lua")),
-            get: Script::new(include_str!("lua/get.lua")),
-            write: Script::new(include_str!("lua/write.lua")),
+            enter: assemble(include_str!("lua/enter.lua"), &[MARKS], patched),
+            get: assemble(include_str!("lua/get.lua"), &[MARKS], patched),
+            write: assemble(include_str!("lua/write.lua"), &[MARKS], patched),
         }
-    }
-}
-
-impl Script {
-    fn new(own: &str) -> Self {
-        let source = patched(&own.replace(PLACE, MARKS));
-        let sha = Sha1::from(&source).digest().to_string();
-        Self { source, sha }
     }
 }
 
@@ -103,16 +87,16 @@ impl Reply {
 }
 
 #[cfg(not(leasehold_lab))]
-fn patched(source: &str) -> String {
-    source.to_owned()
+fn patched(source: String) -> String {
+    source
 }
 
 /// The script with the flaw that the environment names, if it is one of these.
 #[cfg(leasehold_lab)]
-fn patched(source: &str) -> String {
+fn patched(source: String) -> String {
     let named = leasehold_spec::mutant::named();
     let Some((name, right, wrong)) = PATCHES.iter().find(|(name, ..)| Some(*name) == named) else {
-        return source.to_owned();
+        return source;
     };
     assert_eq!(source.matches(right).count(), 1, "{name}: {right:?} must occur once");
     source.replace(right, wrong)
@@ -149,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_script_says_is_not_an_answer() {
+    fn unknown_replies_are_refused() {
         for bytes in [&b""[..], b"done", b"STALE ", b"STALE x", b"STALE 9007199254740992", b"VALUE", b"FOREIGN"] {
             assert_eq!(Reply::parse(bytes), None, "{bytes:?}");
         }
@@ -159,22 +143,39 @@ mod tests {
     #[test]
     fn every_script_has_its_header_and_the_marks() {
         let Scripts { enter, get, write } = Scripts::new();
-        for (script, first) in
-            [(enter, "#!lua flags=allow-oom\n"), (get, "#!lua flags=allow-oom\n"), (write, "#!lua\n")]
-        {
-            assert!(script.source.starts_with(first), "{}", script.source);
+        let scripts = [
+            (enter, "#!lua flags=allow-oom\n", include_str!("lua/enter.lua")),
+            (get, "#!lua flags=allow-oom\n", include_str!("lua/get.lua")),
+            (write, "#!lua\n", include_str!("lua/write.lua")),
+        ];
+        for (script, first, own) in scripts {
+            assert!(script.text.starts_with(first), "{}", script.text);
             for part in ["KEYS", "ARGV", "RETURNS", "EFFECTS", "RETRY", "COST"] {
-                assert!(script.source.contains(&format!("\n-- {part} ")), "{part} is missing: {}", script.source);
+                assert!(own.contains(&format!("\n-- {part} ")), "{part} is missing: {own}");
             }
-            assert_eq!(script.source.matches("local function raise()").count(), 1);
+            assert_eq!(script.text.matches("local function raise()").count(), 1);
         }
+    }
+
+    #[test]
+    fn digests_change_only_with_the_code() {
+        let Scripts { enter, get, write } = Scripts::new();
+        let digests = [enter, get, write].map(|script| script.sha);
+        assert_eq!(
+            digests,
+            [
+                "b0db0ee6fa69a4684f3067e2bdcd4df0f7149b18",
+                "077d0f1d588e5fba860444b127c3b80fe4d951bf",
+                "1198cce26b3ebaf539715bec75c53d3ca8ad688d",
+            ]
+        );
     }
 
     #[cfg(leasehold_lab)]
     #[test]
     fn every_patch_fits_in_one_place() {
         for (name, right, _) in PATCHES {
-            assert_eq!(MARKS.matches(right).count(), 1, "{name}: {right}");
+            assert_eq!(MARKS.1.matches(right).count(), 1, "{name}: {right}");
         }
     }
 }

@@ -8,9 +8,8 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerErrorKind};
 use tokio::sync::Mutex as Turns;
 
-use super::script::Script;
 use crate::error::{Error, Result};
-use crate::store::redis::{Asker, Target, Trouble, dial, drive, silent};
+use crate::store::redis::{Asker, Source, Target, Trouble, dial, drive, silent};
 use crate::world::World;
 
 /// The timeout of one attempt to connect, and of one reply.
@@ -101,7 +100,7 @@ impl Server {
     pub(super) async fn run(
         &self,
         connection: &mut MultiplexedConnection,
-        script: &Script,
+        script: &Source,
         arguments: &Arguments<'_>,
     ) -> Result<Vec<u8>, Trouble> {
         match within(&*self.world, PATIENCE, send(connection, script, arguments)).await {
@@ -116,7 +115,7 @@ impl Server {
 /// flushed).
 async fn send(
     connection: &mut MultiplexedConnection,
-    script: &Script,
+    script: &Source,
     arguments: &Arguments<'_>,
 ) -> Result<Vec<u8>, RedisError> {
     let command = |verb, text| {
@@ -126,7 +125,7 @@ async fn send(
     };
     match command("EVALSHA", &script.sha).query_async(connection).await {
         Err(e) if e.kind() == redis::ErrorKind::Server(ServerErrorKind::NoScript) => {
-            command("EVAL", &script.source).query_async(connection).await
+            command("EVAL", &script.text).query_async(connection).await
         }
         reply => reply,
     }

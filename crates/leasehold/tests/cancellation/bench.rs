@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::seam::{Real, Scripts, choose};
+use leasehold::seam::{Real, Script, choose};
 use leasehold::{Inspection, Leasehold};
 use leasehold_spec::Op;
 use leasehold_testkit::proxy::{Fault, FaultProxy, Requests, Way as ProxyWay};
@@ -95,16 +95,15 @@ impl Bench {
         let proxy = FaultProxy::start(server.port());
         let sent = Arc::new(Counters::default());
         let counters = Arc::clone(&sent);
-        let scripts = Scripts::get();
         // Looks at every request, and strikes none.
         let counting = proxy.inject(Fault::hold(Requests::matching(move |command| {
             if let (true, Some(sha)) = (command.name == "EVALSHA", command.argument(0)) {
                 let counter = [
-                    (&scripts.acquire, &counters.acquires),
-                    (&scripts.release, &counters.releases),
-                    (&scripts.leave, &counters.leaves),
+                    (Script::Acquire, &counters.acquires),
+                    (Script::Release, &counters.releases),
+                    (Script::Leave, &counters.leaves),
                 ];
-                for (_, count) in counter.iter().filter(|(script, _)| script.sha == sha) {
+                for (_, count) in counter.iter().filter(|(script, _)| script.sha() == sha) {
                     count.fetch_add(1, Ordering::SeqCst);
                 }
             }

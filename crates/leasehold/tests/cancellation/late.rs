@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Real, Script, Scripts, choose};
+use leasehold::seam::{Real, Script, choose};
 use leasehold::{Guard, Leasehold};
 use leasehold_spec::limits::NOT_AFTER_MAX_US;
 use leasehold_spec::{
@@ -38,20 +38,19 @@ fn an_acquire_that_arrives_behind_its_leave_is_given_back() {
 fn meets_a_late_acquire(bench: &Bench, other: &Leasehold, name: &str) -> bool {
     let (proxy, _) = bench.wires();
     let subject = bench.connect("subject");
-    let held_up = proxy.inject(Fault::hold(Requests::script(&Scripts::get().acquire.sha)).once());
+    let held_up = proxy.inject(Fault::hold(Requests::script(Script::Acquire.sha())).once());
     // Doubted after a sixth of that, and half a second later given up: well before the request is too late.
     let mutex = subject.mutex(name).lease(Duration::from_millis(900));
     let mut locking = Driven::new(async move { mutex.lock().await });
     assert!(locking.poll().is_pending());
     held_up.wait(1, SOON);
-    let is_call = |command: &Command, script: &Script| command.argument(0) == Some(script.sha.as_str());
-    let acquire = proxy.commands().into_iter().rfind(|command| is_call(command, &Scripts::get().acquire));
+    let is_call = |command: &Command, script: Script| command.argument(0) == Some(script.sha());
+    let acquire = proxy.commands().into_iter().rfind(|command| is_call(command, Script::Acquire));
     let acquire = acquire.expect("it has come");
     // Every leave behind the acquire gets lost.
     let behind = acquire.connection;
-    let leaves = move |command: &Command| command.at_us >= acquire.at_us && is_call(command, &Scripts::get().leave);
-    let lost =
-        Requests::matching(move |command| command.connection == behind && is_call(command, &Scripts::get().leave));
+    let leaves = move |command: &Command| command.at_us >= acquire.at_us && is_call(command, Script::Leave);
+    let lost = Requests::matching(move |command| command.connection == behind && is_call(command, Script::Leave));
     let lost = proxy.inject(Fault::refuse(lost, "ERR lost"));
     drop(locking);
     lost.wait(1, SOON);
@@ -103,7 +102,7 @@ fn a_guard_whose_release_was_lost_is_given_back_all_the_same() {
     let bench = Bench::redis();
     let (proxy, _) = bench.wires();
     let (subject, other) = (bench.connect("subject"), bench.connect_straight("other"));
-    let lost = proxy.inject(Fault::cut_before(Requests::script(&Scripts::get().release.sha)).times(2));
+    let lost = proxy.inject(Fault::cut_before(Requests::script(Script::Release.sha())).times(2));
     let (dropped, released) = (take(&bench, &subject, "a"), take(&bench, &subject, "b"));
     drop(dropped);
     lost.wait(1, SOON);

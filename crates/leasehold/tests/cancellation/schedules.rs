@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{Script, Scripts};
+use leasehold::seam::Script;
 use leasehold::{Guard, Leasehold, Mutex};
 use leasehold_testkit::proxy::{Fault, Injected, Requests};
 
@@ -57,8 +57,8 @@ on_all_stores!(a_look_behind_a_lapsed_grant_leaves_nothing, |bench| {
     assert_eq!(bench.inspect(&other, "a").holder, None, "nobody renews it, and nobody gives it back");
 });
 
-fn calls(script: &Script) -> Requests {
-    Requests::script(&script.sha)
+fn calls(script: Script) -> Requests {
+    Requests::script(script.sha())
 }
 
 // The same, with a client that does not notice in time (it was stopped; here the server's clock jumps): the look answers
@@ -84,10 +84,9 @@ fn meets_a_later_grant(bench: &Bench, subject: &Leasehold, other: &Leasehold, na
     assert!(waiting.poll().is_pending());
     until("it waits", || bench.inspect(other, name).waiters == 1);
     assert!(waiting.poll().is_pending());
-    let looking = proxy.inject(Fault::hold(calls(&Scripts::get().acquire)).once());
+    let looking = proxy.inject(Fault::hold(calls(Script::Acquire)).once());
     // Neither claimed nor given back before it was seen.
-    let others =
-        [&Scripts::get().renew, &Scripts::get().release].map(|script| proxy.inject(Fault::hold(calls(script))));
+    let others = [Script::Renew, Script::Release].map(|script| proxy.inject(Fault::hold(calls(script))));
     looking.wait(1, LEASE);
     drop(held);
     let guard = waiting.finish("the message has come").expect("granted");

@@ -1,12 +1,12 @@
-//! Reads a record out of Redis, in each of its encodings, with other eyes than the scripts': every field is checked for
-//! its form, every link of the queue for its other end, and nothing may be left over.
+//! Reads a record from Redis, in each of its encodings, independently of the scripts: it checks the form of every field
+//! and both ends of every link of the queue, and nothing may be left over.
 
 use std::collections::BTreeMap;
 
 use leasehold_spec::{Entry, Grant, GrantId, GrantState, Hears, Lapse, Order, Resource, SessionId, Token};
 use leasehold_testkit::{Resp, Value};
 
-/// One round trip for whatever the key holds, unless that is long: type, value, and when it ends (ms since 1970).
+/// Reads a key in one round trip, unless its value is long: type, value, and end (ms since 1970).
 const LOOK: &str = "local kind, key = redis.call('TYPE', KEYS[1]).ok, KEYS[1]
 local value = false
 if kind == 'string' then value = redis.call('GET', key) end
@@ -18,13 +18,13 @@ return { kind, value, redis.call('PEXPIRETIME', key) }";
 pub(crate) struct Stored {
     pub(crate) resource: Resource,
     pub(crate) encoding: Encoding,
-    /// When the key ends, in ms since 1970.
+    /// The end of the key, in ms since 1970.
     pub(crate) expires_ms: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// A string without a queue. It does not say until when it is kept: 0.
+    /// A string without a queue. It contains no `keep`, which is read as 0.
     Short,
     /// A hash.
     Hash,
@@ -67,7 +67,7 @@ fn scan(resp: &mut Resp, key: &str) -> Vec<Value> {
     }
 }
 
-/// The part that both encodings have.
+/// Reads the part that both encodings have.
 fn record(fields: &mut Fields<'_>) -> Result<Resource, String> {
     if fields.take(3)? != "lh1" {
         return Err("a record of another layout".into());
@@ -137,7 +137,7 @@ fn hash(pairs: &[Value]) -> Result<Resource, String> {
     Ok(resource)
 }
 
-/// The fixed-width fields of a text, taken from its beginning.
+/// The fields of fixed width that are left of a text.
 struct Fields<'a>(&'a str);
 
 impl<'a> Fields<'a> {
@@ -176,7 +176,7 @@ impl<'a> Fields<'a> {
         Ok(Lapse { session: SessionId(session), at_us: self.number(16)? })
     }
 
-    /// An entry, and the one before it.
+    /// Reads an entry, and the ID of the one before it.
     fn entry(&mut self, id: &str) -> Result<(Entry, &'a str), String> {
         let id = id.parse().map_err(|_| format!("an entry of {id:?}"))?;
         let limit_us = Some(self.number(16)?).filter(|&limit| limit != 0);

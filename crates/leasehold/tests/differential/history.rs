@@ -1,5 +1,5 @@
-//! Random histories. They lean towards what is rare: half of the choices look at the model first, so that a release is
-//! often of the grant that is held, a renewal of one that was marked, and the clock stops where a lease ends.
+//! Random histories. They prefer rare cases: half of the choices read the model first, so that a release is often that
+//! of the held grant, a renewal that of a marked one, and the clock stops at the end of a lease.
 
 use leasehold_spec::limits::{LEASE_MAX_MS, RANGE_MAX, RENEW_BATCH, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
@@ -10,7 +10,7 @@ use leasehold_testkit::Random;
 
 use crate::rig::{Lock, Rig};
 
-/// An acquisition that was asked for once. It may be asked for again, whatever became of it.
+/// An acquire that was sent once. It may be sent again, with any result of the first one.
 #[derive(Clone)]
 struct Attempt {
     lock: usize,
@@ -43,7 +43,7 @@ impl<'a> History<'a> {
         history
     }
 
-    /// A history of so many steps.
+    /// Plays a history with this number of steps.
     pub(crate) fn play(mut self, steps: usize) {
         for _ in 0..steps {
             self.step();
@@ -51,7 +51,7 @@ impl<'a> History<'a> {
         self.rig.end_history();
     }
 
-    /// A queue of mostly dead waiters, longer than one step looks at.
+    /// Plays a queue of mostly dead waiters that is longer than one step can read.
     pub(crate) fn play_crowd(mut self, steps: usize) {
         self.locks.truncate(1);
         for _ in 0..self.random.within(20, 180) {
@@ -78,7 +78,7 @@ impl<'a> History<'a> {
         self.rig.end_history();
     }
 
-    /// Claims that run out, one after the other, of more sessions than a record remembers.
+    /// Plays claims that run out one after the other, of more sessions than a record remembers.
     pub(crate) fn play_lapses(mut self) {
         self.locks.truncate(1);
         for number in 0..self.sessions {
@@ -113,12 +113,12 @@ impl<'a> History<'a> {
         self.rig.end_history();
     }
 
-    /// A queue that is full, or almost.
+    /// Plays a queue that is full, or almost.
     pub(crate) fn play_full(mut self, steps: usize) {
         self.locks = vec![self.rig.full_queue()];
         for _ in 0..steps {
             match self.random.below(20) {
-                // The clock may have moved past the end of it all meanwhile.
+                // The clock may have moved past the end of the record in the meantime.
                 0 => self.leave(0),
                 1 => self.look(0),
                 2 => self.step(),
@@ -289,7 +289,7 @@ impl<'a> History<'a> {
         let not_after_us = self.not_after_us();
         let ticket = match self.random.below(5) {
             0 => None,
-            // The place of somebody else: never asked for by a client, and still the same on both sides.
+            // The place of another waiter: no client requests it, but both sides must agree.
             1 | 2 => self.one_of(self.attempts[at].lock).and_then(|other| self.attempts[other].ticket),
             _ => self.attempts[at].ticket,
         };
@@ -313,7 +313,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// An attempt at this name: whoever holds or waits, or any that there was.
+    /// Returns an attempt at this name: of the holder, of a waiter, or an earlier one.
     fn one_of(&mut self, lock: usize) -> Option<usize> {
         let model = &self.locks[lock].model;
         let holder = model.grants.sole().map(|grant| grant.id);
@@ -330,7 +330,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// The token that an attempt knows, or was pushed; seldom another one.
+    /// Returns the token of an attempt, from a reply or a push; seldom another one.
     fn token(&mut self, at: usize) -> Token {
         let Attempt { lock, acquire, token, .. } = &self.attempts[at];
         let held = self.locks[*lock].model.held_by(acquire.id).map(|grant| grant.token);
@@ -397,12 +397,12 @@ impl<'a> History<'a> {
             0 => 1,
             1 => self.random.within(2, RANGE_MAX),
             2 => RANGE_MAX,
-            // More than anybody gets.
+            // More than any grant gets.
             _ => *self.random.pick(&[0, 2, RANGE_MAX + 1]),
         }
     }
 
-    /// Up to where the range of a grant was used: what a session may say, and what it may not.
+    /// Returns the last used token of a grant: one that a session may send, or one that it may not.
     fn used(&mut self, lock: usize, token: Token) -> Token {
         let reserved = self.locks[lock].model.reserved();
         match self.random.below(8) {
@@ -429,7 +429,7 @@ impl<'a> History<'a> {
         self.apply(lock, &Op::Reserve { id, token, range });
     }
 
-    /// Mostly for as long as it was granted, as a session does.
+    /// Returns a renewal, mostly with the length of the grant, as a session sends it.
     fn renewal(&mut self, lock: usize, id: GrantId, token: Token) -> Renew {
         let from = if self.random.chance(70) { From::Now } else { From::Grant };
         let granted_ms = self.locks[lock].model.held_by(id).map(|grant| grant.length_ms);
@@ -462,14 +462,14 @@ impl<'a> History<'a> {
         }
     }
 
-    /// A batch about every name, some of them with a queue.
+    /// Renews all names in a batch, some of them with a queue.
     fn renew_many(&mut self) {
         let mut batch = Vec::new();
         for lock in 0..self.locks.len().min(RENEW_BATCH) {
             let Some(at) = self.one_of(lock) else { continue };
             let mut id = self.attempts[at].acquire.id;
             if self.random.chance(5) {
-                // Of the right client, and yet another grant.
+                // Of the right client, but for another grant.
                 id.nonce ^= 1;
             }
             let token = self.token(at);
@@ -489,7 +489,7 @@ impl<'a> History<'a> {
         self.apply(lock, &Op::Revoke { holder, token, grace_ms });
     }
 
-    /// To the end of a lease, past the retention, or back.
+    /// Moves the clock to the end of a lease, past the retention, or back.
     fn move_clock(&mut self) {
         let lock = self.random.index(self.locks.len());
         let left_us = self.locks[lock].model.grants.sole().map_or(0, |grant| grant.left_us(self.rig.now_us()));
@@ -505,7 +505,7 @@ impl<'a> History<'a> {
             10 => -300_000_000,
             _ => 2_000_000,
         };
-        // A day ahead and a month: the clock is to stay one that a server could have.
+        // At most a day and a month ahead: the clock must stay plausible for a server.
         let bounded = by_us.clamp(-86_400_000_000, 2 * 86_400_000_000);
         self.rig.move_clock(bounded, &mut self.locks);
     }

@@ -1,8 +1,8 @@
-//! The scripts say what the specification says: random histories on a real Redis and on `step`, with equal answers, equal
-//! states and equal messages after each operation.
+//! Compares the scripts with the specification: random histories on a real Redis and on `step`, with equal answers,
+//! states and messages after each operation.
 //!
-//! `LEASEHOLD_SEED=… cargo test -p leasehold --test differential` repeats one history; `LEASEHOLD_HISTORIES=…` says how
-//! many there are, and `LEASEHOLD_FIRST_SEED=…` which is the first.
+//! `LEASEHOLD_SEED=… cargo test -p leasehold --test differential` repeats one history; `LEASEHOLD_HISTORIES=…` sets
+//! their number, and `LEASEHOLD_FIRST_SEED=…` the first seed.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -16,9 +16,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use history::History;
 use rig::{OUTCOMES, Rig, Seen};
 
-/// As many as take about a minute on two processors.
+/// The number of histories that takes about a minute on two processors.
 const HISTORIES: u64 = 3_000;
-/// Each with a server of its own.
+/// The number of threads, each with its own server.
 const HANDS: u64 = 2;
 const STEPS: usize = 50;
 const SESSIONS: usize = 24;
@@ -59,13 +59,13 @@ fn random_histories() {
         seen
     });
     println!("{histories} histories from seed {first}: {seen:#?}");
-    // Fewer than usual are asked for to look for one flaw, and need not meet everything.
+    // A smaller number is set to look for one flaw, and need not meet every case.
     if histories >= HISTORIES {
         check_coverage(&seen);
     }
 }
 
-/// Every so many-th history from a seed on, on a server of its own.
+/// Plays every n-th history from a seed on, on its own server.
 fn play_all(first: u64, histories: u64) -> Seen {
     let mut rig = Rig::start(SESSIONS);
     for at in 0..histories {
@@ -76,7 +76,7 @@ fn play_all(first: u64, histories: u64) -> Seen {
     rig.seen
 }
 
-/// A run that never met an outcome has not shown that the two agree on it.
+/// Checks that the run met every outcome: otherwise it has not shown that the two agree on it.
 fn check_coverage(seen: &Seen) {
     let count = |what: &str| seen.get(what).copied().unwrap_or(0);
     let all: u64 = OUTCOMES.iter().map(|what| count(what)).sum();
@@ -88,7 +88,7 @@ fn check_coverage(seen: &Seen) {
     }
 }
 
-/// What must not be missing, however seldom it is.
+/// Cases that every run must meet, however rare they are.
 const RARE: [&str; 23] = [
     "more",
     "came back to its place",
@@ -115,7 +115,7 @@ const RARE: [&str; 23] = [
     "stored as a hash without a queue",
 ];
 
-/// Says which history it was, when it fails.
+/// Prints the seed of a history that fails.
 struct Told(u64);
 
 impl Drop for Told {

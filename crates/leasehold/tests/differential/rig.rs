@@ -1,8 +1,8 @@
 //! A real server with a clock that can be moved, real subscribers, and the specification beside it.
 //!
-//! Each operation runs on the server first, through the crate's own link: the very scripts that are shipped. Then `step`
-//! runs it on the model, at the time that the server's answer gives, with the attachments that the script could see. The
-//! answer, everything that is stored, and everything that was published must be the same.
+//! Each operation runs on the server first, through the crate's own link and with the shipped scripts. Then `step` runs
+//! it on the model, at the time of the server's reply, with the attachments that the script could see. The answer, the
+//! stored data and the published messages must be the same.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -20,19 +20,19 @@ use tokio::runtime::Runtime;
 
 use crate::decode::{self, Encoding};
 
-/// How far the end of a key may be from what the specification says: TIME and SET are two moments of one script, and a
-/// busy machine can put the server aside between them.
+/// The tolerance for the end of a key: TIME and SET are two moments of one script, and a busy machine can suspend the
+/// server between them.
 const TTL_TOLERANCE_US: u64 = 250_000;
-/// No operation is done so close to the moment at which a record is forgotten: who is right depends on that tolerance.
+/// No operation runs this close to the time when a record is forgotten: there the result depends on that tolerance.
 const CLEARANCE_US: u64 = 400_000;
 
-/// How often what was met.
+/// The number of times that each case occurred.
 pub(crate) type Seen = BTreeMap<&'static str, u64>;
 
 /// The number of requests of a history that are printed when it fails.
 const SHOWN: usize = 100;
 
-/// One name, as the specification has it.
+/// One name in the model.
 pub(crate) struct Lock {
     pub(crate) name: Name,
     pub(crate) key: String,
@@ -46,13 +46,13 @@ impl Lock {
         Self { name, key: format!("lh1:{{{escaped}}}"), model: Resource::default() }
     }
 
-    /// When the record may be forgotten.
+    /// Returns the time when the record may be forgotten.
     fn end_us(&self) -> u64 {
         self.model.keep_until_us.max(self.model.reserved().get() + RETENTION_US)
     }
 }
 
-/// One client, with a subscription that comes and goes. The first one's is the crate's own.
+/// One client, with a subscription that comes and goes. The subscription of the first client is that of the crate.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     connection: Option<Resp>,
@@ -76,13 +76,13 @@ pub(crate) struct Rig {
     server: RedisServer,
     resp: Resp,
     link: Arc<dyn Link>,
-    /// Subscribed by pattern: it hears what is published to nobody, and makes PUBLISH count one for a dead inbox.
+    /// Subscribed by pattern: it receives every message, and makes PUBLISH count one for a dead inbox.
     monitor: Resp,
     pub(crate) sessions: Vec<Session>,
     inbox: Arc<Mutex<Vec<(Name, Delivery)>>>,
     inbox_due: Vec<(Name, Delivery)>,
     pub(crate) is_full: bool,
-    /// A record with as many waiters as one may have, less a few; kept in another database.
+    /// A record with a few waiters less than the maximum. It is kept in another database.
     full_queue: Option<Resource>,
     /// A full queue takes too long to be read after each operation.
     is_unread: bool,
@@ -114,7 +114,7 @@ impl Rig {
             Message::LookAtAll | Message::Look(_) | Message::Ending { .. } | Message::Shortened { .. } => {
                 panic!("garbage in an inbox")
             }
-            // The link goes with the rig. Gone before, it would answer nothing.
+            // The link is dropped with the rig, and not before.
             Message::Detached => {}
         });
         runtime.block_on(link.attach(sessions[0].id, hear)).expect("an inbox");
@@ -141,7 +141,7 @@ impl Rig {
         rig
     }
 
-    /// The server's clock, as far as one can tell from here.
+    /// Returns the time of the server's clock, as far as it is known here.
     pub(crate) fn now_us(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
         u64::try_from(now).expect("before the year 586524").saturating_add_signed(self.shift_us)
@@ -166,7 +166,7 @@ impl Rig {
         }
     }
 
-    /// If the key has ended.
+    /// Forgets the model of a name if its key has ended.
     fn forget(&mut self, lock: &mut Lock) {
         let now_us = self.now_us();
         if lock.model.is_forgotten(now_us, now_us) {
@@ -176,7 +176,7 @@ impl Rig {
         }
     }
 
-    /// From now on the server refuses what needs memory.
+    /// Makes the server refuse commands that need memory.
     pub(crate) fn fill_memory(&mut self, is_full: bool) {
         if self.is_full != is_full {
             let bytes = if is_full { "1" } else { "0" };
@@ -200,14 +200,14 @@ impl Rig {
         let session = &mut self.sessions[number];
         if let (Some(connection), true) = (&mut session.connection, session.is_attached) {
             connection.send(&["UNSUBSCRIBE"]).unwrap();
-            let heard = heard_until(connection, "unsubscribe");
+            let heard = messages_until(connection, "unsubscribe");
             assert_eq!(heard, std::mem::take(&mut session.due), "what session {number} heard");
             session.is_attached = false;
             self.history.push(Done::Attached(number, false));
         }
     }
 
-    /// One operation, on both. Answers what came out, if the store did anything.
+    /// Runs one operation on both. Returns the outcome, if the store did anything.
     pub(crate) fn apply(&mut self, lock: &mut Lock, op: &Op, guess: Contention) -> Option<Outcome> {
         self.steer_clear(lock);
         let answered = self.runtime.block_on(self.link.apply(&lock.name, op, guess));
@@ -222,7 +222,7 @@ impl Rig {
             }
             Err(Fault::NoMemory(_)) if self.is_full && matches!(op, Op::Acquire(_)) => {
                 self.count("no memory");
-                // No step of the specification has looked at it, and its time can have come meanwhile.
+                // No step of the specification has read it, and it can have ended in the meantime.
                 let now_us = self.now_us();
                 if lock.model.is_forgotten(now_us, now_us) {
                     lock.model = Resource::default();
@@ -235,7 +235,7 @@ impl Rig {
         }
     }
 
-    /// A batch of renewals, on both.
+    /// Runs a batch of renewals on both.
     pub(crate) fn renew(&mut self, locks: &mut [Lock], batch: &[(usize, Renew)]) {
         for (number, _) in batch {
             self.steer_clear(&mut locks[*number]);
@@ -247,7 +247,7 @@ impl Rig {
         if answers.len() != batch.len() {
             self.fail("not an answer for each name");
         }
-        // Names whose records have a queue are looked after last, and messages come in that order.
+        // The script settles names with a queue last, and messages come in that order.
         let mut due = Vec::new();
         for ((number, renew), answer) in batch.iter().zip(answers) {
             match answer {
@@ -371,7 +371,7 @@ impl Rig {
         }
     }
 
-    /// A name whose queue is almost full: filled once, by the scripts, and copied for each history.
+    /// Returns a name with an almost full queue. The scripts fill it once, and each history gets a copy.
     pub(crate) fn full_queue(&mut self) -> Lock {
         let mut lock = Lock::new("full");
         self.is_unread = true;
@@ -396,8 +396,8 @@ impl Rig {
         lock
     }
 
-    /// Lets the scripts queue ten thousand waiters. `step` would look through all of them at each: the model is put
-    /// together from the answers instead, and compared once.
+    /// Lets the scripts queue ten thousand waiters. `step` would read all of them for each new one. So the model is
+    /// built from the replies instead, and compared once.
     fn fill(&mut self, lock: &mut Lock) {
         for counter in 0..QUEUE_MAX as u64 - 1 {
             let id = GrantId { session: SessionId(0xf), counter, nonce: 7 };
@@ -430,7 +430,7 @@ impl Rig {
         }
     }
 
-    /// Reads the whole of it.
+    /// Reads the whole queue.
     pub(crate) fn check_full_queue(&mut self, lock: &Lock) {
         self.is_unread = false;
         self.check_stored(lock);
@@ -447,7 +447,7 @@ impl Rig {
             match self.sessions.iter_mut().find(|session| session.id == delivery.to) {
                 Some(Session { connection: None, .. }) => self.inbox_due.push((name.clone(), delivery.clone())),
                 Some(session) if session.is_attached => session.due.push(text),
-                // Published to nobody.
+                // Nobody is subscribed.
                 _ => {}
             }
         }
@@ -471,13 +471,13 @@ impl Rig {
         }
     }
 
-    /// Ends a history: each subscriber has heard what was due to it. The next one begins with an empty server.
+    /// Ends a history: each subscriber must have got its messages. The next history begins with an empty server.
     pub(crate) fn end_history(&mut self) {
         self.fill_memory(false);
         for number in 1..self.sessions.len() {
             self.detach(number);
         }
-        // An answer comes after every message that was sent before it.
+        // A reply comes after every message that was sent before it.
         self.runtime.block_on(self.link.ping()).unwrap();
         let heard = std::mem::take(&mut *self.inbox.lock().unwrap());
         let due = std::mem::take(&mut self.inbox_due);
@@ -505,7 +505,7 @@ impl Rig {
     }
 }
 
-fn heard_until(connection: &mut Resp, last: &str) -> Vec<String> {
+fn messages_until(connection: &mut Resp, last: &str) -> Vec<String> {
     let mut heard = Vec::new();
     loop {
         let message = connection.receive().unwrap();
@@ -518,7 +518,7 @@ fn heard_until(connection: &mut Resp, last: &str) -> Vec<String> {
     }
 }
 
-/// A message without the zeros that a script may leave before what is left of a lease.
+/// Returns a message without the zeros that a script may write before the rest of a lease.
 fn plain(text: &str) -> String {
     let mut words: Vec<_> = text.splitn(10, ' ').map(str::to_owned).collect();
     if let Some(left) = words.get_mut(4).filter(|left| left.parse::<u64>().is_ok()) {
@@ -527,7 +527,7 @@ fn plain(text: &str) -> String {
     words.join(" ")
 }
 
-/// The message that a delivery is, as a channel and a text.
+/// Returns the channel and the text of a delivery.
 fn message(name: &Name, delivery: &Delivery) -> (String, String) {
     let Delivery { to, now_us, contention, rest, id, token, left_us, range, event, .. } = delivery;
     let event = match event {

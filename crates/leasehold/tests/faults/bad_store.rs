@@ -2,14 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::seam::Scripts;
+use leasehold::seam::Script;
 use leasehold::{ErrorKind, Released};
 use leasehold_testkit::proxy::Fault;
 use leasehold_testkit::{RedisServer, Resp, Value};
 
 use crate::common::{
-    Bench, KEY, LATE, LONG, NAME, PROMPT, acquire, assert_kept, await_waiters, client, granted, join, lock, release,
-    renew, script, within,
+    Bench, KEY, LATE, LONG, NAME, PROMPT, assert_kept, await_waiters, client, granted, join, lock, script, within,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -28,7 +27,7 @@ impl Forged {
         let place = format!("{:08}Lr", self.claim_ms);
         let label = format!("00000001{:03}{}", self.label.len(), self.label);
         let late = "9".repeat(16);
-        let sha = &Scripts::get().acquire.sha;
+        let sha = Script::Acquire.sha();
         resp.send(&["EVALSHA", sha, "1", KEY, &id, "00030000", &label, &late, "90000", &place, "", "c"]).unwrap();
     }
 
@@ -174,20 +173,20 @@ async fn lied_to(bytes: &'static str) {
     let (bench, lease) = (Bench::new(), Duration::from_millis(1500));
     let (client, other) = (bench.through(lease).await, bench.beside(LEASE).await);
     let lie = |requests| bench.proxy.inject(Fault::replace_reply(requests, bytes).once());
-    let lied = lie(script(acquire));
+    let lied = lie(script(Script::Acquire));
     let guard = within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert_eq!(lied.hits(), 1, "{bytes:?}");
     let holder = other.mutex(NAME).inspect().await.unwrap().holder.expect("held");
     assert_eq!(holder.token, guard.token());
-    let lied = lie(script(renew));
+    let lied = lie(script(Script::Renew));
     assert_kept(&guard, 2 * lease).await;
     assert_eq!(lied.hits(), 1, "{bytes:?}");
-    let lied = lie(script(release));
+    let lied = lie(script(Script::Release));
     assert_eq!(within(LONG, "an answer", guard.release()).await.unwrap(), Released::Released, "{bytes:?}");
     assert_eq!(lied.hits(), 1, "{bytes:?}");
     let guard = within(PROMPT, "the lock", other.mutex(NAME).lock()).await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let lied = lie(script(acquire));
+    let lied = lie(script(Script::Acquire));
     let error = client.mutex(NAME).try_lock().await.unwrap_err();
     // What a script did begin to say goes wrong in the record alone.
     let kind = if bytes.contains("GRANTED") { ErrorKind::Foreign } else { ErrorKind::Unreachable };
@@ -211,7 +210,7 @@ async fn garbage_in_the_inbox() {
     let now = "1".repeat(16);
     let forged = format!("{}{:016x}", &id[..48], 1);
     let high = "8".repeat(16);
-    let looks = bench.calls(acquire).len();
+    let looks = bench.calls(Script::Acquire).len();
     for message in [
         String::new(),
         "hello".to_owned(),
@@ -226,7 +225,7 @@ async fn garbage_in_the_inbox() {
         assert_eq!(bench.server.command(&["PUBLISH", &inbox, &message]), Value::Int(1));
     }
     let begun = Instant::now();
-    while bench.calls(acquire).len() == looks {
+    while bench.calls(Script::Acquire).len() == looks {
         assert!(begun.elapsed() < PROMPT, "it looks");
         tokio::task::yield_now().await;
     }

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use leasehold::seam::Scripts;
+use leasehold::seam::Script;
 use leasehold::{Guard, Leasehold, Result};
 use leasehold_testkit::proxy::{Command, Requests};
 use leasehold_testkit::{FaultProxy, RedisServer, Value};
@@ -60,9 +60,9 @@ impl Bench {
     }
 
     /// The calls of one script that came through the proxy.
-    pub(crate) fn calls(&self, wanted: impl Fn(&Scripts) -> &str) -> Vec<Command> {
-        let sha = wanted(Scripts::get()).to_owned();
-        self.proxy.commands().into_iter().filter(|c| c.name == "EVALSHA" && c.argument(0) == Some(&sha)).collect()
+    pub(crate) fn calls(&self, script: Script) -> Vec<Command> {
+        let is_call = |command: &Command| command.name == "EVALSHA" && command.argument(0) == Some(script.sha());
+        self.proxy.commands().into_iter().filter(is_call).collect()
     }
 }
 
@@ -146,25 +146,9 @@ pub(crate) async fn assert_kept(guard: &Guard, time: Duration) {
     guard.check().expect("not lost");
 }
 
-/// Calls of the script that this picks.
-pub(crate) fn script(wanted: impl Fn(&Scripts) -> &str) -> Requests {
-    Requests::script(wanted(Scripts::get()))
-}
-
-pub(crate) fn acquire(scripts: &Scripts) -> &str {
-    &scripts.acquire.sha
-}
-
-pub(crate) fn renew(scripts: &Scripts) -> &str {
-    &scripts.renew.sha
-}
-
-pub(crate) fn release(scripts: &Scripts) -> &str {
-    &scripts.release.sha
-}
-
-pub(crate) fn leave(scripts: &Scripts) -> &str {
-    &scripts.leave.sha
+/// Calls of this script.
+pub(crate) fn script(script: Script) -> Requests {
+    Requests::script(script.sha())
 }
 
 /// How many inboxes are attached to the server.

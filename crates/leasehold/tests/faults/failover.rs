@@ -2,11 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::seam::Script;
 use leasehold::{Leasehold, LostReason, Released};
 use leasehold_testkit::proxy::{Fault, Requests};
 use leasehold_testkit::{FaultProxy, RedisServer, Value, wait_until};
 
-use crate::common::{Bench, KEY, LONG, NAME, PROMPT, assert_kept, client, granted, join, renew, within};
+use crate::common::{Bench, KEY, LONG, NAME, PROMPT, assert_kept, client, granted, join, within};
 
 /// A primary behind a proxy, and its replica.
 struct Pair {
@@ -144,7 +145,7 @@ async fn old_primary_that_lives_on() {
     cut.wait(1, LONG);
     // It is there, and renews.
     let begun = Instant::now();
-    while !pair.bench.calls(renew).iter().any(|call| call.connection > home) {
+    while !pair.bench.calls(Script::Renew).iter().any(|call| call.connection > home) {
         assert!(begun.elapsed() < LONG, "the session does not come");
         tokio::task::yield_now().await;
     }

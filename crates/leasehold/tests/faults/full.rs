@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::seam::Script;
 use leasehold::{ErrorKind, Released};
 use leasehold_testkit::{RedisServer, Value};
 
@@ -84,7 +85,7 @@ async fn queue() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     // 64 in each step, so that no step holds the server up; and they are gone before anybody needs to look.
     await_waiters(&client, NAME, 0).await;
-    let settles = bench.calls(|scripts| &scripts.settle.sha).len();
+    let settles = bench.calls(Script::Settle).len();
     assert!(settles >= 10_000 / 64 - 1, "{settles}");
     drop(within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap());
 }

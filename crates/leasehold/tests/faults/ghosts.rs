@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold::seam::Script;
 use leasehold::{ErrorKind, Released};
 use leasehold_testkit::Value;
 use leasehold_testkit::proxy::{Fault, Way};
@@ -11,8 +12,7 @@ use tokio::runtime::Runtime;
 
 use crate::bad_store::Forged;
 use crate::common::{
-    Bench, CLAIM, KEY, LATE, LONG, NAME, PROMPT, acquire, assert_modest, await_waiters, granted, join, leave, lock,
-    script, within,
+    Bench, CLAIM, KEY, LATE, LONG, NAME, PROMPT, assert_modest, await_waiters, granted, join, lock, script, within,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ async fn waiter_dropped() {
     let waiting = join(&client, NAME, 1).await;
     waiting.abort();
     within(PROMPT, "it leaves the queue", await_waiters(&other, NAME, 0)).await;
-    assert_eq!(bench.calls(leave).len(), 1);
+    assert_eq!(bench.calls(Script::Leave).len(), 1);
     assert_eq!(theirs.release().await.unwrap(), Released::Released);
 }
 
@@ -50,13 +50,13 @@ async fn waiter_dropped_when_it_was_just_granted() {
 async fn leave_follows_its_acquire() {
     let bench = Bench::new();
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
-    let held = bench.proxy.inject(Fault::hold(script(acquire)).once());
+    let held = bench.proxy.inject(Fault::hold(script(Script::Acquire)).once());
     let waiting = lock(&client, NAME);
     held.wait(1, LONG);
-    let left = bench.proxy.inject(Fault::delay(script(leave), Duration::ZERO).once());
+    let left = bench.proxy.inject(Fault::delay(script(Script::Leave), Duration::ZERO).once());
     waiting.abort();
     left.wait(1, LONG);
-    let (asked, left) = (bench.calls(acquire), bench.calls(leave));
+    let (asked, left) = (bench.calls(Script::Acquire), bench.calls(Script::Leave));
     assert_eq!((asked.len(), left.len()), (1, 1));
     assert_eq!(asked[0].connection, left[0].connection);
     held.lift();
@@ -70,7 +70,7 @@ fn acquire_that_arrives_after_its_leave() {
     let bench = Bench::new();
     let (first, second) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let client = first.block_on(bench.through(LEASE));
-    let held = bench.proxy.inject(Fault::hold(script(acquire)).once());
+    let held = bench.proxy.inject(Fault::hold(script(Script::Acquire)).once());
     let mutex = client.mutex(NAME);
     // On the callers' connection, which the first runtime drives, and polled by nothing that ends with that runtime.
     let handle = first.handle().clone();
@@ -86,7 +86,7 @@ fn acquire_that_arrives_after_its_leave() {
         let error = trying.join().unwrap();
         assert!(error.kind() == ErrorKind::Unreachable && error.may_have_acted(), "{error}");
         let other = bench.beside(LEASE).await;
-        while bench.calls(leave).is_empty() {
+        while bench.calls(Script::Leave).is_empty() {
             assert!(begun.elapsed() < LATE, "it leaves at once");
             tokio::task::yield_now().await;
         }
@@ -97,7 +97,7 @@ fn acquire_that_arrives_after_its_leave() {
             tokio::task::yield_now().await;
         }
         drop(within(LATE + PROMPT, "the lock", other.mutex(NAME).lock()).await.unwrap());
-        assert!(bench.calls(leave).len() >= 2);
+        assert!(bench.calls(Script::Leave).len() >= 2);
     });
 }
 
@@ -117,7 +117,7 @@ async fn push_for_nobody_is_given_back() {
     assert_eq!(theirs.release().await.unwrap(), Released::Released);
     drop(granted(PROMPT, next).await);
     assert!(PROMPT < CLAIM && guard.check().is_ok());
-    assert_eq!(bench.calls(leave).len(), 1);
+    assert_eq!(bench.calls(Script::Leave).len(), 1);
     assert_eq!(bench.server.command(&["EXISTS", KEY]), Value::Int(1));
 }
 

@@ -3,12 +3,13 @@
 use std::time::{Duration, Instant};
 
 use leasehold::Released;
+use leasehold::seam::Script;
 use leasehold_testkit::proxy::{Fault, Requests, Way};
 use leasehold_testkit::wait_until;
 
 use crate::common::{
-    Bench, CLAIM, CLAIM_SLACK, LONG, NAME, PROMPT, TAKEOVER_SLACK, acquire, assert_kept, assert_modest, await_waiters,
-    granted, inboxes, join, lock, renew, script, within,
+    Bench, CLAIM, CLAIM_SLACK, LONG, NAME, PROMPT, TAKEOVER_SLACK, assert_kept, assert_modest, await_waiters, granted,
+    inboxes, join, lock, script, within,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -46,7 +47,7 @@ async fn connection_stalled_for_half_a_lease() {
     let theirs = other.mutex("b").lock().await.unwrap();
     let waiting = join(&client, "b", 1).await;
     let kept = client.mutex(NAME).lock().await.unwrap();
-    let renewal = bench.proxy.inject(Fault::hold(script(renew)).once());
+    let renewal = bench.proxy.inject(Fault::hold(script(Script::Renew)).once());
     renewal.wait(1, LONG);
     bench.proxy.stall(Way::Both);
     let new = lock(&client, "c");
@@ -116,11 +117,11 @@ async fn no_acquire_before_the_inbox_is_proved() {
     let cut = bench.proxy.inject(Fault::cut_before(Requests::matching(move |c| c.connection == home)).once());
     deaf.wait(1, LONG);
     assert_eq!((cut.hits(), bench.proxy.seen().cut), (1, 1), "the session's connection, and not the callers'");
-    let calls = bench.calls(acquire).len();
+    let calls = bench.calls(Script::Acquire).len();
     let waiting = lock(&client, NAME);
     // Nobody waits for an answer: this one comes by the callers' connection, behind what the lock would have sent.
     assert!(client.mutex(NAME).fair().try_lock().await.unwrap().is_none());
-    assert_eq!(bench.calls(acquire).len(), calls + 1, "an acquire that may wait was sent without an inbox");
+    assert_eq!(bench.calls(Script::Acquire).len(), calls + 1, "an acquire that may wait was sent without an inbox");
     // Connecting, greeting and proving have five seconds together; then it is tried anew.
     bench.proxy.wait_seen("another probe", LONG, |seen| seen.count("PUBLISH") == 3);
     await_waiters(&other, NAME, 1).await;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::seam::Script;
 use leasehold::{Released, Revoked};
 use leasehold_testkit::history::Fenced;
 use leasehold_testkit::proxy::Fault;
@@ -243,7 +244,7 @@ async fn hundred_dead_waiters_before_a_live_one() {
     drop(granted(PROMPT, waiting).await);
     assert!(released.elapsed() < CLAIM, "dead waiters cost no claim");
     assert_eq!(next.mutex(NAME).inspect().await.unwrap().waiters, 0);
-    assert!(!bench.calls(|scripts| &scripts.settle.sha).is_empty(), "one step was not enough");
+    assert!(!bench.calls(Script::Settle).is_empty(), "one step was not enough");
     // The last guard was dropped: its release is on its way.
     let is_plain = || bench.server.command(&["TYPE", KEY]) == Value::Status("string".into());
     wait_until("nothing is left of the queue", PROMPT, is_plain);

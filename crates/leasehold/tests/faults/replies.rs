@@ -5,13 +5,13 @@
 
 use std::time::{Duration, Instant};
 
+use leasehold::seam::Script;
 use leasehold::{ErrorKind, Released};
 use leasehold_testkit::proxy::{Fault, Latency};
 use leasehold_testkit::wait_until;
 
 use crate::common::{
-    Bench, CLAIM, LONG, NAME, PROMPT, acquire, assert_kept, assert_modest, await_waiters, granted, join, leave,
-    release, renew, script, within,
+    Bench, CLAIM, LONG, NAME, PROMPT, assert_kept, assert_modest, await_waiters, granted, join, script, within,
 };
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -20,12 +20,12 @@ const LEASE: Duration = Duration::from_secs(30);
 async fn of_an_acquire_that_won() {
     let bench = Bench::new();
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
-    let lost = bench.proxy.inject(Fault::cut_at_reply(script(acquire)).once());
+    let lost = bench.proxy.inject(Fault::cut_at_reply(script(Script::Acquire)).once());
     let guard = within(PROMPT, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert_eq!(lost.hits(), 1);
     let holder = other.mutex(NAME).inspect().await.unwrap().holder.expect("held");
     assert_eq!(holder.token, guard.token(), "the same grant, asked for again");
-    let calls = bench.calls(acquire);
+    let calls = bench.calls(Script::Acquire);
     assert_eq!(calls[0].argument(3), calls[1].argument(3), "under the same id");
     assert_modest(&guard, &other).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -38,14 +38,14 @@ async fn of_an_acquire_by_a_long_way() {
     let (bench, each_way) = (Bench::new(), Duration::from_millis(150));
     let (client, other) = (bench.through(Duration::from_secs(6)).await, bench.beside(LEASE).await);
     bench.proxy.set_latency(Some(Latency::fixed(each_way)));
-    let lost = bench.proxy.inject(Fault::cut_at_reply(script(acquire)).once());
+    let lost = bench.proxy.inject(Fault::cut_at_reply(script(Script::Acquire)).once());
     let guard = within(LONG, "the lock", client.mutex(NAME).lock()).await.unwrap();
     assert_modest(&guard, &other).await;
     assert_eq!(lost.hits(), 1);
     assert!(guard.remaining() < Duration::from_secs(6) - 2 * each_way, "{:?}", guard.remaining());
-    let renewals = bench.calls(renew).len();
+    let renewals = bench.calls(Script::Renew).len();
     let begun = Instant::now();
-    while bench.calls(renew).len() == renewals {
+    while bench.calls(Script::Renew).len() == renewals {
         assert!(begun.elapsed() < LONG, "waited in vain for a renewal");
         assert_modest(&guard, &other).await;
         tokio::task::yield_now().await;
@@ -58,7 +58,7 @@ async fn of_an_acquire_by_a_long_way() {
 async fn of_a_try_that_won() {
     let bench = Bench::new();
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
-    let lost = bench.proxy.inject(Fault::cut_at_reply(script(acquire)).once());
+    let lost = bench.proxy.inject(Fault::cut_at_reply(script(Script::Acquire)).once());
     let error = client.mutex(NAME).try_lock().await.unwrap_err();
     assert_eq!((error.kind(), error.may_have_acted(), lost.hits()), (ErrorKind::Unreachable, true, 1), "{error}");
     // It held, for nobody: the session goes on until that is given back.
@@ -70,10 +70,10 @@ async fn of_an_acquire_that_waits() {
     let bench = Bench::new();
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
     let theirs = other.mutex(NAME).lock().await.unwrap();
-    let lost = bench.proxy.inject(Fault::cut_at_reply(script(acquire)).once());
+    let lost = bench.proxy.inject(Fault::cut_at_reply(script(Script::Acquire)).once());
     let waiting = join(&client, NAME, 1).await;
     lost.wait(1, LONG);
-    wait_until("it asks again", LONG, || bench.calls(acquire).len() >= 2);
+    wait_until("it asks again", LONG, || bench.calls(Script::Acquire).len() >= 2);
     await_waiters(&other, NAME, 1).await;
     assert_eq!(theirs.release().await.unwrap(), Released::Released);
     drop(granted(PROMPT, waiting).await);
@@ -85,7 +85,7 @@ async fn of_a_renewal() {
     let (bench, lease) = (Bench::new(), Duration::from_secs(3));
     let (client, other) = (bench.through(lease).await, bench.beside(LEASE).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
-    let lost = bench.proxy.inject(Fault::cut_at_reply(script(renew)).times(3));
+    let lost = bench.proxy.inject(Fault::cut_at_reply(script(Script::Renew)).times(3));
     assert_kept(&guard, lease * 3 / 2).await;
     lost.wait(3, LONG);
     assert_modest(&guard, &other).await;
@@ -97,7 +97,7 @@ async fn of_a_release() {
     let bench = Bench::new();
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
-    let lost = bench.proxy.inject(Fault::cut_at_reply(script(release)).once());
+    let lost = bench.proxy.inject(Fault::cut_at_reply(script(Script::Release)).once());
     let released = within(PROMPT, "an answer", guard.release()).await.unwrap();
     assert_eq!((released, lost.hits()), (Released::Released, 1), "a repeated release hears what the first would have");
     drop(within(PROMPT, "the lock", other.mutex(NAME).lock()).await.unwrap());
@@ -109,7 +109,7 @@ async fn release_that_never_arrived() {
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
     let waiting = join(&other, NAME, 1).await;
-    let lost = bench.proxy.inject(Fault::cut_before(script(release)).once());
+    let lost = bench.proxy.inject(Fault::cut_before(script(Script::Release)).once());
     drop(guard);
     drop(granted(PROMPT, waiting).await);
     assert_eq!(lost.hits(), 1);
@@ -139,13 +139,13 @@ async fn release_dropped_while_it_is_held_up() {
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
     let guard = client.mutex(NAME).lock().await.unwrap();
     let waiting = join(&other, NAME, 1).await;
-    let held = bench.proxy.inject(Fault::hold(script(release)).once());
+    let held = bench.proxy.inject(Fault::hold(script(Script::Release)).once());
     let releasing = tokio::spawn(guard.release());
     held.wait(1, LONG);
     releasing.abort();
     drop(granted(PROMPT, waiting).await);
     held.lift();
-    assert_eq!(bench.calls(release).len(), 2);
+    assert_eq!(bench.calls(Script::Release).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -154,7 +154,7 @@ async fn leave_that_never_arrived() {
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
     let theirs = other.mutex(NAME).lock().await.unwrap();
     let waiting = join(&client, NAME, 1).await;
-    let lost = bench.proxy.inject(Fault::cut_before(script(leave)).once());
+    let lost = bench.proxy.inject(Fault::cut_before(script(Script::Leave)).once());
     waiting.abort();
     await_waiters(&other, NAME, 0).await;
     assert_eq!(lost.hits(), 1);
@@ -171,7 +171,7 @@ async fn of_a_leave() {
     let (client, other) = (bench.through(LEASE).await, bench.beside(LEASE).await);
     let theirs = other.mutex(NAME).lock().await.unwrap();
     let waiting = join(&client, NAME, 1).await;
-    let lost = bench.proxy.inject(Fault::cut_at_reply(script(leave)).once());
+    let lost = bench.proxy.inject(Fault::cut_at_reply(script(Script::Leave)).once());
     waiting.abort();
     lost.wait(1, LONG);
     await_waiters(&other, NAME, 0).await;

@@ -6,12 +6,13 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use leasehold::seam::Script;
 use leasehold::{Leasehold, Released};
 use leasehold_testkit::proxy::Latency;
 use pollster::block_on;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::common::{Bench, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, lock, renew, within};
+use crate::common::{Bench, LONG, NAME, PROMPT, assert_kept, await_waiters, granted, join, lock, within};
 
 /// Work that computes and never yields: on the runtime alone, nothing would renew.
 #[test]
@@ -23,11 +24,11 @@ fn blocked_for_two_leases() {
         let client = bench.through(lease).await;
         let guard = client.mutex(NAME).lock().await.unwrap();
         let waiting = rest.block_on_elsewhere(&other);
-        let renewals = bench.calls(renew).len();
+        let renewals = bench.calls(Script::Renew).len();
         thread::sleep(2 * lease + lease / 2);
         guard.check().expect("kept");
         assert!(!waiting.is_finished(), "nobody else has it");
-        let renewals = bench.calls(renew).len() - renewals;
+        let renewals = bench.calls(Script::Renew).len() - renewals;
         assert!(renewals >= 4, "renewed each third: {renewals}");
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         (waiting, renewals)

@@ -1,5 +1,4 @@
-//! Thousands of requests of one client at once: what keeps a lease or gives it back, and what an operator asks, goes
-//! before those who arrive.
+//! Thousands of acquires of one client at once: renewals, releases and the requests of an operator go before them.
 
 use std::fs::File;
 use std::pin::Pin;
@@ -12,15 +11,15 @@ use rustix::fs::{FlockOperation, flock};
 use crate::child::Child;
 use crate::{LONG, Store, eventually, within};
 
-/// What a call may take that a store answers. It is documented as 2 s, behind which it reports the store as unreachable.
+/// The time limit of a call. It is documented as 2 s, after which the call reports the store as unreachable.
 const ANSWER: Duration = Duration::from_secs(2);
-/// A lease that is renewed often while the others arrive.
+/// A lease that is renewed often while the acquires arrive.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A request that was sent, and is not answered yet.
+/// A request in flight.
 type Sent<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Sends a request, and lets it wait for its answer.
+/// Sends a request, and returns while it waits for its reply.
 fn sent<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Sent<T> {
     let mut future: Sent<T> = Box::pin(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
@@ -29,7 +28,7 @@ fn sent<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> 
     }
 }
 
-/// By tokens, which are microseconds, and by what is seen: the order in which requests were carried out, on any machine.
+/// The tokens, which are microseconds, and the inspections show the order of the requests on any machine.
 #[tokio::test(flavor = "multi_thread")]
 async fn p27_only_acquires_wait_for_acquires() {
     let store = Store::new();
@@ -47,9 +46,9 @@ async fn p27_only_acquires_wait_for_acquires() {
         let mutex = client.mutex(name);
         sent(async move { mutex.lock().await.unwrap() })
     };
-    // The client's thread may have begun with the first one, and waits for its turn.
+    // The client's thread may have begun with the first request, and waits for its turn.
     let arrivals: Vec<Sent<Guard>> = (0..50).map(|at| lock(format!("arrives {at}"))).collect();
-    // Behind its own acquire: the lease would be nobody's otherwise.
+    // After its own acquire: otherwise the lease would belong to nobody.
     drop(lock("dropped".into()));
     let (last, names, revokes) = (client.mutex("arrives 49"), client.clone(), client.mutex("revoked"));
     let last = sent(async move { last.inspect().await.unwrap() });
@@ -83,13 +82,13 @@ async fn p27_an_operator_is_served_among_5000_who_lock_different_names() {
     operators_are_served(1, 5_000, |client, at| client.mutex(format!("x {at}"))).await;
 }
 
-/// Each of them has an entry of its own, and each client reads anew what the other has changed.
+/// Each acquire has its own entry, and each client reads the changes of the other.
 #[tokio::test(flavor = "multi_thread")]
 async fn p27_an_operator_is_served_among_3000_of_two_clients_in_strict_order() {
     operators_are_served(2, 3_000, |client, _| client.mutex("x").fair()).await;
 }
 
-/// One of the clients holds a short lease, and asks what operators ask; so does another process.
+/// One of the clients holds a short lease, and sends the requests of an operator; so does another process.
 async fn operators_are_served(clients: usize, count: usize, lock: impl Fn(&Leasehold, usize) -> Mutex) {
     let store = Store::new();
     let mut all = Vec::new();
@@ -115,7 +114,7 @@ async fn operators_are_served(clients: usize, count: usize, lock: impl Fn(&Lease
     assert!(held.is_valid(), "it was renewed meanwhile");
 }
 
-/// How long the longest of an operator's questions took.
+/// Returns the duration of the longest request of an operator.
 async fn ask(client: &Leasehold, child: &mut Child) -> Duration {
     let begun = Instant::now();
     let seen = client.mutex("held").inspect().await.unwrap();

@@ -1,5 +1,5 @@
-//! A client in a process of its own: this very test binary, started again for one test that returns at once for everybody
-//! else. It is told what to do on its standard input, a line each, and says what came of it on its standard output.
+//! A client in another process. It is this test binary, started again for one test that otherwise returns immediately.
+//! It reads orders from its standard input, one in a line, and prints the results to its standard output.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{LONG, slow};
 
 const URL: &str = "LEASEHOLD_FILE_CHILD";
-/// What our lines begin with: the test harness of the child prints some of its own.
+/// The beginning of our lines: the test harness of the child prints other lines.
 const MARK: &str = "@@ ";
 
 /// A client in another process. Dropping it kills the process.
@@ -25,14 +25,14 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts one, which is connected when this returns.
+    /// Starts a client, and waits until it is connected.
     pub(crate) fn start(url: &str) -> Self {
         let child = Self::start_by(url, &[]);
-        child.hears("ready");
+        child.reads("ready");
         child
     }
 
-    /// Starts one by another command, such as `unshare`.
+    /// Starts a client by another command, such as `unshare`.
     pub(crate) fn start_by(url: &str, by: &[&str]) -> Self {
         let us = std::env::current_exe().unwrap();
         let words = by.iter().map(|word| (*word).to_owned()).chain([us.display().to_string()]).collect::<Vec<_>>();
@@ -57,32 +57,32 @@ impl Child {
         Self { process, orders, lines }
     }
 
-    pub(crate) fn tell(&mut self, order: &str) {
+    pub(crate) fn send(&mut self, order: &str) {
         writeln!(self.orders, "{order}").unwrap();
     }
 
-    /// What it says next, which begins with this word.
+    /// Returns its next line, which begins with this word.
     #[track_caller]
-    pub(crate) fn hears(&self, word: &str) -> String {
-        self.hears_within(LONG, word)
+    pub(crate) fn reads(&self, word: &str) -> String {
+        self.reads_within(LONG, word)
     }
 
     #[track_caller]
-    pub(crate) fn hears_within(&self, limit: Duration, word: &str) -> String {
+    pub(crate) fn reads_within(&self, limit: Duration, word: &str) -> String {
         match self.lines.recv_timeout(limit) {
             Ok(line) if line.starts_with(word) => line[word.len()..].trim().to_owned(),
             other => panic!("the child was to say {word:?}, and said {other:?}"),
         }
     }
 
-    /// How many lines it has said since, of one that is gone.
+    /// Returns the number of lines that it printed since then, after it has ended.
     pub(crate) fn rest(&self) -> u64 {
         self.lines.iter().count() as u64
     }
 
     pub(crate) fn ask(&mut self, order: &str, word: &str) -> String {
-        self.tell(order);
-        self.hears(word)
+        self.send(order);
+        self.reads(word)
     }
 
     pub(crate) fn kill(&mut self) {
@@ -106,7 +106,7 @@ impl Drop for Child {
     }
 }
 
-fn say(what: &str) {
+fn print(what: &str) {
     println!("{MARK}{what}");
 }
 
@@ -116,9 +116,9 @@ async fn child() {
     let Ok(url) = std::env::var(URL) else { return };
     let client = match Leasehold::connect(&url).await {
         Ok(client) => client,
-        Err(error) => return say(&format!("refused {:?} {error}", error.kind())),
+        Err(error) => return print(&format!("refused {:?} {error}", error.kind())),
     };
-    say("ready");
+    print("ready");
     let mut guards = HashMap::new();
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let words: Vec<_> = line.split_whitespace().collect();
@@ -128,66 +128,66 @@ async fn child() {
 
 async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, Guard>) {
     match *words {
-        // Takes it, waiting for it.
+        // Locks, and waits for it.
         ["lock", name, lease_s] => {
             let lease = Duration::from_secs(lease_s.parse().unwrap());
             let guard = client.mutex(name).lease(lease).lock().await.unwrap();
-            say(&format!("locked {}", guard.token()));
+            print(&format!("locked {}", guard.token()));
             guards.insert(name.to_owned(), guard);
         }
-        // The same, by a client that waits for what it is told.
+        // The same, by a slow client, which depends on messages.
         ["wait", name, lease_s] => {
             let lease = Duration::from_secs(lease_s.parse().unwrap());
             let client = slow::client(&std::env::var(URL).unwrap()).await;
             let guard = client.mutex(name).lease(lease).lock().await.unwrap();
-            say(&format!("locked {}", guard.token()));
+            print(&format!("locked {}", guard.token()));
             guards.insert(name.to_owned(), guard);
         }
         ["inspect", name] => match client.mutex(name).inspect().await {
-            Ok(seen) => say(if seen.holder.is_some() { "inspected held" } else { "inspected free" }),
-            Err(error) => say(&format!("failed {error}")),
+            Ok(seen) => print(if seen.holder.is_some() { "inspected held" } else { "inspected free" }),
+            Err(error) => print(&format!("failed {error}")),
         },
         ["try", name] => match client.mutex(name).try_lock().await {
             Ok(Some(guard)) => {
-                say(&format!("locked {}", guard.token()));
+                print(&format!("locked {}", guard.token()));
                 guards.insert(name.to_owned(), guard);
             }
-            Ok(None) => say("busy"),
-            Err(error) => say(&format!("failed {error}")),
+            Ok(None) => print("busy"),
+            Err(error) => print(&format!("failed {error}")),
         },
         ["release", name] => {
             let released = guards.remove(name).unwrap().release().await;
-            say(&format!("released {released:?}"));
+            print(&format!("released {released:?}"));
         }
-        // Takes it away from its holder, after this grace.
+        // Revokes the lease of the holder, after this grace.
         ["revoke", name, grace_ms] => {
             let mutex = client.mutex(name);
             let holder = mutex.inspect().await.unwrap().holder.expect("somebody holds");
             let revoked = mutex.revoke(&holder, Duration::from_millis(grace_ms.parse().unwrap())).await;
-            say(&format!("revoked {revoked:?}"));
+            print(&format!("revoked {revoked:?}"));
         }
-        // Waits until the lease is lost, and says why.
+        // Waits until the lease is lost, and prints why.
         ["lost", name] => {
             let lost = guards[name].lost().await;
-            say(&format!("lost {:?}", lost.reason()));
+            print(&format!("lost {:?}", lost.reason()));
         }
-        // Asks for something, whatever comes of it: whoever has to attach again finds out so.
+        // Sends any request, with any result: so a client notices that it must attach again.
         ["attached"] => {
             let _asked = client.mutex("attached").inspect().await;
-            say("attached");
+            print("attached");
         }
         // By the clock of leases.
-        ["now"] => say(&format!("now {}", leasehold::seam::Real::world().now_us())),
-        // Starts a command that has our life, and nothing else of ours, and says its pid. It outlives us.
+        ["now"] => print(&format!("now {}", leasehold::seam::Real::world().now_us())),
+        // Starts a command that inherits our life and nothing else, and prints its PID. It outlives us.
         ["command"] => {
             let life = client.life().expect("it has one");
             let mut command = Command::new("sleep");
             command.arg("120").stdin(life).stdout(Stdio::null());
             #[expect(clippy::zombie_processes, reason = "it is killed by who told us, and its parent is dead by then")]
             let child = command.spawn().unwrap();
-            say(&format!("command {}", child.id()));
+            print(&format!("command {}", child.id()));
         }
-        // Locks and releases so often, and says with which tokens.
+        // Locks and releases this number of times, and prints the tokens.
         ["turns", name, count] => {
             let mut tokens = Vec::new();
             for _ in 0..count.parse().unwrap() {
@@ -195,25 +195,25 @@ async fn obey(client: &Leasehold, words: &[&str], guards: &mut HashMap<String, G
                 tokens.push(guard.token().to_string());
                 let _ = guard.release().await.unwrap();
             }
-            say(&format!("turns {}", tokens.join(" ")));
+            print(&format!("turns {}", tokens.join(" ")));
         }
-        // Adds one to what a file says, so often, and tells of each when it is done.
+        // Adds one to the number in a file, this number of times, and prints a line after each.
         ["count", name, file, count] => {
             for _ in 0..count.parse().unwrap() {
                 let guard = client.mutex(name).lock().await.unwrap();
                 let number: u64 = std::fs::read_to_string(file).unwrap().parse().unwrap();
-                // Never half of it, whenever we are killed.
+                // Atomic, whenever we are killed.
                 let new = format!("{file}.{}", std::process::id());
                 std::fs::write(&new, (number + 1).to_string()).unwrap();
                 std::fs::rename(&new, file).unwrap();
-                say("counted");
+                print("counted");
                 let _ = guard.release().await.unwrap();
             }
-            say("counted all");
+            print("counted all");
         }
-        // For ever, or so: there is always a transaction to be stopped in.
+        // Practically for ever: so a signal always stops it in a transaction.
         ["spin", name] => {
-            say("spinning");
+            print("spinning");
             loop {
                 let guard = client.mutex(name).lock().await.unwrap();
                 let _ = guard.release().await;

@@ -10,16 +10,16 @@ use crate::child::Child;
 
 const PROCESSES: usize = 64;
 const TURNS: usize = 30;
-/// Seconds, on a machine that has nothing else to do.
+/// It takes seconds on an idle machine.
 const MINUTES: Duration = Duration::from_secs(300);
 
 const COUNTERS: usize = 6;
 const KILLED: usize = 5;
 const COUNTS: u64 = 150;
 
-/// What each adds to a number that it reads and writes is there in the end, although some are killed anywhere.
+/// Each process increments a number in a file. No increment is lost, although some processes are killed at any point.
 #[test]
-fn p27_nothing_that_was_counted_under_the_lock_is_lost() {
+fn p27_no_increment_under_the_lock_is_lost() {
     let store = Store::new();
     let file = TempDir::new().unwrap();
     let file = file.path().join("number");
@@ -27,7 +27,7 @@ fn p27_nothing_that_was_counted_under_the_lock_is_lost() {
     let order = format!("count x {} {COUNTS}", file.display());
     let start = || {
         let mut child = Child::start(&store.url());
-        child.tell(&order);
+        child.send(&order);
         child
     };
     let mut counters: Vec<_> = (0..COUNTERS).map(|_| start()).collect();
@@ -35,32 +35,32 @@ fn p27_nothing_that_was_counted_under_the_lock_is_lost() {
     for _ in 0..KILLED {
         let mut killed = start();
         for _ in 0..20 {
-            killed.hears("counted");
+            killed.reads("counted");
         }
         killed.kill();
         counted += 20 + killed.rest();
     }
     for child in &mut counters {
-        while child.hears("counted") != "all" {
+        while child.reads("counted") != "all" {
             counted += 1;
         }
     }
     let number: u64 = std::fs::read_to_string(&file).unwrap().parse().unwrap();
     println!("{counted} told of, {number} counted");
-    // One that was killed may have counted, and not told of it.
+    // A killed process may have counted without printing it.
     assert!((counted..=counted + KILLED as u64).contains(&number), "{counted} told of, {number} counted");
 }
 
-/// First come, first served: with 64 in line a turn is 63 others' away, and never many times as many. By tokens, and not by
-/// a clock: a machine that is busy with something else makes nobody wait for more of the others.
+/// First come, first served: with 64 waiters, a turn is 63 other turns away, and never many times as many. The test
+/// compares tokens, and not times, because a busy machine changes only the times.
 #[test]
 fn p27_nobody_starves_among_64_processes() {
     let store = Store::new();
     let mut crowd: Vec<_> = (0..PROCESSES).map(|_| Child::start(&store.url())).collect();
-    crowd.iter_mut().for_each(|child| child.tell(&format!("turns x {TURNS}")));
+    crowd.iter_mut().for_each(|child| child.send(&format!("turns x {TURNS}")));
     let mut turns: Vec<(u64, usize)> = Vec::new();
     for (who, child) in crowd.iter().enumerate() {
-        let tokens = child.hears_within(MINUTES, "turns");
+        let tokens = child.reads_within(MINUTES, "turns");
         turns.extend(tokens.split(' ').map(|token| (token.parse::<u64>().unwrap(), who)));
     }
     assert_eq!(turns.len(), PROCESSES * TURNS);

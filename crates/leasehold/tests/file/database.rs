@@ -1,4 +1,4 @@
-//! What may be found where a store was, or should be.
+//! Other contents at the path of a store.
 
 use std::fs;
 
@@ -18,17 +18,17 @@ impl Store {
     }
 }
 
-fn says(error: &Error, kind: ErrorKind, what: &str) {
+fn assert_error(error: &Error, kind: ErrorKind, what: &str) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(what), "{error}");
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_left_alone() {
+async fn a_foreign_file_is_left_alone() {
     let store = Store::new();
     let text = "not a database at all, but somebody's ".repeat(100);
     fs::write(store.path().join("leasehold.db"), &text).unwrap();
-    says(&store.refused().await, ErrorKind::Store, "move the directory away");
+    assert_error(&store.refused().await, ErrorKind::Store, "move the directory away");
     assert_eq!(fs::read_to_string(store.path().join("leasehold.db")).unwrap(), text);
 }
 
@@ -36,7 +36,7 @@ async fn what_is_no_database_is_left_alone() {
 async fn another_programs_database_is_left_alone() {
     let store = Store::new();
     store.database().execute_batch("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (42)").unwrap();
-    says(&store.refused().await, ErrorKind::Foreign, "the database of another program");
+    assert_error(&store.refused().await, ErrorKind::Foreign, "the database of another program");
     let db = store.database();
     assert_eq!(db.query_row("SELECT x FROM theirs", [], |row| row.get::<_, i64>(0)).unwrap(), 42);
     assert_eq!(db.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0)).unwrap(), "delete");
@@ -48,15 +48,15 @@ async fn a_newer_layout_is_left_alone_and_both_are_named() {
     store.client().await.close().await;
     store.database().pragma_update(None, "user_version", 7).unwrap();
     let error = store.refused().await;
-    says(&error, ErrorKind::Foreign, "layout 7");
-    says(&error, ErrorKind::Foreign, "knows layout 2");
+    assert_error(&error, ErrorKind::Foreign, "layout 7");
+    assert_error(&error, ErrorKind::Foreign, "knows layout 2");
 }
 
 #[tokio::test]
-async fn a_damaged_database_is_told_of_and_kept() {
+async fn a_damaged_database_is_reported_and_kept() {
     let store = Store::new();
     let client = store.client().await;
-    // Enough that there are pages behind the first.
+    // Enough for more than one page.
     for n in 0..200 {
         drop(client.mutex(format!("{n}: {}", "x".repeat(200))).try_lock().await.unwrap().unwrap());
     }
@@ -70,32 +70,32 @@ async fn a_damaged_database_is_told_of_and_kept() {
         Err(error) => error,
         Ok(client) => client.mutex("x").try_lock().await.unwrap_err(),
     };
-    says(&error, ErrorKind::Store, "stop all programs that use it");
+    assert_error(&error, ErrorKind::Store, "stop all programs that use it");
     assert_eq!(fs::read(&path).unwrap().len(), bytes.len());
 }
 
 /// A backup, or a person with a shell.
 #[tokio::test]
-async fn a_transaction_of_somebody_elses_is_told_of_and_waited_for() {
+async fn a_foreign_transaction_is_reported_and_waited_for() {
     let store = Store::new();
     let client = store.client().await;
     let held = client.mutex("held").lock().await.unwrap();
     let db = store.database();
     db.execute_batch("BEGIN IMMEDIATE").unwrap();
     let error = within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err();
-    says(&error, ErrorKind::Unreachable, "another program has an open transaction");
+    assert_error(&error, ErrorKind::Unreachable, "another program has an open transaction");
     let waits = client.mutex("x");
     let waiting = tokio::spawn(async move { waits.lock().await });
     db.execute_batch("ROLLBACK").unwrap();
     assert!(within(LONG, "the lock", waiting).await.unwrap().unwrap().is_valid());
-    // Its links were replaced, and it lived all the while.
+    // Its links were replaced, and it lived all the time.
     assert!(store.client().await.mutex("held").try_lock().await.unwrap().is_none());
     assert!(held.is_valid());
 }
 
-/// Nonsense in one record is that name's own.
+/// An invalid record concerns only its name.
 #[tokio::test]
-async fn a_record_that_makes_no_sense_is_its_names_own() {
+async fn an_invalid_record_concerns_only_its_name() {
     let store = Store::new();
     let client = store.client().await;
     for (number, nonsense) in [
@@ -120,18 +120,18 @@ async fn a_record_that_makes_no_sense_is_its_names_own() {
         let changed = format!("UPDATE names SET {nonsense}, stamp = stamp + 1 WHERE name = ?1");
         assert_eq!(store.database().execute(&changed, [&name]).unwrap(), 1, "{nonsense}");
         let error = within(LONG, nonsense, client.mutex(&name).fair().try_lock()).await.unwrap_err();
-        says(&error, ErrorKind::Store, "invalid record");
+        assert_error(&error, ErrorKind::Store, "invalid record");
         drop(guard);
         let another = within(LONG, "another", client.mutex("another").try_lock()).await.unwrap().unwrap();
-        // Not by dropping it: that is carried out in the background, maybe behind the next round's `try_lock`.
+        // Not by a drop: that is carried out in the background, maybe after the next round's `try_lock`.
         let _ = another.release().await.unwrap();
         store.database().execute("DELETE FROM names WHERE name = ?1", [&name]).unwrap();
     }
 }
 
-/// Rows are swept now and then, by who changes something. Until then they are as good as none.
+/// Steps remove forgotten rows from time to time. Until then, such rows count as missing.
 #[tokio::test]
-async fn a_name_that_may_be_forgotten_is_not_told() {
+async fn forgotten_names_are_not_listed() {
     let store = Store::new();
     let client = store.client().await;
     let held = client.mutex("held").lock().await.unwrap();
@@ -142,7 +142,7 @@ async fn a_name_that_may_be_forgotten_is_not_told() {
     let _ = client.mutex("ahead").lock().await.unwrap().release().await.unwrap();
     let change = |change: &str| store.database().execute(&format!("UPDATE names SET {change}"), []).unwrap();
     change("stamp = stamp + 1, keep_until_us = 0, last = 1 WHERE name LIKE 'old %'");
-    // Only one of both clocks has come far enough.
+    // Only one of the two clocks is far enough.
     change("stamp = stamp + 1, last = 1 WHERE name = 'late'");
     change("stamp = stamp + 1, keep_until_us = 0 WHERE name = 'ahead'");
     let mut names = client.names().await.unwrap();
@@ -151,18 +151,18 @@ async fn a_name_that_may_be_forgotten_is_not_told() {
     let _ = held.release().await.unwrap();
 }
 
-/// Whoever held died with the host, and the clock of leases began again; tokens go on.
+/// After a restart of the host, all holders are dead, and the clock of leases begins again. Tokens continue.
 #[tokio::test]
-async fn p27_a_boot_voids_what_was_held_and_keeps_the_tokens() {
+async fn p27_a_boot_ends_leases_and_keeps_tokens() {
     let store = Store::new();
     let (mut holds, mut waits) = (Child::start(&store.url()), Child::start(&store.url()));
     let token: u64 = holds.ask("lock x 3600", "locked").parse().unwrap();
-    waits.tell("lock x 3600");
+    waits.send("lock x 3600");
     let client = store.client().await;
     while client.mutex("x").inspect().await.unwrap().waiters == 0 {
         tokio::task::yield_now().await;
     }
-    // With the host; the waiter first, or it would hold.
+    // The host dies with both. The waiter first, or it would hold.
     waits.kill();
     holds.kill();
     client.close().await;
@@ -176,8 +176,8 @@ async fn p27_a_boot_voids_what_was_held_and_keeps_the_tokens() {
     assert!(after.token().get() > ahead, "tokens grow over a boot, also behind a clock that was set back");
 }
 
-/// A holder may have handed on inside itself, up to the last token of its range, and the clock may have been set back
-/// since.
+/// A session may have handed the lease on locally, up to the last token of its range, and the clock may have been set back
+/// since then.
 #[tokio::test]
 async fn p19_a_boot_burns_what_a_holder_had_reserved() {
     let store = Store::new();
@@ -195,7 +195,7 @@ async fn p19_a_boot_burns_what_a_holder_had_reserved() {
     assert!(after.token().get() >= ahead + range.unsigned_abs(), "{} of {ahead} and {range}", after.token());
 }
 
-/// A database that was made on a host that is on no more: leases that end in "the future" hold nobody up.
+/// A database from an earlier boot: leases that end in its future block nobody.
 #[tokio::test]
 async fn p27_leases_count_on_the_boot_clock() {
     let store = Store::new();
@@ -207,13 +207,13 @@ async fn p27_leases_count_on_the_boot_clock() {
     drop(guard);
 }
 
-/// A machine that sleeps moves one clock on, and not the other. So does a time namespace.
+/// While a machine sleeps, one clock goes on, and the other does not. A time namespace has the same effect.
 #[tokio::test]
 async fn p12_the_clock_of_leases_runs_while_the_machine_sleeps() {
     let store = Store::new();
     let slept = ["unshare", "--time", "--boottime", "5000", "--monotonic", "0", "--fork", "--kill-child"];
     let mut child = Child::start_by(&store.url(), &slept);
-    child.hears("ready");
+    child.reads("ready");
     let ours = leasehold::seam::Real::world().now_us();
     let theirs: u64 = child.ask("now", "now").parse().unwrap();
     assert!(theirs >= ours + 5_000_000_000, "{theirs} in there, and {ours} here");

@@ -10,16 +10,16 @@ const MARK: &str = "@@ ";
 
 #[test]
 #[ignore = "the other process of the next test, and nothing by itself"]
-fn says() {
+fn prints_the_default_url() {
     println!("{MARK}{}", default_url().unwrap());
 }
 
-fn said(by: &[&str]) -> String {
+fn default_url_by(by: &[&str]) -> String {
     let us = std::env::current_exe().unwrap();
     let output = Command::new(by[0])
         .args(&by[1..])
         .arg(us)
-        .args(["--ignored", "--exact", "default::says", "--nocapture"])
+        .args(["--ignored", "--exact", "default::prints_the_default_url", "--nocapture"])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -27,9 +27,9 @@ fn said(by: &[&str]) -> String {
     line.1.to_owned()
 }
 
-/// A shell, cron, `su`, `sudo`: they differ in every variable, and in the directory that they stand in.
+/// A shell, cron, `su` and `sudo` differ in every variable and in the working directory.
 #[test]
-fn p28_the_default_is_of_user_and_host_and_not_of_the_environment() {
+fn p28_the_default_depends_on_user_and_host_only() {
     let here = default_url().unwrap();
     assert!(here.starts_with("file:/"), "{here}");
     let environments: [&[&str]; 5] = [
@@ -40,17 +40,17 @@ fn p28_the_default_is_of_user_and_host_and_not_of_the_environment() {
         &["env", "-C", "/", "PWD=/"],
     ];
     for environment in environments {
-        assert_eq!(said(environment), here, "{environment:?}");
+        assert_eq!(default_url_by(environment), here, "{environment:?}");
     }
 }
 
-/// On a machine that never had one: parents and all.
+/// On a machine that never had one, with its parents.
 #[test]
 fn p28_the_default_store_is_made() {
     let script = "exec 3<\"$0\" && mount -t tmpfs none ~root && exec /proc/self/fd/3 \"$@\"";
     let unshare = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script];
     let mut child = Child::start_by(&default_url().unwrap(), &unshare);
-    child.hears("ready");
+    child.reads("ready");
     child.ask("lock x 30", "locked");
     child.ask("release x", "released Ok(Released)");
 }

@@ -1,4 +1,4 @@
-//! The directory: whose it is, and on what.
+//! The directory: its owner, its content and its file system.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -14,21 +14,21 @@ async fn refused(path: impl AsRef<Path>) -> Error {
     Leasehold::connect(&format!("file:{}", path.as_ref().display())).await.unwrap_err()
 }
 
-fn says(error: &Error, kind: ErrorKind, what: &str) {
+fn assert_error(error: &Error, kind: ErrorKind, what: &str) {
     assert_eq!(error.kind(), kind, "{error}");
     assert!(error.to_string().contains(what), "{error}");
     assert!(!error.may_have_acted());
 }
 
-/// By a command before it: a namespace in which something is mounted. Answers what the child says.
+/// Starts a child in a namespace that a command has prepared with a mount. Returns its line.
 fn in_namespace(url: &str, prepare: &str) -> String {
     let script = format!("{prepare} && exec \"$0\" \"$@\"");
     let child = Child::start_by(url, &["unshare", "--mount", "--propagation", "private", "sh", "-c", &script]);
-    child.hears("")
+    child.reads("")
 }
 
 #[tokio::test]
-async fn it_is_made_for_its_owner_alone() {
+async fn a_new_directory_is_private() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("locks");
     let url = format!("file://{}", path.display());
@@ -55,9 +55,9 @@ async fn two_names_of_one_directory_are_one_store() {
     drop(guard);
 }
 
-/// A bind of a socket has 108 bytes for its path, a directory has more.
+/// The address of a socket has 108 bytes for a path, and a directory may have a longer one.
 #[tokio::test]
-async fn a_long_path_does() {
+async fn a_long_path_works() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("x".repeat(200));
     let client = Leasehold::connect(&format!("file:{}", path.display())).await.unwrap();
@@ -65,25 +65,25 @@ async fn a_long_path_does() {
 }
 
 #[tokio::test]
-async fn what_others_could_change_is_refused() {
+async fn a_directory_that_others_can_change_is_refused() {
     let parent = TempDir::new().unwrap();
     let path = parent.path().join("open");
     fs::create_dir(&path).unwrap();
     for mode in [0o770, 0o702, 0o777] {
         fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
-        says(&refused(&path).await, ErrorKind::Denied, "chmod go-w");
+        assert_error(&refused(&path).await, ErrorKind::Denied, "chmod go-w");
     }
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0, "nothing was made there");
     let other = parent.path().join("another's");
     fs::create_dir(&other).unwrap();
     std::os::unix::fs::chown(&other, Some(4242), None).expect("these tests run as root");
-    says(&refused(&other).await, ErrorKind::Denied, "belongs to user 4242");
+    assert_error(&refused(&other).await, ErrorKind::Denied, "belongs to user 4242");
     let file = parent.path().join("file");
     fs::write(&file, "").unwrap();
-    says(&refused(&file).await, ErrorKind::Denied, "use a directory");
+    assert_error(&refused(&file).await, ErrorKind::Denied, "use a directory");
 }
 
-/// What is in a directory: names, and the text of files.
+/// Returns the content of a directory: names, and the text of files.
 fn all(path: &Path) -> Vec<(String, String)> {
     let read = |entry: fs::DirEntry| {
         (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap_or_default())
@@ -94,7 +94,7 @@ fn all(path: &Path) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn what_somebody_else_has_there_is_left_alone() {
+async fn foreign_files_are_left_alone() {
     let note_of_another = format!("{:<63}\n", "4711 of nobody's");
     for (name, text) in [
         ("lock", "data\n"),
@@ -109,8 +109,8 @@ async fn what_somebody_else_has_there_is_left_alone() {
         fs::write(store.path().join(name), text).unwrap();
         let before = all(store.path());
         let error = refused(store.path()).await;
-        says(&error, ErrorKind::Foreign, "is not empty and is not a store of Leasehold");
-        says(&error, ErrorKind::Foreign, &format!("for example {}/locks", store.url()));
+        assert_error(&error, ErrorKind::Foreign, "is not empty and is not a store of Leasehold");
+        assert_error(&error, ErrorKind::Foreign, &format!("for example {}/locks", store.url()));
         assert_eq!(all(store.path()), before, "{name}");
     }
     let store = Store::new();
@@ -124,13 +124,13 @@ async fn a_lock_file_that_is_not_ours_is_left_alone_beside_a_database_that_is() 
     let store = Store::new();
     store.client().await.close().await;
     fs::write(store.path().join("lock"), "mine").unwrap();
-    says(&refused(store.path()).await, ErrorKind::Foreign, "not a store of Leasehold");
+    assert_error(&refused(store.path()).await, ErrorKind::Foreign, "not a store of Leasehold");
     assert_eq!(fs::read_to_string(store.path().join("lock")).unwrap(), "mine");
 }
 
-/// Its maker was killed at any point of making it, or is at it just now; or the power failed.
+/// Its creator was killed at any point, or is still at work, or the power failed.
 #[tokio::test]
-async fn a_store_that_is_half_made_is_made_whole() {
+async fn an_incomplete_store_is_completed() {
     let other = Store::new();
     other.client().await.close().await;
     let note = fs::read(other.path().join("lock")).unwrap();
@@ -151,9 +151,9 @@ async fn a_store_that_is_half_made_is_made_whole() {
 }
 
 #[tokio::test]
-async fn what_comes_beside_a_store_is_no_affair_of_its_own() {
+async fn other_files_beside_a_store_are_ignored() {
     let store = Store::new();
-    // Of a disk that was just made.
+    // The directory of a new disk.
     fs::create_dir(store.path().join("lost+found")).unwrap();
     store.client().await.close().await;
     fs::write(store.path().join("data"), "theirs").unwrap();
@@ -161,28 +161,28 @@ async fn what_comes_beside_a_store_is_no_affair_of_its_own() {
     assert_eq!(fs::read_to_string(store.path().join("data")).unwrap(), "theirs");
 }
 
-/// Each finds what the others have made so far.
+/// Each process finds the files that the others have created so far.
 #[test]
-fn many_who_make_one_store_at_once_all_find_it() {
+fn processes_that_create_one_store_at_once_share_it() {
     for _ in 0..4 {
         let store = Store::new();
         let url = format!("{}/locks", store.url());
         let children: Vec<Child> = (0..8).map(|_| Child::start_by(&url, &["env"])).collect();
         for child in &children {
-            child.hears("ready");
+            child.reads("ready");
         }
     }
 }
 
 #[tokio::test]
-async fn a_parent_that_is_missing_is_not_made() {
+async fn a_missing_parent_is_not_created() {
     let parent = TempDir::new().unwrap();
-    says(&refused(parent.path().join("no/such")).await, ErrorKind::Denied, "create its parent directory first");
+    assert_error(&refused(parent.path().join("no/such")).await, ErrorKind::Denied, "create its parent directory first");
     assert_eq!(fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 
 #[test]
-fn one_that_cannot_be_made_says_why() {
+fn an_error_says_why_a_directory_cannot_be_created() {
     let store = Store::new();
     let path = store.path().display();
     let url = format!("{}/locks", store.url());
@@ -200,7 +200,7 @@ fn a_directory_that_cannot_be_written_is_refused() {
     assert!(said.contains("Read-only file system"), "{said}");
 }
 
-/// Another host may see it, whose locks, sockets and clock are its own.
+/// Another host may see it, with other locks, sockets and another clock.
 #[test]
 fn a_file_system_that_is_not_this_hosts_alone_is_refused() {
     let (store, source) = (Store::new(), TempDir::new().unwrap());
@@ -210,14 +210,14 @@ fn a_file_system_that_is_not_this_hosts_alone_is_refused() {
     assert_eq!(fs::read_dir(source.path()).unwrap().count(), 0, "nothing was made there");
 }
 
-/// Its clock of leases would be another one.
+/// It would have another clock of leases.
 #[tokio::test]
 async fn another_time_namespace_is_refused() {
     let store = Store::new();
     let client = store.client().await;
     let unshare = ["unshare", "--time", "--boottime", "1000", "--fork", "--kill-child"];
     let other = Child::start_by(&store.url(), &unshare);
-    let said = other.hears("refused");
+    let said = other.reads("refused");
     assert!(said.starts_with("Unsupported") && said.contains("time namespace"), "{said}");
     client.close().await;
 }

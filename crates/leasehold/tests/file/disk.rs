@@ -1,4 +1,4 @@
-//! A disk that is full: what takes is refused, what gives back works.
+//! A full disk: new grants are refused, but releases work.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::{LONG, eventually, within};
 
-/// A small disk of the test's own.
+/// A small disk for one test.
 struct Disk(TempDir);
 
 impl Disk {
@@ -29,7 +29,7 @@ impl Disk {
         self.0.path()
     }
 
-    /// Leaves nothing free.
+    /// Fills the disk.
     fn fill(&self) {
         let mut filler = fs::File::create(self.path().join("filler")).unwrap();
         let block = [0; 4096];
@@ -48,7 +48,7 @@ impl Drop for Disk {
 }
 
 #[tokio::test]
-async fn on_a_full_disk_what_is_held_can_be_given_back() {
+async fn releases_work_on_a_full_disk() {
     let disk = Disk::new("8m");
     let url = format!("file:{}", disk.path().display());
     let (client, other) = (Leasehold::connect(&url).await.unwrap(), Leasehold::connect(&url).await.unwrap());
@@ -61,7 +61,7 @@ async fn on_a_full_disk_what_is_held_can_be_given_back() {
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("it waits", async || client.mutex("held 0").inspect().await.unwrap().waiters == 1).await;
     disk.fill();
-    // New names are taken while the log has room, and then no more.
+    // New names can be locked while the log has room, and then no more.
     let mut taken = Vec::new();
     let refused = loop {
         match within(LONG, "an answer", client.mutex(format!("new {}", taken.len())).try_lock()).await {
@@ -82,13 +82,13 @@ async fn on_a_full_disk_what_is_held_can_be_given_back() {
     disk.empty();
     eventually("there is room again", async || client.mutex("later").try_lock().await.is_ok_and(|g| g.is_some())).await;
     client.close().await;
-    // The room that was given up is kept again.
+    // The removed ballast exists again.
     let _next = Leasehold::connect(&url).await.unwrap();
     assert!(disk.path().join("ballast").exists());
 }
 
 #[tokio::test]
-async fn on_a_full_disk_no_store_is_made() {
+async fn no_store_is_created_on_a_full_disk() {
     let disk = Disk::new("1m");
     disk.fill();
     let url = format!("file:{}/locks", disk.path().display());

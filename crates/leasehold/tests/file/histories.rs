@@ -1,5 +1,5 @@
-//! The store says what the specification says: random histories over links of many clients, each with what it remembers of
-//! a name, and over `step`; with equal answers, equal messages and equal rows after each request.
+//! Compares the store with the specification: random histories over links of many clients, each with its memory of a
+//! name, and over `step`; with equal answers, messages and rows after each request.
 //!
 //! `LEASEHOLD_SEED=… cargo test -p leasehold --test file histories` repeats one history.
 
@@ -67,7 +67,7 @@ impl World for Played {
         self.real.spawn(task)
     }
 
-    /// Says when the thread has ended, with everything that it had open.
+    /// Reports the end of the thread, after everything that it had open was closed.
     fn spawn_session(&self, session: Pending<()>) -> std::io::Result<()> {
         let ended = self.ended.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -80,7 +80,7 @@ impl World for Played {
     }
 }
 
-/// One client: a store of its own, as in a process of its own.
+/// One client with its own store, as in another process.
 struct Client {
     session: SessionId,
     _store: Arc<dyn leasehold::seam::Store>,
@@ -92,7 +92,7 @@ struct Client {
 struct Rig {
     world: Arc<Played>,
     url: String,
-    /// Where the sockets are.
+    /// The directory of sockets.
     live: PathBuf,
     db: Connection,
     dice: Random,
@@ -122,10 +122,10 @@ impl Rig {
         self.nonces += 1;
         let session = SessionId(u128::from(self.nonces) << 64 | 0xd1ed);
         let new = Self::client(&self.world, &self.url, session).await;
-        // The old one goes here, with its sockets.
+        // The old client is dropped here, with its sockets.
         let dead = std::mem::replace(&mut self.clients[number], new).session;
         within(LONG, "its end", self.ended.recv()).await.unwrap();
-        // A process that another test is just starting has a copy of them until it is another program.
+        // A process that another test starts now has a copy of them until it executes another program.
         let live = |part: &str| self.live.join(format!("{dead}.{part}"));
         let has_bell = || UnixDatagram::unbound().unwrap().connect(live("bell")).is_ok();
         eventually("it is dead", async || !has_bell() && UnixStream::connect(live("life")).is_err()).await;
@@ -193,7 +193,7 @@ impl Rig {
         }
     }
 
-    /// Up to where a range was used, or what is none of its tokens.
+    /// Returns the last used token of a range, or a token outside of it.
     fn used(&mut self, token: Token) -> Token {
         let reserved = self.model.reserved().get().saturating_sub(token.get());
         match self.dice.below(5) {
@@ -223,7 +223,7 @@ impl Rig {
         }
     }
 
-    /// One request, on both.
+    /// Plays one request on both.
     async fn play(&mut self) {
         self.pass_time();
         if self.dice.below(30) == 0 {
@@ -440,7 +440,7 @@ async fn random_histories() {
     }
 }
 
-/// A run that never met it has not shown that the two agree on it.
+/// Cases that a run must meet: otherwise it has not shown that the two agree on them.
 const MET: [&str; 20] = [
     "Granted",
     "Queued",

@@ -1,4 +1,4 @@
-//! P26: the dead are seen at once.
+//! P26: a death is noticed immediately.
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::child::Child;
 use crate::{AT_ONCE, LONG, Store, eventually, slow, within};
 
-/// Longer than any test: what ends early does not end by its lease.
+/// Longer than any test: a hand-over that comes earlier is not caused by the end of a lease.
 const LEASE_S: u64 = 600;
 
-/// The waiter's own look is not due in the time that it has here.
+/// The waiter's own re-check is not due within the time limit of this test.
 #[tokio::test]
 async fn p26_a_killed_holder_is_followed_at_once() {
     let store = Store::new();
@@ -31,14 +31,14 @@ async fn p26_a_killed_holder_is_followed_at_once() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// Who waits for the one watches, after the hand-over, the other: a claim that was made whole rings the next in line.
+/// After a hand-over, the next waiter watches the new holder: a claim that becomes a whole lease rings the next waiter.
 #[tokio::test]
 async fn p26_the_next_holder_is_watched_as_well() {
     let store = Store::new();
     let client = store.client().await;
     let guard = client.mutex("x").lock().await.unwrap();
     let mut second = Child::start(&store.url());
-    second.tell(&format!("lock x {LEASE_S}"));
+    second.send(&format!("lock x {LEASE_S}"));
     let waiters = async |count| client.mutex("x").inspect().await.unwrap().waiters == count;
     eventually("the second waits", async || waiters(1).await).await;
     let third = slow::client(&store.url()).await;
@@ -46,32 +46,32 @@ async fn p26_the_next_holder_is_watched_as_well() {
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("the third waits", async || waiters(2).await).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    second.hears("locked");
+    second.reads("locked");
     eventually("its claim is whole", async || {
         let holder = client.mutex("x").inspect().await.unwrap().holder.expect("it holds");
         holder.remaining > Duration::from_secs(LEASE_S / 2)
     })
     .await;
-    // Beyond the look of the one who handed over, when the claim would have ended (P7). The next one, the third's own, is
-    // due much later.
+    // After the re-check of the second client at the end of the claim (P7). The next re-check, that of the third
+    // client, is due much later.
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     second.kill();
     let guard = within(AT_ONCE, "its turn", waiting).await.unwrap().unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// Without a bell it would be heard by a look, in twenty seconds at the earliest.
+/// Without a bell, a re-check would notice it after twenty seconds at the earliest.
 #[tokio::test]
 async fn p27_a_bell_is_heard_at_once() {
     let store = Store::new();
     let client = slow::client(&store.url()).await;
     let guard = client.mutex("x").lock().await.unwrap();
     let mut waiter = Child::start(&store.url());
-    waiter.tell(&format!("wait x {LEASE_S}"));
+    waiter.send(&format!("wait x {LEASE_S}"));
     eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let asked = Instant::now();
-    waiter.hears("locked");
+    waiter.reads("locked");
     assert!(asked.elapsed() < AT_ONCE);
 }
 
@@ -94,19 +94,19 @@ async fn p26_a_killed_waiter_is_passed_over() {
     let client = slow::client(&store.url()).await;
     let guard = client.mutex("x").lock().await.unwrap();
     let mut dies = Child::start(&store.url());
-    dies.tell(&format!("lock x {LEASE_S}"));
+    dies.send(&format!("lock x {LEASE_S}"));
     eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
     let mut lives = Child::start(&store.url());
-    lives.tell(&format!("wait x {LEASE_S}"));
+    lives.send(&format!("wait x {LEASE_S}"));
     eventually("both wait", async || client.mutex("x").inspect().await.unwrap().waiters == 2).await;
     dies.kill();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let asked = Instant::now();
-    lives.hears("locked");
+    lives.reads("locked");
     assert!(asked.elapsed() < AT_ONCE, "no claim was spent on the dead");
 }
 
-/// A supervisor that dies leaves its command behind: it works on under the lock, and the lock is its own until it ends.
+/// If a supervisor dies, its command goes on under the lock, and keeps the lock until it ends.
 #[tokio::test]
 async fn p26_a_command_that_has_the_life_keeps_the_lock() {
     let store = Store::new();
@@ -118,7 +118,7 @@ async fn p26_a_command_that_has_the_life_keeps_the_lock() {
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
     holder.kill();
-    // Each of these asks whether the holder lives, behind the break that the waiter saw.
+    // Each of these checks whether the holder lives, after the broken connection that the waiter saw.
     for _ in 0..10 {
         assert!(client.mutex("x").try_lock().await.unwrap().is_none(), "the command lives");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -129,7 +129,7 @@ async fn p26_a_command_that_has_the_life_keeps_the_lock() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// A frozen process is not dead: its lease runs, and ends.
+/// A frozen process is not dead: its lease goes on, and ends.
 #[tokio::test]
 async fn p26_a_stopped_holder_has_its_lease() {
     let store = Store::new();
@@ -146,28 +146,28 @@ async fn p26_a_stopped_holder_has_its_lease() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// Process 1 in there is not process 1 out here, and nobody is taken for anybody.
+/// Process 1 in the namespace is another process than process 1 outside, and the store does not confuse them.
 #[tokio::test]
 async fn p26_two_pid_namespaces_exclude_each_other() {
     let store = Store::new();
     let unshare = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let mut inner = Child::start_by(&store.url(), &unshare);
-    inner.hears("ready");
+    inner.reads("ready");
     let mut other = Child::start_by(&store.url(), &unshare);
-    other.hears("ready");
+    other.reads("ready");
     inner.ask(&format!("lock x {LEASE_S}"), "locked");
     let client = store.client().await;
     assert!(client.mutex("x").try_lock().await.unwrap().is_none());
-    other.tell(&format!("wait x {LEASE_S}"));
+    other.send(&format!("wait x {LEASE_S}"));
     eventually("it waits", async || client.mutex("x").inspect().await.unwrap().waiters == 1).await;
     inner.kill();
     let asked = Instant::now();
-    other.hears("locked");
+    other.reads("locked");
     assert!(asked.elapsed() < AT_ONCE);
     assert!(client.mutex("x").try_lock().await.unwrap().is_none());
 }
 
-/// What a client leaves of its sockets is nothing; what a killed one leaves is cleaned up by others.
+/// A client removes its sockets. Others remove the sockets of a killed client.
 #[tokio::test]
 async fn p26_no_sockets_pile_up() {
     let store = Store::new();
@@ -184,9 +184,9 @@ async fn p26_no_sockets_pile_up() {
     assert_eq!(sockets(), 2, "whoever comes next buries them");
 }
 
-/// Others come and go meanwhile, and sweep. The name of who is dead and holds is needed until somebody has followed it.
+/// Others come and go meanwhile, and sweep. The name of a dead holder is needed until its lease was handed on.
 #[tokio::test]
-async fn p26_a_dead_holder_is_told_by_the_name_that_it_left() {
+async fn p26_the_name_of_a_dead_holder_shows_its_death() {
     let store = Store::new();
     let mut holders: Vec<_> = (0..3).map(|_| Child::start(&store.url())).collect();
     for (at, holder) in holders.iter_mut().enumerate() {
@@ -206,7 +206,7 @@ async fn p26_a_dead_holder_is_told_by_the_name_that_it_left() {
     eventually("and then they are buried", async || sockets() == 0).await;
 }
 
-/// A session that the test plays, which asks for "x" once. It ends with what is answered beside the answer.
+/// Plays a session that requests "x" once. It ends when the returned link and store are dropped.
 async fn played(store: &Store, patience: Patience) -> (Outcome, (Arc<dyn Link>, Arc<dyn seam::Store>)) {
     let desk = choose(&store.url(), None, &Real::world()).unwrap();
     let link = desk.open().await.unwrap();
@@ -226,15 +226,16 @@ async fn played(store: &Store, patience: Patience) -> (Outcome, (Arc<dyn Link>, 
 
 const PLAYED: SessionId = SessionId(4711);
 
-/// Its thread ends soon, and its life with that.
+/// Waits until the thread has ended, and with it the life.
 async fn is_dead(store: &Store) {
     let life = store.path().join(format!("live/{PLAYED}.life"));
     eventually("its life is over", async || UnixStream::connect(&life).is_err()).await;
 }
 
-/// A client that ends and has not given back (a session does, unless it panics) leaves what others tell its death by.
+/// A client that ends without a release (a session releases, unless it panics) leaves the name by which others notice its
+/// death.
 #[tokio::test]
-async fn p26_who_ends_unheard_is_followed_at_once() {
+async fn p26_a_client_that_ends_without_a_reply_is_followed_at_once() {
     let store = Store::new();
     let (outcome, client) = played(&store, Patience::Try).await;
     assert!(matches!(outcome, Outcome::Granted { .. }), "{outcome:?}");
@@ -243,7 +244,7 @@ async fn p26_who_ends_unheard_is_followed_at_once() {
     assert!(store.client().await.mutex("x").try_lock().await.unwrap().is_some(), "at once, and not in {LEASE_S} s");
 }
 
-/// Who polls is not asked whether it listens, and can be granted the lease when it is dead: it needs its name, too.
+/// A waiter that polls is granted without a check of its inbox, even if it is dead. So its name is needed, too.
 #[tokio::test]
 async fn p26_a_dead_poller_that_is_granted_the_lease_is_followed_at_once() {
     let store = Store::new();

@@ -1,7 +1,7 @@
-//! The store `file:` where it is more than any store: many processes, a directory, and what happens to both.
+//! The tests that only the store `file:` needs: many processes, a directory, and faults of both.
 //!
-//! (What the faces do on it is in `conformance.rs`, as for every store.) Tests that need a mount or a namespace of their
-//! own start processes by `unshare`, as root; where that is refused they fail, and say so.
+//! (`conformance.rs` tests the faces on every store.) Tests that need a mount or a namespace start processes by
+//! `unshare`, as root. If that is refused, they fail with a message.
 #![cfg(all(feature = "file", target_os = "linux"))]
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -26,13 +26,13 @@ use std::time::Duration;
 use leasehold::Leasehold;
 use tempfile::TempDir;
 
-/// How long anything that is to happen may take.
+/// The time limit of any expected event.
 const LONG: Duration = Duration::from_secs(30);
-/// What is to happen at once, on a machine that is busy with other tests and may need seconds for it: it does not wait for
-/// the look of a [`slow`] client, which is due after 20 s at the earliest.
+/// The time limit of an immediate event, which may take seconds on a busy machine. It is shorter than the time to the
+/// re-check of a [`slow`] client, which is due after 20 s at the earliest.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// A directory of the test's own, and the URL of the store in it.
+/// A directory for one test, and the URL of the store in it.
 struct Store {
     directory: TempDir,
 }
@@ -62,7 +62,7 @@ async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>)
     }
 }
 
-/// Waits until `done`, for what sends no event of its own.
+/// Waits until `done`, for a state that causes no event.
 async fn eventually(what: &str, mut done: impl AsyncFnMut() -> bool) {
     let looking = async {
         while !done().await {

@@ -1,4 +1,4 @@
-//! P10: a revocation by another process, which is gone when the grace is over.
+//! P10: a revocation by another process, which has ended when the grace is over.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +9,11 @@ use crate::child::Child;
 use crate::{LONG, Store, eventually, within};
 
 const GRACE: Duration = Duration::from_secs(1);
-/// The promise: when the grace is over the next waiter holds within this.
+/// The promise: after the grace, the next waiter holds within this time.
 const SERVED_WITHIN: Duration = Duration::from_secs(1);
 
-/// The holder is stopped and hears of nothing. The waiter's own re-check comes after 4 s at the earliest: a bell rings, and
-/// its client reads when the lease ends.
+/// The holder is stopped and gets no message. The waiter's own re-check comes after 4 s at the earliest. A bell rings,
+/// and the waiter reads the new end of the lease.
 #[tokio::test]
 async fn p10_a_stopped_holder_is_followed_when_its_grace_is_over() {
     let store = Store::new();
@@ -25,25 +25,25 @@ async fn p10_a_stopped_holder_is_followed_when_its_grace_is_over() {
     let waiters = async |count| client.mutex("x").inspect().await.unwrap().waiters == count;
     eventually("it waits", async || waiters(1).await).await;
     let mut behind = Child::start(&store.url());
-    behind.tell("lock x 600");
+    behind.send("lock x 600");
     eventually("the other one waits", async || waiters(2).await).await;
     holder.signal(Signal::STOP);
     let mut operator = Child::start(&store.url());
-    operator.tell(&format!("revoke x {}", GRACE.as_millis()));
+    operator.send(&format!("revoke x {}", GRACE.as_millis()));
     let revoked = Instant::now();
-    operator.hears("revoked Ok");
+    operator.reads("revoked Ok");
     operator.kill();
     let guard = within(LONG, "its turn", waiting).await.unwrap().unwrap();
     let took = revoked.elapsed();
     assert!((GRACE..=GRACE + SERVED_WITHIN).contains(&took), "{took:?}");
     assert!(guard.token().get() > first);
-    // It goes on while somebody else holds, and reads the message then: its next renewal is 200 s away.
+    // It continues while another client holds, and reads the message then: its next renewal is due in 200 s.
     holder.signal(Signal::CONT);
     let continued = Instant::now();
     assert_eq!(holder.ask("lost x", "lost"), "Revoked");
     assert!(continued.elapsed() < SERVED_WITHIN, "{:?}", continued.elapsed());
     assert_eq!(guard.release().await.unwrap(), Released::Released);
-    behind.hears("locked");
+    behind.reads("locked");
 }
 
 /// The first one that was notified has died within the grace.
@@ -55,16 +55,16 @@ async fn p10_a_second_process_is_notified_as_well() {
     let client = store.client().await;
     let waiters = async |count| client.mutex("x").inspect().await.unwrap().waiters == count;
     let mut dying = Child::start(&store.url());
-    dying.tell("lock x 600");
+    dying.send("lock x 600");
     eventually("it waits", async || waiters(1).await).await;
     let waits = client.mutex("x");
     let waiting = tokio::spawn(async move { waits.lock().await });
     eventually("the other one waits", async || waiters(2).await).await;
     holder.signal(Signal::STOP);
     let mut operator = Child::start(&store.url());
-    operator.tell(&format!("revoke x {}", GRACE.as_millis()));
+    operator.send(&format!("revoke x {}", GRACE.as_millis()));
     let revoked = Instant::now();
-    operator.hears("revoked Ok");
+    operator.reads("revoked Ok");
     operator.kill();
     dying.kill();
     let guard = within(LONG, "its turn", waiting).await.unwrap().unwrap();

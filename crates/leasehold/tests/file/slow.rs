@@ -1,4 +1,4 @@
-//! A world in which time goes slowly: what a client does because the time for it has come, it does much later.
+//! A world in which time goes slowly: a client does everything that depends on time much later.
 
 use std::io;
 use std::sync::Arc;
@@ -10,8 +10,9 @@ use leasehold::seam::{Address, Pending, Real, Socket, World, choose};
 /// How many times slower.
 const SLOWER: u32 = 20;
 
-/// A client whose own looks are due after 80 s, and not after 4 (P15), or after 20 s where they are for the end of a claim
-/// (P7): what comes before is what it was told. Its leases are as long as ever for the store, and it renews them too late.
+/// Returns a client whose own re-checks are due after 80 s instead of 4 s (P15), or after 20 s for the end of a claim
+/// (P7). If it reacts earlier, it got a message. For the store its leases have the usual length, and it renews them too
+/// late.
 pub(crate) async fn client(url: &str) -> Leasehold {
     let store = choose(url, None, &Real::world()).unwrap();
     let begun_us = Real.now_us();

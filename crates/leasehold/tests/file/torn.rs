@@ -1,4 +1,5 @@
-//! What tears a holder from its store, and not from its lease: nobody else may hold for as long as it believes to.
+//! Faults that separate a holder from its store but not from its lease: nobody else may hold while the holder believes
+//! to hold.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ use crate::{LONG, Store, within};
 /// Longer than any test.
 const LEASE: Duration = Duration::from_secs(600);
 
-/// A path that one process has lost (`chroot`, a parent that it may not read any more, a mount in its way) is still a store
-/// to the others.
+/// One process cannot reach the path any more (`chroot`, a parent that it may not read, a mount over it), but the
+/// others can.
 #[tokio::test]
 async fn p26_a_holder_that_has_lost_the_path_lives() {
     let store = Store::new();
@@ -25,14 +26,14 @@ async fn p26_a_holder_that_has_lost_the_path_lives() {
     assert!(other.mutex("x").try_lock().await.unwrap().is_none());
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "in its way").unwrap();
-    // It notices.
+    // The holder notices.
     assert!(within(LONG, "an error", holder.mutex("y").try_lock()).await.is_err());
     for _ in 0..10 {
         assert!(other.mutex("x").try_lock().await.unwrap().is_none(), "the other one's guard: {guard:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(guard.is_valid());
-    // And it comes back to what it had.
+    // It comes back, and still holds.
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink(store.path(), &path).unwrap();
     let released = within(LONG, "its release", guard.release()).await.unwrap();
@@ -40,7 +41,7 @@ async fn p26_a_holder_that_has_lost_the_path_lives() {
     assert!(within(LONG, "the other's turn", other.mutex("x").lock()).await.unwrap().is_valid());
 }
 
-/// Whoever cleans up in `live/` ends nobody's lease: a name that is missing is no death.
+/// Somebody removes the files in `live/`. No lease ends: a missing name does not show a death.
 #[tokio::test]
 async fn p26_a_holder_whose_socket_was_removed_lives() {
     let store = Store::new();
@@ -56,7 +57,7 @@ async fn p26_a_holder_whose_socket_was_removed_lives() {
         assert!(other.mutex("x").inspect().await.unwrap().holder.is_some());
     }
     assert!(guard.is_valid());
-    // Nobody is rung by a name that is missing: it looks.
+    // Without its name no bell rings, so the client re-checks.
     let waits = early.mutex("x");
     let waiting = tokio::spawn(async move { waits.lock().await });
     crate::eventually("it waits", async || late.mutex("x").inspect().await.unwrap().waiters == 1).await;
@@ -64,7 +65,7 @@ async fn p26_a_holder_whose_socket_was_removed_lives() {
     assert!(within(LONG, "its turn", waiting).await.unwrap().unwrap().is_valid());
 }
 
-/// What the command has is the life that there was when it began. Another one would end with the client.
+/// The command has inherited the life that existed at its start. A new life would end with the client.
 #[tokio::test]
 async fn p26_a_command_keeps_the_lock_over_a_removed_name_and_a_new_link() {
     let store = Store::new();
@@ -72,7 +73,7 @@ async fn p26_a_command_keeps_the_lock_over_a_removed_name_and_a_new_link() {
     holder.ask(&format!("lock x {}", LEASE.as_secs()), "locked");
     let command = Pid::from_raw(holder.ask("command", "command").parse().unwrap()).unwrap();
     std::fs::remove_dir_all(store.path().join("live")).unwrap();
-    // The holder notices, opens the store anew, and attaches.
+    // The holder notices, opens the store again, and attaches.
     std::fs::remove_file(store.path().join("lock")).unwrap();
     crate::eventually("it has attached again", async || {
         holder.ask("attached", "attached");
@@ -87,7 +88,7 @@ async fn p26_a_command_keeps_the_lock_over_a_removed_name_and_a_new_link() {
     kill_process(command, Signal::KILL).unwrap();
 }
 
-/// Containers of systemd-nspawn and LXC are told another boot id than their host. That is no new boot: whoever holds lives.
+/// Containers of systemd-nspawn and LXC have another boot ID than their host. That is no new boot: the holders live.
 #[tokio::test]
 async fn p27_another_boot_id_voids_nothing_of_the_living() {
     let store = Store::new();
@@ -98,14 +99,14 @@ async fn p27_another_boot_id_voids_nothing_of_the_living() {
     let mount = r#"mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@""#;
     let contained = ["unshare", "--mount", "sh", "-c", mount, &id.display().to_string()];
     let other = Child::start_by(&store.url(), &contained);
-    assert!(other.hears("refused Unsupported").contains("boot"));
+    assert!(other.reads("refused Unsupported").contains("boot"));
     assert!(guard.is_valid());
     assert!(store.client().await.mutex("x").try_lock().await.unwrap().is_none(), "two would hold");
-    // Where nobody lives nothing is in the way.
+    // If no session lives, the new boot ID counts.
     assert_eq!(guard.release().await.unwrap(), leasehold::Released::Released);
     client.close().await;
     let mut other = Child::start_by(&store.url(), &contained);
-    other.hears("ready");
+    other.reads("ready");
     other.ask("try x", "locked");
     let refused = Leasehold::connect(&store.url()).await.unwrap_err();
     assert_eq!(refused.kind(), leasehold::ErrorKind::Unsupported, "{refused}");

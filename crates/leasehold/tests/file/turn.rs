@@ -1,4 +1,4 @@
-//! P27: whose turn it is, and what if that one stands still.
+//! P27: the turn, and a process that is stopped in its turn.
 
 use std::fs::File;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use rustix::process::Signal;
 use crate::child::Child;
 use crate::{LONG, Store, within};
 
-/// Stops a process in the midst of a transaction: it is stopped anywhere until it has the turn then.
+/// Stops a process within a transaction: repeats to stop it at any point, until it has the turn.
 fn stop_in_turn(store: &Store, child: &Child) {
     let lock = File::open(store.path().join("lock")).unwrap();
     for _ in 0..10_000 {
         child.signal(Signal::STOP);
-        // It stands still when the kernel says so, which is soon.
+        // The process is stopped soon after the signal, when the kernel reports it.
         std::thread::sleep(Duration::from_millis(5));
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => flock(&lock, FlockOperation::Unlock).unwrap(),
@@ -28,7 +28,7 @@ fn stop_in_turn(store: &Store, child: &Child) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn p27_who_stands_still_in_its_turn_is_named() {
+async fn p27_a_process_that_is_stopped_in_its_turn_is_named() {
     let store = Store::new();
     let client = store.client().await;
     let mut child = Child::start(&store.url());
@@ -38,7 +38,7 @@ async fn p27_who_stands_still_in_its_turn_is_named() {
         assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&format!("process {} has held", child.pid())), "{error}");
     };
-    // By a request that finds no answer, by one that is not sent any more, and by connecting.
+    // A request without a reply names it, a request that is not sent any more, and connecting.
     named(&within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err());
     named(&within(LONG, "an answer", client.mutex("x").try_lock()).await.unwrap_err());
     named(&within(LONG, "an answer", Leasehold::connect(&store.url())).await.unwrap_err());
@@ -47,7 +47,7 @@ async fn p27_who_stands_still_in_its_turn_is_named() {
     assert!(guard.is_valid());
 }
 
-/// While somebody else has it nothing is changed: neither by who is here, nor by who comes.
+/// While another process has the turn, nothing is changed: neither by connected clients, nor by new ones.
 #[tokio::test(flavor = "multi_thread")]
 async fn p27_nothing_changes_out_of_turn() {
     let store = Store::new();
@@ -67,7 +67,7 @@ async fn p27_nothing_changes_out_of_turn() {
     assert!(within(LONG, "the lock", client.mutex("x").lock()).await.unwrap().is_valid());
 }
 
-/// However often a client tries again while it has to wait, one thread waits.
+/// However often a client reconnects while it waits, one thread waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn p27_reconnecting_leaves_no_threads() {
     let store = Store::new();
@@ -83,13 +83,13 @@ async fn p27_reconnecting_leaves_no_threads() {
     flock(&lock, FlockOperation::Unlock).unwrap();
     let guard = within(LONG, "the lock", client.mutex("x").lock()).await.unwrap();
     assert!(guard.is_valid());
-    // Other tests in this process start and end threads of their own: not one for each try.
+    // Other tests in this process start and end threads, too, but not one for each attempt.
     let (least, most) = (counts.iter().min().unwrap(), counts.iter().max().unwrap());
     println!("threads: {counts:?}");
     assert!(most - least < 60, "{counts:?}");
 }
 
-/// Somebody cleans up under live clients: none of them goes on with what nobody else finds.
+/// Somebody removes the directory under live clients: none of them continues with files that nobody else finds.
 #[tokio::test(flavor = "multi_thread")]
 async fn p27_a_directory_that_is_removed_leaves_no_two_populations() {
     let store = Store::new();
@@ -99,7 +99,7 @@ async fn p27_a_directory_that_is_removed_leaves_no_two_populations() {
     let late = store.client().await;
     let guard = late.mutex("x").lock().await.unwrap();
     assert!(guard.token() > held.token(), "tokens grow over that, too");
-    // The early one asks: it finds that what it has open is not the store any more, and comes over.
+    // The first client sends a request, finds that its open files are not the store any more, and opens the new one.
     let mut busy = 0;
     while busy < 3 {
         match within(LONG, "an answer", early.mutex("x").try_lock()).await {

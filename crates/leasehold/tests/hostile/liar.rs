@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use leasehold::seam::Scripts;
+use leasehold::seam::{Family, Script, Source};
 use leasehold_testkit::front::{Client, Front, What, request};
 
 /// What it does instead of answering.
@@ -195,12 +195,13 @@ fn silence(stream: &mut TcpStream) {
 /// What a request is about.
 fn stage(words: &[Vec<u8>]) -> &'static str {
     let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word)).unwrap_or_default();
-    let scripts = Scripts::get();
     match &*word(0) {
         "EVALSHA" | "EVAL" => {
-            let all = scripts.each().into_iter().chain([&scripts.rights]);
-            let known = all.into_iter().find(|script| script.sha == word(1) || script.source == word(1));
-            match known.map_or("unknown", |script| script.name) {
+            let Source { text, sha } = Family::Locks.question();
+            let is = |text: &str, sha: &str| sha == word(1) || text == word(1);
+            let known = Family::Locks.scripts().find(|script| is(script.source(), script.sha()));
+            match known.map_or("unknown", Script::name) {
+                "unknown" if is(text, sha) => "rights",
                 // What was held goes back by a leave where an acquire of it found no answer in time.
                 "release" | "leave" => "return",
                 name => name,

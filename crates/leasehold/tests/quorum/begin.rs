@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use leasehold::seam::node::Begin;
-use leasehold::seam::{NodeScripts, Real};
+use leasehold::seam::{Real, Script};
 use leasehold::{Error, ErrorKind, Guard, Leasehold, Released, quorum};
 use leasehold_spec::node::{Ask, Request, Said, Wait};
 use leasehold_spec::{GrantId, Order, SessionId, Token};
@@ -351,9 +351,7 @@ async fn client_of(voters: &Voters) -> Leasehold {
 async fn a_grant_behind_the_question_is_kept() {
     let servers = three().await;
     let (a, b) = (client(&servers.url(), MAX_LEASE).await, client(&servers.url(), MAX_LEASE).await);
-    let telling = |quorum: &Quorum, at: usize| {
-        quorum.proxy(at).inject(Fault::hold(script(|scripts: &NodeScripts| &scripts.begin)))
-    };
+    let telling = |quorum: &Quorum, at: usize| quorum.proxy(at).inject(Fault::hold(script(Script::NodeBegin)));
     let held: Vec<_> = (0..3).map(|at| telling(&servers, at)).collect();
     let url = servers.url_by_proxy();
     let beginning = tokio::spawn(async move { quorum::begin(&url).await });
@@ -371,7 +369,7 @@ async fn a_grant_behind_the_question_is_kept() {
 async fn a_node_that_is_emptied_behind_the_question_does_not_begin() {
     let servers = three().await;
     let a = client(&servers.url(), MAX_LEASE).await;
-    let telling = Fault::hold(script(|scripts: &NodeScripts| &scripts.begin));
+    let telling = Fault::hold(script(Script::NodeBegin));
     let held = servers.proxy(1).inject(telling);
     let url = servers.url_by_proxy();
     let beginning = tokio::spawn(async move { quorum::begin(&url).await });

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
-use leasehold::seam::{NodeScripts, Script};
+use leasehold::seam::Script;
 use leasehold::{ErrorKind, Guard, Leasehold, Mutex, Released, Result};
 use leasehold_testkit::proxy::Requests;
 use leasehold_testkit::server::Builder;
@@ -230,7 +230,7 @@ pub(crate) fn assert_names(said: &str, servers: &[RedisServer], why: &str) {
     }
 }
 
-/// Calls of the script that this picks.
-pub(crate) fn script(wanted: impl Fn(&NodeScripts) -> &Script) -> Requests {
-    Requests::script(&wanted(NodeScripts::get()).sha)
+/// Calls of this script.
+pub(crate) fn script(script: Script) -> Requests {
+    Requests::script(script.sha())
 }

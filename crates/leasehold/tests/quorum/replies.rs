@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::seam::{NodeScripts, Script};
+use leasehold::seam::Script;
 use leasehold::{ErrorKind, Released};
 use leasehold_testkit::Quorum;
 use leasehold_testkit::proxy::{Fault, Injected, Requests, Way};
@@ -11,18 +11,6 @@ use crate::common::{
     LONG, MAX_LEASE, NAME, PROMPT, assert_busy, assert_kept, await_no_residue, client, client_at_all, five, granted,
     join, script, taken, within,
 };
-
-fn ask(scripts: &NodeScripts) -> &Script {
-    &scripts.ask
-}
-
-fn give_back(scripts: &NodeScripts) -> &Script {
-    &scripts.give_back
-}
-
-fn renew(scripts: &NodeScripts) -> &Script {
-    &scripts.renew
-}
 
 /// The ways in which an answer is lost: the connection breaks, or nothing comes by it any more.
 const WAYS: [fn(Requests) -> Fault; 2] = [Fault::cut_at_reply, Fault::mute_at_reply];
@@ -38,7 +26,7 @@ async fn of_a_grant_at_a_minority() {
         let quorum = five().await;
         let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
         let b = client(&quorum.url(), MAX_LEASE).await;
-        let lost = lose(&quorum, 2, &way(script(ask)).once());
+        let lost = lose(&quorum, 2, &way(script(Script::NodeAsk)).once());
         let guard = within(PROMPT, "the lock", a.mutex(NAME).lock()).await.unwrap();
         lost.iter().for_each(|lost| lost.wait(1, LONG));
         assert_busy(&b.mutex(NAME)).await;
@@ -57,7 +45,7 @@ async fn of_a_grant_at_a_majority() {
         let quorum = five().await;
         let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
         let b = client(&quorum.url(), MAX_LEASE).await;
-        let lost = lose(&quorum, 3, &way(script(ask)));
+        let lost = lose(&quorum, 3, &way(script(Script::NodeAsk)));
         let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("three said nothing");
         println!("{error}");
         assert_eq!(error.kind(), ErrorKind::Quorum);
@@ -79,7 +67,7 @@ async fn of_a_grant_at_a_majority_to_one_who_waits() {
         let quorum = five().await;
         let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
         let b = client(&quorum.url(), MAX_LEASE).await;
-        let lost = lose(&quorum, 4, &way(script(ask)).once());
+        let lost = lose(&quorum, 4, &way(script(Script::NodeAsk)).once());
         let guard = within(LONG, "the lock", a.mutex(NAME).lock()).await.unwrap();
         lost.iter().for_each(|lost| lost.wait(1, LONG));
         assert_busy(&b.mutex(NAME)).await;
@@ -94,7 +82,7 @@ async fn of_a_release_at(at: usize, way: fn(Requests) -> Fault) {
     let b = client(&quorum.url(), MAX_LEASE).await;
     let guard = a.mutex(NAME).lock().await.unwrap();
     let waiting = join(&b, quorum.servers()).await;
-    let lost = lose(&quorum, at, &way(script(give_back)).once());
+    let lost = lose(&quorum, at, &way(script(Script::NodeGiveBack)).once());
     let token = guard.token();
     let freed = within(LONG, "the release", guard.release()).await.unwrap();
     assert_eq!(freed, Released::Released, "{at} answers lost");
@@ -121,7 +109,7 @@ async fn of_renewals_at(at: usize, way: fn(Requests) -> Fault) {
     let a = client_at_all(&quorum.url_by_proxy(), lease, quorum.servers()).await;
     let b = client(&quorum.url(), lease).await;
     let guard = a.mutex(NAME).lock().await.unwrap();
-    let lost = lose(&quorum, at, &way(script(renew)).once());
+    let lost = lose(&quorum, at, &way(script(Script::NodeRenew)).once());
     assert_kept(&guard, lease * 5 / 4).await;
     lost.iter().for_each(|lost| lost.wait(1, LONG));
     assert_busy(&b.mutex(NAME)).await;

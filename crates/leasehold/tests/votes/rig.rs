@@ -10,7 +10,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold::ErrorKind;
 use leasehold::seam::node::{Begin, NoVote, Node, NodeLink, Rung};
-use leasehold::seam::{Fault, NodeScripts, Real, RedisNode};
+use leasehold::seam::{Fault, Real, RedisNode, Script};
 use leasehold_spec::node::{
     self, Abstention, Bell, Charter, Marker, Record, Renewal, Request, Rings, Said, Vote, rest_ms, vote,
 };
@@ -409,8 +409,16 @@ impl Rig {
         let run = self.link.run().to_owned();
         let of_this_run = asked.filter(|asked| asked.run == run).map(written).unwrap_or_default();
         let charter_text = format!("{:04}{:08}", CHARTER.nodes, CHARTER.max_lease_ms);
-        let begin = &NodeScripts::get().begin;
-        let said = self.resp.command(&["EVALSHA", &begin.sha, "1", MARKER, &charter_text, &run, "F", &of_this_run]);
+        let said = self.resp.command(&[
+            "EVALSHA",
+            Script::NodeBegin.sha(),
+            "1",
+            MARKER,
+            &charter_text,
+            &run,
+            "F",
+            &of_this_run,
+        ]);
         let said = said.text().unwrap_or_else(|| self.fail(&format!("{said:?}"))).to_owned();
         let has_lost = node::has_lost(self.marker.as_ref(), asked, &run);
         match (said.split(' ').next(), has_lost) {
@@ -426,8 +434,8 @@ impl Rig {
         let charter_text = format!("{:04}{:08}", charter.nodes, charter.max_lease_ms);
         let memory = if forgets { "F" } else { "K" };
         let rest_us = (rest_ms(charter.max_lease_ms) * 1000).to_string();
-        let enter = &NodeScripts::get().enter;
-        let said = self.resp.command(&["EVALSHA", &enter.sha, "1", MARKER, &charter_text, run, memory, &rest_us]);
+        let said =
+            self.resp.command(&["EVALSHA", Script::NodeEnter.sha(), "1", MARKER, &charter_text, run, memory, &rest_us]);
         let said = said.text().unwrap_or_else(|| self.fail(&format!("{said:?}"))).to_owned();
         let words: Vec<&str> = said.splitn(3, ' ').collect();
         let entered = node::enter(self.marker.as_ref(), charter, run, forgets, words[1].parse().unwrap());

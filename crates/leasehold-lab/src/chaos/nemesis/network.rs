@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::seam::{NodeScripts, Scripts};
+use leasehold::seam::Script;
 use leasehold_testkit::proxy::{Fault, Injected, Latency, Requests, Seen};
 
 use super::super::kind::Kind;
@@ -64,17 +64,16 @@ impl Nemesis<'_> {
 }
 
 fn fault((kind, store): (Kind, Store), seen: &Seen, dice: &mut Random) -> Fault {
-    let (of_one, of_quorum) = (Scripts::get(), NodeScripts::get());
     let [acquire, release, renew, other] = match store {
-        Store::Quorum => [&of_quorum.ask, &of_quorum.give_back, &of_quorum.renew, &of_quorum.settle],
-        _ => [&of_one.acquire, &of_one.release, &of_one.renew, &of_one.leave],
+        Store::Quorum => [Script::NodeAsk, Script::NodeGiveBack, Script::NodeRenew, Script::NodeSettle],
+        _ => [Script::Acquire, Script::Release, Script::Renew, Script::Leave],
     };
-    let script = dice.weighted(&[(40, &acquire.sha), (30, &release.sha), (20, &renew.sha), (10, &other.sha)]);
+    let script = dice.weighted(&[(40, acquire), (30, release), (20, renew), (10, other)]);
     // Of the one script; and when that does not come for a second, of any.
-    let (script, armed) = (script.clone(), Instant::now());
+    let (sha, armed) = (script.sha(), Instant::now());
     let some = Requests::matching(move |command| {
         let is_script = command.name.starts_with("EVALSHA");
-        is_script && (command.argument(0) == Some(&script) || armed.elapsed() > Duration::from_secs(1))
+        is_script && (command.argument(0) == Some(sha) || armed.elapsed() > Duration::from_secs(1))
     });
     let times = dice.within(1, 6);
     match kind {

@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
--- Enters to read, and reads. Works with a full memory, as reading does; on a replica it does not.
+-- Enters to read, and reads. Works if the memory is full, as reads do; does not work on a replica.
 --
 -- KEYS     as enter
 -- ARGV     as enter
 -- RETURNS  VALUE bytes | NONE | STALE mark | FOREIGN marks | FOREIGN data
--- EFFECTS  the mark of all is raised
+-- EFFECTS  raises the mark of all
 -- RETRY    safe: to read twice is to read
 -- COST     as enter, and GET
 --@marks

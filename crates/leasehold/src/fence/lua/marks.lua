@@ -1,6 +1,6 @@
--- The two marks of a guarded key (P22), which every script of the fence looks at first and raises when it is sure of the
--- rest. They are one string, '1 writers all client call': the layout, the highest token of a writer, the highest of all,
--- and which call of which client was that writer's last. What is refused below has changed nothing.
+-- The two marks of a guarded key (P22). Every script of the fence checks them first, and raises them when nothing else can
+-- fail. They are one string, '1 writers all client call': the layout, the highest token of a writer, the highest token of
+-- all, and the last call of that writer, with its client. A refused call has changed nothing.
 local marks, guarded = KEYS[1], KEYS[2]
 local access, token, client, call, keep_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 
@@ -15,13 +15,13 @@ if stored then
   if not writers or #stored ~= 69 then return 'FOREIGN marks' end
 end
 
--- Below 2^53 a number is exact here. As text they would be compared by the rules of the server's language.
+-- Numbers below 2^53 are exact in Lua. Texts would be compared by the rules of the server's locale.
 local mark = access == 'READ' and writers or all
 if tonumber(token) < tonumber(mark) then return 'STALE ' .. mark end
 
 if tonumber(token) > tonumber(all) then all = token end
--- A server still runs the request of a connection that its client gave up. When such a write comes after the client's
--- next one, it would put the old value back, with a token that is still good.
+-- A server still runs a request after its client gave the connection up. If such a write came after the next write of the
+-- client, it would put the old value back, with a token that is still valid.
 local repeated = false
 if access == 'WRITE' then
   repeated = token == writers and client == by and tonumber(call) <= tonumber(last)

@@ -1,11 +1,11 @@
 #!lua
--- Enters to write, and sets the guarded key; without a value, removes it.
+-- Enters to write, and sets the guarded key. Without a value, removes it.
 --
 -- KEYS     as enter
 -- ARGV     as enter   6 the value, if any
 -- RETURNS  DONE | STALE mark | FOREIGN marks | FOREIGN data
--- EFFECTS  both marks are raised; the key is written and keeps its expiry
--- RETRY    safe: it is known by client and number and carried out once, also when it comes after its successors
+-- EFFECTS  raises both marks; writes the key, which keeps its expiry
+-- RETRY    safe: the write is known by client and number, and happens once, also if it comes after its successors
 -- COST     as enter, TYPE, and SET or DEL
 --@marks
 local kind = redis.call('TYPE', guarded).ok

@@ -14,20 +14,20 @@ use std::collections::{HashMap, VecDeque};
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantId, Op};
 
-use super::desk::Job;
+use super::job::Job;
 
-/// How many requests go before an acquire that waits. Those that come later go behind it then, so that it is not put off
-/// for ever.
+/// The number of requests that go before a waiting acquire. Later requests go behind it, so that it is not delayed for
+/// ever.
 const BEFORE: usize = 64;
 
 #[derive(Default)]
 pub(super) struct Backlog {
     first: VecDeque<Job>,
-    /// Acquires, and what has to follow them.
+    /// Acquires, and requests that must follow them.
     acquires: VecDeque<Job>,
-    /// How many of these there are for each grant.
+    /// The number of these for each grant.
     of: HashMap<GrantId, usize>,
-    /// How many of `first` were taken since the last acquire.
+    /// The number of requests that were taken from `first` since the last acquire.
     taken: usize,
 }
 
@@ -47,7 +47,7 @@ impl Backlog {
     }
 
     pub(super) fn pop(&mut self) -> Option<Job> {
-        // Behind all that came before it: what gives the lease back that it asks for may be among them (P16).
+        // Behind all requests that came before it: one of them may give back the lease that it asks for (P16).
         if self.taken >= BEFORE
             && let Some(acquire) = self.pop_acquire()
         {
@@ -94,7 +94,7 @@ mod tests {
     use leasehold_spec::{Acquire, Name, Patience, SessionId, Token};
     use tokio::sync::oneshot;
 
-    use super::super::link::Tie;
+    use super::super::job::Tie;
     use super::*;
 
     fn id(counter: u64) -> GrantId {
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn an_acquire_is_not_put_off_for_ever() {
+    fn an_acquire_is_not_delayed_for_ever() {
         let mut backlog = Backlog::default();
         backlog.push(acquire(1));
         let before = std::iter::from_fn(|| {
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn p16_an_acquire_does_not_overtake_what_gave_back_before_it() {
+    fn p16_an_acquire_does_not_overtake_an_earlier_give_back() {
         let order = order((2..200).map(leave).chain([acquire(1)]));
         assert_eq!(order.last().map(String::as_str), Some("acquire 1"));
     }

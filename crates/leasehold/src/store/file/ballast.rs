@@ -1,29 +1,29 @@
-//! A little of the disk, kept for when it is full.
+//! A little space, reserved for a full disk.
 //!
-//! What gives back or hands on must work then: a lock that nobody can release is worse than one that nobody can take.
-//! Mostly the log is long enough already, and is written again from its beginning once it has been copied back. Where it is
-//! not, this file makes room.
+//! Releases and hand-overs must work on a full disk: a lock that nobody can release is worse than one that nobody can take.
+//! Mostly the log is long enough already, and is written again from its beginning after it was copied back. If it is
+//! not, to remove this file makes room.
 
 use rustix::fs::{FallocateFlags, OFlags};
 
 use super::directory::Directory;
 
 const BALLAST: &str = "ballast";
-/// Room for some eighty steps, each of which writes a few pages of 4 KiB: enough to get the log around.
+/// Room for some eighty steps, each of which writes a few pages of 4 KiB: enough until the log is copied back.
 const BYTES: u64 = 1024 * 1024;
 
-/// Makes it, if it is missing and there is room. Without it everything works, until the disk is full.
+/// Creates the file, if it is missing and there is room. Without it everything works until the disk is full.
 pub(super) fn make(directory: &Directory) {
     let Ok(file) = directory.file(BALLAST, OFlags::empty()) else { return };
     let is_whole = rustix::fs::fstat(&file).is_ok_and(|stat| stat.st_blocks.cast_unsigned() * 512 >= BYTES);
     if is_whole || rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, BYTES).is_ok() {
         return;
     }
-    // Half of it helps nobody, and is in the way of others.
+    // Half of it does not help, and takes space from others.
     let _removed = directory.remove(BALLAST);
 }
 
-/// Gives it up.
+/// Removes the file.
 pub(super) fn drop(directory: &Directory) {
     let _was_gone = directory.remove(BALLAST);
 }

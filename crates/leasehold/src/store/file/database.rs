@@ -1,4 +1,4 @@
-//! The database: opened, greeted, and told apart from what is not ours.
+//! Opens the database, checks that it is ours, and prepares it for this boot.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,26 +19,26 @@ use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
 pub(super) const DATABASE: &str = "leasehold.db";
-/// "LHF1": this is what says that a database is ours.
+/// "LHF1": marks a database as ours.
 const APPLICATION: i64 = 0x4c48_4631;
 /// The layout that this program writes.
 const LAYOUT: i64 = 2;
-/// Also made where it is missing, in a database of an earlier program. Such a program keeps it up, too.
+/// Also created in a database of an earlier program, if it is missing. Such a program keeps it up to date, too.
 macro_rules! index_of_ending {
     () => {
         concat!("CREATE INDEX IF NOT EXISTS ending ON names (id) WHERE ", ending!())
     };
 }
-/// Only for those who have no turn: a backup, a person with a shell. Among us nobody ever waits here.
+/// Only for programs that take no turn: a backup, a person with a shell. Our processes never wait here.
 const BUSY: Duration = Duration::from_millis(500);
 
-/// Normalised: a row per name, and rows for who waits. Numbers of 64 bits are SQLite's signed ones, bit by bit.
+/// A row for each name, and a row for each waiter. Numbers of 64 bits have the bits of SQLite's signed numbers.
 ///
-/// `stamp` changes with every change of a name and never comes again: what was read before need not be read again.
-/// `ended` has the grant of each name that was revoked and has ended, and whose holder has to hear of that: the name's
-/// row is another's by then.
+/// `stamp` changes with every change of a name and never repeats: with the same stamp, the rows need not be read again.
+/// `ended` has each grant that was revoked and has ended, for the message to its holder: by then the row of the name
+/// belongs to another grant.
 ///
-/// `seq` orders waiters with equal tickets by when they came. `range` is how many tokens a grant has, or is to have.
+/// `seq` orders waiters with equal tickets by their arrival. `range` is the number of tokens of a grant or a waiter.
 pub(super) const SCHEMA: &str = concat!(
     "
 CREATE TABLE meta (
@@ -80,15 +80,16 @@ CREATE INDEX ended_of ON ended (session);
 pub(super) struct Database {
     pub(super) db: Connection,
     pub(super) key: FileKey,
-    /// Which database, since which boot.
+    /// The ID of the database and of the boot.
     pub(super) run: String,
     path: PathBuf,
 }
 
 impl Database {
-    /// Opens it; makes it if it is missing. Only by who has the turn.
+    /// Opens the database, or creates it. The caller must have the turn.
     pub(super) fn open(directory: &Directory, live: &Live, world: &dyn World) -> Result<Self, Error> {
-        // By us, for its rights. (Never opened otherwise: to close a file ends the locks that SQLite has on it.)
+        // We create it, to set its permissions. (We never open it otherwise: to close a file ends the locks of SQLite
+        // on it.)
         match directory.file(DATABASE, OFlags::EXCL) {
             Ok(_) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(directory.refused(DATABASE, errno)),
@@ -99,7 +100,7 @@ impl Database {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&path, flags).map_err(said)?;
         db.busy_timeout(BUSY).map_err(said)?;
-        // To copy the log back costs a flush of the disk, and would be done by every short command at its end.
+        // To copy the log back costs a flush of the disk. Every short command would do it at its end.
         db.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(said)?;
         let mut database = Self { db, key, run: String::new(), path: directory.path().to_owned() };
         database.greet(live, world)?;
@@ -130,7 +131,7 @@ impl Database {
         if is_new {
             self.make(&now, world).map_err(said)?;
         } else {
-            // Where there is no room for it, bells read more.
+            // If there is no room for it, bells read more rows.
             let _as_good_without = self.db.execute_batch(index_of_ending!());
         }
         self.meet(&now, live, world)
@@ -150,12 +151,12 @@ impl Database {
         made.commit()
     }
 
-    /// The host was started anew since the database was used last: whoever held or waited died with it, and the clock
-    /// of leases has begun again. What keeps tokens growing stays: nobody says how much of its range a holder had used, so
-    /// all of it is burnt (P19).
+    /// Prepares the database if the host was restarted since its last use: all holders and waiters are dead, and the
+    /// clock of leases has begun again. The tokens stay, so that they keep growing. It is unknown how much of its range
+    /// a holder had used, so all of it is burnt (P19).
     ///
-    /// Unless one of them lives: a container can be told a boot id of its own (systemd-nspawn and LXC do so), and there is
-    /// one kernel all the same.
+    /// Does nothing if one of them lives: a container can have its own boot ID (systemd-nspawn and LXC set one),
+    /// although the kernel is the same.
     fn meet(&mut self, now: &Boot, live: &Live, world: &dyn World) -> Result<(), Error> {
         let path = self.path.clone();
         let said = |error| Trouble::of(&path, error).at_open(&path);
@@ -220,7 +221,7 @@ fn check_ours(path: &Path, application: i64, layout: i64) -> Result<(), Error> {
     Err(Error::new(ErrorKind::Foreign, message))
 }
 
-/// The directory, or something in it, is another one now.
+/// The directory, or a file in it, was replaced.
 pub(super) fn moved(path: &Path) -> Error {
     let message = format!(
         "the store in {} was removed or replaced while in use, and its leases are lost: do not clean up this directory \
@@ -230,10 +231,10 @@ pub(super) fn moved(path: &Path) -> Error {
     Error::new(ErrorKind::Unreachable, message)
 }
 
-/// Where the kernel says which boot this is.
+/// The file with the boot ID.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What the clock of leases counts from.
+/// The begin of the clock of leases.
 struct Boot {
     id: String,
     time_namespace: String,
@@ -250,7 +251,7 @@ impl Boot {
                 Error::new(ErrorKind::Unsupported, message).because(error)
             }
         })?;
-        // A kernel without them has one clock.
+        // A kernel without time namespaces has one clock.
         let time = rustix::fs::readlink("/proc/self/ns/time", Vec::new()).ok();
         let time_namespace = time.and_then(|link| link.into_string().ok()).unwrap_or_default();
         Ok(Self { id: id.trim().to_owned(), time_namespace })

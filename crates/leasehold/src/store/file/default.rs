@@ -17,18 +17,18 @@ use super::{directory, filesystems};
 use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 
-/// What this host calls itself, whatever its name is.
+/// The file with the machine ID of this host, which does not change with its name.
 const MACHINE_ID: &str = "/etc/machine-id";
-/// Below the home.
+/// The directory of stores in the home.
 const BELOW: [&str; 3] = [".local", "state", "leasehold"];
 
-/// The URL of the store that programs of this user on this host share when nobody names one:
-/// `HOME/.local/state/leasehold/MACHINE-ID`, with the home of the user database; `/dev/shm/leasehold-UID` where there is no
-/// such home or it is on a network. Nothing of it comes from the environment, so that a job of cron, a shell and `sudo -i`
-/// share it. Nothing is made here.
+/// Returns the URL of the store that programs of this user on this host share if they name none:
+/// `HOME/.local/state/leasehold/MACHINE-ID`, with the home of the user database; or `/dev/shm/leasehold-UID` if there is no
+/// such home or it is on a network. No part of it comes from the environment, so that a job of cron, a shell and `sudo -i`
+/// share it. Creates nothing.
 ///
 /// # Errors
-/// `Store` when the user database or the home cannot be looked at just now.
+/// `Store` if the user database or the home cannot be read now.
 pub fn default_url() -> Result<String, Error> {
     Ok(format!("file:{}", default_path()?.display()))
 }
@@ -50,8 +50,8 @@ fn default_path() -> Result<PathBuf, Error> {
     }
 }
 
-/// Whether the user has a home here that this host has to itself. What is only unusable now is an error of connecting, and
-/// no reason for another store.
+/// Returns whether the user has a home that no other host sees. A home that is only unusable now is an error of connecting,
+/// and no reason for another store.
 fn is_home(home: &Path) -> Result<bool, Error> {
     if !home.is_absolute() || home == Path::new("/") {
         return Ok(false);
@@ -70,10 +70,11 @@ fn below(home: &Path, machine: &str) -> PathBuf {
     path
 }
 
-/// A home that is carried from host to host, or shared by containers, is one store on each.
+/// Returns the directory of this host: a home that moves from host to host, or is shared by containers, has a store for
+/// each.
 ///
-/// A host without such a file has a store as well, with a name of its own. A read that fails just now is an error: A has no
-/// descriptor left to read the file with. B reads it. A would take another store than B.
+/// A host without such a file has a store as well, under another name. A failed read is an error. Otherwise: A has no
+/// descriptor left to read the file. B reads it. A uses another store than B.
 fn machine_id(read: io::Result<String>) -> Result<String, Error> {
     const PASSING: [Errno; 5] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::IO, Errno::INTR];
     let text = match read {
@@ -89,7 +90,8 @@ fn machine_id(read: io::Result<String>) -> Result<String, Error> {
     Ok(if is_id { id } else { "this-host" }.to_owned())
 }
 
-/// Makes the parents of the default store, and of no other.
+/// Creates the parents of the default store, and of no other store: elsewhere, a missing parent is a typing error, or a
+/// disk that is not mounted yet.
 pub(super) fn make_parents(path: &Path) -> Result<(), Error> {
     let no_parent = || directory::refused(path, "made", Errno::NOENT);
     if default_path()? != path {
@@ -112,17 +114,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn homes_that_are_none() {
+    fn unusable_homes_are_refused() {
         for none in ["", "relative", "/", "/nonexistent", "/etc/hostname/home"] {
             assert!(!is_home(Path::new(none)).unwrap(), "{none}");
         }
-        // Not of this host's disks at all.
+        // On no disk of this host.
         assert!(!is_home(Path::new("/proc")).unwrap());
         assert!(is_home(Path::new("/tmp")).unwrap());
     }
 
     #[test]
-    fn the_place_below_a_home() {
+    fn the_store_is_below_the_home() {
         let id = "0123456789abcdef0123456789abcdef";
         assert_eq!(below(Path::new("/home/a"), id), Path::new("/home/a/.local/state/leasehold").join(id));
         assert_eq!(machine_id(Ok(format!("{id}\n"))).unwrap(), id);
@@ -134,7 +136,7 @@ mod tests {
         }
     }
 
-    /// A look that failed for want of a descriptor chose another store than every other program of this user has.
+    /// A check that failed because no descriptor was left chose another store than all other programs of this user.
     #[test]
     fn p28_a_host_that_cannot_be_asked_just_now_has_no_other_store() {
         for (passing, says) in [(Errno::MFILE, "ulimit -n"), (Errno::NFILE, "fs.file-max"), (Errno::IO, "try again")] {

@@ -1,82 +1,25 @@
 //! The one thread of a client that opens, locks, reads and writes.
 //!
-//! All of that can block: for a turn that a stopped process has, on a disk that is slow. So it is done in one place
-//! (`worker.rs`), one request after the other, and whoever asks only waits for an answer. A client that gives a link up,
-//! and opens another, asks the same desk: however often it does that while a writer is stopped, one thread waits for it.
+//! All of that can block: while a stopped process has the turn, or on a slow disk. So it is done in one place
+//! (`worker.rs`), one request after the other, and the callers only wait for replies. A client that closes a link and
+//! opens another uses the same desk. However often it does that while a writer is stopped, one thread waits for the writer.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use leasehold_spec::mutant::{Mutant, is_on};
-use leasehold_spec::{Answer, Name, Op, SessionId};
 use tokio::sync::{mpsc, oneshot};
 
-use super::directory::FileKey;
-use super::link::Tie;
-use super::presence::Presence;
-use super::sentry::Life;
-use super::turn::Waiting;
+use super::job::{Job, Opened};
+use super::shown::Shown;
 use super::worker::Worker;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Fault, Inbox};
 use crate::world::World;
 
-/// Something to do.
-pub(super) enum Job {
-    Open {
-        tell: oneshot::Sender<Result<Opened, Error>>,
-    },
-    Apply {
-        tie: Arc<Tie>,
-        name: Name,
-        op: Op,
-        tell: oneshot::Sender<Result<Answer, Fault>>,
-    },
-    Renew {
-        tie: Arc<Tie>,
-        batch: Vec<(Name, Op)>,
-        tell: oneshot::Sender<Result<Vec<Result<Answer, Fault>>, Fault>>,
-    },
-    Names {
-        tie: Arc<Tie>,
-        from: u64,
-        tell: oneshot::Sender<Result<(Vec<Name>, u64), Fault>>,
-    },
-    Attach {
-        tie: Arc<Tie>,
-        session: SessionId,
-        inbox: Inbox,
-        tell: oneshot::Sender<Result<(), Fault>>,
-    },
-    Ping {
-        tie: Arc<Tie>,
-        tell: oneshot::Sender<Result<u64, Fault>>,
-    },
-    /// A link was closed that had an inbox.
-    Detached {
-        session: SessionId,
-        tie: Weak<Tie>,
-    },
-    /// A bell rang.
-    Rung {
-        session: SessionId,
-    },
-    /// Somebody died whom we wait for.
-    Broken {
-        holder: SessionId,
-    },
-}
-
-/// What a link is to know of the store.
-pub(super) struct Opened {
-    pub(super) run: String,
-    pub(super) tie: Arc<Tie>,
-}
-
-/// The way to the thread.
+/// The connection of links to the thread.
 pub(super) struct Desk {
     world: Arc<dyn World>,
     path: PathBuf,
@@ -85,23 +28,13 @@ pub(super) struct Desk {
     pub(super) shown: Arc<Shown>,
 }
 
-/// What others than the thread may look at, also while that waits for its turn.
-#[derive(Default)]
-pub(super) struct Shown {
-    /// How many requests of the client are not done.
-    pub(super) asked: AtomicUsize,
-    pub(super) waiting: Waiting,
-    pub(super) lives: Mutex<Vec<Arc<Life>>>,
-    pub(super) presence: Presence,
-}
-
 impl Desk {
     pub(super) fn new(path: PathBuf, world: Arc<dyn World>) -> Self {
         let process = world.process();
         Self { world, path, process, jobs: Mutex::default(), shown: Arc::default() }
     }
 
-    /// Asks for a link. The thread begins with the first one.
+    /// Asks for a link. The first call starts the thread.
     pub(super) fn open(&self, tell: oneshot::Sender<Result<Opened, Error>>) -> io::Result<()> {
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         let known = jobs.as_ref().filter(|jobs| !jobs.is_closed());
@@ -115,7 +48,7 @@ impl Desk {
                 jobs.insert(sender).clone()
             }
         };
-        // It is there: nobody else can have ended it meanwhile.
+        // The thread runs: nobody else can have ended it in the meantime.
         self.shown.asked.fetch_add(1, Ordering::Relaxed);
         drop(sender.send(Job::Open { tell }));
         Ok(())
@@ -124,7 +57,7 @@ impl Desk {
     pub(super) fn send(&self, job: Job) {
         if let Some(jobs) = &*self.jobs.lock().unwrap_or_else(PoisonError::into_inner) {
             self.shown.asked.fetch_add(1, Ordering::Relaxed);
-            // The thread has ended: who waits for an answer sees the other end go.
+            // If the thread has ended, the callers see that the other end of their channel is gone.
             drop(jobs.send(job));
         }
     }
@@ -133,12 +66,12 @@ impl Desk {
         &self.path
     }
 
-    /// Not in a forked child: that has this memory, and none of these names is its own.
+    /// Returns false in a forked child, which has a copy of this memory but owns none of these names.
     pub(super) fn is_ours(&self) -> bool {
         self.process == self.world.process()
     }
 
-    /// Why there is no answer, as far as that is known here.
+    /// Returns why there is no reply, as far as the desk knows.
     pub(super) fn silence(&self) -> Option<Error> {
         let turn = self.shown.waiting.turn();
         if let Some(stopped) = turn.as_ref().and_then(|turn| turn.stopped(self.world.now_us())) {
@@ -162,7 +95,7 @@ impl Desk {
         Some(Error::new(ErrorKind::Unreachable, message))
     }
 
-    /// The life of the session that attached last.
+    /// Returns the life of the session that attached last.
     pub(super) fn life(&self) -> Option<OwnedFd> {
         let lives = self.shown.lives.lock().unwrap_or_else(PoisonError::into_inner);
         lives.last()?.descriptor().try_clone().ok()
@@ -171,20 +104,13 @@ impl Desk {
 
 impl Drop for Desk {
     fn drop(&mut self) {
-        // Who may still be in a record must not take away what its death is told by. (A session that is closed has given
-        // everything back by now. Not one whose thread has panicked.)
+        // A session that may still be in a record must keep the name by which others notice its death. (A closed
+        // session has given everything back by now, but not one whose thread has panicked.)
         if self.is_ours() && (self.shown.presence.end() || is_on(Mutant::P26LeavesNameless)) {
-            // Here, and not by the thread: a program that ends now leaves nothing behind.
+            // Here and not in the thread, so that a program that ends now leaves nothing behind.
             self.shown.lives.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(|life| life.unbind());
         }
     }
-}
-
-/// Which socket it is: descriptor and file.
-pub(super) type Bound = (OwnedFd, FileKey);
-
-pub(super) fn gone() -> Fault {
-    Fault::Gone(Error::new(ErrorKind::Unreachable, "the connection was closed"))
 }
 
 #[cfg(test)]
@@ -193,7 +119,7 @@ mod tests {
     use crate::real::Real;
 
     #[test]
-    fn a_busy_store_says_for_whom() {
+    fn a_busy_store_says_whose_requests_are_pending() {
         let desk = Desk::new("/nowhere".into(), Real::world());
         assert!(desk.silence().is_none(), "nobody waits for it");
         desk.shown.asked.store(812, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The directory of a store: made for its owner alone, on a file system of this host alone.
+//! The directory of a store: only its owner can use it, and only this host sees its file system.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use super::{default, filesystems};
+use super::filesystems;
 use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 
-/// Nobody else may come in: who can write here can lock, and who can read knows what releases a lock.
+/// Only the owner has access: a user who can write here can lock, and a user who can read knows the IDs that release locks.
 const PRIVATE: Mode = Mode::RWXU;
 const OTHERS_WRITE: u32 = 0o022;
 
-/// Which file it is, whatever it is called.
+/// The identity of a file, under any name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileKey(u64, u64);
 
@@ -25,20 +25,18 @@ impl FileKey {
     }
 }
 
-/// A directory that is fit for a store.
+/// A directory that is suitable for a store.
 pub(super) struct Directory {
     path: PathBuf,
     dir: OwnedFd,
 }
 
 impl Directory {
-    /// Opens it; makes it if it is missing.
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+    /// Opens the directory, or creates it. `make_parents` is called if a parent is missing.
+    pub(super) fn open(path: &Path, make_parents: impl FnOnce(&Path) -> Result<(), Error>) -> Result<Self, Error> {
         let mut made = make(CWD, path);
         if made == Err(Errno::NOENT) {
-            // Only those of the default store: a parent that is missing elsewhere is a typing error, or a disk that is not
-            // mounted yet.
-            default::make_parents(path)?;
+            make_parents(path)?;
             made = make(CWD, path);
         }
         if let Err(errno) = made
@@ -50,21 +48,32 @@ impl Directory {
         let stat = rustix::fs::fstat(&dir).map_err(|errno| refused(path, "opened", errno))?;
         check_owner(path, &stat)?;
         let system = rustix::fs::fstatfs(&dir).map_err(|errno| refused(path, "opened", errno))?;
-        // The type is 32 bits that some systems sign-extend.
+        // The type has 32 bits, which some systems sign-extend.
         filesystems::check(system.f_type as u32)?;
         Ok(Self { path: path.to_owned(), dir })
+    }
+
+    /// Returns the error for a directory with files that are not ours.
+    pub(super) fn foreign(&self) -> Error {
+        let inner = self.path.join("locks");
+        let message = format!(
+            "{} is not empty and is not a store of Leasehold: use a directory of its own, for example file:{}",
+            self.path.display(),
+            inner.display()
+        );
+        Error::new(ErrorKind::Foreign, message)
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is in it.
+    /// Returns the names of its entries.
     pub(super) fn entries(&self) -> Result<Dir, Errno> {
         Dir::read_from(&self.dir)
     }
 
-    /// A directory in it.
+    /// Opens a directory in it.
     pub(super) fn inner(&self, name: &str) -> Result<OwnedFd, Error> {
         let path = self.path.join(name);
         match make(&self.dir, name) {
@@ -74,13 +83,13 @@ impl Directory {
         open_dir(&self.dir, name).map_err(|errno| refused(&path, "opened", errno))
     }
 
-    /// A file in it, made if it is missing.
+    /// Opens a file in it, or creates it.
     pub(super) fn file(&self, name: &str, more: OFlags) -> Result<OwnedFd, Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW | more;
         rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR)
     }
 
-    /// Which file is called so now, from the root on: somebody may have moved or removed the directory.
+    /// Returns which file has this path now, from the root on: somebody may have moved or removed the directory.
     pub(super) fn key(&self, name: &str) -> Option<FileKey> {
         let stat = rustix::fs::stat(self.path.join(name)).ok()?;
         Some(FileKey::of(&stat))
@@ -103,7 +112,7 @@ fn open_dir(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> Result<
     rustix::fs::openat(at, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Whoever else can write here can put another lock file in the place of ours, and let two in.
+/// Refuses a directory that others can write to: they could replace our lock file, and let two holders in.
 pub(super) fn check_owner(path: &Path, stat: &Stat) -> Result<(), Error> {
     if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
         return Err(Error::new(ErrorKind::Denied, format!("{} is not a directory: use another path", path.display())));

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean to a session: the one table of them.
+//! The meaning of each error of SQLite for a session, in one table.
 
 use std::path::Path;
 
@@ -8,16 +8,16 @@ use crate::descriptors;
 use crate::error::{Error, ErrorKind};
 use crate::store::Fault;
 
-/// Why a step was not carried out. Whatever it is, nothing of the transaction is kept.
+/// Why a step failed. In each case, the transaction was rolled back.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The disk is full.
     NoRoom(Error),
-    /// What is stored of this name makes no sense.
+    /// The stored rows of this name make no sense.
     Nonsense(String),
-    /// It would be the same again.
+    /// A retry would fail in the same way.
     Refused(Error),
-    /// The database is to be opened anew.
+    /// The database must be opened again.
     Gone(Error),
 }
 
@@ -28,7 +28,7 @@ impl Trouble {
         let extended = error.sqlite_error().map_or(0, |known| known.extended_code);
         let (kind, trouble, message): (_, fn(Error) -> Self, _) = match code {
             Some(ErrorCode::DiskFull) => return Self::NoRoom(full(path)),
-            // The shared memory of the log could not be made longer.
+            // The shared memory of the log could not grow.
             Some(ErrorCode::SystemIoFailure) if extended == rusqlite::ffi::SQLITE_IOERR_SHMSIZE => {
                 return Self::NoRoom(full(path));
             }
@@ -46,7 +46,7 @@ impl Trouble {
                 format!("another program has an open transaction on the database in {place}: stop that program"),
             ),
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied | ErrorCode::CannotOpen) => {
-                // SQLite does not say why a file cannot be opened.
+                // SQLite does not report why a file cannot be opened.
                 let (kind, advice) = match descriptors::advice_if_few() {
                     Some(advice) => (ErrorKind::Store, advice),
                     None => (ErrorKind::Denied, "check its permissions, and the disk"),

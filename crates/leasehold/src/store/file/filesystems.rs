@@ -1,11 +1,12 @@
-//! Which file systems one host has to itself.
+//! The file systems that only one host sees.
 //!
-//! Everything here stands on the kernel: locks, sockets, shared memory and the boot clock. A directory that two kernels see
-//! would be two stores that believe to be one. So what is not known to be local is refused, also what nobody has heard of.
+//! Everything here depends on the kernel: locks, sockets, shared memory and the boot clock. A directory that two
+//! kernels see would be two stores, although its users expect one. So every file system that is not known to be local
+//! is refused.
 
 use crate::error::{Error, ErrorKind};
 
-/// What `statfs` calls them: <linux/magic.h>, and what the others say of themselves.
+/// Numbers of `statfs`, from <linux/magic.h> and from the sources of other file systems.
 const LOCAL: &[(u32, &str)] = &[
     (0x0000_ef53, "ext"),
     (0x5846_5342, "xfs"),
@@ -42,7 +43,7 @@ const SHARED: &[(u32, &str)] = &[
     (0xbacb_acbc, "VMware's shared folders"),
 ];
 
-/// Refuses what two kernels may see, by the number that `statfs` gives.
+/// Refuses a file system that two kernels may see, by its number of `statfs`.
 pub(super) fn check(magic: u32) -> Result<(), Error> {
     let known =
         |table: &[(u32, &'static str)]| table.iter().find(|(number, _)| *number == magic).map(|(_, kind)| *kind);
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn local_ones_are_taken_and_shared_ones_named() {
+    fn local_file_systems_are_accepted_and_shared_ones_named() {
         for (magic, kind) in LOCAL {
             assert!(check(*magic).is_ok(), "{kind}");
         }
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_one_is_refused_by_its_number() {
+    fn an_unknown_file_system_is_refused_by_its_number() {
         let error = check(0xdead_beef).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("0xdeadbeef"), "{error}");

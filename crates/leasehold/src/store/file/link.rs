@@ -1,62 +1,16 @@
-//! A link: what is asked by it goes to the desk in the order of the asking, and comes back when the desk has done it.
+//! A link: sends requests to the desk in their order, and returns the replies.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
-use super::desk::{Desk, Job, Opened};
-use super::sentry::Detach;
+use super::desk::Desk;
+use super::job::{Job, Opened, Tie};
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Inbox, Link};
 use crate::world::Pending;
-
-/// What a link and the desk have in common.
-pub(super) struct Tie {
-    /// Why it ended, once it has.
-    end: watch::Sender<Option<Arc<Error>>>,
-    inbox: Mutex<Option<(SessionId, Detach)>>,
-}
-
-impl Tie {
-    pub(super) fn new() -> Self {
-        Self { end: watch::Sender::new(None), inbox: Mutex::default() }
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.end.borrow().is_some()
-    }
-
-    /// Ends it, for the first reason that there is.
-    pub(super) fn end(&self, reason: &Error) {
-        let reason = Arc::new(reason.share());
-        self.end.send_if_modified(|end| end.is_none() && end.replace(reason).is_none());
-    }
-
-    pub(super) fn attached(&self, session: SessionId, detach: Detach) {
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
-        *inbox = Some((session, detach));
-        // It was closed while the desk had its turn.
-        if self.is_closed() {
-            inbox.iter().for_each(|(_, detach)| detach.detach());
-        }
-    }
-
-    /// Waits for the end, and returns the reason.
-    async fn ended(&self) -> Error {
-        let mut end = self.end.subscribe();
-        // The value that `wait_for` returns keeps the channel locked for reading, and the reason reads it once more. A task
-        // that ends the link in between would wait for the first read, and the second read would wait for that task.
-        drop(end.wait_for(Option::is_some).await);
-        self.reason()
-    }
-
-    fn reason(&self) -> Error {
-        let closed = || Error::new(ErrorKind::Unreachable, "the connection was closed");
-        self.end.borrow().as_ref().map_or_else(closed, |reason| reason.share())
-    }
-}
 
 pub(super) struct FileLink {
     desk: Arc<Desk>,
@@ -72,7 +26,7 @@ impl FileLink {
         Ok(Arc::new(Self { desk, tie, run }))
     }
 
-    /// Asks the desk when it is first polled: a future that never was asked for nothing.
+    /// Sends the request at the first poll: a future that was never polled has sent nothing.
     fn ask<T: Send + 'static>(
         &self,
         job: impl FnOnce(Arc<Tie>, oneshot::Sender<Result<T, Fault>>) -> Job + Send + 'static,
@@ -132,12 +86,12 @@ impl Link for FileLink {
     }
 
     fn close(&self) {
-        // Whoever waits on it is told why, where the reason is that somebody else has the turn.
+        // The callers get the reason, if somebody else has the turn.
         let closed = || Error::new(ErrorKind::Unreachable, "the connection was closed");
         self.tie.end(&self.desk.silence().unwrap_or_else(closed));
-        let inbox = self.tie.inbox.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let inbox = self.tie.take_inbox();
         if let Some((session, detach)) = inbox {
-            // At once, and not when the desk comes to it: from now on nobody hears anything here.
+            // Now, and not when the desk comes to it: from now on this link passes no message on.
             detach.detach();
             self.desk.send(Job::Detached { session, tie: Arc::downgrade(&self.tie) });
         }
@@ -169,7 +123,7 @@ mod tests {
 
     /// The session's thread reads why a link has ended, while a caller ends it as well.
     #[test]
-    fn a_link_that_is_ended_twice_holds_nobody_up() {
+    fn a_link_that_is_ended_twice_blocks_nobody() {
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
             let reason = Error::new(ErrorKind::Unreachable, "the reason");

@@ -1,16 +1,17 @@
-//! P26: who lives, and who listens. Two sockets for each session, beside the database:
+//! P26: which sessions live, and which ones listen. Each session has two sockets beside the database:
 //!
-//! - the **bell**, a datagram socket that nobody inherits. Attached is whose bell takes a connection; an empty datagram
-//!   rings it. What there is to hear is in the database.
-//! - the **life**, a listening stream socket that a command started under the lock may inherit. Dead is whose life refuses
-//!   a connection: the kernel closes it with the last process that has it, whatever that died of. Process ids tell less:
-//!   they are used again, and mean something else in a container.
+//! - the **bell**, a datagram socket that no process inherits. A session is attached if its bell accepts a connection. An
+//!   empty datagram rings it. The messages are in the database.
+//! - the **life**, a listening stream socket that a command started under the lock may inherit. A session is dead if its
+//!   life refuses a connection: the kernel closes the socket with the last process that has it, for any cause of death.
+//!   Process IDs are less reliable: they are used again, and mean something else in a container.
 //!
-//! A name here is at a socket that lives, or at one that is dead for good. So a newborn is bound to another name, listens,
-//! and is renamed; and names are given and taken back only by who has the turn (P27).
+//! A name here belongs to a live socket, or to one that is dead for good. So a new socket is bound to another name,
+//! listens, and is then renamed. Names are created and removed only by a process that has the turn (P27).
 //!
-//! A name that is missing says nothing: somebody may have cleaned up in here. So the name of a life is what its death is
-//! told by, and stays for as long as that matters: while the session holds anything. Whoever attaches buries the rest.
+//! A missing name proves nothing: somebody may have cleaned up the directory. So others notice a death by the name of the
+//! life, and the name stays while that matters: while the session holds anything. A session that attaches removes the names
+//! of dead sessions.
 
 use std::os::fd::OwnedFd;
 
@@ -38,19 +39,19 @@ pub(super) struct Sockets {
     pub(super) life_key: FileKey,
 }
 
-/// What a connection to a session's life said.
+/// The result of a connection to the life of a session.
 pub(super) enum Pulse {
     Lives,
-    /// And breaks when that ends.
+    /// It lives. The connection breaks when its life ends.
     Connected(OwnedFd),
     Dead,
-    /// There is no such name: dead, and buried long ago; not born yet; or somebody has removed what is its.
+    /// There is no such name: the session died and was removed, it does not exist yet, or somebody has removed its name.
     Unknown,
 }
 
-/// Connections that nobody has taken yet. A session that is stopped takes none.
+/// The number of connections that are not accepted yet. A stopped session accepts none.
 const BACKLOG: i32 = 4096;
-/// How many of the dead are looked for at once: whoever attaches sweeps a little.
+/// The number of names that one sweep checks: each session that attaches sweeps a little.
 const SWEPT: usize = 64;
 
 impl Live {
@@ -60,7 +61,7 @@ impl Live {
         Ok(Self { dir, ringer })
     }
 
-    /// Whether somebody listens to this session's inbox (P6).
+    /// Returns whether the inbox of this session is attached (P6).
     pub(super) fn is_attached(&self, session: SessionId) -> bool {
         let name = bell(session);
         let Ok(probe) = socket(SocketType::DGRAM) else { return true };
@@ -70,12 +71,12 @@ impl Live {
                 false
             }
             Err(Errno::NOENT) => false,
-            // What says nothing about the other (no descriptor is left, no right) must not end it.
+            // An error that says nothing about the session (no descriptor is left, no permission) must not end it.
             _ => true,
         }
     }
 
-    /// Whether any process lives that has this session's life.
+    /// Returns whether a process lives that has the life of this session.
     pub(super) fn pulse(&self, session: SessionId) -> Pulse {
         if is_on(Mutant::P26NeverDead) {
             return Pulse::Lives;
@@ -85,17 +86,17 @@ impl Live {
         match self.address(&name).and_then(|to| rustix::net::connect(&probe, &to)) {
             Ok(()) => Pulse::Connected(probe),
             Err(Errno::CONNREFUSED) => Pulse::Dead,
-            // Of the name, and not of the way to it: a process in another mount namespace may have lost its /proc.
+            // Only if the name itself is missing: in another mount namespace, /proc may be missing.
             Err(Errno::NOENT) if self.is_missing(&name) => match is_on(Mutant::P26MissingIsDead) {
                 true => Pulse::Dead,
                 false => Pulse::Unknown,
             },
-            // Also EAGAIN: so many have connected that it takes no more.
+            // Also EAGAIN: its backlog of connections is full.
             Err(_) => Pulse::Lives,
         }
     }
 
-    /// Whether anybody is left of those who were here before. Asks them all: for those who open a store after a boot.
+    /// Returns whether any session of before lives. Connects to all of them: for the first opening after a boot.
     pub(super) fn is_inhabited(&self) -> bool {
         let Ok(mut names) = self.names() else { return true };
         names.any(|name| {
@@ -104,7 +105,7 @@ impl Live {
         })
     }
 
-    /// Tells a session to look at what is new for it. A bell that is full rings already.
+    /// Notifies a session that there are messages for it. A full bell is ringing already.
     pub(super) fn ring(&self, session: SessionId) {
         if let Ok(to) = self.address(&bell(session)) {
             let _lost = rustix::net::sendto(&self.ringer, &[], SendFlags::DONTWAIT | SendFlags::NOSIGNAL, &to);
@@ -114,7 +115,7 @@ impl Live {
     /// Binds a new bell for a session, and a life if it has none yet.
     pub(super) fn bind(&self, session: SessionId, life_: Option<(OwnedFd, FileKey)>) -> Result<Sockets, Errno> {
         let (bell, bell_key) = self.born(&bell(session), SocketType::DGRAM)?;
-        // Proved: by this name, what is sent arrives here.
+        // Proves that a datagram to this name arrives here.
         self.ring(session);
         rustix::net::recv(&bell, &mut [0; 1], rustix::net::RecvFlags::DONTWAIT)?;
         let (life, life_key) = match life_ {
@@ -137,7 +138,7 @@ impl Live {
         Ok((socket, FileKey::of(&stat)))
     }
 
-    /// Takes back a name, if it is still at this socket.
+    /// Removes a name, if it still belongs to this socket.
     pub(super) fn unbind_bell(&self, session: SessionId, key: FileKey) {
         self.unbind(&bell(session), key);
     }
@@ -146,7 +147,7 @@ impl Live {
         self.unbind(&life(session), key);
     }
 
-    /// Takes the name of one that is dead away, of which nobody asks any more whether it is.
+    /// Removes the name of a dead session, if no record needs it any more.
     pub(super) fn bury_life(&self, session: SessionId) {
         self.bury(&life(session));
     }
@@ -170,10 +171,10 @@ impl Live {
         let _gone_before = rustix::fs::unlinkat(&self.dir, name, AtFlags::empty());
     }
 
-    /// Looks for those that died without a word, some at a time, beginning anywhere: `start` is any number. Buries their
-    /// bells, and what nobody was born from; answers whose lives are over.
+    /// Finds sessions that died without closing, some at a time, from any position: `start` is any number. Removes
+    /// their bells, and sockets that were never renamed. Returns the sessions whose lives are over.
     ///
-    /// Bells are asked first. A connection to a life wakes its owner, and is only made where no bell answers.
+    /// Bells are checked first. A connection to a life wakes its owner, and is only made if no bell accepts one.
     pub(super) fn sweep(&self, start: u64) -> Vec<SessionId> {
         let Ok(names) = self.names() else { return Vec::new() };
         let names: Vec<String> = names.collect();
@@ -185,7 +186,7 @@ impl Live {
                 Some((session, "life")) if !self.is_attached(session) && matches!(self.pulse(session), Pulse::Dead) => {
                     dead.push(session);
                 }
-                // Nobody is being born now: we have the turn.
+                // No session creates its sockets now, because we have the turn.
                 Some((_, "bell.new" | "life.new")) => self.bury(name),
                 _ => {}
             }
@@ -199,7 +200,8 @@ impl Live {
         Ok(names.filter(|name| !name.starts_with('.')))
     }
 
-    /// By the descriptor of the directory: the address of a socket has at most 108 bytes, and a path may have more.
+    /// Returns a path by the descriptor of the directory: the address of a socket has at most 108 bytes, and a path may
+    /// have more.
     fn address(&self, name: &str) -> Result<SocketAddrUnix, Errno> {
         use std::os::fd::AsRawFd;
         SocketAddrUnix::new(format!("/proc/self/fd/{}/{name}", self.dir.as_raw_fd()))
@@ -214,7 +216,7 @@ fn life(session: SessionId) -> String {
     format!("{session}.life")
 }
 
-/// Whose name it is, and of what.
+/// Parses a name: its session, and its kind of socket.
 fn parts(name: &str) -> Option<(SessionId, &str)> {
     let (session, of) = name.split_once('.')?;
     Some((SessionId(u128::from_str_radix(session, 16).ok()?), of))

@@ -2,21 +2,23 @@
 //!
 //! ```text
 //!   PATH/  leasehold.db   the record of each name: `step`, carried out in a transaction
-//!          lock           whose turn it is (P27)
-//!          live/          two sockets for each session: who listens, and who lives (P26)
-//!          ballast        room, for when there is none
+//!          lock           the turn (P27)
+//!          live/          two sockets for each session: whether it listens, and whether it lives (P26)
+//!          ballast        reserved space for a full disk
 //! ```
 //!
-//! A file that many processes change has three problems that a server does not. Who changes it next: SQLite has those who
-//! find it busy try again after a while, and some of them for ever, so they queue in the kernel (`turn.rs`); and inside a
-//! client, thousands of acquires hold up nothing else (`backlog.rs`). How does a
-//! waiter hear of its grant: a socket beside the file is rung, and who hears it reads the file (`live.rs`, `site.rs`). And
-//! what if a holder dies: here, and nowhere else, the kernel knows at once, so nobody waits for the end of a lease
-//! (`sentry.rs`).
+//! A file that many processes change has three problems that a server does not have:
 //!
-//! What is stored is not worth more than the boot that it was stored in: leases count on a clock that begins with it, and
-//! whoever held is dead. So nothing here waits for a disk to have written, and a database of an earlier boot keeps its
-//! tokens only.
+//! - Which process changes it next? With SQLite alone, a process that finds the file busy retries after a while,
+//!   perhaps for ever. So processes queue in the kernel (`turn.rs`). Inside a client, thousands of acquires delay
+//!   nothing else (`backlog.rs`).
+//! - How does a waiter notice its grant? The releaser rings a socket beside the file, and the waiter reads the file
+//!   (`live.rs`, `site.rs`).
+//! - What if a holder dies? Only in this store the kernel knows that immediately, so nobody waits for the end of a lease
+//!   (`sentry.rs`).
+//!
+//! The stored leases are valid only until the host restarts: their clock begins with the boot, and every holder dies. So
+//! nothing here waits until the disk has written, and only the tokens of a database of an earlier boot are kept.
 
 mod backlog;
 mod ballast;
@@ -26,13 +28,16 @@ mod desk;
 mod directory;
 mod fault;
 mod filesystems;
+mod job;
 mod link;
 mod live;
 mod ours;
+mod plain;
 mod presence;
 mod record;
 mod rows;
 mod sentry;
+mod shown;
 mod site;
 mod turn;
 mod url;
@@ -48,13 +53,13 @@ use super::{Link, Store};
 use crate::error::Error;
 use crate::world::{Pending, World};
 
-/// The store of a directory.
+/// A store in a directory.
 pub(crate) struct FileStore {
     desk: Arc<Desk>,
 }
 
 impl FileStore {
-    /// By what stands behind `file:`. No I/O.
+    /// Reads the part of a URL after `file:`. No I/O.
     pub(crate) fn new(rest: &str, world: &Arc<dyn World>) -> Result<Self, Error> {
         let desk = Desk::new(url::directory(rest)?, Arc::clone(world));
         Ok(Self { desk: Arc::new(desk) })

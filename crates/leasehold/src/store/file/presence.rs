@@ -1,8 +1,8 @@
-//! P26: the names in whose records a session of ours may be, as holder or in line.
+//! P26: the names in whose records a session of ours may be, as holder or as waiter.
 //!
-//! A client that ends takes the name of its life back, so that nothing of it is left behind. But where a record still has
-//! it (it ended unheard), that name is all that tells others that it is dead. So it is kept then, for others to bury. What
-//! is not known counts as being there.
+//! A client that ends removes the name of its life, so that nothing of it is left behind. But if a record still
+//! contains the session (its last request got no reply), others can notice its death only by that name. Then the name
+//! stays, and others remove it. If it is unknown whether a record contains the session, the name stays, too.
 
 use std::collections::HashSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -19,7 +19,7 @@ struct State {
 }
 
 impl Presence {
-    /// Before an acquire is carried out. Answers whether it may be: not behind the end.
+    /// Notes an acquire before it is carried out. Returns false after the end: then it must not be carried out.
     pub(super) fn enter(&self, name: &Name) -> bool {
         let mut state = self.state();
         if !state.is_over && !state.names.contains(name) {
@@ -28,12 +28,12 @@ impl Presence {
         !state.is_over
     }
 
-    /// Where a step has shown that none of ours is in the record any more.
+    /// Notes that no session of ours is in the record any more, as a step has shown.
     pub(super) fn leave(&self, name: &Name) {
         self.state().names.remove(name);
     }
 
-    /// Answers whether we are nowhere. From now on nobody enters.
+    /// Returns whether no record contains us. From now on no session of ours enters one.
     pub(super) fn end(&self) -> bool {
         let mut state = self.state();
         state.is_over = true;

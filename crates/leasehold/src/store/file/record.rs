@@ -1,36 +1,18 @@
-//! The record of a name: read before a step, and what the step changed written after it.
+//! The record of a name: it is read before a step, and the changes are written after the step.
 //!
-//! A step changes little of a queue: it drops waiters at its head, and takes out, moves or puts in the one it is about.
-//! So the number of rows that it writes does not grow with the queue. It also need not read the rows of the queue again if
-//! nobody else has changed the name meanwhile: then the stamp equals the one that is remembered with the queue.
+//! A step changes little of a queue: it drops waiters at the head, and removes, moves or adds the waiter of the request. So
+//! the number of written rows does not grow with the queue. The number of read rows does, unless nobody else has
+//! changed the name in the meantime: then its stamp is the one that is remembered with the queue.
 
 use std::collections::HashMap;
 
-use leasehold_spec::{Entry, Grant, GrantId, GrantState, Lapse, Name, Resource, Token};
+use leasehold_spec::{Entry, Grant, GrantId, GrantState, Lapse, Name, Resource};
 use rusqlite::{Connection, OptionalExtension, named_params, params};
 
+use super::plain::{Bad, Plain};
 use super::rows::{OF_NAME, bytes, delete, insert, lapses, plain, queue, sane, state_number};
 
-/// The errors of reading or writing a record.
-#[derive(Debug)]
-pub(super) enum Bad {
-    Sql(rusqlite::Error),
-    Nonsense(String),
-}
-
-impl From<rusqlite::Error> for Bad {
-    fn from(error: rusqlite::Error) -> Self {
-        use rusqlite::Error::{FromSqlConversionFailure, IntegralValueOutOfRange, InvalidColumnType, Utf8Error};
-        match error {
-            FromSqlConversionFailure(..) | IntegralValueOutOfRange(..) | InvalidColumnType(..) | Utf8Error(..) => {
-                Self::Nonsense(error.to_string())
-            }
-            error => Self::Sql(error),
-        }
-    }
-}
-
-/// A record as it was read, and as it is.
+/// A record as it was read, and as it is now.
 pub(super) struct Record {
     /// `None`: there is no row yet.
     id: Option<i64>,
@@ -40,7 +22,7 @@ pub(super) struct Record {
     before: Option<Before>,
 }
 
-/// The parts of a record that a step may change, as they were before it.
+/// The parts that a step may change, as they were before.
 struct Before {
     plain: Plain,
     lapses: Vec<Lapse>,
@@ -48,20 +30,11 @@ struct Before {
     subject: Option<Entry>,
 }
 
-/// The contents of a row of `names`.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Plain {
-    pub(super) last: Token,
-    pub(super) keep_until_us: u64,
-    pub(super) released: Option<GrantId>,
-    pub(super) grant: Option<Grant>,
-}
-
 /// The queues that were read last, by name.
 #[derive(Default)]
 pub(super) struct Remembered(HashMap<Name, Record>);
 
-/// One more, and all are forgotten: few programs use as many names at once.
+/// With one more, all are dropped from memory: few programs use as many names at once.
 const REMEMBERED: usize = 256;
 
 impl Remembered {
@@ -74,7 +47,7 @@ impl Remembered {
 }
 
 impl Record {
-    /// Reads a name's record. `known` is taken out of what is remembered: it comes back when the change is stored.
+    /// Reads the record of a name. Its queue is taken out of `known`, and comes back when the change is stored.
     pub(super) fn load(db: &Connection, name: &Name, known: &mut Remembered) -> Result<Self, Bad> {
         let found = db
             .prepare_cached(OF_NAME)?
@@ -103,7 +76,7 @@ impl Record {
         Ok(Self { id: Some(id), stamp, resource, seqs, before: None })
     }
 
-    /// Remembers what the coming steps may change. Of those that wait, only `subject` is put in, moved or changed by them.
+    /// Saves the parts that the next steps may change. Of the waiters, steps add, move or change only `subject`.
     pub(super) fn begin(&mut self, subject: Option<GrantId>) {
         let find = |id| self.resource.queue.iter().find(|entry| entry.id == id).cloned();
         self.before = Some(Before {
@@ -114,7 +87,7 @@ impl Record {
         });
     }
 
-    /// Writes what has changed since [`Self::begin`]. `now_us` makes a stamp that this name never had.
+    /// Writes the changes since [`Self::begin`]. `now_us` makes a stamp that this name never had.
     pub(super) fn save(
         &mut self,
         db: &Connection,
@@ -149,7 +122,7 @@ impl Record {
         Ok(())
     }
 
-    /// Whether the grant was an unclaimed push before the step.
+    /// Returns whether the grant was an unclaimed push before the step.
     pub(super) fn was_pushed(&self) -> bool {
         let grant = self.before.as_ref().and_then(|before| before.plain.grant.as_ref());
         grant.is_some_and(|grant| grant.state == GrantState::Pushed)
@@ -183,7 +156,7 @@ impl Record {
             ":state": grant.map(|grant| state_number(grant.state)),
             ":label": grant.map(|grant| grant.label.as_str()),
         };
-        // One statement for both would burn a number of `names.id` at each step, and read the index of names.
+        // One statement for both would use up a number of `names.id` at each step, and read the index of names.
         let sql = match self.id {
             Some(_) => {
                 "UPDATE names SET stamp = :stamp, last = :last, keep_until_us = :keep, released = :released, \
@@ -232,18 +205,11 @@ impl Record {
         Ok(())
     }
 
-    /// Whether the entry's row may keep its number: it has the ticket that it had, and stands where the number puts it.
+    /// Returns whether the row of an entry may keep its number: its ticket is unchanged, and the number fits its place.
     fn is_in_order(&self, at: usize, ticket: u64, seq: i64) -> bool {
         let queue = &self.resource.queue;
         let seq_at = |at: usize| queue.get(at).filter(|e| e.ticket == ticket).and_then(|e| self.seqs.get(&e.id));
         let before = at.checked_sub(1).and_then(seq_at).is_none_or(|before| *before < seq);
         queue[at].ticket == ticket && before && seq_at(at + 1).is_none_or(|after| *after > seq)
-    }
-}
-
-impl Plain {
-    fn of(resource: &Resource) -> Self {
-        let Resource { last, keep_until_us, released, grants, .. } = resource;
-        Self { last: *last, keep_until_us: *keep_until_us, released: *released, grant: grants.sole().cloned() }
     }
 }

@@ -1,4 +1,4 @@
-//! Rows, read and written. What comes out of a database can be anything: nothing is believed that makes no sense.
+//! Reads and writes rows. A database can contain anything, so every value is checked.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -8,7 +8,7 @@ use leasehold_spec::{
 };
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 
-use super::record::{Bad, Plain};
+use super::plain::{Bad, Plain};
 
 pub(super) fn delete(db: &Connection, name: i64, ticket: u64, seq: i64) -> Result<(), Bad> {
     let sql = "DELETE FROM waiters WHERE name = ?1 AND ticket = ?2 AND seq = ?3";
@@ -74,7 +74,7 @@ pub(super) fn lapses(db: &Connection, name: i64) -> Result<Vec<Lapse>, Bad> {
     Ok(lapses)
 }
 
-/// A row of `names`, as [`plain`] counts its columns. Whoever asks for more asks for it behind these.
+/// The columns of `names` that [`plain`] reads by their number. A query with more columns adds them after these.
 macro_rules! columns {
     () => {
         "id, stamp, last, keep_until_us, released, waiting, lapsed, session, counter, nonce, token, range, \
@@ -82,8 +82,8 @@ macro_rules! columns {
     };
 }
 
-/// What a bell can be about: grants that are pushed or marked, and those of a range that somebody waits for. In these words
-/// it is the condition of an index, and a bell of a session that holds much reads nothing else.
+/// The grants that a bell can be about: pushed or marked, or with a range while somebody waits. This text is also the
+/// condition of an index, so that a bell of a session with many grants reads only these.
 macro_rules! to_tell {
     () => {
         "state IN (0, 2) OR state = 1 AND range > 1 AND waiting > 0"
@@ -91,8 +91,8 @@ macro_rules! to_tell {
 }
 pub(super) use to_tell;
 
-/// Grants that are marked or cool down: their waiters are notified when they end. In these words it is the condition of an
-/// index. Few grants are so, and a bell of a session reads nothing else of the names that it waits for.
+/// The grants that are marked or cool down: their waiters are notified of their end. This text is also the condition of an
+/// index, so that a bell of a session reads only these few of the names that it waits for.
 macro_rules! ending {
     () => {
         "state IN (2, 3)"
@@ -155,18 +155,19 @@ pub(super) fn state_number(state: GrantState) -> i64 {
     }
 }
 
-/// Of what is pushed to a session, or revoked, or waited for, and of what it waits for: all that a bell can be about.
+/// A grant that a bell of a session can be about.
 pub(super) enum News {
-    /// The record says so.
+    /// The session has it, according to the record.
     Stands { name: String, grant: Grant, waiting: Contention },
-    /// The record is another's already.
+    /// It was revoked and has ended, and the record belongs to another grant already.
     Ended { name: String, id: GrantId, token: Token, range: u64 },
     /// The grant with this token, which an attempt of the session waits for, is marked or cools down, and ends then.
     Ending { name: String, id: GrantId, token: Token, end_us: u64, waiting: Contention },
 }
 
-/// What ended comes first, as it did. Both are read of one moment: of a step between the two the grant that it made would
-/// be told before the one that it ended.
+/// Returns the grants for the messages to a session. Ended grants come first, because they ended first. Both queries
+/// read the same state: if a step came between them, the message about its new grant would come before that about the
+/// ended one.
 pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad> {
     let db = db.unchecked_transaction()?;
     let mut news = Vec::new();
@@ -175,7 +176,7 @@ pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad
     let mut statement = db.prepare_cached(sql)?;
     let mut rows = statement.query([session.0.to_be_bytes()])?;
     while let Some(row) = rows.next()? {
-        // One name's nonsense is its own: whoever asks for it is told.
+        // An invalid row concerns only its name: a request for that name returns the error.
         let (Ok(id), Ok(token), Ok(range)) = (grant_id(row, 0), token(row, 3), range(row, 4, RANGE_END)) else {
             continue;
         };
@@ -203,7 +204,7 @@ pub(super) fn news(db: &Connection, session: SessionId) -> Result<Vec<News>, Bad
     Ok(news)
 }
 
-/// Notes that a grant was revoked of which the name's row will not tell.
+/// Notes a revoked grant that the row of the name will not contain any more.
 pub(super) fn note_ended(db: &Connection, name: &Name, (id, token, range): (GrantId, Token, u64)) -> Result<(), Bad> {
     let sql = "INSERT OR REPLACE INTO ended SELECT id, ?2, ?3, ?4, ?5, ?6 FROM names WHERE name = ?1";
     let (counter, nonce) = (id.counter.cast_signed(), id.nonce.cast_signed());
@@ -213,15 +214,15 @@ pub(super) fn note_ended(db: &Connection, name: &Name, (id, token, range): (Gran
     Ok(())
 }
 
-/// Who holds, alive or not. What cools down is held by nobody.
+/// Returns the holder, alive or dead. A name that cools down has none.
 pub(super) fn holder(db: &Connection, name: &Name) -> Result<Option<SessionId>, Bad> {
     let mut statement = db.prepare_cached("SELECT session FROM names WHERE name = ?1 AND state <> 3")?;
     let session: Option<Option<[u8; 16]>> = statement.query_row([name.as_str()], |row| row.get(0)).optional()?;
     Ok(session.flatten().map(|bytes| SessionId(u128::from_be_bytes(bytes))))
 }
 
-/// Everybody who holds at this moment, or can be granted a lease unasked (P6: who polls is not asked whether it listens),
-/// alive or not. It reads every name: only for those who have found somebody dead.
+/// Returns every session, alive or dead, that holds now or can be granted a lease (P6: a waiter that polls is granted
+/// without a check of its inbox). Reads every name, so it is only for a caller that has found a dead session.
 pub(super) fn holders(db: &Connection, lease_us: u64) -> Result<HashSet<SessionId>, Bad> {
     let sql = "SELECT session FROM names WHERE session IS NOT NULL AND state <> 3 AND since_us + length_ms * 1000 > ?1 \
                UNION SELECT session FROM waiters WHERE hears = 1";
@@ -230,8 +231,8 @@ pub(super) fn holders(db: &Connection, lease_us: u64) -> Result<HashSet<SessionI
     rows.map(|session| Ok(SessionId(u128::from_be_bytes(session?)))).collect()
 }
 
-/// What of a row of `names` is forgotten at the moment `:lease` of the one clock, with tokens up to `:newest`, and
-/// nobody waits for: `Resource::is_forgotten`, in SQL. Such a row is as good as none, whether it is swept already or not.
+/// The condition for a row of `names` that is forgotten at the time `:lease`, with tokens up to `:newest`, and without
+/// waiters: `Resource::is_forgotten` in SQL. Such a row counts as missing, whether it was removed already or not.
 macro_rules! forgotten {
     () => {
         "keep_until_us <= :lease AND max(last, coalesce(token + range - 1, 0)) <= :newest AND waiting = 0 \
@@ -242,7 +243,7 @@ macro_rules! forgotten {
 const NAMES: &str = concat!("SELECT id, name, ", forgotten!(), " FROM names WHERE id > :from ORDER BY id LIMIT :page");
 const SWEEP: &str = concat!("DELETE FROM names WHERE id > :from AND id <= :to AND ", forgotten!());
 
-/// The two clocks, for what is forgotten.
+/// The times of the two clocks for that condition.
 #[derive(Clone, Copy)]
 pub(super) struct Now {
     pub(super) wall_us: u64,
@@ -262,8 +263,8 @@ impl Now {
     }
 }
 
-/// A page of the names that have a record, behind the row `from`. (Rows are counted, and not those that are told: many that
-/// are forgotten must not make one page long.)
+/// Returns a page of the names that have a record, after the row `from`. (A page has a number of rows, including forgotten
+/// ones, so that many of these do not make a page slow.)
 pub(super) fn names(db: &Connection, from: u64, page: usize, now: Now) -> Result<(Vec<Name>, u64), Bad> {
     let mut statement = db.prepare_cached(NAMES)?;
     let values = named_params! {
@@ -276,7 +277,7 @@ pub(super) fn names(db: &Connection, from: u64, page: usize, now: Now) -> Result
     Ok((kept.filter_map(|(_, name, _)| Name::new(name).ok()).collect(), next))
 }
 
-/// Throws away what may be forgotten, of so many rows behind the row `from`. Answers where to go on.
+/// Removes forgotten rows among the given number of rows after the row `from`. Returns where to continue.
 pub(super) fn sweep(db: &Connection, from: i64, rows: i64, now: Now) -> Result<i64, Bad> {
     let sql = "SELECT max(id) FROM (SELECT id FROM names WHERE id > ?1 ORDER BY id LIMIT ?2)";
     let to: Option<i64> = db.prepare_cached(sql)?.query_row([from, rows], |row| row.get(0))?;
@@ -296,7 +297,7 @@ fn unsigned(row: &Row<'_>, at: usize) -> Result<u64, Bad> {
     Ok(row.get::<_, i64>(at)?.cast_unsigned())
 }
 
-/// A moment, or a ticket, which is one: far below where sums of them would not fit.
+/// Checks a time, or a ticket, which is a time: sums of them must not overflow.
 fn time(row: &Row<'_>, at: usize) -> Result<u64, Bad> {
     let time = unsigned(row, at)?;
     sane(time < 1 << 62, "a time is out of range")?;
@@ -354,15 +355,15 @@ fn from_bytes(bytes: [u8; 32]) -> GrantId {
 mod tests {
     use super::*;
 
-    /// A session may hold a hundred thousand names that nobody waits for: a bell reads none of them.
+    /// A session may hold a hundred thousand names without waiters: a bell reads none of them.
     #[test]
-    fn a_bell_finds_what_it_is_about_by_an_index() {
+    fn a_bell_finds_its_grants_by_an_index() {
         let db = Connection::open_in_memory().unwrap();
         db.execute_batch(super::super::database::SCHEMA).unwrap();
         let plan = |row: &Row<'_>| row.get::<_, String>("detail");
         let mut statement = db.prepare(&format!("EXPLAIN QUERY PLAN {NEWS}")).unwrap();
         let said: Vec<_> = statement.query_map([0], plan).unwrap().map(Result::unwrap).collect();
-        // And of a long queue no more than whether one asks for strict order.
+        // Of a long queue it reads only whether a waiter asks for strict order.
         let [names, _, waiters] = &*said else { panic!("{said:?}") };
         assert_eq!(names, "SEARCH names USING INDEX told (session=?)");
         assert!(waiters.contains("INDEX stricts (name=?)"), "{waiters}");

@@ -1,4 +1,5 @@
-//! What the desk's runtime waits for beside requests: our bells, who connects to our lives, the lives that we watch.
+//! The events that the desk's runtime waits for, beside requests: our bells, connections to our lives, and the lives
+//! that we watch.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -14,11 +15,11 @@ use tokio::net::{UnixDatagram, UnixListener, UnixStream};
 use tokio::sync::mpsc::WeakUnboundedSender;
 use tokio::task::JoinHandle;
 
-use super::desk::{Bound, Job};
 use super::directory::FileKey;
+use super::job::{Bound, Detach, Job};
 use super::live::{Live, Pulse};
 
-/// A task that ends with this.
+/// A task that is aborted when this is dropped.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -27,25 +28,11 @@ impl Drop for Task {
     }
 }
 
-/// A session's bell.
+/// The bell of a session.
 pub(super) struct Bell {
     detach: Detach,
     rung: Arc<AtomicBool>,
     _listens: Task,
-}
-
-/// Takes a bell's name away: from then on its session is detached.
-#[derive(Clone)]
-pub(super) struct Detach {
-    live: Arc<Live>,
-    session: SessionId,
-    key: FileKey,
-}
-
-impl Detach {
-    pub(super) fn detach(&self) {
-        self.live.unbind_bell(self.session, self.key);
-    }
 }
 
 impl Bell {
@@ -61,7 +48,7 @@ impl Bell {
         let is_rung = Arc::clone(&rung);
         let listens = async move {
             while bell.recv(&mut [0; 1]).await.is_ok() {
-                // However often it rings: what is new is read once, behind the last of it.
+                // However often it rings, the messages are read once, after the last ring.
                 if is_rung.swap(true, Ordering::AcqRel) {
                     continue;
                 }
@@ -73,7 +60,7 @@ impl Bell {
         Ok(Self { detach, rung, _listens: Task(tokio::spawn(listens)) })
     }
 
-    /// Before what is new is read: what comes while it is read rings again.
+    /// Called before the messages are read: a message that comes during the read rings again.
     pub(super) fn heard(&self) {
         self.rung.store(false, Ordering::Release);
     }
@@ -89,8 +76,8 @@ impl Drop for Bell {
     }
 }
 
-/// A session's life, on which we hold every connection until its other end goes: left in the backlog, those of waiters that
-/// came and went would fill it.
+/// The life of a session. It keeps every connection until the other end closes. Connections that were never accepted would
+/// fill the backlog, since waiters come and go.
 pub(super) struct Life {
     live: Arc<Live>,
     session: SessionId,
@@ -100,7 +87,7 @@ pub(super) struct Life {
     _accepts: Task,
 }
 
-/// Between two tries to take a connection while the process has no descriptor for it: nothing tells when it has one.
+/// The pause between two tries to accept a connection while no descriptor is left: there is no event for a free descriptor.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
 
 impl Life {
@@ -117,7 +104,7 @@ impl Life {
             loop {
                 match listener.accept().await {
                     Ok((stream, _)) => drop(held.spawn(hold(stream))),
-                    // No descriptor is left. Who connects waits in the backlog meanwhile, and lacks nothing.
+                    // No descriptor is left. The connections wait in the backlog, which is enough for the other side.
                     Err(_) => tokio::time::sleep(NO_DESCRIPTOR).await,
                 }
                 while held.try_join_next().is_some() {}
@@ -135,7 +122,7 @@ impl Life {
         self.key
     }
 
-    /// Which database's records say that its session lives, since which boot.
+    /// The database and boot in whose records the session lives.
     pub(super) fn run(&self) -> &str {
         &self.run
     }
@@ -144,7 +131,7 @@ impl Life {
         &self.life
     }
 
-    /// The socket as it is, to be kept over another link.
+    /// Returns the socket, to keep it for another link.
     pub(super) fn parts(&self) -> Option<Bound> {
         Some((self.life.try_clone().ok()?, self.key))
     }
@@ -159,13 +146,13 @@ async fn hold(stream: UnixStream) {
         match stream.try_read(&mut [0; 16]) {
             Ok(0) => return,
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return,
-            // Nobody sends anything here.
+            // No data is sent here.
             _ => {}
         }
     }
 }
 
-/// The lives that we watch: of those who hold what our sessions wait for.
+/// The lives that we watch: those of the holders for whom our sessions wait.
 pub(super) struct Watches {
     jobs: WeakUnboundedSender<Job>,
     holders: HashMap<SessionId, Watch>,
@@ -178,14 +165,15 @@ struct Watch {
     _breaks: Task,
 }
 
-/// How many names a bell has us look after again. Who waits for more finds the rest out by its looks.
+/// The number of names whose holders are watched again after a bell. A session that waits for more finds the rest by its
+/// re-checks.
 const NAMES: usize = 64;
 
-/// Whether somebody could be watched.
+/// The result of an attempt to watch a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Watched {
     Yes,
-    /// It lives, and takes no more connections; or it is not known whether it lives. The next look tries again.
+    /// It lives and accepts no more connections, or it is unknown whether it lives. The next re-check tries again.
     NotNow,
     Dead,
 }
@@ -201,14 +189,14 @@ impl Watches {
         Self { jobs, holders: HashMap::new(), names: HashMap::new() }
     }
 
-    /// Whether this one is watched, and lives.
+    /// Returns whether this session is watched, and lives.
     pub(super) fn sees(&self, holder: SessionId) -> bool {
         let Some(watch) = self.holders.get(&holder) else { return false };
         let peek = rustix::net::recv(watch.life.as_fd(), &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
         matches!(peek, Err(Errno::AGAIN))
     }
 
-    /// Watches who holds this name, and nobody else for it.
+    /// Watches the holder of this name, and no other session for it.
     pub(super) fn watch(&mut self, name: &Name, holder: SessionId, live: &Live) -> Watched {
         if self.names.get(name) == Some(&holder) {
             return Watched::Yes;
@@ -244,7 +232,7 @@ impl Watches {
         Watched::Yes
     }
 
-    /// Nobody of ours waits for this name any more.
+    /// No session of ours waits for this name any more.
     pub(super) fn forget(&mut self, name: &Name) {
         let Some(holder) = self.names.remove(name) else { return };
         let Some(watch) = self.holders.get_mut(&holder) else { return };
@@ -254,7 +242,7 @@ impl Watches {
         }
     }
 
-    /// The connection broke. Answers whom it concerns.
+    /// Takes a broken connection. Returns the names that it concerns.
     pub(super) fn broke(&mut self, holder: SessionId) -> HashSet<Name> {
         let Some(watch) = self.holders.remove(&holder) else { return HashSet::new() };
         for name in &watch.names {

@@ -1,4 +1,4 @@
-//! One directory, opened: the steps in it, each a transaction of who has the turn.
+//! An open directory, and its steps: each is a transaction of the process that has the turn.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,20 +12,22 @@ use rusqlite::Connection;
 
 use super::ballast;
 use super::database::{self, DATABASE, Database};
+use super::default;
 use super::directory::Directory;
 use super::fault::Trouble;
 use super::live::Live;
 use super::ours;
-use super::record::{Bad, Record, Remembered};
+use super::plain::Bad;
+use super::record::{Record, Remembered};
 use super::rows;
 use super::turn::{LOCK, Taken, Turn, Waiting};
 use crate::error::Error;
 use crate::world::World;
 
-/// How often, in steps, some of what may be forgotten is thrown away, and how many names are looked at then.
+/// The number of steps between two sweeps of forgotten rows, and the number of rows that a sweep reads.
 const SWEEP: u32 = 256;
 const SWEPT: i64 = 1024;
-/// How many names one exchange tells.
+/// The number of names in one page.
 const NAMES: usize = 256;
 
 pub(super) struct Site {
@@ -54,7 +56,7 @@ pub(super) struct Done {
 pub(super) struct Ask<'a> {
     pub(super) world: &'a dyn World,
     pub(super) waiting: &'a Waiting,
-    /// Whether no process is left that has a session's life.
+    /// Whether no process has the life of a session any more.
     pub(super) is_dead: &'a dyn Fn(SessionId) -> bool,
     pub(super) is_ours: &'a dyn Fn(SessionId) -> bool,
 }
@@ -69,7 +71,7 @@ enum Room {
 
 impl Site {
     pub(super) fn open(path: &Path, world: &dyn World, waiting: &Waiting) -> Result<Self, Error> {
-        let directory = Directory::open(path)?;
+        let directory = Directory::open(path, default::make_parents)?;
         ours::check(&directory)?;
         let turn = Turn::open(&directory, world)?;
         let taken = turn.take_first(&directory, waiting, world)?;
@@ -87,8 +89,8 @@ impl Site {
         &self.database.run
     }
 
-    /// Whether what is open here is still what is found by its path. Two programs, one of which holds on to a directory
-    /// that was removed, would not exclude each other.
+    /// Returns whether the open directory and files are still those at their path. Two programs would not exclude each
+    /// other if one of them kept a removed directory open.
     pub(super) fn check(&self) -> Result<(), Trouble> {
         let is_here = self.directory.key(LOCK) == Some(self.turn.key())
             && self.directory.key(DATABASE) == Some(self.database.key);
@@ -98,14 +100,14 @@ impl Site {
         }
     }
 
-    /// Has the turn until what is answered is dropped.
+    /// Takes the turn, until the returned value is dropped.
     pub(super) fn take_turn(&self, world: &dyn World, waiting: &Waiting) -> Result<Taken, Trouble> {
         let taken = self.turn.take(waiting, world).map_err(Trouble::Gone)?;
         self.check()?;
         Ok(taken)
     }
 
-    /// Carries requests out, in one transaction. Everything fails, or each has an answer of its own.
+    /// Carries requests out in one transaction. All of them fail, or each gets its own reply.
     pub(super) fn apply(
         &mut self,
         ask: &Ask<'_>,

@@ -1,10 +1,10 @@
-//! P27: whose turn it is to change the database.
+//! P27: the turn, the right to change the database.
 //!
-//! SQLite's own way of waiting is to try again after a while: among many writers one can try for ever. So writers queue in
-//! the kernel, for a lock on a file, before they begin; the kernel lets go of it when its holder dies.
+//! SQLite waits by retries: among many writers, one can retry for ever. So writers first queue in the kernel, for a
+//! lock on a file. The kernel releases the lock when its holder dies.
 //!
-//! What it cannot know is whether a holder is stopped (a debugger, SIGSTOP, a frozen container). Then everybody waits, so
-//! the holder writes down who it is, and whoever waits too long can say it.
+//! The kernel does not know whether a holder is stopped (a debugger, SIGSTOP, a frozen container). Then everybody waits. So
+//! the holder writes a note with its process ID, and a process that waits too long can report it.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,29 +14,28 @@ use rustix::fs::{FileType, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{Directory, FileKey};
-use super::ours;
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
 pub(super) const LOCK: &str = "lock";
-/// Nobody has a turn for so long, unless it is stopped or its disk is slow.
+/// A process that has the turn for longer than this is stopped, or its disk is slow.
 const STOPPED_US: u64 = 1_000_000;
-/// As long as a note can be, so that none leaves a rest of the one before.
+/// The length of a note: every note has it, so that nothing of an earlier note is left.
 const NOTE: usize = 64;
 
 /// The lock file of one directory.
 pub(super) struct Turn {
     file: OwnedFd,
     key: FileKey,
-    /// What we write into it: our process id and the pid namespace that it means something in.
+    /// Our note: our process ID, and its PID namespace.
     us: String,
 }
 
-/// Who waits for a turn, for those who ask why there is no answer.
+/// The wait for a turn, for an error that explains a missing reply.
 #[derive(Default)]
 pub(super) struct Waiting(Mutex<Option<Arc<Turn>>>);
 
-/// It is ours, until this is dropped.
+/// The turn is ours until this is dropped.
 pub(super) struct Taken(Arc<Turn>);
 
 impl Turn {
@@ -44,11 +43,11 @@ impl Turn {
         let refused = |errno| directory.refused(LOCK, errno);
         let file = directory.file(LOCK, OFlags::empty()).map_err(refused)?;
         let stat = rustix::fs::fstat(&file).map_err(refused)?;
-        // Ours has never any other size. It is not waited for: who has somebody else's lock file may have it for ever.
+        // Our file never has another size. We do not wait for the lock of a foreign file, which may be held for ever.
         let is_note = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && (stat.st_size == 0 || stat.st_size.cast_unsigned() == NOTE as u64);
         if !is_note {
-            return Err(ours::foreign(directory));
+            return Err(directory.foreign());
         }
         let key = FileKey::of(&stat);
         let us = format!("{} {}", world.process(), namespace());
@@ -59,14 +58,14 @@ impl Turn {
         self.key
     }
 
-    /// Waits for it, however long that takes.
+    /// Waits for the turn, without a timeout.
     pub(super) fn take(self: &Arc<Self>, waiting: &Waiting, world: &dyn World) -> Result<Taken, Error> {
         let taken = self.lock(waiting)?;
         self.sign(world);
         Ok(taken)
     }
 
-    /// The first time, when it is not known yet whose file it is. Nobody else writes a note while we look.
+    /// Takes the turn for the first time, when it is not known yet whose file this is. Nobody else writes a note meanwhile.
     pub(super) fn take_first(
         self: &Arc<Self>,
         directory: &Directory,
@@ -77,7 +76,7 @@ impl Turn {
         let mut found = [0; NOTE];
         let read = rustix::io::pread(&self.file, &mut found, 0).map_err(|errno| directory.refused(LOCK, errno))?;
         if !is_ours(&found[..read]) {
-            return Err(ours::foreign(directory));
+            return Err(directory.foreign());
         }
         self.sign(world);
         Ok(taken)
@@ -105,7 +104,7 @@ impl Turn {
 
     fn sign(&self, world: &dyn World) {
         let note = format!("{:<1$}\n", format!("{} {}", self.us, world.now_us()), NOTE - 1);
-        // Only for those who wait: a disk that is full takes nothing from who holds.
+        // The note is only for waiting processes: on a full disk it may fail, and the turn is ours all the same.
         let _unwritten = rustix::io::pwrite(&self.file, note.as_bytes(), 0);
     }
 
@@ -118,7 +117,7 @@ impl Turn {
         }
     }
 
-    /// Who has had it for so long that they may be stopped, as they wrote.
+    /// Returns the note of a process that has had the turn for so long that it may be stopped.
     pub(super) fn stopped(&self, now_us: u64) -> Option<String> {
         let mut note = [0; NOTE];
         let read = rustix::io::pread(&self.file, &mut note, 0).ok()?;
@@ -145,7 +144,7 @@ impl Turn {
     }
 }
 
-/// Whether it is what [`Turn::sign`] writes: or nothing yet, or the nothing that a loss of power can leave of it.
+/// Returns whether this is a note of [`Turn::sign`], or empty, or the zeros that a loss of power can leave.
 fn is_ours(found: &[u8]) -> bool {
     if found.iter().all(|byte| *byte == 0) {
         return true;
@@ -157,7 +156,7 @@ fn is_ours(found: &[u8]) -> bool {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // By word, and not by closing: a child that was forked has the same open file.
+        // Unlocked explicitly, because a forked child has the same open file.
         let _unlocked = rustix::fs::flock(&self.0.file, FlockOperation::Unlock);
     }
 }
@@ -167,13 +166,13 @@ impl Waiting {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = turn;
     }
 
-    /// The turn that is waited for, if one is.
+    /// Returns the turn that the thread waits for, if it does.
     pub(super) fn turn(&self) -> Option<Arc<Turn>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// The pid namespace, as the kernel names it: a process id means something else in another.
+/// Returns the name of the PID namespace: a process ID means something else in another one.
 fn namespace() -> String {
     let link = rustix::fs::readlink("/proc/self/ns/pid", Vec::new());
     link.ok().and_then(|link| link.into_string().ok()).unwrap_or_else(|| "pid:?".into())
@@ -184,11 +183,12 @@ mod tests {
     use super::*;
     use crate::real::Real;
 
-    /// Who has a turn now and then is not stopped, and a process that asks is not stopped itself.
+    /// A process that has the turn from time to time is not stopped, and neither is this process.
     #[test]
-    fn only_who_has_had_the_turn_for_long_is_named() {
+    fn only_a_process_with_a_long_turn_is_named() {
         let path = tempfile::TempDir::new().unwrap();
-        let turn = Turn::open(&Directory::open(path.path()).unwrap(), &Real).unwrap();
+        let turn =
+            Turn::open(&Directory::open(path.path(), |_| unreachable!("its parent exists")).unwrap(), &Real).unwrap();
         let note = |who: &str| {
             let note = format!("{:<1$}\n", format!("{who} 5000000"), NOTE - 1);
             rustix::io::pwrite(&turn.file, note.as_bytes(), 0).unwrap();

@@ -1,16 +1,16 @@
-//! What stands behind `file:`.
+//! The part of a URL after `file:`.
 
 use std::path::PathBuf;
 
 use crate::error::Error;
 
-/// SQLite opens nothing whose path, with the name of the database, is longer than 512 bytes.
+/// SQLite opens no file whose path is longer than 512 bytes, with the name of the database.
 const PATH_MAX: usize = 400;
 
-/// The directory that a URL names. No I/O.
+/// Returns the directory that a URL names. No I/O.
 ///
-/// There is one way to write it: what could be read in two ways (`%20`, `?`, `#`) is refused, because two programs that
-/// read it differently would not exclude each other.
+/// Refuses characters that can be read in two ways (`%20`, `?`, `#`), because two programs that read them differently would
+/// not exclude each other.
 pub(super) fn directory(rest: &str) -> Result<PathBuf, Error> {
     let path = match rest.strip_prefix("//") {
         None => rest,
@@ -20,7 +20,7 @@ pub(super) fn directory(rest: &str) -> Result<PathBuf, Error> {
         }
     };
     if !path.starts_with('/') {
-        // Two processes in two folders would have two stores, and believe that they have one.
+        // Two processes in two folders would have two stores, but expect one.
         return Err(Error::invalid("file: needs an absolute path, for example file:/var/lib/app/locks"));
     }
     if path.contains(['?', '#', '%']) {
@@ -38,7 +38,7 @@ mod tests {
     use crate::ErrorKind;
 
     #[test]
-    fn an_absolute_path_in_two_spellings() {
+    fn an_absolute_path_has_two_spellings() {
         for rest in ["/var/lib/app", "///var/lib/app"] {
             assert_eq!(directory(rest).unwrap(), PathBuf::from("/var/lib/app"));
         }
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_two_stores_is_refused() {
+    fn ambiguous_paths_are_refused() {
         let long = format!("/{}", "x".repeat(PATH_MAX));
         for (rest, says) in [
             ("", "absolute"),

@@ -1,7 +1,7 @@
-//! What is done at the desk, one after the other, in the order of `backlog.rs`.
+//! The work of the desk's thread: one request after the other, in the order of `backlog.rs`.
 //!
-//! Beside the requests there come: bells, when there is news for a session of ours (P27); and connections to the lives of
-//! those whom our sessions wait for, when they break (P26).
+//! Beside requests there are two events: a bell, if there are messages for a session of ours (P27); and a broken
+//! connection to the life of a holder for whom our sessions wait (P26).
 
 use std::collections::HashMap;
 use std::io;
@@ -14,11 +14,11 @@ use leasehold_spec::{Answer, Delivery, Name, Op, SessionId};
 use tokio::sync::mpsc;
 
 use super::backlog::Backlog;
-use super::desk::{Job, Opened, Shown, gone};
 use super::fault::Trouble;
-use super::link::Tie;
+use super::job::{Job, Opened, Tie, gone};
 use super::live::{Live, Pulse};
 use super::sentry::{Bell, Life, Watches};
+use super::shown::Shown;
 use super::site::{Ask, Done, Site, lease_us};
 use crate::descriptors;
 use crate::error::{Error, ErrorKind};
@@ -33,13 +33,13 @@ pub(super) struct Worker {
     ties: Vec<Weak<Tie>>,
     attached: HashMap<SessionId, Attached>,
     watches: Watches,
-    /// Lives of ours whose names are not found any more by the store's path. It may be found by another one: what we hold
-    /// there is ours until its lease ends, and who closed the life would give it away.
+    /// Our lives whose names are not found any more by the path of the store. Others may find them by another path: the
+    /// locks that we hold there are ours until their leases end, and to close a life would give them away.
     former: Vec<Arc<Life>>,
     jobs: mpsc::WeakUnboundedSender<Job>,
 }
 
-/// So many of them, for a directory that is replaced again and again.
+/// The number of such lives that are kept, for a directory that is replaced again and again.
 const FORMER: usize = 16;
 
 struct Attached {
@@ -73,7 +73,7 @@ impl Worker {
                     None => return,
                 },
             }
-            // The bells, lives and watches have their turn, too.
+            // Lets the tasks of bells, lives and watches run.
             tokio::task::yield_now().await;
         }
     }
@@ -87,12 +87,12 @@ impl Worker {
     }
 
     fn handle(&mut self, job: Job) {
-        // An answer that nobody waits for any more is dropped.
+        // A reply that nobody waits for any more is dropped.
         match job {
-            // Its caller went: many of them may have, while somebody else had the turn.
+            // Its caller is gone: many may be, after somebody else had the turn for long.
             Job::Open { tell } if tell.is_closed() => {}
             Job::Open { tell } => drop(tell.send(self.open())),
-            // A link that was given up carries nothing out any more: what was asked by it long ago least of all.
+            // Requests of a closed link are not carried out, above all not old ones.
             Job::Apply { tie, .. }
             | Job::Renew { tie, .. }
             | Job::Names { tie, .. }
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// The database is to be opened anew, or another one is. Every link of ours ends with it.
+    /// Closes the database, so that it, or another one, is opened next. Every link of ours ends.
     fn close_site(&mut self, trouble: Trouble) {
         self.site = None;
         self.watches.clear();
@@ -223,12 +223,12 @@ impl Worker {
         }
     }
 
-    /// Whether a request may be carried out: a client that has ended enters nothing any more.
+    /// Returns whether a request may be carried out: a client that has ended enters no record any more.
     fn enter(&self, name: &Name, op: &Op) -> bool {
         !matches!(op, Op::Acquire(_)) || self.shown.presence.enter(name)
     }
 
-    /// What follows a step that is stored: who is told, and whom we watch from now on.
+    /// Acts on a stored step: notifies sessions, and watches holders from now on.
     fn after(&mut self, name: &Name, done: Done, live: &Live, told: &mut Vec<(Inbox, Name, Delivery)>) -> Answer {
         for delivery in done.deliveries {
             match self.attached.get(&delivery.to) {
@@ -252,12 +252,12 @@ impl Worker {
 
     fn watch(&mut self, name: &Name, holder: SessionId, live: &Live) {
         if self.watches.watch(name, holder, live).is_dead() {
-            // It died between the step and now.
+            // The holder died between the step and now.
             self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));
         }
     }
 
-    /// A bell says that there is something, and not what.
+    /// Reads the messages after a bell: a bell itself has no content.
     fn rung(&mut self, session: SessionId) {
         let (Some(attached), Some(site)) = (self.attached.get(&session), &self.site) else { return };
         attached.bell.heard();
@@ -284,8 +284,8 @@ impl Worker {
         let (bell, life) = self.with_site(|site| {
             let turn = site.take_turn(&*world, &shown.waiting)?;
             let said = |errno| Trouble::Gone(site.directory.refused("live", errno));
-            // Also where somebody has removed its name: a command may have this one, and would not have another. Without a
-            // name it is followed when its lease ends.
+            // Also if somebody has removed its name: a command may have inherited this life, and would not have a new
+            // one. Without a name, the next holder follows when its lease ends.
             let is_of_here = |life: &&Arc<Life>| life.run() == site.run() && !is_on(Mutant::P26IsReborn);
             let found = known.as_ref().filter(is_of_here).and_then(|life| life.parts());
             let sockets = site.live.bind(session, found).map_err(said)?;

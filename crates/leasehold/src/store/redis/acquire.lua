@@ -1,25 +1,26 @@
 #!lua
--- acquire: take the lease, or join the queue for it. Sent again with the same id, it is also how a waiter looks.
+-- acquire: takes the lease, or a place in the queue. A waiter sends it again, with the same ID, to re-check.
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
 --          2 lease in ms (8)
---          3 how many tokens to reserve (8, P19), bytes of the caller's label (3), and the label
---          4 not_after in µs (16): later than this nothing is done (P4)
+--          3 number of tokens to reserve (8, P19), bytes of the caller's label (3), and the label
+--          4 not_after in µs (16): after this time nothing is done (P4)
 --          5 time to live of a fresh grant in ms: lease + R
---          6 to be queued: claim in ms (8), L listens or P polls, s strict or r relaxed; absent or empty: BUSY
---          7 patience in ms (16, dashes: for ever), ticket to come back with (16, dashes: none); absent or empty: neither
---          8 c if somebody is thought to wait: then the record is looked for as a hash first
--- RETURNS  16 digits: granted just now, this is the token and the server's time, the whole lease is left, as many tokens
---          are reserved as were asked for, nobody waits.
+--          6 for a place in the queue: claim in ms (8), L listens or P polls, s strict or r relaxed; absent or empty: BUSY
+--          7 longest wait in ms (16, dashes: for ever), ticket of an earlier place (16, dashes: none); absent or empty:
+--            neither
+--          8 c if the client believes that somebody waits: then the record is read as a hash first
+-- RETURNS  16 digits: granted now. This is the token and the server's time. The whole lease is left, all requested tokens
+--          are reserved, nobody waits.
 --          GRANTED … token range lease | QUEUED … ticket lease now|before | BUSY … lease | GONE … | LATE … | FULL …,
---          where a lease is since when (µs) and for how long (ms), 0 0 if nobody holds
+--          where a lease is its begin (µs) and its length (ms), 0 0 if nobody holds
 --          FOREIGN type | NEWER version
--- EFFECTS  makes the grant or the entry; settles; tells the holder of a range when somebody begins to wait (P9). Not
---          `allow-oom`: with a full memory it is refused before it begins.
--- RETRY    safe: whose id holds is granted again, whose id waits is queued again, with what is left (P2, P3)
+-- EFFECTS  makes the grant or the entry; settles; notifies the holder of a range when somebody begins to wait (P9). Not
+--          `allow-oom`: if the memory is full, the server refuses the script before it begins.
+-- RETRY    safe: an ID that holds is granted again, an ID that waits is queued again, with the time that is left (P2, P3)
 -- COST     TIME, GET, SET. Queued: TIME, HMGET, HSET; the first waiter of a name TIME, GET, DEL, HSET, PEXPIRE.
---          PUBLISH to the holder of a range. A way back to one's place walks up to 64 entries.
+--          PUBLISH to the holder of a range. A waiter that comes back to its place costs a walk of up to 64 entries.
 --@clock
 local found, got
 if now <= ARGV[4] then
@@ -41,7 +42,7 @@ if now <= ARGV[4] then
     end
   end
   if (not found or #found == 0) and ARGV[6] and ARGV[6] ~= '' then
-    -- The usual way with a queue: a newcomer behind others, while somebody holds. As in release.lua, it is a short cut.
+    -- The usual case with a queue: a new waiter behind others, while somebody holds. It is a short path, as in release.lua.
     local sub = string.sub
     got = redis.pcall('HMGET', KEYS[1], 'r', 'q', 'e' .. ARGV[1])
     local record, queue = got[1], got[2]
@@ -49,7 +50,7 @@ if now <= ARGV[4] then
       and #queue >= 170 and not string.find(record, ARGV[1], 1, true) then
       local length, since, counts = sub(record, 85, 92), sub(record, 93, 108), sub(queue, 81, 90)
       local end_us, is_ahead = since + length * 1000, since > now
-      -- Times in the future, of a clock that was set back, are mended below.
+      -- Times in the future, of a clock that was set back, are corrected below.
       for at = 203, #queue, 48 do is_ahead = is_ahead or sub(queue, at, at + 15) > now end
       if end_us > now + 0 and not is_ahead and counts < '1000000000' and sub(queue, 91, 106) < now then
         local lapses = #queue > 170 and sub(queue, 171) or ''
@@ -76,7 +77,7 @@ if now <= ARGV[4] then
         if counts == '0000000000' or is_strict and sub(counts, 6) == '00000' then
           local range = sub(record, 173, 180)
           if range ~= '00000001' then
-            -- The holder of a range may be handing on inside its session (P9).
+            -- The holder of a range may be handing the lease on inside its session (P9).
             redis.pcall('PUBLISH', string.match(KEYS[1], '^[^{]*') .. 'inbox:' .. sub(record, 21, 52),
               'lh1 W ' .. sub(record, 21, 84) .. ' ' .. sub(record, 5, 20) .. ' ' .. string.format('%.0f', end_us - now)
                 .. ' ' .. now .. sub(others, 1, 5) .. range .. ' ' .. KEYS[1])
@@ -92,7 +93,7 @@ local name, asked, lease_ms = KEYS[1], ARGV[1], ARGV[2]
 local queues, is_late, limit, ticket = ARGV[6] and ARGV[6] ~= '', now > ARGV[4], ZEROS, sub(ARGV[7] or '', 17)
 if not tonumber(ticket) then ticket = nil end
 
--- The first entry with a later ticket, if it is near enough to the head to be found by a bounded walk.
+-- Returns the first entry with a later ticket, if a bounded walk from the head finds it.
 local function later_than(ticket)
   local at, looked_at = head, 0
   while at and looked_at < TICKET_STEPS do
@@ -102,7 +103,7 @@ local function later_than(ticket)
   end
 end
 
--- Puts the entry before the one that is given, with its text; at the tail without one.
+-- Puts the entry before the given one, whose text is `later`; without a given one, at the tail.
 local function enqueue(after, later, wants, label)
   local before = tail
   puts = puts or {}
@@ -123,11 +124,11 @@ if queues and not is_late then
   if patience then limit = string.format('%016.0f', now_us + patience * 1000) end
 end
 if queues and not is_late and entry then
-  -- Before settling: a look shows that this waiter lives, so it must not be dropped for an older silence.
+  -- Before settling: the re-check shows that this waiter lives, so an older silence must not drop it.
   local after, later
   if ticket and ticket < sub(entry, 33, 48) then after, later = later_than(ticket) end
   if after and after ~= asked then
-    -- It was passed over, and a copy of its first request, which knew no ticket yet, put it at the tail (P6).
+    -- It was passed over. Then a copy of its first request, which had no ticket yet, put it at the tail (P6).
 --@unlink
     enqueue(after, later, sub(entry, 49, 66), sub(entry, 131))
   else
@@ -147,7 +148,7 @@ elseif state == 'C' and id == asked or (state == 'F' and id or sub(rear, 1, 64))
 elseif entry then
   word, ticket, joined = 'QUEUED', sub(entry, 33, 48), ' before'
 elseif state == 'F' and counts == 0 then
-  -- Only after MORE is a lease free with a queue: the queue comes first, and the caller settles again.
+  -- A lease is free with a queue only after MORE. The queue comes first, and the caller settles again.
   word = 'GRANTED'
   local range = sub(ARGV[3], 1, 8)
 --@mint
@@ -171,7 +172,7 @@ else
     after, later = later_than(ticket)
     if not after then ticket = nil end
   end
-  -- Too far from the head, it is a place at the tail with a new ticket, as for a newcomer.
+  -- Too far from the head: it gets a place at the tail and a new ticket, like a new waiter.
   if not ticket then ticket = counts > 0 and tail_ticket >= now and string.format('%016.0f', tail_ticket + 1) or now end
   local before, range = counts, sub(rear, 65, 72)
   enqueue(after, later, ARGV[6] .. lease_ms, ARGV[3])

@@ -1,79 +1,72 @@
-//! What goes to the scripts: requests as arguments of fixed width, which no script has to take apart with care.
+//! The arguments of the scripts: requests as fields of fixed width, which a script can cut by position.
 
 use leasehold_spec::limits::{RANGE_END, RANGE_MAX};
 use leasehold_spec::{Acquire, Contention, From, GrantId, Hears, Name, Op, Order, Patience, Place, Renew, Token};
 use redis::{Arg, Cmd};
 
 use super::keys::Keys;
-use super::scripts::{Script, Scripts};
+use super::scripts::Script;
 use crate::error::Error;
 
-/// As many digits as a field has: times in µs, and lengths in ms.
+/// The limits of fields: times in µs have 16 digits, and lengths in ms have 8.
 pub(super) const TIME_END: u64 = 10_u64.pow(16);
 pub(super) const LENGTH_END: u64 = 10_u64.pow(8);
 const NONE: &str = "----------------";
 
-/// A script and the command that runs it by its digest, ready to be sent.
+/// A script, and the command that runs it by its digest.
 #[derive(Clone)]
 pub(super) struct Call {
-    script: &'static Script,
+    script: Script,
     command: Cmd,
 }
 
 impl Call {
-    /// The request for one name.
+    /// Returns the request for one name.
     pub(super) fn new(keys: &Keys, name: &Name, op: &Op, guess: Contention) -> Result<Self, Error> {
-        let scripts = Scripts::get();
         let begin = |script| Self::begin(script, 1).and(keys.record(name));
         let call = match op {
-            Op::Acquire(acquire) => acquire_args(begin(&scripts.acquire), acquire, guess)?,
+            Op::Acquire(acquire) => acquire_args(begin(Script::Acquire), acquire, guess)?,
             Op::Renew(renew) => return Self::renew(keys, &[(name, renew)]),
             Op::Release { id, token, used } => {
                 let held = Fields::new().text("lh1H").decimal(token.get(), 16).id(id);
                 let used = (used > token).then(|| Fields::new().decimal(used.get(), 16));
                 let inboxes = if is_contended(guess) { keys.inboxes() } else { String::new() };
-                begin(&scripts.release).and(held).and_said([inboxes.as_bytes(), said(&used)])
+                begin(Script::Release).and(held).and_said([inboxes.as_bytes(), said(&used)])
             }
             Op::Leave { id, used } => {
                 let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
-                begin(&scripts.leave).and(Fields::new().id(id)).and_said([said(&used)])
+                begin(Script::Leave).and(Fields::new().id(id)).and_said([said(&used)])
             }
             Op::CoolDown { id, used, for_ms } => {
                 let used = (*used > Token::NONE).then(|| Fields::new().decimal(used.get(), 16));
                 let for_ms = Fields::new().decimal(below(*for_ms, LENGTH_END, "cool-down")?, 8);
-                begin(&scripts.cool_down).and(Fields::new().id(id)).and(for_ms).and_said([said(&used)])
+                begin(Script::CoolDown).and(Fields::new().id(id)).and(for_ms).and_said([said(&used)])
             }
             Op::Reserve { id, token, range } => {
                 let wanted = Fields::new().decimal(token.get(), 16).id(id);
-                begin(&scripts.reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), 8))
+                begin(Script::Reserve).and(wanted.decimal((*range).clamp(1, RANGE_END), 8))
             }
             Op::Revoke { holder, token, grace_ms } => {
                 let seen = Fields::new().decimal(token.get(), 16).hex(holder.session.0, 32);
                 let grace_ms = below(*grace_ms, LENGTH_END, "grace")?;
-                begin(&scripts.revoke).and(seen.hex(holder.counter.into(), 16)).and(grace_ms.to_string())
+                begin(Script::Revoke).and(seen.hex(holder.counter.into(), 16)).and(grace_ms.to_string())
             }
-            Op::Settle => begin(&scripts.settle),
-            Op::Inspect => begin(&scripts.inspect),
+            Op::Settle => begin(Script::Settle),
+            Op::Inspect => begin(Script::Inspect),
         };
         Ok(call)
     }
 
-    /// Renewals of many names in one call.
+    /// Returns one call with renewals of many names.
     pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renew)]) -> Result<Self, Error> {
-        let mut call = Self::begin(&Scripts::get().renew, batch.len());
+        let mut call = Self::begin(Script::Renew, batch.len());
         let mut key = String::new();
         for (name, _) in batch {
             key.clear();
             keys.write(name, &mut key);
             call.command.arg(&key);
         }
-        let not_after_us = |renew: &Renew| renew.not_after_us.min(TIME_END - 1);
-        let earliest_us = batch.iter().map(|(_, renew)| not_after_us(renew)).min().unwrap_or(0);
-        let mut all = Vec::with_capacity(16 * batch.len());
-        for (_, renew) in batch {
-            all.extend_from_slice(Fields::new().decimal(not_after_us(renew), 16).as_ref());
-        }
-        call = call.and(Fields::new().decimal(earliest_us, 16)).and(all);
+        call = call.and_not_after(batch.iter().map(|(_, renew)| renew.not_after_us));
         for (_, renew) in batch {
             let from = match renew.from {
                 From::Now => "lh1H",
@@ -85,15 +78,15 @@ impl Call {
         Ok(call)
     }
 
-    /// The command that runs it by its digest.
+    /// Returns the command that runs the script by its digest.
     pub(super) fn by_digest(&self) -> &Cmd {
         &self.command
     }
 
-    /// The command that runs it by its source, where the server has forgotten it.
+    /// Returns the command that runs the script by its source, if the server has forgotten it.
     pub(super) fn by_source(&self) -> Cmd {
         let mut command = redis::cmd("EVAL");
-        command.arg(&self.script.source);
+        command.arg(self.script.source());
         for argument in self.command.args_iter().skip(2) {
             if let Arg::Simple(bytes) = argument {
                 command.arg(bytes);
@@ -102,10 +95,10 @@ impl Call {
         command
     }
 
-    pub(super) fn begin(script: &'static Script, keys: usize) -> Self {
-        // Room for all that is to come: growing the buffers argument by argument costs more than filling them.
+    pub(super) fn begin(script: Script, keys: usize) -> Self {
+        // Room for all arguments: to grow the buffers argument by argument costs more than to fill them.
         let mut command = Cmd::with_capacity(4 + 8 * keys, 64 + 512 * keys);
-        command.arg("EVALSHA").arg(&script.sha).arg(keys);
+        command.arg("EVALSHA").arg(script.sha()).arg(keys);
         Self { script, command }
     }
 
@@ -114,14 +107,30 @@ impl Call {
         self
     }
 
-    /// Arguments that a request can do without: each costs the server 0.1 µs, and the usual one has none that says nothing.
+    /// Adds the earliest `not_after` of a batch, and then all of them.
+    pub(super) fn and_not_after(self, each_us: impl Iterator<Item = u64> + Clone) -> Self {
+        let field = |us: u64| Fields::new().decimal(us.min(TIME_END - 1), 16);
+        let mut all = Vec::with_capacity(16 * each_us.size_hint().0);
+        each_us.clone().for_each(|us| all.extend_from_slice(field(us).as_ref()));
+        self.and(field(each_us.min().unwrap_or(0))).and(all)
+    }
+
+    /// Returns the number of arguments behind the keys.
+    #[cfg(test)]
+    pub(super) fn arguments(&self) -> usize {
+        let mut words = self.command.args_iter().skip(2);
+        let Some(Arg::Simple(keys)) = words.next() else { panic!("a call has a number of keys") };
+        words.count() - str::from_utf8(keys).unwrap().parse::<usize>().unwrap()
+    }
+
+    /// Adds optional arguments, without the empty ones at the end: each argument costs the server 0.1 µs.
     pub(super) fn and_said<const N: usize>(self, optional: [&[u8]; N]) -> Self {
         let said = optional.iter().rposition(|argument| !argument.is_empty()).map_or(0, |last| last + 1);
         optional[..said].iter().fold(self, |call, argument| call.and(argument))
     }
 }
 
-/// The bytes of a field; none of one that says nothing.
+/// Returns the bytes of an optional field.
 fn said(field: &Option<Fields>) -> &[u8] {
     field.as_ref().map_or(&[], |field| field.as_ref())
 }
@@ -144,7 +153,7 @@ fn acquire_args(call: Call, acquire: &Acquire, guess: Contention) -> Result<Call
     Ok(call.and_said([place.as_ref(), bounds.as_ref(), hint]))
 }
 
-/// What a waiter is, and its patience and ticket if it has either.
+/// Returns the fields of a waiter, and those of its longest wait and ticket if it has either.
 fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
     // Longer than the clock's digits is for ever.
     let patience = place.limit_ms.filter(|&ms| ms < TIME_END / 10_000);
@@ -165,7 +174,7 @@ fn queue_fields(place: &Place) -> Result<(Fields, Fields), Error> {
     Ok((who, bounds))
 }
 
-/// Whether a script is to expect a queue.
+/// Returns whether a script should expect a queue.
 fn is_contended(guess: Contention) -> bool {
     match guess {
         Contention::None => false,
@@ -173,7 +182,7 @@ fn is_contended(guess: Contention) -> bool {
     }
 }
 
-/// How long the record of a grant is kept that was made now.
+/// Returns for how long the record of a new grant is kept.
 fn keep_ms(lease_ms: u64) -> String {
     (lease_ms + leasehold_spec::limits::RETENTION_MS).to_string()
 }
@@ -182,7 +191,7 @@ pub(super) fn below(number: u64, end: u64, what: &str) -> Result<u64, Error> {
     if number < end { Ok(number) } else { Err(Error::invalid(format!("the {what} is too long: {number}"))) }
 }
 
-/// Fields of fixed width, one after the other. By `format!` they were half of what a request cost its client.
+/// Fields of fixed width, one after the other. With `format!` they were half of the cost of a request in the client.
 pub(super) struct Fields {
     bytes: [u8; Self::ROOM],
     len: usize,
@@ -202,7 +211,7 @@ impl Fields {
         self
     }
 
-    /// Padded with zeros. A number that has more digits is one that no caller lets through.
+    /// Adds a number, padded with zeros. Callers check that it has no more digits than the field.
     pub(super) fn decimal(mut self, mut number: u64, width: usize) -> Self {
         for digit in self.field(width).iter_mut().rev() {
             *digit = b'0' + (number % 10) as u8;
@@ -228,7 +237,7 @@ impl Fields {
         }
     }
 
-    /// As [`GrantId::wire`] has it.
+    /// Adds an ID, in the form of [`GrantId::wire`].
     pub(super) fn id(self, id: &GrantId) -> Self {
         self.hex(id.session.0, 32).hex(id.counter.into(), 16).hex(id.nonce.into(), 16)
     }
@@ -263,6 +272,44 @@ mod tests {
         assert_eq!(fields.as_ref(), b"1763650000123456");
     }
 
+    /// The scripts read arguments by their number. A call has as many as its row in the table says.
+    #[test]
+    fn a_call_has_as_many_arguments_as_its_script_takes() {
+        let id = GrantId { session: SessionId(1), counter: 2, nonce: 3 };
+        let (name, token, used) = (Name::new("a").unwrap(), Token::new(4).unwrap(), Token::new(5).unwrap());
+        let place = Place { claim_ms: 1, limit_ms: None, ticket: None, hears: Hears::Polls, order: Order::Strict };
+        let acquire = |patience| {
+            let (lease_ms, not_after_us, label, range) = (1_000, 1, String::new(), 1);
+            Op::Acquire(Acquire { id, lease_ms, not_after_us, patience, label, range })
+        };
+        let renew = Renew { id, token, from: From::Now, lease_ms: 1_000, not_after_us: 1 };
+        let ops = [
+            (acquire(Patience::Try), 5),
+            (acquire(Patience::Queue(place.clone())), 6),
+            (acquire(Patience::Queue(Place { ticket: Some(1), ..place })), 7),
+            (Op::Renew(renew.clone()), 3),
+            (Op::Release { id, token, used: token }, 1),
+            (Op::Release { id, token, used }, 3),
+            (Op::Reserve { id, token, range: 2 }, 1),
+            (Op::Leave { id, used: Token::NONE }, 1),
+            (Op::Leave { id, used }, 2),
+            (Op::CoolDown { id, used: Token::NONE, for_ms: 1 }, 2),
+            (Op::CoolDown { id, used, for_ms: 1 }, 3),
+            (Op::Revoke { holder: id.public(), token, grace_ms: 1 }, 2),
+            (Op::Settle, 0),
+            (Op::Inspect, 0),
+        ];
+        let keys = Keys::new("");
+        for (op, count) in ops {
+            let call = Call::new(&keys, &name, &op, Contention::None).unwrap();
+            assert_eq!((call.arguments(), call.script.takes(1, count)), (count, true), "{op:?}");
+            let call = Call::new(&keys, &name, &op, Contention::Strict).unwrap();
+            assert!(call.script.takes(1, call.arguments()), "{op:?}");
+        }
+        let call = Call::renew(&keys, &[(&name, &renew), (&name, &renew)]).unwrap();
+        assert!(call.script.takes(2, call.arguments()));
+    }
+
     #[test]
     fn by_source_it_is_the_same_call() {
         let name = Name::new("a b").unwrap();
@@ -274,7 +321,7 @@ mod tests {
         };
         let (digest, source) = (arguments(call.by_digest()), arguments(&call.by_source()));
         assert_eq!((&digest[0][..], &source[0][..]), (&b"EVALSHA"[..], &b"EVAL"[..]));
-        assert_eq!((&digest[1][..], &source[1][..]), (call.script.sha.as_bytes(), call.script.source.as_bytes()));
+        assert_eq!((&digest[1][..], &source[1][..]), (call.script.sha().as_bytes(), call.script.source().as_bytes()));
         assert_eq!(digest[2..], source[2..]);
         assert_eq!(digest[2..], [&b"1"[..], b"p:lh1:{a b}"]);
     }

@@ -1,72 +1,31 @@
-//! Credentials: the password that a client shows, its certificate, and the authorities that it trusts. Read anew for every
-//! connection, so that whoever changes a file changes what the next one shows: a long-lived client outlives its first
-//! password.
+//! Credentials: the password of a client, its certificate, and the authorities that it trusts.
 //!
-//! The errors name the file or the variable and what is wrong with it. They never repeat a word of its content: a file of
-//! the wrong kind may be the secret itself.
+//! They are read anew for every connection, because a long-lived client outlives its first password: after a change of a
+//! file, the next connection uses the new content.
 
-use std::fs::{self, File};
-use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tokio::sync::oneshot;
 
-use super::Target;
+use super::named::{FileKind, Password, content, wrong};
 use super::tls;
-use crate::descriptors;
-use crate::error::{Error, ErrorKind, Result};
+use super::url::Target;
+use crate::error::{Error, Result};
 use crate::world::World;
 
 /// Bytes of a password's file. Tokens that cloud services sign have some kilobytes.
 const PASSWORD_MAX: usize = 16 * 1024;
 
-/// Where the password is. It may be one: no `Debug`.
-#[derive(Clone)]
-#[cfg_attr(test, derive(PartialEq, Eq))]
-pub(crate) enum Password {
-    /// In the URL.
-    Given(String),
-    /// In a file, on its only line.
-    File(PathBuf),
-    /// In a variable of the environment.
-    Variable(String),
-}
-
-/// Whom `rediss:` trusts, and what it shows of itself: where that is, not what.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Tls {
-    /// The authorities that sign servers. The system's where none is named.
-    pub(crate) ca: Option<PathBuf>,
-    /// What we show.
-    pub(crate) identity: Option<Identity>,
-}
-
-/// A client certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Identity {
-    pub(crate) certificate: PathBuf,
-    pub(crate) key: PathBuf,
-}
-
-/// A file that a URL names.
-#[derive(Clone, Copy)]
-pub(super) struct FileKind {
-    /// What errors call it.
-    pub(super) name: &'static str,
-    /// The URL's parameter for it.
-    pub(super) parameter: &'static str,
-}
-
 const PASSWORD: FileKind = FileKind { name: "password file", parameter: "password_file" };
 
-/// What there is to show and to ask for, as it is now.
+/// The password and the TLS configuration of one connection.
 pub(super) struct Credentials {
     pub(super) password: Option<String>,
     pub(super) tls: Option<tls::Client>,
 }
 
 impl Credentials {
-    /// Reads what the target names. Files are read off the async threads: a network file system may hang.
+    /// Reads the credentials that the target names. A network file system may hang, so no async thread reads files.
     pub(super) async fn of(target: &Target, world: &dyn World) -> Result<Self> {
         if let (None, None | Some(Password::Given(_))) = (&target.tls, &target.password) {
             return Ok(Self { password: given(target.password.as_ref())?, tls: None });
@@ -74,11 +33,11 @@ impl Credentials {
         let (tell, told) = oneshot::channel();
         let (target, wall_us) = (target.clone(), world.wall_us());
         world.offload(Box::new(move || drop(tell.send(Self::read(&target, wall_us)))));
-        // Not run: the runtime is going, and this future with it.
+        // It did not run, because the runtime ends, and this future with it.
         told.await.map_err(|_| Error::closed())?
     }
 
-    /// Blocks.
+    /// Reads files, and blocks.
     fn read(target: &Target, wall_us: u64) -> Result<Self> {
         let password = given(target.password.as_ref())?;
         let host = &target.address.host;
@@ -117,40 +76,11 @@ fn variable(name: &str) -> Result<String> {
     }
 }
 
-/// The content of a file, if it has some and not too much. What is no file (a pipe, a terminal) would be gone when it is
-/// read for the second time, or never end.
-pub(super) fn content(kind: FileKind, path: &Path, at_most: usize) -> Result<Vec<u8>> {
-    let wrong = |why: &str| wrong(kind, path, why);
-    let unreadable = |error: std::io::Error| {
-        if let Some(advice) = descriptors::advice(&error) {
-            let message = format!("cannot read the {} {path:?} ({error}): {advice}", kind.name);
-            return Error::new(ErrorKind::Store, message);
-        }
-        let FileKind { parameter, .. } = kind;
-        wrong(&format!(
-            "cannot be read: {error}; check the path in ?{parameter}=/PATH of the URL, and the permissions of the file"
-        ))
-    };
-    if !fs::metadata(path).map_err(unreadable)?.is_file() {
-        return Err(wrong("is not a regular file, and must be one: it is read again for each connection"));
-    }
-    let mut bytes = Vec::new();
-    let room = u64::try_from(at_most).unwrap_or(u64::MAX).saturating_add(1);
-    File::open(path).and_then(|file| file.take(room).read_to_end(&mut bytes)).map_err(unreadable)?;
-    match bytes.len() {
-        0 => Err(wrong("is empty")),
-        many if many > at_most => Err(wrong(&format!("has more than {at_most} bytes"))),
-        _ => Ok(bytes),
-    }
-}
-
-/// What is wrong with a file.
-pub(super) fn wrong(kind: FileKind, path: &Path, why: &str) -> Error {
-    Error::invalid(format!("the {} {path:?} {why}", kind.name))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::PathBuf;
+
     use super::*;
 
     fn file(content: impl AsRef<[u8]>) -> (tempfile::TempDir, PathBuf) {
@@ -169,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_and_the_content_is_not() {
+    fn errors_say_what_is_wrong_and_do_not_repeat_the_content() {
         let long = "hunter2".repeat(PASSWORD_MAX / 7 + 1);
         let cases: [(&[u8], &str); 6] = [
             (b"", "is empty"),

@@ -1,22 +1,23 @@
-//! How a connection to a Redis is made: over a socket of the world's, for locks and fences alike.
+//! Opens connections to a Redis over a socket of the `World`, for locks and for fences.
 
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo};
 
-use super::Target;
 use super::credentials::Credentials;
 use super::fault::{self, Asker};
+use super::url::Target;
 use crate::descriptors;
 use crate::error::Error;
 use crate::world::{Pending, World};
 
-/// Connects and says who we are; answers once the server has. Whoever calls drives the connection, by
-/// [`drive`] or in its own way, and puts a bound on all of this.
+/// Connects and authenticates, and waits for the reply of the server. The caller drives the connection, by [`drive`] or in
+/// another way, and sets a timeout for all of this.
 ///
-/// `patience` is for a TLS handshake, and has to be below that bound: a server without TLS takes our first words for the
-/// beginning of a long request, and waits for the rest; whoever hears only of silence looks for it in the network.
+/// `patience` is the timeout of a TLS handshake, and must be shorter than that of the caller. A server without TLS
+/// reads our first bytes as the beginning of a long request, and waits for the rest. An error about a silent server
+/// would send the user to look at the network.
 pub(crate) async fn dial(
     target: &Target,
     world: &dyn World,
@@ -25,7 +26,7 @@ pub(crate) async fn dial(
     patience: Duration,
 ) -> Result<(MultiplexedConnection, Pending<()>), Error> {
     let at = target.address.to_string();
-    // First: what is wrong with a file is told without a server, and not counted by one as a wrong password.
+    // First: an error in a file needs no server, and no server counts it as a wrong password.
     let credentials = Credentials::of(target, world).await?;
     let mut socket = world.connect(&target.address).await.map_err(|error| {
         let no_descriptor = descriptors::advice(&error).map(|advice| fault::no_descriptor(&at, &error, advice));
@@ -39,7 +40,7 @@ pub(crate) async fn dial(
         };
     }
     let socket = asker.sieve.before(socket);
-    // Bounds of the client crate's own would count on another clock than the world's.
+    // Timeouts of the client crate would use another clock than the `World`.
     let config = config.set_response_timeout(None).set_connection_timeout(None);
     let dialled = MultiplexedConnection::new_with_config(&identity(target, &credentials), socket, config).await;
     let (connection, driver) = dialled.map_err(|error| match &credentials.tls {
@@ -49,7 +50,7 @@ pub(crate) async fn dial(
     Ok((connection, Box::pin(driver)))
 }
 
-/// Lets the connection live on the caller's runtime.
+/// Drives the connection on the caller's runtime.
 pub(crate) fn drive(world: &dyn World, driver: Pending<()>) -> Result<(), Error> {
     world.spawn(driver).map_err(|_| Error::invalid("there is no async runtime: connect inside one"))
 }
@@ -57,7 +58,7 @@ pub(crate) fn drive(world: &dyn World, driver: Pending<()>) -> Result<(), Error>
 fn identity(target: &Target, credentials: &Credentials) -> RedisConnectionInfo {
     let mut info = RedisConnectionInfo::default()
         .set_protocol(ProtocolVersion::RESP3)
-        // CLIENT SETINFO is unknown before 7.2, and would count there as an error of each connection.
+        // CLIENT SETINFO is unknown before 7.2. There it would count as an error of each connection.
         .set_skip_set_lib_name()
         .set_db(target.db);
     if let Some(user) = &target.user {

@@ -1,10 +1,10 @@
-//! What Redis's errors mean: one table for everybody here who asks a Redis, locks and fences.
+//! The meaning of each error of Redis, in one table for locks and fences.
 //!
-//! A row says three things of an error: whether this server is the one to ask at all, whether the request was refused for
-//! good, and what somebody should do about it. The texts are Redis's own, taken from its versions 7.0 to 7.4.
+//! A row answers three questions about an error: Is this the right server? Is the request refused for good? What should the
+//! user do? The texts are those of Redis 7.0 to 7.4.
 //!
-//! **Nothing was done** whenever a server answers with an error: what it refuses it refuses before a script begins, and a
-//! script looks at everything first and writes last. Only a connection that breaks leaves that open.
+//! After an error of the server **nothing was done**: the server refuses a script before it begins, and a script reads
+//! everything first and writes last. Only after a broken connection this is unknown.
 
 use redis::RedisError;
 
@@ -13,27 +13,27 @@ use super::sieve::Sieve;
 use crate::error::{Error, ErrorKind};
 use crate::store::Fault;
 
-/// What became of a request that met an error.
+/// The result of a request that failed.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// The server is not the one to ask, or not now. It did nothing.
+    /// The server is not the right one, or not now. It did nothing.
     Elsewhere(Error),
     /// The server's memory is full. It did nothing.
     NoMemory(Error),
-    /// The server's last word. It did nothing.
+    /// The server refuses the request for good. It did nothing.
     Refused(Error),
-    /// Nobody knows: the connection broke.
+    /// Unknown: the connection broke.
     Unanswered(Error),
 }
 
-/// Whose request it was.
+/// The client that sent a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
-    /// What it has to be allowed to do.
+    /// The rights that it needs.
     pub(crate) rights: &'static Rights,
-    /// What it does when the server is not the one to ask now.
+    /// Its reaction, for messages, if this is not the right server now.
     pub(crate) goes_on: &'static str,
-    /// How much it may be answered.
+    /// The bounds of a reply to it.
     pub(crate) sieve: Sieve,
 }
 
@@ -47,7 +47,7 @@ impl Asker {
     pub(crate) const FENCE: Self =
         Self { rights: &Rights::FENCE, goes_on: "nothing was changed: call again", sieve: Sieve::FENCE };
 
-    /// The same, while it makes its connection.
+    /// Returns the same client while it connects.
     pub(crate) const fn connecting(self) -> Self {
         Self { goes_on: "connect again later", ..self }
     }
@@ -60,10 +60,10 @@ enum Means {
     Refused(ErrorKind),
 }
 
-/// An error: its code, what its text contains, what it means, what is wrong with the server, and what to do about that.
+/// An error: its code, a piece of its text, its meaning, what is wrong with the server, and what the user should do.
 type Row = (&'static str, &'static str, Means, &'static str, &'static str);
 
-/// The first row that fits counts.
+/// The first row that matches counts.
 #[rustfmt::skip]
 const TABLE: &[Row] = {
     use ErrorKind::{Denied, Foreign, Invalid, Store, Unsupported};
@@ -126,21 +126,21 @@ const CLUSTER: &str = "this version does not support one: use a single primary";
 const DAMAGED: &str = "it was not changed; look at it with GET or HGETALL, and delete it if nothing needs it";
 
 impl Trouble {
-    /// What an error means that the client crate gives for a request.
+    /// Returns the meaning of an error of the client crate.
     ///
-    /// `key` is what the request was about, if it was about one.
+    /// `key` is the key of the request, if it has one.
     pub(crate) fn of(error: &RedisError, at: &str, asker: Asker, key: Option<&str>) -> Self {
         let Some(code) = error.code() else { return Self::Unanswered(broken(error, at)) };
         Self::told(code, error.detail().unwrap_or_default(), at, asker, key)
     }
 
-    /// What it means that a server says this: a code, and a text that may be empty.
+    /// Returns the meaning of an error of the server: a code, and a text that may be empty.
     pub(crate) fn told(code: &str, text: &str, at: &str, asker: Asker, key: Option<&str>) -> Self {
-        // A paragraph about options of that command, which is no help to whoever reads this.
+        // The text is a paragraph about options of HELLO, which does not help the user.
         let is_of_hello = code == "NOAUTH" && text.starts_with("HELLO must be called");
         let said = if text.is_empty() || is_of_hello { code.to_owned() } else { format!("{code} {text}") };
         let said = said.trim_end();
-        // The code may stand for the blank that a needle begins with.
+        // A piece may begin with a blank, for which the end of the code counts.
         let fits = |row: &&Row| row.0 == code && format!(" {text}").contains(row.1);
         let Some(&(_, _, means, what, advice)) = TABLE.iter().find(fits) else {
             return Self::Refused(Error::new(ErrorKind::Store, format!("the Redis at {at} refused: {said}")));
@@ -162,7 +162,7 @@ impl Trouble {
         }
     }
 
-    /// The error alone, of a connection that has carried no request yet.
+    /// Returns the error alone, for a connection that has sent no request yet.
     pub(crate) fn before_asking(self) -> Error {
         let (Self::Elsewhere(error) | Self::NoMemory(error) | Self::Refused(error) | Self::Unanswered(error)) = self;
         error
@@ -180,7 +180,7 @@ impl From<Trouble> for Fault {
     }
 }
 
-/// The error behind a failed first exchange.
+/// Returns the error for a failed first exchange.
 pub(crate) fn handshake(error: &RedisError, at: &str, asker: Asker) -> Error {
     match (error.code(), error.kind()) {
         (Some("READONLY"), _) => replica(at),
@@ -199,12 +199,12 @@ pub(crate) fn unreachable(at: &str, why: &str) -> Error {
     )
 }
 
-/// Nobody was asked: there is no descriptor left for a connection.
+/// There is no descriptor left for a connection.
 pub(super) fn no_descriptor(at: &str, error: &std::io::Error, advice: &str) -> Error {
     Error::new(ErrorKind::Unreachable, format!("cannot connect to Redis at {at} ({error}): {advice}"))
 }
 
-/// Somebody was there, and hung up at our first words: so does a server that waits for a TLS handshake.
+/// The server closed the connection at our first bytes, as one does that expects a TLS handshake.
 fn hung_up(at: &str, why: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
@@ -214,7 +214,7 @@ fn hung_up(at: &str, why: &str) -> Error {
     )
 }
 
-/// The server takes connections, and begins no TLS session.
+/// The server accepts connections, but starts no TLS session.
 pub(super) fn no_handshake(at: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
@@ -225,7 +225,7 @@ pub(super) fn no_handshake(at: &str) -> Error {
     )
 }
 
-/// The server has not said a word in time.
+/// The server has not replied in time.
 pub(crate) fn silent(at: &str) -> Error {
     Error::new(
         ErrorKind::Unreachable,
@@ -255,7 +255,7 @@ pub(super) fn cluster(at: &str) -> Error {
     Error::new(ErrorKind::Unsupported, format!("the Redis at {at} is part of a cluster: {CLUSTER}"))
 }
 
-/// The server lets us in, and its user may not do all that the scripts do.
+/// The server accepts us, but the user lacks rights that the scripts need.
 pub(super) fn lacking(at: &str, missing: &[&str], all: &Rights) -> Error {
     let missing = missing.join(" ");
     Error::new(
@@ -264,7 +264,7 @@ pub(super) fn lacking(at: &str, missing: &[&str], all: &Rights) -> Error {
     )
 }
 
-/// An answer that is none.
+/// The reply is garbage.
 pub(super) fn garbled(at: &str, key: Option<&str>) -> Fault {
     let damaged = key.map_or(String::new(), |key| format!("; or the key {key:?} is damaged: {DAMAGED}"));
     Fault::Gone(
@@ -276,13 +276,13 @@ pub(super) fn garbled(at: &str, key: Option<&str>) -> Fault {
     )
 }
 
-/// A record of ours with nonsense in it, which the script handed on.
+/// A record of ours is damaged, and the script reported its content.
 pub(super) fn damaged(at: &str, key: &str) -> Fault {
     let message = format!("the Redis at {at} has a damaged record of Leasehold at the key {key:?}: {DAMAGED}");
     Fault::Damaged(Error::new(ErrorKind::Foreign, message).may_act())
 }
 
-/// A key under our name that is not ours.
+/// A key with our name has data that is not ours.
 pub(super) fn foreign(key: &str, kind: &str) -> Fault {
     Fault::Refused(Error::new(
         ErrorKind::Foreign,
@@ -292,7 +292,7 @@ pub(super) fn foreign(key: &str, kind: &str) -> Fault {
     ))
 }
 
-/// A key of ours that this version does not know.
+/// A key of ours has a layout that this version does not know.
 pub(super) fn newer(key: &str, version: &str) -> Fault {
     let ours = super::keys::LAYOUT;
     Fault::Refused(Error::new(
@@ -304,7 +304,7 @@ pub(super) fn newer(key: &str, version: &str) -> Fault {
     ))
 }
 
-/// An error of the connection itself. Never our request, which has secrets in it.
+/// An error of the connection itself. It never contains our request, which has secrets in it.
 fn broken(error: &RedisError, at: &str) -> Error {
     let why = match error.kind() {
         redis::ErrorKind::Io => format!("the connection to the Redis at {at} broke"),
@@ -313,7 +313,7 @@ fn broken(error: &RedisError, at: &str) -> Error {
     Error::new(ErrorKind::Unreachable, why).because(error.to_string())
 }
 
-/// An error of one name in a batch, as a script wrote it down: `CODE text`, or Lua's own words.
+/// An error about one name in a batch, as the script returned it: `CODE text`, or an error of Lua.
 pub(super) fn of_one(said: &str, at: &str, asker: Asker, key: &str) -> Fault {
     let (code, text) = said.split_once(' ').unwrap_or((said, ""));
     Trouble::told(code, text, at, asker, Some(key)).into()

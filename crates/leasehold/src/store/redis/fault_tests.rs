@@ -1,10 +1,10 @@
-//! Each error in the words of a real server (Redis 7.0.15 unless said), and what becomes of it.
+//! Each error as a real server sends it (Redis 7.0.15, unless noted), and its meaning.
 
 use super::*;
 
 const AT: &str = "10.0.0.1:6379";
 
-/// What Redis says, what that means, and two words of what we say.
+/// The text of Redis, its meaning, and two pieces of our message.
 const SAID: &[(&str, Means, [&str; 2])] = {
     use ErrorKind::{Denied, Foreign, Invalid, Store, Unsupported};
     use Means::{Elsewhere, NoMemory, Refused};
@@ -85,7 +85,7 @@ const SAID: &[(&str, Means, [&str; 2])] = {
             ["'set'", "+set"],
         ),
         ("NOPERM User poor has no permissions to run the 'evalsha' command", Refused(Denied), ["'evalsha'", "poor"]),
-        // SELECT, as the client crate hands it on.
+        // The reply to SELECT, as the client crate returns it.
         ("ERR this user has no permissions to run the 'select' command", Refused(Denied), ["'select'", "+select"]),
         ("ERR DB index is out of range", Refused(Invalid), ["database", "smaller"]),
         (
@@ -136,7 +136,7 @@ fn every_row_is_reached() {
 }
 
 #[test]
-fn whoever_asks_hears_what_is_done_about_it() {
+fn messages_say_what_the_caller_can_do() {
     let loading = "LOADING Redis is loading the dataset in memory";
     for (asker, words) in [
         (Asker::LOCKS, "lock() waits"),
@@ -161,7 +161,7 @@ fn an_error_in_a_batch_is_read_by_the_same_table() {
 }
 
 #[test]
-fn a_connection_that_breaks_leaves_everything_open() {
+fn after_a_broken_connection_the_request_may_have_acted() {
     let broken = RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
     let trouble = Trouble::of(&broken, AT, Asker::LOCKS, None);
     let Fault::Gone(error) = trouble.into() else { panic!("a broken connection is gone") };

@@ -1,7 +1,7 @@
-//! What is parsed, with whatever there is: URLs, names, leases, scripts' answers, messages, bytes of a reply. Nothing
-//! panics, what is written reads the same, and no error says a password.
+//! Random input for all parsers: URLs, names, leases, replies of scripts, messages, bytes of a reply. No parser panics,
+//! each reads back what was written, and no error contains a password.
 //!
-//! `LEASEHOLD_FUZZ_CASES` (1,000 unless said) and `LEASEHOLD_FUZZ_SEED` (1) choose more of it.
+//! `LEASEHOLD_FUZZ_CASES` (default 1,000) and `LEASEHOLD_FUZZ_SEED` (default 1) select other input.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -16,13 +16,14 @@ use proptest::sample::{Index, select};
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
 use super::keys::Keys;
-use super::reply::{Said, To, delivery, parse};
+use super::reply::{To, delivery, parse};
 use super::sieve::Sieve;
 use super::url::Target;
+use super::words::Reply;
 use crate::settings::check_lease;
 use crate::store::quorum::url::QuorumUrl;
 
-/// Plays a test with as many inputs as the environment says.
+/// Runs a test with the number of inputs that the environment sets.
 pub(super) fn fuzz<S: Strategy>(inputs: S, test: impl Fn(S::Value))
 where
     S::Value: Debug,
@@ -41,7 +42,7 @@ where
     played.unwrap_or_else(|error| panic!("LEASEHOLD_FUZZ_SEED={seed} LEASEHOLD_FUZZ_CASES={cases}: {error}"));
 }
 
-/// Any text, and often some of the bytes that mean something.
+/// Returns any text, often with bytes that have a meaning.
 pub(super) fn text() -> impl Strategy<Value = String> {
     let part = prop_oneof![
         any::<char>().prop_map(String::from),
@@ -55,12 +56,12 @@ pub(super) fn text() -> impl Strategy<Value = String> {
 
 const SECRET: &str = "hunter2";
 
-/// URLs, nearly right, with a password in them somewhere.
+/// Returns nearly valid URLs that contain a password.
 fn url() -> impl Strategy<Value = String> {
     let word = |words: &'static [&'static str]| select(words).prop_map(str::to_owned);
     let scheme =
         prop_oneof![word(&["redis://", "rediss://", "redis:", "REDIS://", "redis+cluster://", "file:"]), text()];
-    // Some passwords have a sign in them that ends the host, and are cut there.
+    // Some passwords contain a character that ends the host, and are cut there.
     let cut = word(&["", "", "1?", "1/", "1#", "?", "1?x=", "1?a&"]);
     let who = (prop_oneof![word(&["", "u", "%zz", "ä"]), text()], cut);
     let who = who.prop_map(|(user, cut)| format!("{user}:{cut}{SECRET}@"));
@@ -87,8 +88,8 @@ fn url() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn a_url_is_read_or_refused_and_its_password_said_to_nobody() {
-    // One byte more, or less, anywhere but in the password itself.
+fn errors_about_urls_contain_no_password() {
+    // One character more or less, anywhere but in the password itself.
     let bent =
         (url(), any::<Index>(), prop_oneof![Just(None), any::<char>().prop_map(Some)]).prop_map(|(url, at, by)| {
             let places: Vec<usize> = url.char_indices().map(|(at, _)| at).collect();
@@ -98,24 +99,24 @@ fn a_url_is_read_or_refused_and_its_password_said_to_nobody() {
                 Some(by) => bent.insert(at, by),
                 None => drop(bent.remove(at)),
             }
-            // Without its '@' a password is none.
+            // Without its '@' it is no password.
             if bent.contains(SECRET) && bent.contains('@') { bent } else { url }
         });
     fuzz(bent, |url| {
         if let Err(error) = Target::parse(&url) {
             let said = format!("{error} {error:?}");
-            // In front of an '@' it is a password, whatever else is in the way.
+            // In front of an '@' it is a password, with anything in between.
             let is_password = url.find(SECRET) < url.rfind('@');
             assert!(!is_password || !said.contains(SECRET), "{url}: {said}");
         }
     });
 }
 
-/// A node of a quorum: in one of the two ways, or in neither.
+/// Returns the URL of a node of a quorum, plain or encoded or neither.
 fn node() -> impl Strategy<Value = String> {
     let encoded = |url: String| ::url::form_urlencoded::byte_serialize(url.as_bytes()).collect::<String>();
     let sound = "redis://[a-z]{1,9}(:[0-9]{1,3})?".prop_map(|url| url);
-    // Passwords that the quorum's own signs, or those of a node, take apart.
+    // Passwords that contain separators of the quorum's URL or of a node's.
     let cut = select(vec!["", "1?", "1&", "1?a&", "1?a=&ca=", "1&node=redis://", "1&prefix=", "1&max_lease="]);
     let more = select(vec!["", "&x", "&node=redis://x", "&node=redis%3A%2F%2Fx", "=&prefix=x", "?", "/", "#"]);
     let torn = (cut, more).prop_map(|(cut, more)| format!("redis://u:{cut}{SECRET}{more}@h"));
@@ -130,7 +131,7 @@ fn node() -> impl Strategy<Value = String> {
 }
 
 #[test]
-fn a_quorum_is_read_or_refused_and_its_passwords_said_to_nobody() {
+fn errors_about_quorums_contain_no_password() {
     let words = select(vec!["max_lease=60s", "max_lease=1", "prefix=a", "prefix=%40", "ca=/x", "x", "", "&", "node="]);
     let part = prop_oneof![8 => node().prop_map(|node| format!("node={node}")), 1 => words.prop_map(str::to_owned)];
     let rest = (vec(part, 0..11), select(vec!["?", "?", "?", "", "//?"])).prop_map(|(parts, begins)| {
@@ -149,7 +150,7 @@ fn a_quorum_is_read_or_refused_and_its_passwords_said_to_nobody() {
 }
 
 #[test]
-fn a_prefix_is_taken_or_refused() {
+fn a_prefix_is_accepted_or_refused() {
     fuzz(text(), |prefix| {
         let Ok(target) = Target::parse("redis://h").unwrap().below(&prefix) else { return };
         let keys = Keys::new(&target.prefix);
@@ -169,7 +170,7 @@ fn a_name_is_refused_or_comes_back_from_its_key() {
         assert_eq!(name.as_str(), text);
         let key = keys.record(&name);
         assert_eq!(keys.name(&key), Some(name));
-        // And what is not a key of ours is none, or that of another name.
+        // A text that is read as a key is the key of that name.
         assert!(keys.name(&text).is_none_or(|name| keys.record(&name) == text));
     });
 }
@@ -206,7 +207,7 @@ fn range() -> impl Strategy<Value = u64> {
     1..=RANGE_END
 }
 
-/// An answer, and how a script says it. Times are such that a lease does not end before it is told.
+/// Returns an answer, and the reply of the script. No lease ends before the time of the reply.
 fn answer() -> impl Strategy<Value = (Answer, String)> {
     let outcome = (0..11_u8, token(), 0..10_u64.pow(15), 0..10_u64.pow(7), range());
     let parts = (0..10_u64.pow(15), token(), contention(), rest(), any::<Option<u16>>(), outcome);
@@ -263,12 +264,12 @@ fn to() -> impl Strategy<Value = To> {
 #[test]
 fn an_answer_reads_as_it_was_written() {
     fuzz(answer(), |(answer, said)| match parse(To::Other, &said) {
-        Some(Said::Answer(read)) => assert_eq!(read, answer, "{said}"),
+        Some(Reply::Sound(read)) => assert_eq!(read, answer, "{said}"),
         other => panic!("{said}: {other:?}"),
     });
 }
 
-/// Text, or a piece of the truth in place of a piece of it.
+/// Returns any text, or a valid one in which a piece was replaced.
 pub(super) fn bent(truth: impl Strategy<Value = String>) -> impl Strategy<Value = String> {
     let cut = (truth, any::<Index>(), any::<Index>(), text()).prop_map(|(truth, from, to, by)| {
         let places: Vec<usize> = truth.char_indices().map(|(at, _)| at).collect();
@@ -311,7 +312,7 @@ fn a_bent_message_is_no_panic() {
     });
 }
 
-/// However the network cuts them, the same bytes are as good or as bad.
+/// The same bytes are accepted or refused, however the network cuts them.
 #[test]
 fn the_sieve_does_not_depend_on_the_cuts() {
     let line = prop_oneof![

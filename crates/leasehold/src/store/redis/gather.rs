@@ -1,18 +1,18 @@
-//! When requests are written: together with those that come at the same time.
+//! Writes requests that come at the same time together.
 //!
-//! A write costs as much as all the rest of a request, and takes fifty of them as well as one. The client crate's driver
-//! writes what it finds when it is polled, and a runtime runs first what was woken last: so the driver would come behind
-//! each single request, and write it alone. Here it is polled as soon as *enough* requests were handed over since its last
-//! write, and before that lets everything else go that is ready.
+//! A write costs as much as all the rest of a request, and fifty requests fit in one write. The client crate's driver
+//! writes the requests that it finds when it is polled. But a runtime first runs the task that was woken last, so the
+//! driver would run after each single request and write it alone. Here the driver is polled when *enough* requests were
+//! added since its last write. Before that, it yields to all other tasks that are ready.
 //!
-//! - Enough is a part of those that are under way ([`Gather::enough`]). With few of them none is: there is nothing to
-//!   gather, and to step aside costs more than a write. With many, whoever asks now is one of a crowd that asks now.
-//! - Nothing waits for a request that does not come, and nothing for a time: where the driver was behind everybody else and
-//!   nobody has added a request meanwhile, it is polled with those that there are.
-//! - So it steps aside once for each request that it waits for, and that is at most [`AT_MOST`] times.
+//! - Enough is a share of the requests in flight ([`Gather::enough`]). With few of them it is 0: there is nothing to
+//!   gather, and to yield costs more than a write. With many requests in flight, a new request is likely one of many.
+//! - The driver never waits for a request that does not come, and never for a time. If it yielded and nobody has added a
+//!   request, it is polled with the requests that there are.
+//! - So it yields once for each request that it waits for, and at most [`AT_MOST`] times.
 //!
-//! It also knows whether the driver is polled at all ([`Gather::check_driven`]): on a runtime that stands still nothing is
-//! written, and no answer is read.
+//! [`Gather::check_driven`] finds out whether the driver is polled at all: if its runtime stands still, nothing is
+//! written and no reply is read.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -25,26 +25,26 @@ use tokio::task::yield_now;
 use crate::store::Progress;
 use crate::sync::Mutex;
 
-/// With fewer under way there is no crowd: the driver is polled whenever it is woken.
+/// With fewer requests in flight, the driver is polled whenever it is woken.
 const CROWD: usize = 4;
-/// One of so many that are under way is worth a write.
+/// The share of the requests in flight that is worth a write: one in so many.
 const SHARE: usize = 16;
-/// So many are, however many are under way.
+/// So many requests are always worth a write.
 const AT_MOST: usize = 64;
 
-/// What one link has under way.
+/// The requests of one link that are in flight.
 #[derive(Default)]
 pub(super) struct Gather {
-    /// How many requests wait for their answers.
+    /// The number of requests that wait for their replies.
     under_way: AtomicUsize,
-    /// How many of them were handed over since the driver was last polled.
+    /// The number of requests that were added since the driver was last polled.
     gathered: AtomicUsize,
-    /// Whether [`Gather::check_driven`] has woken the driver, which was not polled since then.
+    /// Whether [`Gather::check_driven`] has woken the driver and it was not polled since then.
     is_suspect: AtomicBool,
     driver: Mutex<Option<Waker>>,
 }
 
-/// A request, until its answer has come or nobody wants it any more.
+/// A request in flight. It is dropped when the reply has come or the caller gives up.
 pub(super) struct UnderWay<'a>(&'a Gather);
 
 impl Drop for UnderWay<'_> {
@@ -54,15 +54,15 @@ impl Drop for UnderWay<'_> {
 }
 
 impl Gather {
-    /// Counts a request that is about to be handed to the driver.
+    /// Counts a request that the driver is about to get.
     pub(super) fn begin(&self) -> UnderWay<'_> {
         self.under_way.fetch_add(1, Ordering::Relaxed);
         self.gathered.fetch_add(1, Ordering::Relaxed);
         UnderWay(self)
     }
 
-    /// Looks whether the driver is polled while requests are under way. Nobody but it can tell, and it may have nothing to
-    /// do while the server is silent. So the first look wakes it, and the second one sees whether it was polled.
+    /// Checks that the driver is polled while requests are in flight. It may have nothing to do while the server is
+    /// silent. So the first check wakes it, and the second one sees whether it was polled.
     pub(super) fn check_driven(&self) -> Progress {
         match self.under_way.load(Ordering::Relaxed) {
             0 => Progress::Moving,
@@ -75,15 +75,15 @@ impl Gather {
         }
     }
 
-    /// Whether requests were handed over since the driver was last polled.
+    /// Returns whether requests were added since the driver was last polled.
     pub(super) fn has_unsent(&self) -> bool {
         self.gathered.load(Ordering::Relaxed) > 0
     }
 
-    /// Runs the driver to its end.
+    /// Runs the driver until it ends.
     pub(super) async fn drive(&self, driver: impl Future<Output = ()>) {
         let (mut driver, mut aside) = (pin!(driver), pin!(yield_now()));
-        // With how many gathered the driver stepped aside last.
+        // The number of gathered requests when the driver last yielded.
         let (mut seen, mut waker) = (None, Waker::noop().clone());
         poll_fn(|context| {
             self.is_suspect.store(false, Ordering::Relaxed);
@@ -95,20 +95,21 @@ impl Gather {
             if gathered < self.enough() && seen != Some(gathered) {
                 seen = Some(gathered);
                 aside.set(yield_now());
-                // Pending, and woken behind all that is ready; should that ever change, there is no turn to wait for.
+                // It is pending, and is woken after all tasks that are ready. If tokio ever changes that, there is
+                // nothing to wait for.
                 if aside.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
             }
             seen = None;
-            // Before the poll: what is handed over from now on may not be in this write.
+            // Before the poll: requests that are added from now on may not be in this write.
             self.gathered.store(0, Ordering::Relaxed);
             driver.as_mut().poll(context)
         })
         .await;
     }
 
-    /// So many requests are worth a write now.
+    /// Returns the number of requests that are worth a write now.
     fn enough(&self) -> usize {
         match self.under_way.load(Ordering::Relaxed) {
             few if few < CROWD => 0,
@@ -126,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A driver that counts how often it is polled, and who drives it.
+    /// A driver that counts how often it is polled.
     struct Stage<'a> {
         gather: &'a Gather,
         polled: &'a Cell<usize>,
@@ -144,12 +145,12 @@ mod tests {
             stage
         }
 
-        /// Adds so many requests.
+        /// Adds this number of requests.
         fn asks(&self, count: usize) -> Vec<UnderWay<'a>> {
             (0..count).map(|_| self.gather.begin()).collect()
         }
 
-        /// Whether the driver is polled in this turn of its task.
+        /// Returns whether the driver is polled in this turn of its task.
         fn turn(&mut self) -> bool {
             let before = self.polled.get();
             let pending = self.driving.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending();
@@ -158,7 +159,7 @@ mod tests {
         }
     }
 
-    /// How often a task was woken.
+    /// Counts how often a task was woken.
     struct Count(AtomicUsize);
 
     impl Wake for Count {
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn few_are_written_at_once() {
+    fn few_requests_are_written_immediately() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
         for count in 1..CROWD {
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_written_when_a_part_of_it_has_gathered() {
+    fn many_requests_are_written_when_a_share_has_gathered() {
         for (crowd, enough) in [(16, 1), (30, 1), (160, 10), (1_024, 64), (100_000, 64)] {
             let (gather, polled) = <(Gather, Cell<usize>)>::default();
             let mut stage = Stage::new(&gather, &polled);
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_waits_for_a_request_that_does_not_come() {
+    fn the_driver_never_waits_for_a_request_that_does_not_come() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
         let _under_way = stage.asks(1_000);
@@ -207,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_that_come_alone_are_read_behind_those_that_are_ready() {
+    fn a_reply_alone_is_read_after_other_ready_tasks() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
         let _under_way = stage.asks(100);
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_that_nobody_polls_is_found_by_the_second_look() {
+    fn the_second_check_finds_a_driver_that_nobody_polls() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
         assert_eq!(gather.check_driven(), Progress::Moving, "nothing is asked");
@@ -242,9 +243,9 @@ mod tests {
         assert!(stage.turn() && !gather.has_unsent());
     }
 
-    /// While the server is silent nothing polls the driver, although its runtime runs: the check has to wake it.
+    /// While the server is silent, nothing polls the driver although its runtime runs. So the check must wake it.
     #[test]
-    fn a_look_wakes_the_driver() {
+    fn a_check_wakes_the_driver() {
         let gather = Gather::default();
         let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
         let _one = gather.begin();
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_counts_no_more() {
+    fn dropped_requests_do_not_count() {
         let (gather, polled) = <(Gather, Cell<usize>)>::default();
         let mut stage = Stage::new(&gather, &polled);
         drop(stage.asks(1_000));
@@ -264,9 +265,9 @@ mod tests {
         assert!(stage.turn(), "it is alone");
     }
 
-    /// Otherwise a request would lie there until somebody else asks.
+    /// Otherwise a request would stay unsent until somebody sends another one.
     #[test]
-    fn who_steps_aside_is_woken() {
+    fn a_driver_that_yields_is_woken() {
         let gather = Gather::default();
         let mut driving = pin!(gather.drive(poll_fn(|_| Poll::Pending)));
         let _under_way: Vec<_> = (0..100).map(|_| gather.begin()).collect();

@@ -1,13 +1,13 @@
-//! The first exchange with a server: what must be true before a session trusts it.
+//! The first exchange with a server: the checks before a session trusts it.
 //!
-//! A program that runs one command under a lock pays all of this for it, so each step is one round trip: who we are; who
-//! the server is, and whether it knows our scripts; the time and the inbox (`session/transport/thread.rs`, `link.rs`).
-//! What is asked in one breath is asked in the order of P11, and nothing of it can queue.
+//! A program that runs one command under a lock pays for all of this, so each step is one round trip: our credentials; the
+//! role and version of the server, and whether it knows our scripts; the time and the inbox (`session/transport/thread.rs`,
+//! `link.rs`). The questions of one round trip are in the order of P11, and none of them can queue.
 //!
-//! The scripts are more than 100 kB. Sent with each connection they are three more round trips of a fresh TCP connection,
-//! which may have 14 kB under way; and the server hashes them all while nobody else is served. So the question about our
-//! rights, a script itself, has a line in it that stands for all the others, and is brought behind them: whoever knows it
-//! knows them.
+//! The scripts are some 80 kB. Sent with each connection they are two more round trips of a fresh TCP connection,
+//! which may have 14 kB in flight; and the server hashes them all while it serves nobody else. So the question about our
+//! rights, which is a script as well, contains a line that stands for all other scripts, and is loaded after them. A server
+//! that knows the question knows all scripts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,26 +19,26 @@ use super::dial::{dial, drive};
 use super::fault::{self, Asker};
 use super::keys::Keys;
 use super::link::RedisLink;
-use super::scripts::{Script, Scripts};
+use super::scripts::Family;
+use super::source::Source;
 use super::url::Target;
 use super::wire::{Line, Wire};
 use crate::error::{Error, ErrorKind};
 use crate::world::World;
 
-/// Requests that wait for the socket. With the client crate's own bound (50) a thousand tasks would take turns.
+/// The number of requests that can wait for the socket. With the default of the client crate (50), a thousand tasks would
+/// wait for each other.
 const BUFFER: usize = 16 * 1024;
 const OLDEST: (u32, u32) = (7, 0);
-/// How long a TLS handshake may take: the rest of what the session gives a connection is for greeting and proving.
+/// The timeout of a TLS handshake. The rest of the session's timeout for connecting is for the exchanges after it.
 const TLS_WITHIN: Duration = Duration::from_millis(3500);
 
-/// Connects, and makes sure that this is a primary which can run the scripts.
+/// Connects, and checks that this is a primary that can run the scripts.
 pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisLink, Error> {
     let mut wire = connect(&target, &*world, Keys::new(&target.prefix), Asker::LOCKS).await?;
-    let scripts = Scripts::get();
-    let known = Known { each: &scripts.each(), rights: &scripts.rights };
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server");
-    match greet(&mut wire, who, &known).await {
+    match greet(&mut wire, who, Family::Locks).await {
         Ok(Greeted { run, .. }) => Ok(RedisLink { wire, run, world }),
         Err(error) => {
             wire.line.close();
@@ -47,7 +47,7 @@ pub(super) async fn open(target: Target, world: Arc<dyn World>) -> Result<RedisL
     }
 }
 
-/// Makes a connection that lives on the caller's runtime.
+/// Opens a connection that is driven on the caller's runtime.
 pub(super) async fn connect(target: &Target, world: &dyn World, keys: Keys, asker: Asker) -> Result<Wire, Error> {
     let line = Arc::new(Line::new(&target.address, asker));
     let config = {
@@ -63,35 +63,31 @@ pub(super) async fn connect(target: &Target, world: &dyn World, keys: Keys, aske
     Ok(Wire { connection, keys, line })
 }
 
-/// The scripts that a server is to know, and the question that stands for all of them.
-pub(super) struct Known<'a> {
-    pub(super) each: &'a [&'a Script],
-    pub(super) rights: &'a Script,
-}
-
-/// What a server said of itself.
+/// The results of the first exchange.
 pub(super) struct Greeted {
     pub(super) run: String,
-    /// All that INFO told.
+    /// The reply to INFO.
     pub(super) info: String,
-    /// The answers to what else was asked, errors among them.
+    /// The replies to the other commands, including errors.
     pub(super) more: Vec<Value>,
 }
 
-/// Asks who this is, whether it knows the scripts, and whether we may do what they do. `who` begins with ROLE and INFO.
-pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, known: &Known<'_>) -> Result<Greeted, Error> {
+/// Asks for the role and version of the server, and whether it knows our scripts and permits their commands. `who`
+/// begins with ROLE and INFO.
+pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, family: Family) -> Result<Greeted, Error> {
     let (at, asker) = (wire.line.at.clone(), wire.line.asker);
-    ask_rights(&mut who, wire, known);
+    ask_rights(&mut who, wire, family);
     let mut said = all(wire, &who).await?.into_iter();
     let mut next = || said.next().ok_or_else(|| fault::not_redis(&at));
-    // In this order: a replica, an old server or one that loads is told as such, whatever it says of our script.
+    // In this order: the error for a replica, for an old server or for one that loads comes before an error about our
+    // script.
     role(&sound(next()?, &at, asker)?, &at)?;
     let info: String = redis::from_redis_value(sound(next()?, &at, asker)?).map_err(|_| fault::not_redis(&at))?;
     let run = server(&info, &at)?;
     let mut more: Vec<Value> = said.collect();
     let mut refused = more.pop().ok_or_else(|| fault::not_redis(&at))?;
     if matches!(&refused, Value::ServerError(error) if error.code() == "NOSCRIPT") {
-        refused = bring(wire, known).await?;
+        refused = bring(wire, family).await?;
     }
     let refused: Vec<usize> =
         redis::from_redis_value(sound(refused, &at, asker)?).map_err(|_| fault::not_redis(&at))?;
@@ -101,33 +97,34 @@ pub(super) async fn greet(wire: &mut Wire, mut who: Pipeline, known: &Known<'_>)
     }
 }
 
-/// The question about our rights.
-fn ask_rights(pipeline: &mut Pipeline, wire: &Wire, known: &Known<'_>) {
+/// Adds the question about our rights.
+fn ask_rights(pipeline: &mut Pipeline, wire: &Wire, family: Family) {
     let arguments = wire.line.asker.rights.arguments(&wire.keys.sample());
-    pipeline.cmd("EVALSHA").arg(&known.rights.sha).arg(0).arg(arguments);
+    pipeline.cmd("EVALSHA").arg(&family.question().sha).arg(0).arg(arguments);
 }
 
-/// Brings the scripts, the question behind them, and asks it. Answers as the server does.
-async fn bring(wire: &mut Wire, known: &Known<'_>) -> Result<Value, Error> {
+/// Loads the scripts and then the question, and asks it. Returns the reply of the server.
+async fn bring(wire: &mut Wire, family: Family) -> Result<Value, Error> {
     let (at, asker) = (wire.line.at.clone(), wire.line.asker);
-    let scripts = || known.each.iter().copied().chain([known.rights]);
+    let Source { text, sha } = family.question();
+    let scripts = || family.scripts().map(|script| (script.source(), script.sha())).chain([(&**text, &**sha)]);
     let mut load = redis::pipe();
-    for script in scripts() {
-        load.cmd("SCRIPT").arg("LOAD").arg(&script.source);
+    for (source, _) in scripts() {
+        load.cmd("SCRIPT").arg("LOAD").arg(source);
     }
-    ask_rights(&mut load, wire, known);
+    ask_rights(&mut load, wire, family);
     let mut said = all(wire, &load).await?;
     let refused = said.pop().ok_or_else(|| fault::not_redis(&at))?;
-    for (sha, script) in said.into_iter().zip(scripts()) {
-        let sha: Option<String> = redis::from_redis_value(sound(sha, &at, asker)?).ok();
-        if sha.as_ref() != Some(&script.sha) {
+    for (loaded, (_, sha)) in said.into_iter().zip(scripts()) {
+        let loaded: Option<String> = redis::from_redis_value(sound(loaded, &at, asker)?).ok();
+        if loaded.as_deref() != Some(sha) {
             return Err(fault::not_redis(&at));
         }
     }
     Ok(refused)
 }
 
-/// The answers to all of a pipeline, errors among them.
+/// Returns the replies to a pipeline, including errors.
 async fn all(wire: &mut Wire, pipeline: &Pipeline) -> Result<Vec<Value>, Error> {
     let answered = wire.connection.send_packed_commands(pipeline, 0, pipeline.len()).await;
     answered.map_err(|error| fault::handshake(&error, &wire.line.at, wire.line.asker))
@@ -174,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_says_of_itself() {
+    fn old_servers_clusters_and_others_are_refused() {
         let info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n";
         assert_eq!(server(info, "here").unwrap(), "abc");
         for (from, to, kind) in [

@@ -1,13 +1,13 @@
 #!lua flags=no-writes
--- inspect: look, and change nothing. What has ended is shown as ended, and left for the next writer to drop.
+-- inspect: reads, and changes nothing. A lease that has ended is shown as ended. The next writer removes it.
 --
 -- KEYS     1 the record
 -- ARGV     none
--- RETURNS  INSPECTED time token who-else-waits D - waiters [since length state public-id label]
+-- RETURNS  INSPECTED … waiters [since length state public-id label]
 --          FOREIGN type | NEWER version
--- EFFECTS  none. The secret part of the grant id does not leave the store: who knows it can release.
+-- EFFECTS  none. The secret part of the grant ID does not leave the store: a client that knows it can release.
 -- RETRY    safe
--- COST     TIME, HMGET; without a queue GET more
+-- COST     TIME, HMGET; without a queue also GET
 --@clock
 local name, asked, found, got = KEYS[1], nil, nil, nil
 --@open

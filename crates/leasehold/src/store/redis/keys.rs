@@ -1,4 +1,4 @@
-//! The names of our keys and channels: built and taken apart here and nowhere else.
+//! The names of our keys and channels. Only this file builds and parses them.
 //!
 //! ```text
 //!   app:lh1:{orders/42}      the record of one name
@@ -7,30 +7,32 @@
 //!   prefix layout
 //! ```
 //!
-//! The braces make the name the hash tag, so that a cluster keeps whatever belongs to one name in one slot. Within them
-//! `{`, `}` and `%` are written as `%7B`, `%7D` and `%25`: a name with a brace would end the tag too early, and two names
-//! could share a key. No name can be mistaken for a channel: a record's key goes on with `{`.
+//! The braces make the name the hash tag, so that a cluster keeps all data of one name in one slot. Within them `{`,
+//! `}` and `%` are written as `%7B`, `%7D` and `%25`: otherwise a name with a brace would end the tag too early, and
+//! two names could share a key. No key of a record is also a channel, because it continues with `{`.
 //!
-//! A node of a quorum has a layout of its own (`lq1`), which needs two keys more: the queue of a name, `lq1q:{orders/42}`,
-//! and the node's marker, `lq1:marker`. A cluster would ask for both in the record's slot; no node is part of one.
+//! A node of a quorum has another layout (`lq1`) with two more keys: the queue of a name, `lq1q:{orders/42}`, and the
+//! marker of the node, `lq1:marker`. A cluster would require both in the slot of the record, but no node is part of a
+//! cluster.
 
 use std::sync::Arc;
 
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Name, SessionId};
 
-/// The layout of records. Another one is refused, never touched.
+/// The layout of records. A record with another layout is refused, and never changed.
 pub(crate) const LAYOUT: &str = "1";
 
-/// What goes before a name and before a session.
+/// The beginnings of keys, of channels and of messages.
 #[derive(Debug)]
 struct Layout {
+    word: &'static str,
     record: &'static str,
     inbox: &'static str,
 }
 
-const LOCKS: &Layout = &Layout { record: "lh1:{", inbox: "lh1:inbox:" };
-const NODE: &Layout = &Layout { record: "lq1:{", inbox: "lq1:inbox:" };
+const LOCKS: &Layout = &Layout { word: "lh1", record: "lh1:{", inbox: "lh1:inbox:" };
+const NODE: &Layout = &Layout { word: "lq1", record: "lq1:{", inbox: "lq1:inbox:" };
 const MARKER: &str = "lq1:marker";
 
 /// Keys below one prefix.
@@ -41,29 +43,29 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those of locks on one Redis.
+    /// Returns the keys of locks on one Redis.
     pub(crate) fn new(prefix: &str) -> Self {
         Self { prefix: prefix.into(), layout: LOCKS }
     }
 
-    /// Those of a node of a quorum.
+    /// Returns the keys of a node of a quorum.
     pub(super) fn of_node(prefix: &str) -> Self {
         Self { prefix: prefix.into(), layout: NODE }
     }
 
-    /// The marker of a node. No record: that goes on with `{` there.
+    /// Returns the key of the marker of a node. It is no key of a record, which continues with `{`.
     pub(super) fn marker(&self) -> String {
         format!("{}{MARKER}", self.prefix)
     }
 
-    /// The key of a name's record.
+    /// Returns the key of the record of a name.
     pub(crate) fn record(&self, name: &Name) -> String {
         let mut key = String::new();
         self.write(name, &mut key);
         key
     }
 
-    /// Writes it behind what is there.
+    /// Appends the key of the record of a name.
     pub(super) fn write(&self, name: &Name, key: &mut String) {
         let text = name.as_str();
         key.reserve(self.prefix.len() + self.layout.record.len() + text.len() + 1);
@@ -79,18 +81,18 @@ impl Keys {
                 }
             }
         } else {
-            // Nearly every name, at every request.
+            // Nearly every name, in every request.
             key.push_str(text);
         }
         key.push('}');
     }
 
-    /// A key that stands for all records, where only its beginning matters.
+    /// Returns a key that stands for all records, for a check of its beginning.
     pub(super) fn sample(&self) -> String {
         format!("{}{}}}", self.prefix, self.layout.record)
     }
 
-    /// What SCAN finds all records by. A prefix stands for itself, whatever it has in it.
+    /// Returns the pattern of all records for SCAN. Special characters in the prefix are escaped.
     pub(crate) fn pattern(&self) -> String {
         let mut pattern = String::with_capacity(self.prefix.len() + self.layout.record.len() + 2);
         for c in self.prefix.chars() {
@@ -102,7 +104,7 @@ impl Keys {
         pattern + self.layout.record + "*}"
     }
 
-    /// The name whose record this key is; `None` for any other key.
+    /// Returns the name whose record has this key. Returns `None` for any other key.
     pub(crate) fn name(&self, key: &str) -> Option<Name> {
         let text = key.strip_prefix(&*self.prefix)?.strip_prefix(self.layout.record)?.strip_suffix('}')?;
         if text.contains(['{', '}']) {
@@ -123,12 +125,17 @@ impl Keys {
         Name::new(&name).ok()
     }
 
-    /// What goes before a session's id in the name of its channel.
+    /// Returns the prefix of the channel names of sessions.
     pub(crate) fn inboxes(&self) -> String {
         format!("{}{}", self.prefix, self.layout.inbox)
     }
 
-    /// The channel of a session. The scripts make it from a record's key: `part/open.lua`, `inboxes`.
+    /// Returns the text by which a session proves its inbox.
+    pub(super) fn probe(&self, random: u128) -> String {
+        format!("{} probe {random:032x}", self.layout.word)
+    }
+
+    /// Returns the channel of a session. The scripts make it from the key of a record: see `inboxes` in `part/open.lua`.
     pub(crate) fn inbox(&self, session: SessionId) -> String {
         format!("{}{}{session}", self.prefix, self.layout.inbox)
     }
@@ -153,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_of_ours_has_no_name() {
+    fn foreign_keys_have_no_name() {
         let keys = Keys::new("app:");
         for key in ["", "lh1:{a}", "app:lh1:{}", "app:lh1:{a", "app:lh1:{a%7b}", "app:lh1:{%}", "app:lh1:{a}b}"] {
             assert_eq!(keys.name(key), None, "{key}");
@@ -167,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pattern_takes_a_prefix_as_it_is() {
+    fn the_pattern_escapes_the_prefix() {
         assert_eq!(Keys::new("a*[b]?\\:").pattern(), r"a\*\[b\]\?\\:lh1:{*}");
     }
 

@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- leave: stop waiting. A grant that was already made is handed on in the same step (P16).
+-- leave: stops waiting. A grant that was already made is handed on in the same step (P16).
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
---          2 the highest token that was used under any grant of it (16); absent: none
+--          2 the highest token that was used under any grant of this ID (16); absent: none
 -- RETURNS  LEFT … queued | LEFT … granted | LEFT … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  takes the entry out, or gives the grant back and publishes who holds now; settles. Of a lease that is marked or
---          cools down it notifies the waiters that are next now (P10, P23)
--- RETRY    safe: a repeat answers absent
--- COST     TIME, HMGET, HGET, HSET, HDEL, and a read for the neighbour; without a queue GET more, and SET
+-- EFFECTS  removes the entry, or gives the grant back and notifies the next holder; settles. If the lease is marked or
+--          cools down, notifies the waiters that are next now (P10, P23)
+-- RETRY    safe: a repeat returns absent
+-- COST     TIME, HMGET, HGET, HSET, HDEL, and a read for the neighbour; without a queue also GET and SET
 --@clock
 local name, asked, found, got = KEYS[1], ARGV[1], nil, nil
 --@open

@@ -1,16 +1,26 @@
 //! Locks on one Redis.
 //!
-//! The store decides by scripts that say exactly what [`leasehold_spec::step`] says; the differential test holds them to
-//! it, operation by operation. What is in the store, and how, is told at the head of `part/open.lua`; how a request becomes
-//! a script's arguments in `call.rs`, and its words an answer again in `reply.rs`; what an error means in `fault.rs`, and
-//! what the server's user must be allowed to do in `rights.rs`; how a connection is made in `dial.rs`, with what is shown
-//! and believed in `credentials.rs` and `tls.rs`, what is too long to be an answer in `sieve.rs`, and its first exchange in
-//! `handshake.rs`; when requests are written in `gather.rs`. Of these, fences share `dial.rs` (and what that uses),
-//! `fault.rs` and `url.rs`.
+//! The store decides by scripts that do exactly what [`leasehold_spec::step`] specifies. The differential test compares the
+//! two, operation by operation.
 //!
-//! A file does not know more than it has to: `link.rs` moves requests and knows no field of a record; the scripts know no
-//! session beyond its id; nothing outside of this folder and `fence/` knows that the client crate exists.
+//! | File | Contents |
+//! |---|---|
+//! | `part/open.lua` | its head describes the stored data |
+//! | `scripts.rs`, `source.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
+//! | `call.rs`, `reply.rs`, `words.rs` | from a request to the arguments of a script, and from its reply to an answer |
+//! | `fault.rs`, `rights.rs` | the meaning of each error, and the rights that the user needs |
+//! | `url.rs`, `named.rs`, `secrets.rs` | URLs, the files that they name, and the secrets in them |
+//! | `dial.rs`, `credentials.rs`, `tls.rs`, `sieve.rs` | how a connection is opened, and the bounds of a reply |
+//! | `handshake.rs` | the first exchange |
+//! | `wire.rs`, `gather.rs`, `link.rs`, `batch.rs` | how requests are sent, and when they are written |
+//! | `node/` | the same for a node of a quorum |
+//!
+//! Fences share `dial.rs` (and the files that it uses), `fault.rs`, `source.rs` and `url.rs`.
+//!
+//! `link.rs` moves requests and knows no field of a record. The scripts know only the ID of a session. Nothing outside
+//! of this folder and `fence/` knows that the client crate exists.
 
+mod batch;
 mod call;
 mod credentials;
 mod dial;
@@ -23,6 +33,7 @@ mod keys;
 mod link;
 #[cfg(leasehold_lab)]
 mod mutants;
+mod named;
 #[cfg(all(test, feature = "tls"))]
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
 mod no_tls;
@@ -32,6 +43,7 @@ mod rights;
 mod scripts;
 mod secrets;
 mod sieve;
+mod source;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(not(feature = "tls"))]
@@ -39,6 +51,7 @@ mod tls;
 mod tls;
 mod url;
 mod wire;
+mod words;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -47,10 +60,12 @@ use leasehold_spec::{Contention, Name, Op, Renew};
 
 pub(crate) use dial::{dial, drive};
 pub(crate) use fault::{Asker, Trouble, silent};
-pub use node::{NodeScripts, RedisNode};
+pub use node::RedisNode;
 pub use rights::{FENCE_RIGHTS, NODE_RIGHTS, RIGHTS};
-pub use scripts::{Script, Scripts};
+pub use scripts::{Family, Flags, Script};
 pub use secrets::Secrets;
+pub use source::Source;
+pub(crate) use source::assemble;
 pub(crate) use url::{NAMES, Target, decode};
 
 use self::call::Call;
@@ -71,19 +86,19 @@ impl RedisStore {
         Ok(Self { target: Target::parse(url)?, world })
     }
 
-    /// The same store, below a prefix.
+    /// Returns the same store with a prefix.
     pub(crate) fn below(self, prefix: &str) -> Result<Self, Error> {
         Ok(Self { target: self.target.below(prefix)?, world: self.world })
     }
 
-    /// A request as it goes over the wire: for measurements of what the server does with it.
+    /// Returns the bytes of a request: for measurements of the server.
     #[doc(hidden)]
     pub fn request(&self, name: &Name, op: &Op, guess: Contention) -> Result<Vec<u8>, Error> {
         let call = Call::new(&Keys::new(&self.target.prefix), name, op, guess)?;
         Ok(call.by_digest().get_packed_command())
     }
 
-    /// A batch of renewals, likewise.
+    /// Returns the bytes of a batch of renewals.
     #[doc(hidden)]
     pub fn renewal(&self, batch: &[(Name, Renew)]) -> Result<Vec<u8>, Error> {
         let keys = Keys::new(&self.target.prefix);

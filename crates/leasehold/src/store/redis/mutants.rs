@@ -1,9 +1,9 @@
-//! Seeded flaws in the scripts: each breaks one rule by one replacement, wherever its text is, so that a test can show that
-//! it would notice.
+//! Seeded flaws in the scripts: each breaks one rule by a replacement, everywhere in the script, so that a test can
+//! show that it would notice the flaw.
 
 use leasehold_spec::mutant::named;
 
-/// The name of the flaw, the file that it is in, what is replaced, and by what.
+/// The name of the flaw, the script, the text to replace, and its replacement.
 pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p1-unbounded", "release", "if looked_at == SETTLE_STEPS then", "if false then"),
     ("lua-p1-barging", "acquire", "state == 'F' and counts == 0", "state == 'F'"),
@@ -177,7 +177,7 @@ pub(super) const PATCHES: &[(&str, &str, &str, &str)] = &[
     ("lua-p9-says-nobody", "renew", "counts > 0 and ' O '", "false and ' O '"),
 ];
 
-/// A script with the flaw that the environment names, if it is one of this script.
+/// Returns the script with the flaw that the environment names, if that is a flaw of this script.
 pub(super) fn patched(script: &str, source: String) -> String {
     let Some(patch) = PATCHES.iter().find(|patch| named() == Some(patch.0)) else { return source };
     apply(patch, script, source)

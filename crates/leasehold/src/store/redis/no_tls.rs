@@ -1,12 +1,12 @@
-//! What `tls.rs` is in a program without TLS: nothing, and a word about it.
+//! Replaces `tls.rs` in a program without TLS: every use is an error that names the feature.
 
-use super::credentials::Tls;
+use super::named::Tls;
 use crate::error::{Error, ErrorKind, Result};
 use crate::world::Socket;
 
 pub(super) enum Client {}
 
-/// Refused before any I/O.
+/// Refuses before any I/O.
 pub(super) fn check(_host: &str) -> Result<()> {
     let message = "this program was built without Leasehold's feature `tls`: turn it on in Cargo.toml, or use redis:";
     Err(Error::new(ErrorKind::Unsupported, message))
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_what_to_turn_on() {
+    fn the_error_names_the_feature() {
         let error = check("redis.example").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("feature `tls`") && error.to_string().contains("Cargo.toml"), "{error}");

@@ -1,23 +1,23 @@
 #!lua flags=allow-oom
--- release: give the lease back. The next live waiter holds before this returns, and is told last.
+-- release: gives the lease back. The next live waiter holds before this returns. The message to it is sent last.
 --
 -- KEYS     1 the record
 -- ARGV     1 lh1H, token (16) and grant id (64): how the record begins if the grant is held and nobody waits
---          2 if somebody is thought to wait, what goes before a session's id in the name of its channel: then the record
---            is looked for as a hash first; absent or empty: nobody
---          3 the highest token of its range that was used (16), if that is another than its own (P19)
--- RETURNS  RELEASED alone: nobody waited, and the time was not asked for
+--          2 if the client believes that somebody waits, the prefix of the channel names of sessions: then the record is
+--            read as a hash first; absent or empty: nobody waits
+--          3 the highest token of its range that was used (16), unless it is the grant's own token (P19)
+-- RETURNS  RELEASED alone: nobody waited, and the script did not read the time
 --          RELEASED … | NOTHELD …
 --          FOREIGN type | NEWER version
--- EFFECTS  frees the record, or makes the next waiter its holder and publishes that. The key stays for R, with the last
---          token that was used: a repeat hears RELEASED, and tokens do not fall behind a clock that steps back.
--- RETRY    safe: a repeat of the last release answers RELEASED again (P3)
--- COST     GET, SETRANGE; with a queue TIME, HMGET, HMGET, PUBSUB NUMSUB, HSET, HDEL, PUBLISH, and two calls more for each
---          dead waiter, up to 64
+-- EFFECTS  frees the record, or makes the next waiter its holder and notifies it. The key stays for R, with the last token
+--          that was used: so a repeat gets RELEASED, and tokens do not fall behind a clock that steps back.
+-- RETRY    safe: a repeat of the last release gets RELEASED again (P3)
+-- COST     GET, SETRANGE; with a queue TIME, HMGET, HMGET, PUBSUB NUMSUB, HSET, HDEL, PUBLISH, and two calls for each dead
+--          waiter, up to 64
 local found, got
 if not ARGV[2] or ARGV[2] == '' then
   found = redis.pcall('GET', KEYS[1])
-  -- An error has no length. A lease longer than R set a time to live that is longer than a free record needs.
+  -- An error has no length. A lease that is longer than R has set a longer time to live than a free record needs.
   if found and #found > 0 and string.find(found, ARGV[1], 1, true) == 1 and string.sub(found, 85, 92) <= '00060000' then
     local used = ARGV[3]
     if not used then
@@ -34,8 +34,8 @@ end
 --@clock
 local name, asked, who, used = KEYS[1], nil, string.sub(ARGV[1], 21), ARGV[3]
 if ARGV[2] and ARGV[2] ~= '' then
-  -- The usual way with a queue: the holder gives back, and the head is there. All that it does and says is done and said
-  -- below, too; a quarter of a busy lock's server time is saved by not taking the record apart.
+  -- The usual case with a queue: the holder gives back, and the head listens. The code below would do and return the same.
+  -- This short path does not take the record apart, which saves a quarter of the server time of a busy lock.
   local sub = string.sub
   got = redis.pcall('HMGET', name, 'r', 'q')
   local record, queue = got[1], got[2]
@@ -66,7 +66,7 @@ if ARGV[2] and ARGV[2] ~= '' then
   end
 end
 --@open
--- What is given back is not ended for its age first: it ends here anyway, and who comes next is the same.
+-- A lease that is given back is not ended because of its age first: it ends here anyway, and the next waiter is the same.
 local ended, word = nil, 'NOTHELD'
 if state ~= 'F' and state ~= 'C' and id == who and token == sub(ARGV[1], 5, 20) then
   word = 'RELEASED'

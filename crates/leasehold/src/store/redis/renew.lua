@@ -1,26 +1,26 @@
 #!lua flags=allow-oom
--- renew: lengthen the leases of up to 16 names.
+-- renew: renews the leases of up to 16 names.
 --
 -- KEYS     the records
 -- ARGV     1    the earliest `not_after` of all (16)
---          2    that of each key, one behind the other (16 each)
---          2+i  for each key how its record begins if the grant is held and the lease stays as long as it was: lh1H, token
+--          2    the `not_after` of each key (16 each), in one argument
+--          2+i  for each key the beginning of its record if the grant is held and the lease keeps its length: lh1H, token
 --               (16), grant id (64), lease in ms (8). lh1G instead of lh1H: not from now, but from the grant
--- RETURNS  one answer for each key, in order, separated by newlines:
---          R and 16 digits: renewed just now, this is the server's time, the whole lease is left, the token of the grant is
---          the highest, nobody waits
+-- RETURNS  one reply for each key, in order, separated by newlines:
+--          R and 16 digits: renewed now. This is the server's time. The whole lease is left, the token of the grant is the
+--          highest, nobody waits
 --          RENEWED … since length | LOST … revoked | LOST … notheld | LATE …
---          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
+--          FOREIGN type | NEWER version | ERROR text: an error concerns only its own name (P8)
 -- EFFECTS  the grants' leases; settles each name
--- RETRY    safe: a lease from now is made long again, one from the grant ends when it did
--- COST     TIME; for each name GET, SETRANGE, and PEXPIRE once in the length of a lease; with a queue HMGET, HSET, PEXPIRE
---          more
+-- RETRY    safe: a lease from now begins again, and a lease from the grant keeps its end
+-- COST     TIME; for each name GET, SETRANGE, and PEXPIRE once in the length of a lease; with a queue also HMGET, HSET,
+--          PEXPIRE
 --@clock
 local answers, others, texts = {}, {}, {}
 local pcall_, sub, find, format = redis.pcall, string.sub, string.find, string.format
 local usual, is_early, lease = 'R' .. now, now <= ARGV[1], nil
--- A lease that began at `ended` or before has ended. One that was renewed in this `span` has a time to live that is long
--- enough for all of it: it is set at the first renewal in each, so that the others have nothing to write but a time.
+-- A lease that began at `ended` or before has ended. A lease that was renewed in this `span` has a time to live that is
+-- long enough for all of the span: the first renewal in a span sets it, and the others write only a time.
 local ended, span, keep_ms
 for i, name in ipairs(KEYS) do
   local want, answer = ARGV[2 + i], ''
@@ -38,7 +38,7 @@ for i, name in ipairs(KEYS) do
       if since > token and since >= span and since <= now then
         redis.call('SETRANGE', name, '92', now)
         answer = usual
-      -- The time to live of a lease is also that of a range that has been used, or was never made longer.
+      -- The time to live of a lease is long enough for a range that has been used, or was never made longer.
       elseif token < now and (sub(found, 173, 180) <= '00001024' or token + sub(found, 173, 180) <= now + 0) then
         redis.call('SETRANGE', name, '92', now)
         redis.call('PEXPIRE', name, keep_ms)

@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
--- reserve: more tokens for a grant, to hand the lease on inside its session (P19).
+-- reserve: reserves more tokens for a grant, so that its session can hand the lease on locally (P19).
 --
 -- KEYS     1 the record
--- ARGV     1 token (16), grant id (64), and how many tokens its range is to have (8), counted from its own
+-- ARGV     1 token (16), grant id (64), and the wanted length of its range (8), counted from its own token
 -- RETURNS  RESERVED … range | LOST … revoked | LOST … notheld
 --          FOREIGN type | NEWER version
--- EFFECTS  makes the range as long as that, and no further ahead of the clock than LEAD_US; never shorter. Settles.
--- RETRY    safe: a repeat answers what there is
--- COST     TIME, GET, SET; with a queue HMGET, HSET more
+-- EFFECTS  makes the range that long, but not further ahead of the clock than LEAD_US, and never shorter. Settles.
+-- RETRY    safe: a repeat returns the range that there is
+-- COST     TIME, GET, SET; with a queue also HMGET, HSET
 --@clock
 local name, asked, found, got = KEYS[1], nil, redis.pcall('GET', KEYS[1]), nil
 --@open

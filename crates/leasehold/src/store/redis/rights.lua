@@ -1,10 +1,10 @@
 #!lua flags=no-writes
--- Asks the server which of our commands its user may not give: a script that lacks one would say so only when it comes to
--- it, as the first release of a busy lock does.
+-- rights: asks the server which of our commands the user may not call. Without it, a script that lacks a right would fail
+-- only when it calls the command. For some rights that is the first release of a busy lock.
 --
--- KEYS     none: a key is only named here, and never touched
--- ARGV     one command each, its words apart by line breaks
--- RETURNS  a list: which of them are refused, counted from 1. Empty where the server cannot tell
+-- KEYS     none: a command names a key, but none is called
+-- ARGV     one command each, its words separated by line breaks
+-- RETURNS  a list: the numbers of the refused commands, from 1. Empty if the server cannot check
 -- EFFECTS  none
 -- RETRY    safe
 -- COST     no command

@@ -1,57 +1,57 @@
-//! What a Redis user must be allowed to do, and the question whether it is.
+//! The rights that a Redis user needs, and the question whether it has them.
 //!
-//! A right that is missing for the whole connection is told by the server, by name, when the connection is made. One that
-//! only a script needs is told when the script comes to that line, without a name, and for some that is the first release
-//! while somebody waits. So the server is asked beforehand, with the first words (`handshake.rs`).
+//! If the connection itself lacks a right, the server names it when the client connects. If only a script needs the
+//! right, the error comes when the script calls the command, and has no name. For some rights that is the first release
+//! while somebody waits. So the client asks the server in the first exchange (`handshake.rs`).
 
 use std::fmt;
 
-/// The rights of one sort of client.
-#[derive(Debug)]
+/// The rights of one kind of client.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Rights {
     /// As ACL SETUSER takes them.
     commands: &'static str,
     /// Keys and channels, likewise.
     patterns: &'static str,
-    /// What the server is asked about.
-    asked: &'static [(&'static str, &'static [&'static str])],
 }
 
-/// What the user of a lock's client must be allowed to do. SECURITY.md quotes it.
+/// The rights that locks need. SECURITY.md quotes them.
 pub const RIGHTS: &str = "+eval +evalsha +script|load +get +set +setrange +del +exists +type +hget +hmget +hset +hdel \
                           +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
-/// What that of a node's client must. `+config|get` lets it see that the node saves every change before it answers.
+/// The rights that a node needs. With `+config|get` the client also sees that the node saves every change before it
+/// replies.
 pub const NODE_RIGHTS: &str = "+eval +evalsha +script|load +get +set +del +type +zadd +zrem +zrange +zmscore +zcard \
                                +zremrangebyrank +pexpire +time +publish +subscribe +pubsub|numsub +info +role +select";
-/// What that of a fence must.
+/// The rights that a fence needs.
 pub const FENCE_RIGHTS: &str = "+eval +evalsha +get +set +del +type +pttl +select";
 
 impl Rights {
-    pub(crate) const LOCKS: Self =
-        Self { commands: RIGHTS, patterns: "~PREFIXlh1:* &PREFIXlh1:inbox:*", asked: &BY_SCRIPTS };
+    pub(crate) const LOCKS: Self = Self { commands: RIGHTS, patterns: "~PREFIXlh1:* &PREFIXlh1:inbox:*" };
     pub(crate) const NODE: Self =
-        Self { commands: NODE_RIGHTS, patterns: "~PREFIXlq1:* ~PREFIXlq1q:* &PREFIXlq1:inbox:*", asked: &BY_NODES };
-    pub(crate) const FENCE: Self = Self { commands: FENCE_RIGHTS, patterns: "~KEY ~lhf:{KEY}*", asked: &[] };
+        Self { commands: NODE_RIGHTS, patterns: "~PREFIXlq1:* ~PREFIXlq1q:* &PREFIXlq1:inbox:*" };
+    pub(crate) const FENCE: Self = Self { commands: FENCE_RIGHTS, patterns: "~KEY ~lhf:{KEY}*" };
 
-    /// The question's arguments, about a key that stands for all.
+    /// Returns the arguments of the question, about a key that stands for all.
     pub(super) fn arguments(&self, key: &str) -> Vec<String> {
         let word = |word: &&'static str| if *word == KEY { key.to_owned() } else { (*word).to_owned() };
-        self.asked.iter().map(|(_, words)| words.iter().map(word).collect::<Vec<_>>().join("\n")).collect()
+        self.asked().map(|(_, words)| words.iter().map(word).collect::<Vec<_>>().join("\n")).collect()
     }
 
-    /// The names of the rights that are missing, by the script's answer.
+    /// Returns the names of the rights that are missing, if these commands of the question were refused. They are counted
+    /// from 1.
     pub(super) fn missing(&self, refused: &[usize]) -> Vec<&'static str> {
+        let asked: Vec<_> = self.asked().enumerate().collect();
         let is_refused = |at: usize| refused.contains(&(at + 1));
         let is_keyed = |words: &[&str]| words.contains(&KEY);
-        // A user of some names only may not touch the key that stands for all. Then nothing is known of its commands, and
-        // the first request says what it lacks.
-        let knows_keys = self.asked.iter().enumerate().any(|(at, (_, words))| is_keyed(words) && !is_refused(at));
-        let missing = self
-            .asked
-            .iter()
-            .enumerate()
-            .filter(|(at, (_, words))| is_refused(*at) && (knows_keys || !is_keyed(words)));
+        // A user who has rights for some names only may not touch the key that stands for all. Then nothing is known about
+        // the commands, and the first request shows which right is missing.
+        let knows_keys = asked.iter().any(|(at, (_, words))| is_keyed(words) && !is_refused(*at));
+        let missing = asked.iter().filter(|(at, (_, words))| is_refused(*at) && (knows_keys || !is_keyed(words)));
         missing.map(|(_, (right, _))| *right).collect()
+    }
+
+    fn asked(&self) -> impl Iterator<Item = &'static Command> {
+        COMMANDS.iter().filter(|(right, _)| self.commands.split(' ').any(|listed| listed == *right))
     }
 }
 
@@ -64,9 +64,12 @@ impl fmt::Display for Rights {
 /// A word of a command that is a key.
 const KEY: &str = "KEY";
 
-/// What scripts do, and what brings one that a server has forgotten. Each with as many arguments as it must have: the
-/// server looks for the key among them. What is not here is done by the first exchange itself.
-const BY_SCRIPTS: [(&str, &[&str]); 16] = [
+/// A right, and a command that needs it, with the smallest number of arguments: the server looks for the key among them.
+type Command = (&'static str, &'static [&'static str]);
+
+/// The commands that scripts call, and those that bring a script which a server has forgotten. The first exchange with the
+/// server needs other rights, and shows by itself if one is missing.
+const COMMANDS: [Command; 22] = [
     ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
     ("+get", &["GET", KEY]),
     ("+set", &["SET", KEY, "1"]),
@@ -78,20 +81,6 @@ const BY_SCRIPTS: [(&str, &[&str]); 16] = [
     ("+hmget", &["HMGET", KEY, "1"]),
     ("+hset", &["HSET", KEY, "1", "1"]),
     ("+hdel", &["HDEL", KEY, "1"]),
-    ("+pexpire", &["PEXPIRE", KEY, "1"]),
-    ("+time", &["TIME"]),
-    ("+pubsub|numsub", &["PUBSUB", "NUMSUB", "1"]),
-    ("+eval", &["EVAL", "return 1", "0"]),
-    ("+script|load", &["SCRIPT", "LOAD", "return 1"]),
-];
-
-/// The same of a node's.
-const BY_NODES: [(&str, &[&str]); 16] = [
-    ("+evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "0"]),
-    ("+get", &["GET", KEY]),
-    ("+set", &["SET", KEY, "1"]),
-    ("+del", &["DEL", KEY]),
-    ("+type", &["TYPE", KEY]),
     ("+zadd", &["ZADD", KEY, "1", "1"]),
     ("+zrem", &["ZREM", KEY, "1"]),
     ("+zrange", &["ZRANGE", KEY, "0", "0"]),
@@ -108,36 +97,41 @@ const BY_NODES: [(&str, &[&str]); 16] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::redis::{NodeScripts, Scripts};
+    use crate::store::redis::scripts::Family;
+
+    const FAMILIES: [(Family, Rights); 2] = [(Family::Locks, Rights::LOCKS), (Family::Node, Rights::NODE)];
 
     fn missing(refused: &[usize]) -> Vec<&'static str> {
         Rights::LOCKS.missing(refused)
     }
 
     #[test]
-    fn what_is_asked_for_is_in_the_list() {
-        for rights in [Rights::LOCKS, Rights::NODE] {
-            for (right, words) in rights.asked {
-                assert!(rights.commands.split(' ').any(|listed| listed == *right), "{right}");
-                let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
-                assert_eq!(*right, format!("+{name}"));
-            }
+    fn rights_are_named_like_their_commands() {
+        for (right, words) in COMMANDS {
+            let name = words[..right.matches('|').count() + 1].join("|").to_lowercase();
+            assert_eq!(right, format!("+{name}"));
         }
+        assert_eq!(FAMILIES.map(|(_, rights)| rights.asked().count()), [16, 16]);
     }
 
-    /// A script that learns a command must bring its right with it.
+    /// A script that begins to call a command must bring its right with it, and the server is asked about it.
     #[test]
     fn every_command_of_a_script_is_in_the_list() {
-        let locks = Scripts::get().each().map(|script| (script, Rights::LOCKS));
-        let node = NodeScripts::get().each().map(|script| (script, Rights::NODE));
         let mut seen = 0;
-        for (script, rights) in locks.into_iter().chain(node) {
+        for (script, rights) in
+            FAMILIES.into_iter().flat_map(|(family, rights)| family.scripts().map(move |script| (script, rights)))
+        {
             for before in ["call('", "call( '", "{ '"] {
-                for (at, _) in script.source.match_indices(before) {
-                    let name = script.source[at + before.len()..].split('\'').next().expect("a first piece");
+                for (at, _) in script.source().match_indices(before) {
+                    let name = script.source()[at + before.len()..].split('\'').next().expect("a first piece");
                     let right = format!("+{}", name.to_lowercase());
-                    let is_listed = rights.commands.split(' ').any(|listed| listed.split('|').next() == Some(&right));
-                    assert!(is_listed, "{} calls {name}, and {right} is in no list", script.name);
+                    let is_named = |listed: &str| listed.split('|').next() == Some(&*right);
+                    assert!(rights.commands.split(' ').any(is_named), "{script:?} calls {name}: {right} is in no list");
+                    let is_asked = rights.asked().any(|(asked, _)| is_named(asked));
+                    assert!(
+                        is_asked || right == "+publish",
+                        "{script:?} calls {name}: the server is not asked about it"
+                    );
                     seen += 1;
                 }
             }
@@ -146,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_has_a_name() {
+    fn missing_rights_are_named() {
         assert_eq!(missing(&[]), [""; 0]);
         assert_eq!(missing(&[1, 3, 14]), ["+evalsha", "+set", "+pubsub|numsub"]);
         assert_eq!(missing(&[99]), [""; 0]);

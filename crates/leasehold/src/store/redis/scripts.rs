@@ -1,9 +1,150 @@
-//! The scripts, as they are sent: one file for each operation, with the shared part put in once.
+//! The scripts: one table.
+//!
+//! A new script is a variant, a row and a Lua file here, and its arguments in `call.rs` or `node/call.rs`. Everything
+//! else takes what it needs from the row: what a server is brought (`handshake.rs`), which replies are believed
+//! (`reply.rs`), which rights are checked (`rights.rs`), and the server of the tests (`front` in leasehold-testkit). If a
+//! script calls a command that no other script calls, `rights.rs` gets that command, too.
 
+use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
-/// What scripts share, put in as text where one says so: see `part/open.lua` for why it is no function.
-const PARTS: [(&str, &str); 10] = [
+use super::source::{Source, assemble, digest};
+
+/// A script. Variants are in the order of the rows of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Script {
+    /// Takes the lease, or a place in the queue.
+    Acquire,
+    /// Renews the leases of up to 16 names.
+    Renew,
+    /// Gives the lease back.
+    Release,
+    /// Makes the range of tokens of a grant longer.
+    Reserve,
+    /// Stops waiting.
+    Leave,
+    /// Gives the lease back, and grants it to nobody for a while.
+    CoolDown,
+    /// Marks a grant, and shortens its lease to the grace.
+    Revoke,
+    /// Ends what has ended, and hands a free lease on.
+    Settle,
+    /// Reads, and writes nothing.
+    Inspect,
+    /// Gives the vote, or a place in the queue.
+    NodeAsk,
+    /// Renews the votes of up to 16 names.
+    NodeRenew,
+    /// Takes the vote back, and the place in the queue.
+    NodeGiveBack,
+    /// Takes the vote back, and gives it to nobody for a while.
+    NodeCoolDown,
+    /// Marks a grant, and shortens its vote to the grace.
+    NodeRevoke,
+    /// Ends what has ended, and calls the next waiter.
+    NodeSettle,
+    /// Reads, and writes nothing.
+    NodeInspect,
+    /// Greets the node: writes and returns the marker.
+    NodeEnter,
+    /// Ends a quarantine.
+    NodeBegin,
+}
+
+/// Scripts that one connection uses: all of them are brought to a server together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// Locks on one Redis.
+    Locks,
+    /// A node of a quorum.
+    Node,
+}
+
+/// When the server runs a script, as the first line of its file says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flags {
+    /// No flags: on a primary that has memory left.
+    Plain,
+    /// `allow-oom`: also if the memory is full, since the script gives back or hands on.
+    AllowOom,
+    /// `no-writes`: also on a replica.
+    NoWrites,
+}
+
+struct Row {
+    script: Script,
+    family: Family,
+    /// The path of the file, without `.lua`.
+    name: &'static str,
+    own: &'static str,
+    flags: Flags,
+    /// The number of arguments, without those that each name has.
+    arguments: RangeInclusive<usize>,
+    /// The number of arguments that each name has.
+    each: usize,
+    /// The words with which a reply can begin that reports on a record.
+    replies: &'static [&'static str],
+}
+
+#[rustfmt::skip]
+static TABLE: [Row; 18] = {
+    use Family::{Locks, Node};
+    use Flags::{AllowOom, NoWrites, Plain};
+    use Script::{
+        Acquire, CoolDown, Inspect, Leave, NodeAsk, NodeBegin, NodeCoolDown, NodeEnter, NodeGiveBack, NodeInspect,
+        NodeRenew, NodeRevoke, NodeSettle, Release, Renew, Reserve, Revoke, Settle,
+    };
+    [
+        Row { script: Acquire, family: Locks, name: "acquire", own: include_str!("acquire.lua"),
+            flags: Plain, arguments: 5..=8, each: 0, replies: &["GRANTED", "QUEUED", "BUSY", "GONE", "LATE", "FULL"] },
+        Row { script: Renew, family: Locks, name: "renew", own: include_str!("renew.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 1, replies: &["RENEWED", "LOST", "LATE"] },
+        Row { script: Release, family: Locks, name: "release", own: include_str!("release.lua"),
+            flags: AllowOom, arguments: 1..=3, each: 0, replies: &["RELEASED", "NOTHELD"] },
+        Row { script: Reserve, family: Locks, name: "reserve", own: include_str!("reserve.lua"),
+            flags: AllowOom, arguments: 1..=1, each: 0, replies: &["RESERVED", "LOST"] },
+        Row { script: Leave, family: Locks, name: "leave", own: include_str!("leave.lua"),
+            flags: AllowOom, arguments: 1..=2, each: 0, replies: &["LEFT"] },
+        Row { script: CoolDown, family: Locks, name: "cool_down", own: include_str!("cool_down.lua"),
+            flags: AllowOom, arguments: 2..=3, each: 0, replies: &["LEFT"] },
+        Row { script: Revoke, family: Locks, name: "revoke", own: include_str!("revoke.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["REVOKING", "NOTHELD"] },
+        Row { script: Settle, family: Locks, name: "settle", own: include_str!("settle.lua"),
+            flags: AllowOom, arguments: 0..=0, each: 0, replies: &["SETTLED"] },
+        Row { script: Inspect, family: Locks, name: "inspect", own: include_str!("inspect.lua"),
+            flags: NoWrites, arguments: 0..=0, each: 0, replies: &["INSPECTED"] },
+        Row { script: NodeAsk, family: Node, name: "node/ask", own: include_str!("node/ask.lua"),
+            flags: Plain, arguments: 7..=8, each: 0, replies: &["GRANTED", "REFUSED", "BELOW", "FAR", "LATE", "FULL"] },
+        Row { script: NodeRenew, family: Node, name: "node/renew", own: include_str!("node/renew.lua"),
+            flags: AllowOom, arguments: 3..=3, each: 1, replies: &["RENEWED", "FILLED", "LOST", "LATE"] },
+        Row { script: NodeGiveBack, family: Node, name: "node/give_back", own: include_str!("node/give_back.lua"),
+            flags: AllowOom, arguments: 2..=3, each: 0, replies: &["GIVEN"] },
+        Row { script: NodeCoolDown, family: Node, name: "node/cool_down", own: include_str!("node/cool_down.lua"),
+            flags: AllowOom, arguments: 3..=3, each: 0, replies: &["GIVEN"] },
+        Row { script: NodeRevoke, family: Node, name: "node/revoke", own: include_str!("node/revoke.lua"),
+            flags: AllowOom, arguments: 2..=2, each: 0, replies: &["REVOKING", "NOTHELD"] },
+        Row { script: NodeSettle, family: Node, name: "node/settle", own: include_str!("node/settle.lua"),
+            flags: AllowOom, arguments: 0..=0, each: 0, replies: &["SETTLED"] },
+        Row { script: NodeInspect, family: Node, name: "node/inspect", own: include_str!("node/inspect.lua"),
+            flags: NoWrites, arguments: 0..=0, each: 0, replies: &["INSPECTED"] },
+        Row { script: NodeEnter, family: Node, name: "node/enter", own: include_str!("node/enter.lua"),
+            flags: AllowOom, arguments: 4..=4, each: 0, replies: &[] },
+        Row { script: NodeBegin, family: Node, name: "node/begin", own: include_str!("node/begin.lua"),
+            flags: AllowOom, arguments: 4..=4, each: 0, replies: &[] },
+    ]
+};
+
+/// A row stands where its variant says.
+const _: () = {
+    let mut at = 0;
+    while at < TABLE.len() {
+        assert!(TABLE[at].script as usize == at);
+        at += 1;
+    }
+};
+
+/// The parts that scripts of locks share. They are put in as text: see `part/open.lua` for why they are no functions.
+const LOCK_PARTS: [(&str, &str); 10] = [
     ("--@clock\n", include_str!("part/clock.lua")),
     ("--@open\n", include_str!("part/open.lua")),
     ("--@unlink\n", include_str!("part/unlink.lua")),
@@ -16,200 +157,108 @@ const PARTS: [(&str, &str); 10] = [
     ("--@save\n", include_str!("part/save.lua")),
 ];
 
-/// One script.
-#[derive(Clone, Debug)]
-pub struct Script {
-    /// Its file, without `.lua`.
-    pub name: &'static str,
-    /// What the server runs.
-    pub source: String,
-    /// By what the server knows it: the SHA-1 of the source, in hexadecimal.
-    pub sha: String,
-}
+/// The parts that scripts of a node share. A part that contains the mark of another part comes before that part.
+const NODE_PARTS: [(&str, &str); 11] = [
+    ("--@clock\n", include_str!("part/clock.lua")),
+    ("--@marked\n", include_str!("node/part/marked.lua")),
+    ("--@open\n", include_str!("node/part/open.lua")),
+    ("--@enqueue\n", include_str!("node/part/enqueue.lua")),
+    ("--@unlink\n", include_str!("node/part/unlink.lua")),
+    ("--@give\n", include_str!("node/part/give.lua")),
+    ("--@settle\n", include_str!("node/part/settle.lua")),
+    ("--@lapse\n", include_str!("node/part/lapse.lua")),
+    ("--@next\n", include_str!("node/part/next.lua")),
+    ("--@head\n", include_str!("node/part/head.lua")),
+    ("--@save\n", include_str!("node/part/save.lua")),
+];
 
-/// All of them.
-#[derive(Clone, Debug)]
-pub struct Scripts {
-    /// See `acquire.lua`; so for the others.
-    pub acquire: Script,
-    /// Up to 16 names at once.
-    pub renew: Script,
-    /// Gives back.
-    pub release: Script,
-    /// Makes a grant's range of tokens longer.
-    pub reserve: Script,
-    /// Stops waiting.
-    pub leave: Script,
-    /// Gives back, and lets nobody have it for a while.
-    pub cool_down: Script,
-    /// Marks.
-    pub revoke: Script,
-    /// Looks after the queue.
-    pub settle: Script,
-    /// Looks, and writes nothing.
-    pub inspect: Script,
-    /// Asks for our rights. A server that knows it knows the others: see `handshake.rs`.
-    pub rights: Script,
-}
-
-impl Scripts {
-    /// The scripts of this build: made once.
-    pub fn get() -> &'static Self {
-        static SCRIPTS: OnceLock<Scripts> = OnceLock::new();
-        SCRIPTS.get_or_init(Self::make)
+impl Script {
+    /// Returns the path of its file, without `.lua`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        self.row().name
     }
 
-    fn make() -> Self {
-        let mut scripts = Self {
-            acquire: lock_script("acquire", include_str!("acquire.lua")),
-            renew: lock_script("renew", include_str!("renew.lua")),
-            release: lock_script("release", include_str!("release.lua")),
-            reserve: lock_script("reserve", include_str!("reserve.lua")),
-            leave: lock_script("leave", include_str!("leave.lua")),
-            cool_down: lock_script("cool_down", include_str!("cool_down.lua")),
-            revoke: lock_script("revoke", include_str!("revoke.lua")),
-            settle: lock_script("settle", include_str!("settle.lua")),
-            inspect: lock_script("inspect", include_str!("inspect.lua")),
-            rights: question(&[]),
-        };
-        scripts.rights = question(&scripts.each());
-        scripts
+    /// Returns what the server runs. Assembled at the first call.
+    #[must_use]
+    pub fn source(self) -> &'static str {
+        &self.assembled().text
     }
 
-    /// Each of them that is about a lock.
-    pub fn each(&self) -> [&Script; 9] {
-        let Self { acquire, renew, release, reserve, leave, cool_down, revoke, settle, inspect, .. } = self;
-        [acquire, renew, release, reserve, leave, cool_down, revoke, settle, inspect]
+    /// Returns the name by which the server knows it: the SHA-1 of the source, in hexadecimal.
+    #[must_use]
+    pub fn sha(self) -> &'static str {
+        &self.assembled().sha
+    }
+
+    /// Returns when the server runs it.
+    #[must_use]
+    pub fn flags(self) -> Flags {
+        self.row().flags
+    }
+
+    /// Whether a call about so many names can have so many arguments.
+    #[must_use]
+    pub fn takes(self, names: usize, arguments: usize) -> bool {
+        let Row { arguments: alone, each, .. } = self.row();
+        arguments.checked_sub(each * names).is_some_and(|arguments| alone.contains(&arguments))
+    }
+
+    fn row(self) -> &'static Row {
+        &TABLE[self as usize]
+    }
+
+    fn assembled(self) -> &'static Source {
+        static SOURCES: [OnceLock<Source>; TABLE.len()] = [const { OnceLock::new() }; TABLE.len()];
+        SOURCES[self as usize].get_or_init(|| {
+            let Row { name, own, family, .. } = self.row();
+            assemble(own, family.parts(), |text| patched(name, text))
+        })
     }
 }
 
-fn lock_script(name: &'static str, own: &str) -> Script {
-    script(name, own, &PARTS)
-}
-
-/// A script with the parts that it names put in.
-pub(super) fn script(name: &'static str, own: &str, parts: &[(&str, &str)]) -> Script {
-    let mut source = own.to_owned();
-    for (mark, part) in parts {
-        source = source.replace(mark, part);
+impl Family {
+    /// Returns its scripts, in the order of the table.
+    pub fn scripts(self) -> impl Iterator<Item = Script> + Clone {
+        TABLE.iter().filter(move |row| row.family == self).map(|row| row.script)
     }
-    let source = patched(name, source);
-    Script { name, sha: digest(&source), source }
-}
 
-/// The question about our rights, with a line that stands for these scripts: a server that knows it knows them.
-pub(super) fn question(each: &[&Script]) -> Script {
-    let shas: Vec<&str> = each.iter().map(|script| script.sha.as_str()).collect();
-    let source = format!("{}-- for {}\n", include_str!("rights.lua"), digest(&shas.join("\n")));
-    Script { name: "rights", sha: digest(&source), source }
-}
+    /// Returns the script that asks the server which of our commands its user may not call.
+    ///
+    /// It has a line that stands for all scripts of the family. So a server that knows it knows them: see `handshake.rs`.
+    #[must_use]
+    pub fn question(self) -> &'static Source {
+        static QUESTIONS: [OnceLock<Source>; 2] = [const { OnceLock::new() }; 2];
+        QUESTIONS[self as usize].get_or_init(|| {
+            let all: Vec<&str> = self.scripts().map(Script::sha).collect();
+            let own = assemble(include_str!("rights.lua"), &[], |text| text).text;
+            Source::new(format!("{own}-- for {}\n", digest(&all.join("\n"))))
+        })
+    }
 
-pub(super) fn digest(text: &str) -> String {
-    sha1_smol::Sha1::from(text).digest().to_string()
+    /// Whether a reply that begins with this word reports on a record.
+    pub(super) fn reports(self, word: &str) -> bool {
+        TABLE.iter().any(|row| row.family == self && row.replies.contains(&word))
+    }
+
+    fn parts(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Locks => &LOCK_PARTS,
+            Self::Node => &NODE_PARTS,
+        }
+    }
 }
 
 #[cfg(leasehold_lab)]
-fn patched(name: &str, source: String) -> String {
-    super::mutants::patched(name, source)
+fn patched(name: &str, text: String) -> String {
+    super::mutants::patched(name, text)
 }
 
 #[cfg(not(leasehold_lab))]
-fn patched(_: &str, source: String) -> String {
-    source
+fn patched(_: &str, text: String) -> String {
+    text
 }
 
 #[cfg(test)]
-mod tests {
-    use leasehold_spec::limits;
-
-    use super::*;
-
-    #[test]
-    fn every_script_has_its_header() {
-        for script in Scripts::get().each() {
-            assert!(script.source.starts_with("#!lua"), "{} has no shebang line", script.name);
-            for part in ["KEYS", "ARGV", "RETURNS", "EFFECTS", "RETRY", "COST"] {
-                let line = format!("\n-- {part} ");
-                assert!(script.source.contains(&line), "{} does not say its {part}", script.name);
-            }
-        }
-    }
-
-    #[test]
-    fn time_is_asked_for_once() {
-        for script in Scripts::get().each() {
-            let calls = script.source.matches("redis.call('TIME')").count();
-            assert_eq!(calls, 1, "{} asks for the time {calls} times", script.name);
-        }
-    }
-
-    /// An error before it leaves nobody told of what was not stored (P5).
-    #[test]
-    fn a_message_is_the_last_thing_that_a_script_does() {
-        const WRITES: [&str; 7] = ["'SET'", "'SETRANGE'", "'DEL'", "'HSET'", "'HDEL'", "'PEXPIRE'", "call(unpack("];
-        for script in Scripts::get().each() {
-            for (at, _) in script.source.match_indices("'PUBLISH'") {
-                let behind = &script.source[at..];
-                let behind = &behind[..behind.find("\nreturn ").unwrap_or(behind.len())];
-                let behind = &behind[..behind.find(" return ").unwrap_or(behind.len())];
-                let written = WRITES.iter().find(|write| behind.contains(**write));
-                assert_eq!(written, None, "{} writes after it has told", script.name);
-            }
-        }
-    }
-
-    #[test]
-    fn only_what_gives_back_or_hands_on_runs_with_a_full_memory() {
-        for script in Scripts::get().each() {
-            let flags = script.source.lines().next().unwrap_or_default();
-            let wanted = match script.name {
-                "acquire" => "#!lua",
-                "inspect" => "#!lua flags=no-writes",
-                _ => "#!lua flags=allow-oom",
-            };
-            assert_eq!(flags, wanted, "{}", script.name);
-        }
-    }
-
-    #[test]
-    fn the_bounds_are_those_of_the_specification() {
-        let bounds = format!(
-            "local R_MS, R_US, SETTLE_STEPS, TICKET_STEPS, LAPSES, QUEUE_MAX = {}, {}, {}, {}, {}, {}\n",
-            limits::RETENTION_MS,
-            limits::RETENTION_US,
-            limits::SETTLE_STEPS,
-            limits::TICKET_STEPS,
-            limits::LAPSES,
-            limits::QUEUE_MAX
-        );
-        let scripts = Scripts::get();
-        assert!(scripts.settle.source.contains(&bounds), "part/open.lua has other bounds than: {bounds}");
-        let lead = format!("local LEAD_US, REVOKE_NOTIFIED = {}, {}\n", limits::TOKEN_LEAD_US, limits::REVOKE_NOTIFIED);
-        assert!(scripts.settle.source.contains(&lead), "part/open.lua has another lead, or notifies others");
-        let usual = format!("<= '{:08}'", limits::RANGE_MAX);
-        assert!(scripts.renew.source.contains(&usual), "renew.lua has another range");
-        let kept = format!("2 * lease + {})", limits::RETENTION_MS);
-        assert!(scripts.renew.source.contains(&kept), "renew.lua has another R");
-        let floor = format!(" / 3), {})", limits::LOOK_MAX_MS);
-        assert!(scripts.settle.source.contains(&floor), "part/settle.lua has another floor");
-        let long = format!("<= '{:08}'", limits::RETENTION_MS);
-        assert!(scripts.release.source.contains(&long), "release.lua has another R");
-    }
-
-    /// Another version of any script makes another question, so that no server answers it that lacks the script.
-    #[test]
-    fn the_question_stands_for_all() {
-        let scripts = Scripts::get();
-        let shas = scripts.each().map(|script| script.sha.as_str()).join("\n");
-        assert!(scripts.rights.source.ends_with(&format!("\n-- for {}\n", digest(&shas))));
-        assert!(scripts.rights.source.starts_with(include_str!("rights.lua")));
-        assert_eq!(scripts.rights.sha, digest(&scripts.rights.source));
-    }
-
-    #[test]
-    fn nothing_is_left_to_put_in() {
-        for script in Scripts::get().each() {
-            assert!(!script.source.contains("--@"), "{} names a part that there is not", script.name);
-        }
-    }
-}
+#[path = "scripts_tests.rs"]
+mod tests;

@@ -1,31 +1,31 @@
-//! What of a URL is a secret: for programs that show a URL, take one from a command line, or start others.
+//! Finds secrets in a URL: for programs that show a URL, take one from a command line, or start other programs.
 
-use super::credentials::Password;
+use super::named::Password;
 use super::url::Target;
 use crate::store::Scheme;
 use crate::store::quorum::url::QuorumUrl;
 
-/// Where a store's URL has its secrets. What the URL is of is not judged: one that nobody understands may have one in it.
+/// The secrets in the URL of a store. An invalid URL may also contain a secret.
 #[derive(Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Secrets {
-    /// Whether the URL itself must be seen by nobody.
+    /// Whether the URL itself contains a secret.
     pub in_url: bool,
-    /// The variables of the environment that the URL names, and that a child has no use for.
+    /// The environment variables that the URL names. A child process does not need them.
     pub variables: Vec<String>,
 }
 
 impl Secrets {
-    /// Looks at a URL. No I/O.
+    /// Reads a URL. No I/O.
     #[must_use]
     pub fn of(url: &str) -> Self {
         let targets = match Scheme::of(url) {
-            // A path and a name may have any sign in them, and never a password.
+            // A path and a name may contain any character, but never a password.
             Ok((Scheme::File | Scheme::Memory, _)) => return Self { in_url: false, variables: vec![] },
             Ok((Scheme::Quorum, rest)) => QuorumUrl::parse(rest).map(|url| url.nodes),
             Ok((Scheme::Redis | Scheme::RedisTls, _)) | Err(_) => Target::parse(url).map(|target| vec![target]),
         };
-        // Whoever forgot a part of it has not forgotten the password. Within another URL its signs may be encoded.
+        // An incomplete URL may still contain the password. Inside another URL, its characters may be encoded.
         let Ok(targets) = targets else {
             let plain = url.replace("%40", "@").replace("%3D", "=").replace("%3d", "=");
             return Self { in_url: plain.contains('@') || plain.contains("password="), variables: vec![] };
@@ -47,13 +47,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_a_url_has_its_secrets() {
+    fn secrets_are_found() {
         for (url, in_url, variables) in [
             ("redis://host", false, &[][..]),
             ("redis://me@host?password_file=/run/secrets/redis", false, &[]),
             ("redis://me@host?password_env=REDIS_PASSWORD", false, &["REDIS_PASSWORD"]),
             ("redis://:hunter2@host", true, &[]),
-            // What cannot be understood.
+            // URLs that cannot be parsed.
             ("redis://hunter2@host", true, &[]),
             ("redis://:hunter2@host?password_env=A", true, &[]),
             ("redis://host?password=hunter2", true, &[]),

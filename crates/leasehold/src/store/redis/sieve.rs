@@ -1,16 +1,17 @@
-//! What a server may say at all: a socket that breaks where an answer is longer, wider or deeper than any of ours.
+//! Bounds of a reply: a socket that breaks if a reply is longer, wider or deeper than every reply to our requests.
 //!
-//! The client crate believes lengths. Of `$999999999999` it keeps what comes until all of it has come, and of an array an
-//! item for each three bytes: whoever answers as the store fills our memory, until the session's own
-//! bounds end the connection (seconds; a quarter of a gigabyte on a busy machine). So lengths are read here first, and the
-//! connection ends at one that no answer of ours has.
+//! The client crate trusts lengths. After `$999999999999` it keeps all bytes that arrive, and of an array it keeps an item
+//! for each three bytes. So a program in the place of the store can fill our memory, until the session's own bounds end the
+//! connection (seconds; a quarter of a gigabyte on a busy machine). This file reads the lengths first, and the connection
+//! ends at a length that no reply to our requests has.
 //!
-//! RESP is simple enough for that: every value begins with a line, of which some say how many bytes or values follow. Those
-//! bytes are skipped, and nothing is kept but how much is still to come.
+//! RESP is simple enough for that. Every value begins with a line. Some of these lines say how many bytes or values follow.
+//! The bytes are skipped, and only their number is kept.
 //!
-//! It is of use only if both read the same. The client crate also takes `+5` and ` 5 ` for lengths, and of `=-1` it waits
-//! for all that there is; a line ends for it at `\r\n` and nowhere else. So a length here is what every server writes,
-//! digits or `-1` for nothing; whatever else ends the connection, and so nothing can stand here that is skipped there.
+//! This helps only if both parsers read the same. The client crate also accepts `+5` and ` 5 ` as lengths, and after
+//! `=-1` it waits for all bytes that there are. For the client crate, a line ends at `\r\n` and nowhere else. So this
+//! file accepts the lengths that every server writes: digits, or `-1` for nothing. Anything else ends the connection.
+//! So it never skips bytes that the client crate reads.
 
 use std::io;
 use std::pin::Pin;
@@ -20,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::world::Socket;
 
-/// How long, wide and deep a whole answer may be.
+/// The largest length, width and depth of a whole reply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sieve {
     bytes: u64,
@@ -29,19 +30,19 @@ pub(crate) struct Sieve {
 }
 
 impl Sieve {
-    /// For locks: the longest answer is a page of names, of 1,000 keys or little more, each of 1 kB at most.
+    /// For locks: the longest reply is a page of names, with 1,000 keys or a few more, each of at most 1 kB.
     pub(crate) const LOCKS: Self = Self { bytes: 4 << 20, items: 1 << 16, depth: 8 };
-    /// For fences: a value is the caller's, and as long as it made it.
+    /// For fences: a value belongs to the caller and can have any length.
     pub(crate) const FENCE: Self = Self { bytes: u64::MAX, items: 1 << 16, depth: 8 };
 
-    /// Whether these pieces get through.
+    /// Returns whether these pieces are accepted.
     #[cfg(test)]
     pub(super) fn passes(self, pieces: &[&[u8]]) -> bool {
         let mut scan = Scan::new(self);
         pieces.iter().all(|piece| scan.see(piece).is_ok())
     }
 
-    /// The socket, behind it.
+    /// Wraps a socket.
     pub(crate) fn before(self, socket: Box<dyn Socket>) -> Box<dyn Socket> {
         Box::new(Sieved { socket, scan: Scan::new(self), in_a_row: 0 })
     }
@@ -50,14 +51,14 @@ impl Sieve {
 struct Sieved {
     socket: Box<dyn Socket>,
     scan: Scan,
-    /// So many reads have found something, one after the other.
+    /// The number of consecutive reads that found something.
     in_a_row: u32,
 }
 
-/// After so many the driver steps aside, of 8 kB each. Left alone it reads on for as long as the runtime lets any task do
-/// so, and that again dozens of times before timers have their turn: behind a server that talks without an end the
-/// session's thread would come to its deadlines seconds late. (After the first read it finds that there is nothing more,
-/// nearly always: one would cost each answer a turn.)
+/// After this number of reads, of 8 kB each, the driver yields. Otherwise it reads for as long as the runtime lets a task
+/// run, and dozens of times again before timers have their turn. With a server that sends without an end, the session's
+/// thread would reach its deadlines seconds late. (The number is not 1: nearly always the second read finds nothing,
+/// and each reply would cost a turn.)
 const IN_A_ROW: u32 = 2;
 
 impl AsyncRead for Sieved {
@@ -105,33 +106,33 @@ impl AsyncWrite for Sieved {
     }
 }
 
-/// Where in an answer we are.
+/// The position in a reply.
 #[derive(Clone, Debug)]
 struct Scan {
     most: Sieve,
-    /// Bytes and values of this answer so far.
+    /// Bytes and values of this reply so far.
     bytes: u64,
     items: u64,
-    /// Bytes to be skipped, with the end of their line.
+    /// Bytes to skip, with the end of their line.
     skip: u64,
-    /// How many values are still to come, at each depth.
+    /// The number of values that are still to come, at each depth.
     open: Vec<u64>,
     line: Line,
 }
 
-/// The line that a value begins with.
+/// The first line of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Line {
-    /// Nothing of it has come.
+    /// Nothing of it has arrived.
     None,
-    /// Its kind, what it says so far, and its last byte.
+    /// Its kind, its length so far, and its last byte.
     Some { kind: u8, says: Says, last: u8 },
 }
 
-/// What a line says of how much follows.
+/// The length that a line gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
-    /// Nothing, yet or ever.
+    /// None so far.
     Nothing,
     /// A minus sign.
     Minus,
@@ -154,7 +155,7 @@ impl Scan {
                 let skipped = self.skip.min(bytes.len() as u64);
                 self.skip -= skipped;
                 self.count(skipped)?;
-                // No longer than the slice, so it fits.
+                // At most the length of the slice, so it fits.
                 bytes = bytes.get(usize::try_from(skipped).unwrap_or(usize::MAX)..).unwrap_or_default();
                 if self.skip == 0 {
                     self.end_value();
@@ -183,7 +184,7 @@ impl Scan {
         if self.bytes > self.most.bytes { Err(TOO_LONG) } else { Ok(()) }
     }
 
-    /// A line has ended: what it says of what follows.
+    /// Ends a line, and takes the length that it gives.
     fn end_line(&mut self, kind: u8, says: Says) -> Result<(), &'static str> {
         match (kind, says) {
             (b'$' | b'=' | b'!', Says::Length(bytes)) => {
@@ -194,7 +195,7 @@ impl Scan {
             }
             (b'*' | b'~' | b'>', Says::Length(items)) => self.begin(items)?,
             (b'%', Says::Length(pairs)) => self.begin(pairs.checked_mul(2).ok_or(TOO_LONG)?)?,
-            // An attribute comes before the value that it is about, and is none itself.
+            // An attribute precedes its value, and does not count as a value.
             (b'|', Says::Length(pairs)) => {
                 self.begin(pairs.checked_mul(2).and_then(|items| items.checked_add(1)).ok_or(TOO_LONG)?)?;
             }
@@ -220,7 +221,7 @@ impl Scan {
         Ok(())
     }
 
-    /// A value has ended, and with it those whose last part it was.
+    /// Ends a value, and every value of which it was the last part.
     fn end_value(&mut self) {
         while let Some(left) = self.open.last_mut() {
             *left -= 1;
@@ -234,10 +235,10 @@ impl Scan {
 }
 
 impl Says {
-    /// With one more byte of a line, behind this one.
+    /// Adds one byte to a line.
     fn and(self, last: u8, byte: u8) -> Result<Self, &'static str> {
         match (self, byte) {
-            // The end of the line has begun, and must come.
+            // The end of the line has begun, and must be complete.
             _ if last == b'\r' => Err(NO_LENGTH),
             (says, b'\r') => Ok(says),
             (Self::Nothing, b'-') => Ok(Self::Minus),
@@ -267,13 +268,13 @@ mod tests {
 
     fn see(bytes: &[u8]) -> Result<Scan, &'static str> {
         let mut scan = Scan::new(SMALL);
-        // Whatever the network makes of it.
+        // For every way in which the network can cut the bytes.
         bytes.chunks(3).try_for_each(|piece| scan.see(piece))?;
         Ok(scan)
     }
 
     #[test]
-    fn who_talks_without_an_end_lets_others_have_their_turn() {
+    fn an_endless_reply_does_not_block_other_tasks() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(steps_aside());
     }
@@ -284,7 +285,7 @@ mod tests {
         socket.readable().await.unwrap();
         let (mut socket, mut reads) = (Sieve::LOCKS.before(Box::new(socket)), 0);
         for turn in 1..4 {
-            // It steps aside, and is woken at once: there is more.
+            // The driver yields, and is woken immediately, because there is more.
             let turned = poll_fn(|context| {
                 let mut chunk = [0; 16];
                 while Pin::new(&mut *socket).poll_read(context, &mut ReadBuf::new(&mut chunk)).is_ready() {
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_leaves_nothing_behind() {
+    fn a_complete_reply_leaves_no_state() {
         for whole in [
             "+OK\r\n",
             "-ERR x\r\n",
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_refused_at_its_length() {
+    fn a_reply_that_is_too_large_is_refused_at_its_length() {
         for lie in [
             "$101\r\n",
             "$999999999999\r\n",
@@ -350,9 +351,9 @@ mod tests {
         assert!(see(b"*1\r\n*1\r\n*1\r\n:1\r\n").is_ok());
     }
 
-    /// Lies that the client crate would believe, if we read them otherwise.
+    /// The client crate would read these lengths in another way.
     #[test]
-    fn what_the_client_crate_reads_otherwise_is_refused() {
+    fn ambiguous_lengths_are_refused() {
         for lie in [
             "$+99\r\n",
             "* 9\r\n",
@@ -373,12 +374,12 @@ mod tests {
         ] {
             assert_eq!(see(lie.as_bytes()).err(), Some(NO_LENGTH), "{lie:?}");
         }
-        // One line to the client crate, and behind it an array.
+        // The client crate reads one line, and then an array.
         assert!(see(b"+x\n$60\n\r\n*2147483647\r\n:1\r\n").is_err());
     }
 
     #[test]
-    fn no_length_is_beyond_counting() {
+    fn lengths_do_not_overflow() {
         for length in [u64::MAX - 2, u64::MAX - 1, u64::MAX] {
             let _refused_or_not = Sieve::FENCE.passes(&[format!("${length}\r\nabc").as_bytes()]);
         }

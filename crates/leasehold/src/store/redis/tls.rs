@@ -1,10 +1,10 @@
-//! TLS over a socket of the world's: whose certificate is believed, what is shown, and what a failed handshake means.
+//! TLS over a socket of the `World`: which certificates are trusted and shown, and what a failed handshake means.
 //!
-//! Verification cannot be turned off. A lock that anybody on the way can grant is none; and whoever has a certificate of
-//! its own making names its authority by `?ca=`, which is no harder than switching the question off.
+//! Verification cannot be turned off. If somebody on the network path could grant a lock, it would protect nothing. For a
+//! self-made certificate, name its authority with `?ca=`, which is not harder than to turn verification off.
 //!
-//! A client is made for one connection: its files are read anew each time, and its clock is the world's, at that moment.
-//! (Random numbers are those of rustls: a simulation that owns the bytes does not own these.)
+//! A client is made for one connection. Its files are read anew each time, and it uses the time of the `World` at that
+//! moment. (Random numbers come from rustls: a simulation controls the bytes, but not these numbers.)
 
 use std::error::Error as StdError;
 use std::io;
@@ -20,18 +20,18 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
 
-use super::credentials::{FileKind, Identity, Tls, content, wrong};
+use super::named::{FileKind, Identity, Tls, content, wrong};
 use crate::error::{Error, ErrorKind, Result};
 use crate::world::Socket;
 
-/// Bytes of a file of certificates: the roots of a whole system have a quarter of that.
+/// The largest file of certificates in bytes. The roots of a whole system have a quarter of that.
 const PEM_MAX: usize = 1024 * 1024;
 
 const CA: FileKind = FileKind { name: "CA file", parameter: "ca" };
 const CERTIFICATE: FileKind = FileKind { name: "certificate file", parameter: "cert" };
 const KEY: FileKind = FileKind { name: "key file", parameter: "key" };
 
-/// What one connection shows and believes.
+/// The TLS configuration of one connection.
 pub(super) struct Client {
     config: Arc<ClientConfig>,
     server: ServerName<'static>,
@@ -44,7 +44,7 @@ enum Shows {
     Certificate,
 }
 
-/// The moment at which certificates are judged.
+/// The time at which certificates must be valid.
 #[derive(Debug)]
 struct At(UnixTime);
 
@@ -54,7 +54,7 @@ impl TimeProvider for At {
     }
 }
 
-/// Whether a certificate can be for this host at all. No I/O.
+/// Checks that a certificate can be valid for this host. No I/O.
 pub(super) fn check(host: &str) -> Result<()> {
     server(host).map(drop)
 }
@@ -67,7 +67,7 @@ fn server(host: &str) -> Result<ServerName<'static>> {
 }
 
 impl Client {
-    /// Reads what the URL names. Blocks.
+    /// Reads the files that the URL names. Blocks.
     pub(super) fn new(tls: &Tls, host: &str, wall_us: u64) -> Result<Self> {
         let now = At(UnixTime::since_unix_epoch(Duration::from_micros(wall_us)));
         let builder = ClientConfig::builder_with_details(Arc::new(ring::default_provider()), Arc::new(now))
@@ -85,13 +85,13 @@ impl Client {
                 })?
             }
         };
-        // This configuration ends with its connection: nobody could come back to a session of it.
+        // This configuration ends with its connection, so nobody could resume a session of it.
         config.resumption = Resumption::disabled();
         let shows_itself = if tls.identity.is_some() { Shows::Certificate } else { Shows::Nothing };
         Ok(Self { config: Arc::new(config), server: server(host)?, shows_itself })
     }
 
-    /// Makes a TLS session of a socket. Bounded by the caller.
+    /// Starts a TLS session on a socket. The caller sets a timeout.
     pub(super) async fn handshake(&self, socket: Box<dyn Socket>, at: &str) -> Result<Box<dyn Socket>> {
         let connector = TlsConnector::from(Arc::clone(&self.config));
         match connector.connect(self.server.clone(), socket).await {
@@ -100,8 +100,8 @@ impl Client {
         }
     }
 
-    /// What a broken first exchange has to do with TLS, if anything. A server judges what we show when we believe that the
-    /// handshake is done (TLS 1.3), so that its refusal comes as the answer to our first request.
+    /// Returns what a broken first exchange has to do with TLS, if anything. In TLS 1.3 a server checks our certificate
+    /// after our handshake is done, so its refusal arrives as the reply to our first request.
     pub(super) fn explain(&self, error: &redis::RedisError, at: &str) -> Option<Error> {
         if error.kind() != redis::ErrorKind::Io {
             return None;
@@ -139,7 +139,7 @@ impl Client {
         Some(Error::new(kind, format!("the server at {at} {what}")))
     }
 
-    /// Why we do not believe the server.
+    /// Returns why we do not trust the server.
     fn distrusted(&self, why: &CertificateError) -> String {
         let advice = match why {
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -160,7 +160,7 @@ impl Client {
         format!("has a certificate that is not accepted: {advice} ({why})")
     }
 
-    /// Why the server does not believe us.
+    /// Returns why the server does not trust us.
     fn refused(&self, alert: AlertDescription) -> (ErrorKind, String) {
         use AlertDescription as Alert;
         let advice = match (alert, self.shows_itself) {
@@ -170,7 +170,7 @@ impl Client {
                     format!("supports no common TLS version or cipher ({alert:?}): it needs TLS 1.2 or 1.3"),
                 );
             }
-            // With TLS 1.2 that is also how a server asks for a certificate that it did not get.
+            // In TLS 1.2 this is also the alert of a server that requires a certificate.
             (Alert::HandshakeFailure | Alert::CertificateRequired, Shows::Nothing) => {
                 "it requires a client certificate: use ?cert=/path.pem&key=/path.pem"
             }
@@ -197,7 +197,7 @@ impl Client {
     }
 }
 
-/// Somebody hung up in the middle of the handshake, without a word.
+/// The connection was closed during the handshake, without an alert.
 fn hung_up(error: &io::Error, at: &str) -> Error {
     let message = format!(
         "the server at {at} closed the connection in the TLS handshake ({error}): if this port has no TLS, use redis:"
@@ -205,14 +205,14 @@ fn hung_up(error: &io::Error, at: &str) -> Error {
     Error::new(ErrorKind::Unreachable, message)
 }
 
-/// The word of rustls that is behind an error of the socket, if one is.
+/// Returns the error of rustls that caused an error of the socket, if there is one.
 fn cause<'a>(error: &'a (dyn StdError + 'static)) -> Option<&'a tokio_rustls::rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(told) = error.downcast_ref() {
             return Some(told);
         }
-        // An error of I/O counts its own cause as itself, and has that one's source; so does one that is shared.
+        // The source of an I/O error is the source of its cause, not its cause. The same is true for a shared error.
         let shared = error.downcast_ref::<Arc<dyn StdError + Send + Sync>>().map(|inner| &**inner);
         let inner = shared.or_else(|| error.downcast_ref::<io::Error>()?.get_ref());
         next = match inner {
@@ -246,7 +246,7 @@ fn chain(identity: &Identity) -> Result<Vec<CertificateDer<'static>>> {
 
 fn certificates(kind: FileKind, path: &Path) -> Result<Vec<CertificateDer<'static>>> {
     let bytes = content(kind, path, PEM_MAX)?;
-    // The parser's words have the line in them that it did not like.
+    // The error of the parser would repeat a line of the file.
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     match read {
         Ok(certificates) if certificates.is_empty() => Err(wrong(kind, path, "has no certificate in PEM in it")),

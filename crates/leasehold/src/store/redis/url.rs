@@ -1,21 +1,21 @@
-//! What a `redis://` or `rediss://` URL says. Its errors say what to do, and never repeat a secret.
+//! Reads `redis://` and `rediss://` URLs. Errors say what to do, and never repeat a secret.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use ::url::{Host, Url};
 
-use super::credentials::{Identity, Password, Tls};
+use super::named::{Identity, Password, Tls};
 use super::tls;
 use crate::error::Error;
 use crate::store::Scheme;
 use crate::world::Address;
 
 const PORT: u16 = 6379;
-/// Bytes in a prefix: with the longest name the key stays within what people can read.
+/// The longest prefix in bytes: with the longest name, a key is still readable.
 const PREFIX_MAX: usize = 128;
 
-/// Where to connect, as whom, and which part of the store is ours. It has a password in it: no `Debug`.
+/// The server, the user, and the prefix of our keys. There is no `Debug`, because it may contain a password.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) address: Address,
@@ -37,7 +37,7 @@ impl Target {
                 return Err(Error::invalid(format!("expected a Redis: {EXAMPLE}")));
             }
         };
-        // The parser's own words are kept, the URL is not: it may have a password in it.
+        // The message of the parser, but not the URL, which may contain a password.
         let url = Url::parse(text).map_err(|error| Error::invalid(format!("invalid URL ({error}): {EXAMPLE}")))?;
         let host = match url.host() {
             Some(Host::Domain(host)) if !host.is_empty() => decode(host, "host")?,
@@ -66,7 +66,7 @@ impl Target {
         Ok(Self { address, user, password, db: db(url.path())?, prefix, tls })
     }
 
-    /// The same, below a prefix that the program gives.
+    /// Returns the same target with a prefix that the program sets.
     pub(crate) fn below(mut self, prefix: &str) -> Result<Self, Error> {
         if !self.prefix.is_empty() {
             return Err(Error::invalid("the URL and the program both set a prefix: keep one of them"));
@@ -102,12 +102,12 @@ fn password(url: &Url, said: &Parameters) -> Result<Option<Password>, Error> {
     }
 }
 
-/// What stands behind the question mark, each at most once.
+/// The parameters after the question mark, each at most once.
 #[derive(Default)]
 struct Parameters {
-    /// A tenant's prefix.
+    /// The prefix of the keys of a tenant.
     prefix: Option<String>,
-    /// Files in PEM: whom we trust; what we show, and its key.
+    /// PEM files: the trusted authorities; our certificate, and its key.
     ca: Option<String>,
     cert: Option<String>,
     key: Option<String>,
@@ -122,7 +122,7 @@ pub(crate) const NAMES: &str = "prefix, password_file, password_env, and for red
 impl Parameters {
     fn of(url: &Url) -> Result<Self, Error> {
         let mut said = Self::default();
-        // `redis://me:1234?secret@host`: what looks like a parameter's name is the rest of a password.
+        // `redis://me:1234?secret@host`: the text after the question mark is the rest of a password.
         if url.query().is_some_and(|query| query.contains('@')) {
             return Err(Error::invalid(
                 "the URL has an '@' after a '?': in a password write %3F for '?' and %40 for '@'",
@@ -152,7 +152,7 @@ impl Parameters {
                      or ?password_env=NAME",
                 ));
             }
-            // The name alone: what somebody puts into a value may be a secret.
+            // Only the name: the value may be a secret.
             other => return Err(Error::invalid(format!("unknown parameter {other:?} in the URL: valid are {NAMES}"))),
         })
     }
@@ -177,7 +177,7 @@ impl Parameters {
     }
 }
 
-/// A path that means the same file wherever the program is started.
+/// Checks that a path means the same file in every working directory.
 fn absolute(name: &str, path: &str) -> Result<PathBuf, Error> {
     match PathBuf::from(path) {
         path if path.is_absolute() => Ok(path),
@@ -185,7 +185,7 @@ fn absolute(name: &str, path: &str) -> Result<PathBuf, Error> {
     }
 }
 
-/// The name of a variable: what is none may be the password itself, and is not repeated.
+/// Checks the name of a variable. An invalid name may be the password itself, so the error does not repeat it.
 fn variable(name: &str) -> Result<String, Error> {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     match name.starts_with(|c: char| !c.is_ascii_digit()) && name.chars().all(is_plain) {
@@ -197,7 +197,7 @@ fn variable(name: &str) -> Result<String, Error> {
 }
 
 fn check_prefix(prefix: String) -> Result<String, Error> {
-    // A brace would make the prefix the hash tag, and names would no longer have slots of their own.
+    // With a brace the prefix would be the hash tag, and all names would share one slot.
     match prefix.chars().find(|c| c.is_control() || ['{', '}'].contains(c)) {
         Some(_) => Err(Error::invalid("the prefix contains a brace or a control character: use text like 'app:'")),
         None if prefix.len() > PREFIX_MAX => {
@@ -207,7 +207,7 @@ fn check_prefix(prefix: String) -> Result<String, Error> {
     }
 }
 
-/// Takes `%XX` apart.
+/// Decodes `%XX`.
 pub(crate) fn decode(text: &str, what: &str) -> Result<String, Error> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_password_is() {
+    fn the_password_has_three_places() {
         let target = Target::parse("redis://me@host?password_file=/run/secrets/a%20b").unwrap();
         assert!(target.password == Some(Password::File("/run/secrets/a b".into())));
         let target = Target::parse("redis://host?password_env=_REDIS_1").unwrap();

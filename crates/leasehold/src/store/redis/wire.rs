@@ -1,13 +1,13 @@
-//! One connection to Redis, as locks on one server and nodes of a quorum use it: what moves requests, answers and messages,
-//! and knows no field of any.
+//! One connection to Redis, for locks on one server and for nodes of a quorum. It moves requests, replies and messages, and
+//! knows none of their fields.
 //!
-//! Requests, answers and messages share it: the client crate's driver writes requests in the order in which they are
-//! handed to it, and hands messages on in the order of their arrival, from within the task that reads the socket. Nothing
-//! in between queues or reorders, with one exception: a script that the server has forgotten (`SCRIPT FLUSH`) is sent
-//! again by its source, and that request then comes after those that were sent meanwhile. Nothing of it ran before, and
-//! whoever gives an attempt up by a leave goes on until the server's time has passed `not_after` (P14).
+//! The client crate's driver writes requests in the order in which it gets them. It passes messages on in the order of
+//! their arrival, from within the task that reads the socket. Nothing in between queues or reorders, with one
+//! exception. If the server has forgotten a script (`SCRIPT FLUSH`), the script is sent again by its source, and this
+//! request comes after the requests that were sent in the meantime. Nothing of it ran before. A client that gives an
+//! attempt up by a leave repeats the leave until the server's time has passed `not_after` (P14).
 //!
-//! No time-out is set here: the session has its own, and closes the link when it does not believe in it any more.
+//! There is no timeout here: the session has one, and closes a link that it does not trust any more.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,14 +22,15 @@ use super::call::Call;
 use super::fault::{self, Asker, Trouble};
 use super::gather::Gather;
 use super::keys::Keys;
+use super::words::Reply;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, Progress};
-use crate::world::Address;
+use crate::world::{Address, Pending, World};
 
-/// Keys that the server looks at in one step of a scan: half a millisecond of its time.
+/// The number of keys that the server visits in one step of a scan: half a millisecond of its time.
 const SCANNED: u32 = 1_000;
 
-/// What a request needs of the link.
+/// The parts of a link that a request needs.
 #[derive(Clone)]
 pub(super) struct Wire {
     pub(super) connection: MultiplexedConnection,
@@ -37,9 +38,9 @@ pub(super) struct Wire {
     pub(super) line: Arc<Line>,
 }
 
-/// What the link and its driver share.
+/// The state that the link and its driver share.
 pub(super) struct Line {
-    /// Which server this is, for errors.
+    /// The address of the server, for errors.
     pub(super) at: String,
     pub(super) asker: Asker,
     is_closed: AtomicBool,
@@ -48,16 +49,16 @@ pub(super) struct Line {
     requests: Gather,
 }
 
-/// What arrives on the channel of a session.
+/// An event on the channel of a session.
 pub(super) enum Heard<'a> {
     Text(&'a str),
-    /// No message of ours.
+    /// Something that is no text.
     Garbled,
     /// The inbox is detached: the link is gone.
     Detached,
 }
 
-/// Where it goes. Called in the order of its arrival; must not block.
+/// The receiver of events, in the order of their arrival. Must not block.
 pub(super) type Ear = Arc<dyn Fn(Heard<'_>) + Send + Sync>;
 
 struct Attached {
@@ -85,7 +86,7 @@ impl Line {
         self.requests.has_unsent()
     }
 
-    /// Runs the driver until it ends or the link is given up. Dropping it (with its runtime) ends the link as well.
+    /// Runs the driver until it ends or the link is closed. The link also ends if this future is dropped with its runtime.
     pub(super) async fn drive(self: Arc<Self>, driver: impl Future<Output = ()>) {
         let line = Ending(self);
         tokio::select! {
@@ -100,12 +101,12 @@ impl Line {
         self.hang_up.notify_one();
     }
 
-    /// Takes what the server pushed. Called by the driver, in order.
+    /// Takes a push of the server. The driver calls it, in order.
     pub(super) fn receive(&self, push: &PushInfo) {
         match push.kind {
             PushKind::Message => {}
             PushKind::Subscribe | PushKind::Disconnection => return,
-            // We never unsubscribe. Whoever did it for us has detached the inbox.
+            // We never unsubscribe. So somebody else has detached the inbox.
             PushKind::Unsubscribe => return self.close(),
             _ => return self.tell(Heard::Garbled),
         }
@@ -113,16 +114,20 @@ impl Line {
             [_, Value::BulkString(text)] => std::str::from_utf8(text).ok(),
             _ => None,
         };
-        let mut attached = self.attached();
-        let Some(to) = attached.as_mut() else { return };
-        if let Some((_, arrived)) = to.probe.take_if(|(probe, _)| Some(probe.as_str()) == text) {
-            // Nobody may be waiting any more: then the attempt was given up.
-            let _ = arrived.send(());
-            return;
+        match text {
+            // A message may have several lines, each of which is a message: no name has a line break in it.
+            Some(text) => text.split('\n').for_each(|line| self.receive_line(line)),
+            None => self.tell(Heard::Garbled),
         }
-        let ear = Arc::clone(&to.ear);
-        drop(attached);
-        ear(text.map_or(Heard::Garbled, Heard::Text));
+    }
+
+    fn receive_line(&self, line: &str) {
+        let probe = self.attached().as_mut().and_then(|to| to.probe.take_if(|(probe, _)| probe == line));
+        match probe {
+            // If the receiver is gone, the attempt was given up.
+            Some((_, arrived)) => drop(arrived.send(())),
+            None => self.tell(Heard::Text(line)),
+        }
     }
 
     fn tell(&self, heard: Heard<'_>) {
@@ -137,7 +142,7 @@ impl Line {
     }
 }
 
-/// Says that the link is gone, however the driver ended.
+/// Closes the link and notifies its inbox when the driver ends in any way.
 struct Ending(Arc<Line>);
 
 impl Drop for Ending {
@@ -151,7 +156,7 @@ impl Drop for Ending {
 }
 
 impl Wire {
-    /// Sends a command, and takes its answer as it is.
+    /// Sends a command, and returns the reply.
     pub(super) async fn ask(&mut self, command: &Cmd) -> Result<Value, RedisError> {
         let _under_way = self.line.requests.begin();
         self.connection.send_packed_command(command).await?.extract_error()
@@ -162,7 +167,7 @@ impl Wire {
         let mut answer = self.ask(call.by_digest()).await;
         let is_forgotten = answer.as_ref().is_err_and(|error| error.code() == Some("NOSCRIPT"));
         if is_forgotten && !is_on(Mutant::P8ForgetsScripts) {
-            // Definite: nothing ran. Sent by its source it is known again from now on.
+            // It is certain that nothing ran. From now on the server knows the script again.
             answer = self.ask(&call.by_source()).await;
         }
         match answer.map_err(|error| self.fault(&error, about))? {
@@ -171,11 +176,30 @@ impl Wire {
         }
     }
 
+    /// Splits the reply to a batch into the replies about its names.
+    pub(super) fn lines<'a>(&self, text: &'a str, names: usize) -> Result<Vec<&'a str>, Fault> {
+        let lines: Vec<&str> = text.split('\n').collect();
+        if lines.len() == names { Ok(lines) } else { Err(self.garbled(None)) }
+    }
+
+    /// Returns what a reply about a name reports, or why it reports nothing. Closes the link after garbage.
+    pub(super) fn read<T>(&self, name: &Name, reply: Option<Reply<T>>) -> Result<T, Fault> {
+        let key = || self.keys.record(name);
+        match reply {
+            Some(Reply::Sound(report)) => Ok(report),
+            Some(Reply::Foreign(kind)) => Err(fault::foreign(&key(), &kind)),
+            Some(Reply::Newer(version)) => Err(fault::newer(&key(), &version)),
+            Some(Reply::Error(text)) => Err(fault::of_one(&text, &self.line.at, self.line.asker, &key())),
+            Some(Reply::Damaged) => Err(fault::damaged(&self.line.at, &key())),
+            None => Err(self.garbled(Some(name))),
+        }
+    }
+
     pub(super) async fn names(mut self, from: u64) -> Result<(Vec<Name>, u64), Fault> {
         let mut scan = redis::cmd("SCAN");
         scan.arg(from).arg("MATCH").arg(self.keys.pattern()).arg("COUNT").arg(SCANNED);
         let page = self.ask(&scan).await.map_err(|error| match error.code() {
-            // No lock needs it, so it is in no list of rights, and nobody asked for it beforehand.
+            // No lock needs this right, so it is in no list, and the handshake does not check it.
             Some("NOPERM") => Fault::Refused(fault::lacking(&self.line.at, &["+scan"], self.line.asker.rights)),
             _ => self.fault(&error, None),
         })?;
@@ -183,14 +207,21 @@ impl Wire {
         Ok((keys.iter().filter_map(|key| self.keys.name(key)).collect(), next))
     }
 
-    /// Attaches a session's inbox, and proves it: a probe was seen to arrive.
-    pub(super) async fn attach(mut self, session: SessionId, probe: String, ear: Ear) -> Result<(), Fault> {
+    /// Attaches the inbox of a session, and waits until a probe has arrived.
+    pub(super) fn attach(&self, session: SessionId, world: &dyn World, ear: Ear) -> Pending<Result<(), Fault>> {
+        let mut random = [0; 16];
+        world.random(&mut random);
+        let probe = self.keys.probe(u128::from_le_bytes(random));
+        Box::pin(self.clone().attach_by(session, probe, ear))
+    }
+
+    async fn attach_by(mut self, session: SessionId, probe: String, ear: Ear) -> Result<(), Fault> {
         let channel = self.keys.inbox(session);
         let (arrived, seen) = oneshot::channel();
         *self.line.attached() = Some(Attached { ear, probe: Some((probe.clone(), arrived)) });
         let publish = redis::cmd("PUBLISH").arg(&channel).arg(&probe).clone();
         let mut prober = self.clone();
-        // In one breath and in this order. Where the first is refused, nobody hears the second.
+        // In one write and in this order. If the server refuses the first, nobody receives the second.
         let (subscribed, published) = tokio::join!(biased; self.connection.subscribe(&channel), prober.ask(&publish));
         if let Err(error) = subscribed.and(published) {
             *self.line.attached() = None;
@@ -216,5 +247,35 @@ impl Wire {
         self.line.close();
         let key = about.map(|name| self.keys.record(name));
         fault::garbled(&self.line.at, key.as_deref())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn push(text: &str) -> PushInfo {
+        let data = ["lh1:inbox:1", text].map(|text| Value::BulkString(text.as_bytes().to_vec()));
+        PushInfo { kind: PushKind::Message, data: data.to_vec() }
+    }
+
+    #[test]
+    fn a_message_of_several_lines_is_several_messages() {
+        let line = Line::new(&Address { host: "h".to_owned(), port: 1 }, Asker::LOCKS);
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let ear = {
+            let seen = Arc::clone(&seen);
+            move |heard: Heard<'_>| {
+                let text = if let Heard::Text(text) = heard { text } else { "garbled" };
+                seen.lock().unwrap().push(text.to_owned());
+            }
+        };
+        let (arrived, mut probed) = oneshot::channel();
+        *line.attached() = Some(Attached { ear: Arc::new(ear), probe: Some(("probe".to_owned(), arrived)) });
+        for message in ["a b", "c\nd\ne", "f\nprobe\ng", "probe", "h\n"] {
+            line.receive(&push(message));
+        }
+        assert_eq!(*seen.lock().unwrap(), ["a b", "c", "d", "e", "f", "g", "probe", "h", ""]);
+        assert_eq!(probed.try_recv(), Ok(()));
     }
 }

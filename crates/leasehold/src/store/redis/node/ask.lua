@@ -1,5 +1,5 @@
 #!lua
--- ask: the vote, please, for a token that the client proposes; or a place in the queue.
+-- ask: takes the vote, for a token that the client proposes; or a place in the queue.
 --
 -- KEYS     1 the record
 --          2 the marker
@@ -7,17 +7,17 @@
 --          2 grant id (64)
 --          3 token (16)
 --          4 lease in ms (8)
---          5 how many tokens (8), bytes of the label (3), and the label
---          6 not_after in µs (16): later than this nothing is done (P4)
+--          5 number of tokens (8), bytes of the label (3), and the label
+--          6 not_after in µs (16): after this time nothing is done (P4)
 --          7 the last of the tokens (16)
---          8 to wait: ticket (16), s strict or r relaxed; absent: not
--- RETURNS  G and 16 digits: granted just now as asked for, this is the server's time, nobody waits
+--          8 for a place in the queue: ticket (16), s strict or r relaxed; absent: none
+-- RETURNS  G and 16 digits: granted now, as requested. This is the server's time. Nobody waits
 --          GRANTED … token range since length | REFUSED … public-id since length | REFUSED … - until 0 (somebody is called)
 --          BELOW … | FAR … | LATE … | FULL …
 --          UNMARKED time | RESTING time until | FOREIGN type | NEWER version
--- EFFECTS  gives the vote, or makes the entry; looks after the queue; tells the holder of a range when somebody begins to
---          wait (P9). Not `allow-oom`: with a full memory it is refused before it begins.
--- RETRY    safe: whose id has the vote has it again, for the token of the first time; whose id waits, waits
+-- EFFECTS  gives the vote, or makes the entry; settles; notifies the holder of a range when somebody begins to wait (P9).
+--          Not `allow-oom`: if the memory is full, the server refuses the script before it begins.
+-- RETRY    safe: an ID that has the vote gets it again, for the token of the first time; an ID that waits keeps its place
 -- COST     GET, TIME, GET, SET. Refused with a wait: ZRANGE, ZADD, SET, PEXPIRE the first time, later ZMSCORE.
 --          Behind a call that has lapsed: ZMSCORE, ZREM, ZRANGE
 --@clock
@@ -26,7 +26,7 @@ local marker, seen = KEYS[2], ARGV[1]
 local found, ahead_us = redis.pcall('GET', KEYS[1]), ARGV[3] - now
 local is_near = ahead_us <= 10000000 and ahead_us >= -10000000
 if is_near and now <= ARGV[6] then
-  -- The usual way, nobody waits. As everywhere it is a short cut, to the same end.
+  -- The usual case, nobody waits. It is a short path: the code below would do the same.
   local sub, format = string.sub, string.format
   local range, last, keep = sub(ARGV[5], 1, 8), ARGV[7], nil
   if range == '00000001' or ahead_us + range <= 1000000 then
@@ -40,7 +40,8 @@ if is_near and now <= ARGV[6] then
     -- An error has no length.
     if #found == 102 and sub(found, 1, 6) == 'lq1FN-' and sub(found, 7, 22) < ARGV[3] then
       local kept, until_us = sub(found, 23, 38), now + ARGV[4] * 1000 + 60000000
-      -- Kept for long enough, mostly. To write a new end, and a new time to live, is a quarter of what this script costs.
+      -- Mostly it is kept for long enough. To write a new end and a new time to live is a quarter of the cost of this
+      -- script.
       if kept - until_us >= 0 then
         redis.call('SET', KEYS[1], 'lq1HN-' .. last .. sub(found, 23) .. rear, 'KEEPTTL')
         return 'G' .. now
@@ -60,7 +61,7 @@ if now > ARGV[6] then
 elseif state == 'C' or state ~= 'F' and id ~= asked then
   word = 'REFUSED'
 elseif state ~= 'F' then
-  -- A later round of the attempt that has the vote is as if it had given it back and asked again, in one.
+  -- A later round of the attempt that has the vote is a give-back and a new request in one.
   if wanted <= token or wanted <= highest or not is_near then word = 'GRANTED' end
 elseif called and called_until > now and sub(called, 1, 32) ~= sub(asked, 1, 32)
   and (not wait or sub(wait, 1, 16) > called_ticket) then

@@ -1,16 +1,17 @@
 #!lua flags=allow-oom
--- begin: the node votes at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
+-- begin: ends a quarantine. The node votes immediately, although it may have forgotten votes: no lease of this quorum is
+-- held.
 --
 -- KEYS     1 the marker
 -- ARGV     1 the charter (12)
 --          2 the server's run id
 --          3 K or F, as in enter
---          4 the marker that is to be there still: of this run, and as it was when the node was asked for holders. Whatever
---            has taken its records since has taken it, too. Empty: any, or none
+--          4 the expected marker: of this run, and as it was when the node was asked for holders. If somebody has removed
+--            the records since then, the marker is gone, too. Empty: any marker, or none
 -- RETURNS  MARKED time marker | CHANGED time
 --          FOREIGN type | NEWER version
--- EFFECTS  the marker, whatever charter it had before. The records stay
--- RETRY    safe; with a marker that is to be there it may answer CHANGED, and has begun
+-- EFFECTS  writes the marker, for any earlier charter. The records stay
+-- RETRY    safe; with an expected marker, a repeat may return CHANGED although the first call had its effect
 -- COST     TIME, GET, SET
 --@clock
 local found = redis.pcall('GET', KEYS[1])

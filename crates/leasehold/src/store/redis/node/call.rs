@@ -1,28 +1,27 @@
-//! What goes to a node's scripts: requests as arguments of fixed width.
+//! The arguments of the scripts of a node: requests as fields of fixed width.
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Ask, Charter, Renewal, Request, Wait, rest_ms};
 use leasehold_spec::{From, Name, Order};
 
-use super::scripts::NodeScripts;
 use crate::error::Error;
 use crate::store::redis::call::{Call, Fields, LENGTH_END, TIME_END, below};
 use crate::store::redis::keys::Keys;
+use crate::store::redis::scripts::Script;
 
-/// As many nodes as four digits have. Far beyond any use.
+/// The limit of a number of nodes: four digits.
 const NODES_END: u64 = 10_000;
-/// As many bytes of a label as three digits have.
+/// The limit of the length of a label: three digits.
 const LABEL_END: u64 = 1_000;
 
-/// The request for one name, of a client that has seen this marker.
+/// Returns the request for one name, from a client that has seen this marker.
 pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -> Result<Call, Error> {
-    let scripts = NodeScripts::get();
     let key = keys.record(name);
     let call = match request {
-        Request::Ask(asked) => ask(Call::begin(&scripts.ask, 2).and(key).and(keys.marker()).and(seen), asked)?,
+        Request::Ask(asked) => ask(Call::begin(Script::NodeAsk, 2).and(key).and(keys.marker()).and(seen), asked)?,
         Request::Renew(renewal) => return renew(keys, &[(name, renewal)], seen),
         Request::GiveBack { id, upto, wait } => {
-            let call = Call::begin(&scripts.give_back, 1)
+            let call = Call::begin(Script::NodeGiveBack, 1)
                 .and(key)
                 .and(Fields::new().id(id))
                 .and(Fields::new().decimal(upto.get(), 16));
@@ -31,7 +30,7 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
                 None => call,
             }
         }
-        Request::CoolDown { id, upto, for_ms } => Call::begin(&scripts.cool_down, 1)
+        Request::CoolDown { id, upto, for_ms } => Call::begin(Script::NodeCoolDown, 1)
             .and(key)
             .and(Fields::new().id(id))
             .and(Fields::new().decimal(upto.get(), 16))
@@ -39,27 +38,21 @@ pub(super) fn request(keys: &Keys, name: &Name, request: &Request, seen: &str) -
         Request::Revoke { holder, token, grace_ms } => {
             let seen = Fields::new().hex(holder.session.0, 32).hex(holder.counter.into(), 16).decimal(token.get(), 16);
             let grace_ms = below(*grace_ms, LENGTH_END, "grace")?.to_string();
-            Call::begin(&scripts.revoke, 1).and(key).and(seen).and(grace_ms)
+            Call::begin(Script::NodeRevoke, 1).and(key).and(seen).and(grace_ms)
         }
-        Request::Settle => Call::begin(&scripts.settle, 1).and(key),
-        Request::Inspect => Call::begin(&scripts.inspect, 1).and(key),
+        Request::Settle => Call::begin(Script::NodeSettle, 1).and(key),
+        Request::Inspect => Call::begin(Script::NodeInspect, 1).and(key),
     };
     Ok(call)
 }
 
-/// Renewals of many names in one call.
+/// Returns one call with renewals of many names.
 pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Result<Call, Error> {
-    let mut call = Call::begin(&NodeScripts::get().renew, batch.len() + 1);
+    let mut call = Call::begin(Script::NodeRenew, batch.len() + 1);
     for (name, _) in batch {
         call = call.and(keys.record(name));
     }
-    let not_after_us = |renewal: &Renewal| renewal.not_after_us.min(TIME_END - 1);
-    let earliest_us = batch.iter().map(|(_, renewal)| not_after_us(renewal)).min().unwrap_or(0);
-    let mut all = Vec::with_capacity(16 * batch.len());
-    for (_, renewal) in batch {
-        all.extend_from_slice(Fields::new().decimal(not_after_us(renewal), 16).as_ref());
-    }
-    call = call.and(keys.marker()).and(seen).and(Fields::new().decimal(earliest_us, 16)).and(all);
+    call = call.and(keys.marker()).and(seen).and_not_after(batch.iter().map(|(_, renewal)| renewal.not_after_us));
     for (_, renewal) in batch {
         let from = match renewal.from {
             From::Now => "H",
@@ -78,21 +71,21 @@ pub(super) fn renew(keys: &Keys, batch: &[(&Name, &Renewal)], seen: &str) -> Res
     Ok(call)
 }
 
-/// The first request of all.
+/// Returns the greeting, which is the first request.
 pub(super) fn enter(keys: &Keys, charter: Charter, run: &str, memory: &str) -> Result<Call, Error> {
     let rest_us = (rest_ms(charter.max_lease_ms) * 1000).to_string();
-    let call = Call::begin(&NodeScripts::get().enter, 1).and(keys.marker()).and(fields_of(charter)?);
+    let call = Call::begin(Script::NodeEnter, 1).and(keys.marker()).and(fields_of(charter)?);
     Ok(call.and(run).and(memory).and(rest_us))
 }
 
-/// An end to any rest; if a marker is named, only while that is there.
+/// Returns the request that ends a quarantine; with a marker, only if the node still has that marker.
 pub(super) fn begin(
     keys: &Keys,
     charter: Charter,
     (run, memory): (&str, &str),
     asked: Option<&str>,
 ) -> Result<Call, Error> {
-    let call = Call::begin(&NodeScripts::get().begin, 1).and(keys.marker()).and(fields_of(charter)?);
+    let call = Call::begin(Script::NodeBegin, 1).and(keys.marker()).and(fields_of(charter)?);
     Ok(call.and(run).and(memory).and(asked.unwrap_or_default()))
 }
 
@@ -109,7 +102,7 @@ fn ask(call: Call, ask: &Ask) -> Result<Call, Error> {
         .and(Fields::new().decimal(below(ask.lease_ms, LENGTH_END, "lease")?, 8))
         .and(tail(range, &ask.label)?)
         .and(Fields::new().decimal(ask.not_after_us.min(TIME_END - 1), 16))
-        // To format a number is among the dearest things that a script does.
+        // The client sends this sum, because it is expensive for a script to format a number.
         .and(Fields::new().decimal(ask.token.get() + range - 1, 16));
     match &ask.wait {
         Some(wait) => Ok(call.and(place(wait)?)),
@@ -117,19 +110,19 @@ fn ask(call: Call, ask: &Ask) -> Result<Call, Error> {
     }
 }
 
-/// What comes last in a record.
+/// Returns the end of a record: number of tokens and label.
 fn tail(range: u64, label: &str) -> Result<Vec<u8>, Error> {
     let front = Fields::new().decimal(range, 8).decimal(below(label.len() as u64, LABEL_END, "label")?, 3);
     Ok([front.as_ref(), label.as_bytes()].concat())
 }
 
-/// A place in the queue.
+/// Returns the fields of a place in the queue.
 fn place(wait: &Wait) -> Result<Fields, Error> {
     let order = match wait.order {
         Order::Strict => "s",
         Order::Relaxed => "r",
     };
-    // A sorted set orders by doubles, which are exact below 2^53; so is every clock's time for centuries.
+    // A sorted set orders by doubles, which are exact below 2^53. Clocks stay below that for centuries.
     let ticket = below(wait.ticket, leasehold_spec::limits::TOKEN_END, "ticket")?;
     Ok(Fields::new().decimal(ticket, 16).text(order))
 }

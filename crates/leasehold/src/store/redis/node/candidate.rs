@@ -1,4 +1,5 @@
-//! A node that is to begin: connected, asked what it knows, and told last. Until it is told nothing has changed there.
+//! A node whose quarantine an operator ends: it is connected, then asked for its holders, and `begin` comes last.
+//! Nothing is written before that.
 
 use std::sync::Arc;
 
@@ -22,14 +23,14 @@ use crate::world::{Pending, World};
 pub(super) struct RedisCandidate {
     wire: Opened,
     charter: Charter,
-    /// The run of the server, and whether it keeps what it was told (K) or forgets (F).
+    /// The run of the server, and K if the server saves every change before it replies, or F.
     run: String,
     memory: &'static str,
-    /// Its marker of this run, if it has one: what the node knows goes with it.
+    /// Its marker of this run, if it has one. The records of the node are lost only together with the marker.
     marker: Option<String>,
 }
 
-/// Dropped, it is closed.
+/// A connection that is closed when it is dropped.
 struct Opened(Wire);
 
 impl Drop for Opened {
@@ -38,13 +39,13 @@ impl Drop for Opened {
     }
 }
 
-/// Connects, and reads the marker. Nothing is written.
+/// Connects, and reads the marker. Writes nothing.
 pub(super) async fn prepare(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<RedisCandidate, Error> {
     let mut wire = Opened(handshake::connect(&target, &*world, Keys::of_node(&target.prefix), Asker::NODE).await?);
     let (run, memory) = introduce(&mut wire.0).await?;
     let found = wire.0.ask(redis::cmd("GET").arg(wire.0.keys.marker())).await;
     let found = found.map_err(|error| match error.code() {
-        // Only a script could name the type. Scripts are not run before all nodes were asked.
+        // Only a script could name the type, and no script runs before all nodes were asked.
         Some("WRONGTYPE") => fault::foreign(&wire.0.keys.marker(), "value of another type"),
         _ => wire.0.fault(&error, None),
     });
@@ -64,7 +65,7 @@ impl Candidate for RedisCandidate {
 
     fn inspect(&self, name: &Name) -> Pending<Result<(Inspection, Token), Fault>> {
         let wire = self.wire.0.clone();
-        // No vote is asked for, so no marker is compared.
+        // This requests no vote, so the node compares no marker.
         let call = call::request(&wire.keys, name, &Request::Inspect, "");
         let asking = ask(wire.clone(), name.clone(), To::from(&Request::Inspect), call);
         Box::pin(async move {

@@ -1,16 +1,17 @@
 #!lua flags=allow-oom
--- cool_down: give the vote back, and give it to nobody for a while (P23). For an attempt without a vote, a give_back.
+-- cool_down: takes the vote back, and gives it to nobody for a while (P23). For an attempt without a vote, it is a
+-- give_back.
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
---          2 up to the vote for this token (16): that of a later round stays
---          3 for how long nobody gets the vote, in ms (8)
+--          2 the highest token (16) of a vote to take back: the vote of a later round stays
+--          3 time in ms (8) during which nobody gets the vote
 -- RETURNS  GIVEN … granted | GIVEN … queued | GIVEN … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  the vote cools down from now on; takes the entry; notifies the waiters that are next of the new end. A revoked
---          vote is given back at once, and the next waiter is called. The marker is not checked: no vote is given.
+-- EFFECTS  the vote cools down from now on; removes the entry; notifies the next waiters of the new end. A revoked vote is
+--          given back at once, and the next waiter is called. The marker is not checked, because no vote is given.
 -- RETRY    safe: a cool-down that has begun is not lengthened
--- COST     TIME, GET, SET; with a queue ZREM, ZRANGE, PUBSUB, PUBLISH more
+-- COST     TIME, GET, SET; with a queue also ZREM, ZRANGE, PUBSUB, PUBLISH
 --@clock
 local name, found, asked, upto = KEYS[1], redis.pcall('GET', KEYS[1]), ARGV[1], ARGV[2]
 --@open

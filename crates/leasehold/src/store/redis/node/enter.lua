@@ -1,23 +1,24 @@
 #!lua flags=allow-oom
--- enter: a client greets the node: the marker from now on. It says of the node what a vote depends on:
+-- enter: a client greets the node, and gets the marker from now on. Votes depend on the fields of the marker:
 --
 --     1-4     magic, and version of the layout: lq1m
---     5-20    until when the node rests, because it may have forgotten something (µs)
---     21-32   the quorum's charter: how many nodes (4), the longest lease in ms (8)
---     33      K: this run of the server was never seen not to save every change before it answers; F: it was
---     34      U: this was written over the marker of another run, the node was in use; N: it is new, or was emptied
+--     5-20    end of the quarantine of a node that may have forgotten something (µs)
+--     21-32   the charter of the quorum: number of nodes (4), the longest lease in ms (8)
+--     33      K: as far as is known, this run of the server saves every change before it replies; F: it did not once
+--     34      U: the marker replaced that of another run, so the node was in use; N: the node is new, or was emptied
 --     35-     the run
 --
 -- KEYS     1 the marker
 -- ARGV     1 the charter (12)
 --          2 the server's run id
---          3 K it saves every change before it answers, as far as can be seen now; F it does not
---          4 how long a node rests that may have forgotten something, in µs
+--          3 K the server saves every change before it replies, as far as is known now; F it does not
+--          4 length of a quarantine in µs
 -- RETURNS  MARKED time marker | UNLIKE time charter
 --          FOREIGN type | NEWER version
--- EFFECTS  the marker, without an end. `allow-oom`: it is one short key, and whoever cannot greet cannot give back.
+-- EFFECTS  writes the marker, without a time to live. `allow-oom`: it is one short key, and a client that cannot greet
+--          cannot give back.
 -- RETRY    safe: the same marker again
--- COST     TIME, GET; the first client of a run SET more
+-- COST     TIME, GET; for the first client of a run also SET
 --@clock
 local found = redis.pcall('GET', KEYS[1])
 local rests, memory, past = string.format('%016.0f', now + ARGV[4]), ARGV[3], 'N'
@@ -31,7 +32,7 @@ if found then
   if string.sub(found, 21, 32) ~= ARGV[1] then return 'UNLIKE ' .. now .. ' ' .. string.sub(found, 21, 32) end
   local is_same_run, before = string.sub(found, 35) == ARGV[2], string.sub(found, 33, 33)
   if is_same_run or memory == 'K' and before == 'K' then
-    -- It cannot be further away than a rest that begins now: the clock was set back since.
+    -- If it ends later than a quarantine that begins now, the clock was set back.
     if string.sub(found, 5, 20) < rests then rests = string.sub(found, 5, 20) end
   end
   if is_same_run and before == 'F' then memory = 'F' end

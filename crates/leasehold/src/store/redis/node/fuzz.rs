@@ -1,15 +1,16 @@
-//! What a node's client parses, with whatever there is: see `redis/fuzz.rs`.
+//! Random input for the parsers of a node's client: see `redis/fuzz.rs`.
 
 use leasehold_spec::limits::RANGE_END;
 use leasehold_spec::node::{Bell, Rings, Said, Vote};
 use leasehold_spec::{GrantState, Holder, Inspection, LostHow, Name, SessionId, Was};
 use proptest::prelude::{Just, Strategy, any, prop_oneof};
 
-use super::reply::{Answer, To, bell, greeting, parse};
+use super::reply::{To, bell, greeting, parse};
 use crate::store::redis::fuzz::{bent, contention, fuzz, id, letter, text, token};
 use crate::store::redis::keys::Keys;
+use crate::store::redis::words::Reply;
 
-/// An answer, and how a script says it. Times are such that a lease does not end before it is told.
+/// Returns a vote, and the reply of the script. No lease ends before the time of the reply.
 fn answer() -> impl Strategy<Value = (Vote, String)> {
     let said = (0..16_u8, token(), id(), 0..10_u64.pow(7), 1..=RANGE_END, text());
     let parts = (0..10_u64.pow(15), token(), contention(), any::<bool>(), said);
@@ -69,7 +70,7 @@ fn to() -> impl Strategy<Value = To> {
 #[test]
 fn an_answer_reads_as_it_was_written() {
     fuzz((to(), answer()), |(to, (vote, told))| match parse(to, &told) {
-        Some(Answer::Vote(read)) => assert_eq!(read, vote, "{told}"),
+        Some(Reply::Sound(Ok(read))) => assert_eq!(read, vote, "{told}"),
         other => panic!("{told}: {other:?}"),
     });
 }

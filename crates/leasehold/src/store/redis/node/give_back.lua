@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
--- give_back: the vote is not needed any more, nor is the place in the queue; or another place is.
+-- give_back: takes back the vote and the place in the queue, or moves to another place.
 --
 -- KEYS     1 the record
 -- ARGV     1 grant id (64)
---          2 up to the vote for this token (16): that of a later round stays
---          3 the place to wait at from now on: ticket (16), s strict or r relaxed; absent: it is over
--- RETURNS  B and twice 16 digits: it had the vote, this is the server's time and the highest token, nobody waits
+--          2 the highest token (16) of a vote to take back: the vote of a later round stays
+--          3 the place in the queue from now on: ticket (16), s strict or r relaxed; absent: none
+-- RETURNS  B and twice 16 digits: it had the vote. These are the server's time and the highest token. Nobody waits
 --          GIVEN … granted | GIVEN … queued | GIVEN … absent
 --          FOREIGN type | NEWER version
--- EFFECTS  takes the vote and the entry; calls the next one. Of a vote that is marked or cools down it notifies the
---          waiters that are next now (P10, P23). Whatever the marker says: nothing is given by it.
--- RETRY    safe: a repeat answers the same, while nobody else has given back
--- COST     TIME, GET, SET; with a queue ZREM, ZRANGE, PUBSUB, PUBLISH more
+-- EFFECTS  takes the vote and the entry back; calls the next waiter. If the vote is marked or cools down, notifies the
+--          waiters that are next now (P10, P23). The marker is not checked, because no vote is given.
+-- RETRY    safe: a repeat returns the same, while nobody else has given back
+-- COST     TIME, GET, SET; with a queue also ZREM, ZRANGE, PUBSUB, PUBLISH
 --@clock
 local found = redis.pcall('GET', KEYS[1])
 -- An error has no length.
@@ -29,11 +29,11 @@ local was = 'absent'
 if state == 'F' or id ~= asked or token <= upto then
 --@unlink
   if was_queued then was = 'queued' end
-  -- The one that has given back last says so again: its first answer was lost.
+  -- The attempt that gave back last does so again: its first reply was lost.
   if released == asked then was = 'granted' end
   if state ~= 'F' and state ~= 'C' and id == asked then state, was = 'F', 'granted' end
   if not wait then
-    -- Whoever is next does not wait for one who has gone.
+    -- The next waiter must not wait for the call of a waiter that has gone.
     if called == asked then called = nil end
     if was == 'granted' then released = asked end
     if was_queued then

@@ -1,11 +1,11 @@
 #!lua flags=no-writes
--- inspect: look, and change nothing. What has ended is shown as ended, and left for the next writer to drop.
+-- inspect: reads, and changes nothing. A vote that has ended is shown as ended. The next writer removes it.
 --
 -- KEYS     1 the record
 -- ARGV     none
 -- RETURNS  INSPECTED … waiters [since length state token public-id label]
 --          FOREIGN type | NEWER version
--- EFFECTS  none. The secret part of the grant id does not leave the store.
+-- EFFECTS  none. The secret part of the grant ID does not leave the store.
 -- RETRY    safe
 -- COST     TIME, GET; with a queue ZCARD
 --@clock

@@ -1,46 +1,45 @@
-//! A [`NodeLink`] over a connection that `wire.rs` has; and the greeting, which says which run of the server this is, and
-//! whether it may have forgotten anything.
+//! A [`NodeLink`] over the connection of `wire.rs`; and the greeting, which shows the run of the server, and whether the
+//! server may have forgotten anything.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use humantime::format_duration;
-use leasehold_spec::limits::RENEW_BATCH;
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
 use leasehold_spec::{Name, SessionId};
 use redis::Value;
 
 use super::call;
-use super::reply::{self, Answer, Greeting, To};
-use super::scripts::NodeScripts;
+use super::reply::{self, Greeting, To};
 use crate::error::{Error, ErrorKind};
 use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung};
+use crate::store::redis::batch::in_parts;
 use crate::store::redis::call::Call;
 use crate::store::redis::fault::{self, Asker};
 use crate::store::redis::handshake::{self, Greeted};
 use crate::store::redis::keys::Keys;
-use crate::store::redis::link::all;
+use crate::store::redis::scripts::Family;
 use crate::store::redis::url::Target;
 use crate::store::redis::wire::{Heard, Wire};
 use crate::store::{Fault, Progress};
 use crate::world::{Pending, World};
 
-/// A node that was greeted.
+/// A connection to a node that was greeted.
 pub(super) struct RedisNodeLink {
     wire: Wire,
     run: String,
-    /// The marker as it was then. Any other has another vote behind it.
+    /// The marker at the greeting. With another marker the node votes anew.
     marker: Arc<str>,
     world: Arc<dyn World>,
 }
 
-/// Connects, and greets.
+/// Connects, and greets the node.
 pub(super) async fn open(target: Target, charter: Charter, world: Arc<dyn World>) -> Result<RedisNodeLink, Error> {
     let (wire, run, marker) = greeted(&target, charter, &world).await?;
     Ok(RedisNodeLink { wire, run, marker: marker.into(), world })
 }
 
-/// A connection, the run of the server, and the node's marker from now on.
+/// Returns a connection, the run of the server, and the marker of the node from now on.
 async fn greeted(target: &Target, charter: Charter, world: &Arc<dyn World>) -> Result<(Wire, String, String), Error> {
     let mut wire = handshake::connect(target, &**world, Keys::of_node(&target.prefix), Asker::NODE).await?;
     match greet(&mut wire, charter).await {
@@ -58,19 +57,17 @@ async fn greet(wire: &mut Wire, charter: Charter) -> Result<(String, String), Er
     Ok((run, marker))
 }
 
-/// The run of the server, and whether it keeps what it was told (K) or forgets (F).
+/// Returns the run of the server, and K if the server saves every change before it replies, or F if it may forget changes.
 pub(super) async fn introduce(wire: &mut Wire) -> Result<(String, &'static str), Error> {
-    let scripts = NodeScripts::get();
-    let each = scripts.each();
     let mut who = redis::pipe();
     who.cmd("ROLE").cmd("INFO").arg("server").arg("replication");
     who.cmd("CONFIG").arg("GET").arg("appendonly").arg("appendfsync").arg(NO_SYNC);
-    let Greeted { run, info, more } = handshake::greet(wire, who, &scripts.known(&each)).await?;
+    let Greeted { run, info, more } = handshake::greet(wire, who, Family::Node).await?;
     let memory = if saves_everything(&more) && !was_promoted(&info) { "K" } else { "F" };
     Ok((run, memory))
 }
 
-/// The marker from now on.
+/// Sends the call of a greeting, and returns the marker from now on.
 pub(super) async fn mark(wire: &Wire, call: Call, charter: Charter, run: &str) -> Result<String, Error> {
     let said = wire.clone().run(&call, None).await.map_err(Fault::error)?;
     match reply::greeting(&said, run) {
@@ -80,7 +77,7 @@ pub(super) async fn mark(wire: &Wire, call: Call, charter: Charter, run: &str) -
     }
 }
 
-/// Why a node has no marker of ours from now on.
+/// Returns why a node has no marker of ours from now on.
 pub(super) fn refused(wire: &Wire, charter: Charter, said: Greeting) -> Error {
     match said {
         Greeting::Unlike(other) => unlike(&wire.line.at, charter, other),
@@ -98,11 +95,11 @@ pub(super) fn refused(wire: &Wire, charter: Charter, said: Greeting) -> Error {
     }
 }
 
-/// Set, a server that saves every change does not while it writes its files anew.
+/// With this setting, a server that saves every change does not do so while it rewrites its files.
 const NO_SYNC: &str = "no-appendfsync-on-rewrite";
 
-/// Whether the server saves each change before it answers, by what CONFIG GET tells. Where that is refused, it is said not
-/// to: then it rests after each restart.
+/// Returns whether the server saves each change before it replies, according to CONFIG GET. If that is refused, it does
+/// not: then the node is in quarantine after each restart.
 fn saves_everything(more: &[Value]) -> bool {
     let Some(told) = more.first() else { return false };
     let settings: Vec<(String, String)> = match redis::from_redis_value(told.clone()) {
@@ -113,8 +110,8 @@ fn saves_everything(more: &[Value]) -> bool {
     is("appendonly", "yes") && is("appendfsync", "always") && is(NO_SYNC, "no")
 }
 
-/// Whether the server has been a replica in this run, and has made itself a primary: of what its primary had answered, the
-/// last may never have come.
+/// Returns whether the server has been a replica in this run and was then made a primary: the last changes that its primary
+/// had confirmed may be missing.
 fn was_promoted(info: &str) -> bool {
     !info.lines().any(|line| line.trim_end() == "second_repl_offset:-1")
 }
@@ -137,41 +134,29 @@ fn unlike(at: &str, ours: Charter, theirs: Charter) -> Error {
 pub(super) async fn ask(mut wire: Wire, name: Name, to: To, call: Result<Call, Error>) -> Result<Vote, NoVote> {
     let call = call.map_err(|error| NoVote::Fault(Fault::Refused(error)))?;
     let text = wire.run(&call, Some(&name)).await.map_err(NoVote::Fault)?;
-    answer(&wire, &name, to, &text)
+    vote(&wire, &name, to, &text)
 }
 
 async fn renew(mut wire: Wire, batch: Vec<(Name, Renewal)>, seen: Arc<str>) -> Vec<Result<Vote, NoVote>> {
     let each: Vec<_> = batch.iter().map(|(name, renewal)| (name, renewal)).collect();
-    let said = match call::renew(&wire.keys, &each, &seen) {
+    let text = match call::renew(&wire.keys, &each, &seen) {
         Ok(call) => wire.run(&call, None).await,
         Err(error) => Err(Fault::Refused(error)),
     };
-    let lines = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count() + 1;
-    let fault = match said {
-        Ok(text) => match reply::abstention(&text) {
-            Some(abstention) => return batch.iter().map(|_| Err(NoVote::Abstains(abstention))).collect(),
-            None if lines(&text) == batch.len() => {
-                let each = batch.iter().zip(text.split('\n'));
-                return each.map(|((name, renewal), text)| answer(&wire, name, To::from(renewal), text)).collect();
-            }
-            None => wire.garbled(None),
-        },
-        Err(fault) => fault,
-    };
-    batch.iter().map(|_| Err(NoVote::Fault(fault.share()))).collect()
+    if let Some(abstention) = text.as_deref().ok().and_then(reply::abstention) {
+        return batch.iter().map(|_| Err(NoVote::Abstains(abstention))).collect();
+    }
+    match text.as_deref().map_err(Fault::share).and_then(|text| wire.lines(text, batch.len())) {
+        Ok(lines) => {
+            let each = batch.iter().zip(lines);
+            each.map(|((name, renewal), line)| vote(&wire, name, To::from(renewal), line)).collect()
+        }
+        Err(fault) => batch.iter().map(|_| Err(NoVote::Fault(fault.share()))).collect(),
+    }
 }
 
-fn answer(wire: &Wire, name: &Name, to: To, text: &str) -> Result<Vote, NoVote> {
-    let key = || wire.keys.record(name);
-    Err(NoVote::Fault(match reply::parse(to, text) {
-        Some(Answer::Vote(vote)) => return Ok(vote),
-        Some(Answer::Abstains(abstention)) => return Err(NoVote::Abstains(abstention)),
-        Some(Answer::Foreign(kind)) => fault::foreign(&key(), &kind),
-        Some(Answer::Newer(version)) => fault::newer(&key(), &version),
-        Some(Answer::Error(text)) => fault::of_one(&text, &wire.line.at, wire.line.asker, &key()),
-        Some(Answer::Damaged) => fault::damaged(&wire.line.at, &key()),
-        None => wire.garbled(Some(name)),
-    }))
+fn vote(wire: &Wire, name: &Name, to: To, text: &str) -> Result<Vote, NoVote> {
+    wire.read(name, reply::parse(to, text)).map_err(NoVote::Fault)?.map_err(NoVote::Abstains)
 }
 
 impl NodeLink for RedisNodeLink {
@@ -181,11 +166,7 @@ impl NodeLink for RedisNodeLink {
     }
 
     fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
-        let mut parts: Vec<Pending<Vec<_>>> = Vec::new();
-        for part in batch.chunks(RENEW_BATCH) {
-            parts.push(Box::pin(renew(self.wire.clone(), part.to_vec(), Arc::clone(&self.marker))));
-        }
-        Box::pin(all(parts))
+        in_parts(batch, |part| Box::pin(renew(self.wire.clone(), part, Arc::clone(&self.marker))))
     }
 
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
@@ -193,9 +174,6 @@ impl NodeLink for RedisNodeLink {
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        let mut random = [0; 16];
-        self.world.random(&mut random);
-        let probe = format!("lq1 probe {:032x}", u128::from_le_bytes(random));
         let keys = self.wire.keys.clone();
         let ear = move |heard: Heard<'_>| {
             inbox(match heard {
@@ -206,7 +184,7 @@ impl NodeLink for RedisNodeLink {
                 Heard::Detached => Rung::Detached,
             });
         };
-        Box::pin(self.wire.clone().attach(session, probe, Arc::new(ear)))
+        self.wire.attach(session, &*self.world, Arc::new(ear))
     }
 
     fn rests_until_us(&self) -> u64 {

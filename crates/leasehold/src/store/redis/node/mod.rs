@@ -1,9 +1,9 @@
 //! One node of a quorum, on one Redis.
 //!
-//! The node decides by scripts that say exactly what [`leasehold_spec::node`] says; `tests/votes` holds them to it. What is
-//! stored, and how, is told at the head of `part/open.lua` and of `enter.lua`. Nodes are independent primaries, and none of
-//! them is part of a cluster, so one script may touch several keys. What moves requests is shared with locks on one Redis:
-//! see `..`.
+//! The node decides by scripts that do exactly what [`leasehold_spec::node`] specifies; `tests/votes` compares them.
+//! The heads of `part/open.lua` and of `enter.lua` describe the stored data. Nodes are independent primaries, and none
+//! of them is part of a cluster, so one script may touch several keys. The connection and the table of scripts are
+//! shared with locks on one Redis: see `..`.
 
 mod call;
 mod candidate;
@@ -11,13 +11,10 @@ mod candidate;
 mod fuzz;
 mod link;
 pub(super) mod reply;
-mod scripts;
 
 use std::sync::Arc;
 
 use leasehold_spec::node::Charter;
-
-pub use scripts::NodeScripts;
 
 use super::url::Target;
 use crate::error::Error;

@@ -1,22 +1,22 @@
 #!lua flags=allow-oom
--- renew: keep the votes of up to 16 names.
+-- renew: renews the votes of up to 16 names.
 --
--- KEYS     the records, and behind them the marker
+-- KEYS     the records, and after them the marker
 -- ARGV     1    the marker as the client has seen it
 --          2    the earliest `not_after` of all (16)
---          3    that of each name, one behind the other (16 each)
---          3+i  for each name H from now on or G from the grant, grant id (64), token (16), lease in ms (8); and, if a node
---               that does not know of it is to give it its vote from now on, how many tokens (8), bytes of the label (3),
---               and the label
--- RETURNS  one answer for each name, in order, separated by newlines:
---          R and twice 16 digits: renewed just now, this is the server's time and the highest token, the whole lease is
---          left, nobody waits
+--          3    the `not_after` of each name (16 each), in one argument
+--          3+i  for each name H from now on or G from the grant, grant id (64), token (16), lease in ms (8). To fill a node
+--               that does not know the grant, which then gives its vote: number of tokens (8), bytes of the label (3), and
+--               the label
+-- RETURNS  one reply for each name, in order, separated by newlines:
+--          R and twice 16 digits: renewed now. These are the server's time and the highest token. The whole lease is left,
+--          nobody waits
 --          RENEWED … since length | FILLED … since length | LOST … revoked | LOST … notheld | LATE …
---          FOREIGN type | NEWER version | ERROR text: one name's trouble is its own (P8)
---          or one for all: UNMARKED time | RESTING time until
--- EFFECTS  the votes' ends; looks after each queue
--- RETRY    safe: a lease from now is made long again, one from the grant ends when it did; what was filled is renewed
--- COST     GET, TIME; for each name GET, SET; with a queue that nobody holds the vote of, what settle costs
+--          FOREIGN type | NEWER version | ERROR text: an error concerns only its own name (P8)
+--          or one reply for all: UNMARKED time | RESTING time until
+-- EFFECTS  the votes end later; settles each name
+-- RETRY    safe: a lease from now begins again, a lease from the grant keeps its end, and a filled vote is renewed
+-- COST     GET, TIME; for each name GET, SET; for a free vote with a queue also the cost of settle
 --@clock
 local marker, seen = KEYS[#KEYS], ARGV[1]
 --@marked
@@ -61,8 +61,8 @@ local function renew(name, found, want, not_after)
     end
   elseif #want > 89 and sub(want, 1, 1) == 'H' and released ~= asked
     and wanted + math.max(sub(want, 90, 97) - 1, 0) >= highest + 0 then
-    -- What it has voted for since may have been granted, and whoever is behind that does not go on by this vote.
-    -- A call that lapses under it would cost its waiter the place.
+    -- The condition above: a higher token that the node has voted for since may have been granted, and this vote must not
+    -- continue an older grant. The call ends here: if it lapsed under this vote, its waiter would lose its place.
 --@unlink
 --@lapse
     word = 'FILLED'

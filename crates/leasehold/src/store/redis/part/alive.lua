@@ -1,11 +1,11 @@
--- alive: whether an entry may be granted. Takes `who`, the id, and `waiter`, the entry. Gives `alive`, `session`, `channel`
--- (its inbox) and `listens`.
+-- alive: decides whether an entry may be granted. Takes `who`, the ID, and `waiter`, the entry. Sets `alive`, `session`,
+-- `channel` (the inbox) and `listens`.
 --
--- Attachment is asked for, never found out by publishing: a pattern subscriber makes PUBLISH count 1 for a dead inbox,
--- and in a cluster 0 can mean delivered: skipping then makes two holders (P6).
+-- PUBSUB NUMSUB tells whether an inbox is attached. The result of PUBLISH does not: with a pattern subscriber it counts 1
+-- for a dead inbox, and in a cluster it can be 0 for a delivered message. To skip that waiter would make two holders (P6).
 local session, limit, seen = sub(who, 1, 32), sub(waiter, 1, 16), sub(waiter, 17, 32)
 local channel, alive, listens = inboxes .. session, limit == ZEROS or limit > now, sub(waiter, 57, 57) == 'L'
--- An entry seen in the future was seen before the clock was set back, and counts as never seen. A look brings it back.
+-- An entry that was seen in the future was seen before the clock was set back. It counts as never seen, until it re-checks.
 if seen > now then seen = ZEROS end
 for at = 1, #lapses, 48 do
   if sub(lapses, at, at + 31) == session and seen < sub(lapses, at + 32, at + 47) then alive = false end

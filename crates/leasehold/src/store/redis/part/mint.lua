@@ -1,6 +1,6 @@
--- mint: the token of a new grant (P3), and how many are reserved with it (P19). Takes and changes `range`, how many are
--- asked for. The token follows the clock, and never falls when that steps back; what is reserved is at most LEAD_US ahead
--- of it.
+-- mint: sets the token of a new grant (P3), and the number of tokens that are reserved with it (P19). Takes `range`, the
+-- requested number, and may lower it. The token follows the clock, and never falls when the clock steps back. The range is
+-- at most LEAD_US ahead of the clock.
 if now > token then
   token = now
 else

@@ -1,6 +1,6 @@
--- next: a lease that is marked (P10) or cools down (P23) ends at another time than its waiters were told, and nothing
--- happens here by itself when it does.
--- Notifies those that would be served next, one of each session and REVOKE_NOTIFIED of them. Behind `settle`.
+-- next: notifies the next waiters of a new end of the lease: one waiter of a session, and REVOKE_NOTIFIED in all. A lease
+-- that is marked (P10) or cools down (P23) ends at another time than its waiters know, and the server does nothing by
+-- itself at that time. Comes after `settle`.
 if (state == 'R' or state == 'C') and counts > 0 then
   local left_us = string.format('%.0f', since + length * 1000 - now_us)
   local others = counts % 100000 > 0 and ' S D ' or ' O D '
@@ -10,7 +10,7 @@ if (state == 'R' or state == 'C') and counts > 0 then
     local got = redis.call('HMGET', name, e, n)
     local waiter, after = got[1], got[2]
     if puts then
-      -- What this step has changed, and not stored yet.
+      -- Fields that this step has changed, and not stored yet.
       if puts[e] then waiter = puts[e] end
       if puts[n] ~= nil then after = puts[n] end
     end

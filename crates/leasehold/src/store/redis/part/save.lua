@@ -1,8 +1,8 @@
--- save: writes, then publishes by pcall: an error before leaves the record as it was, and a message that cannot be
--- published is one that was lost (P5, P8). Takes the locals of `open`; gives `said`, what every answer says after its
--- word: server time, highest token, who else waits (N nobody, O others, S a strict one), D done or M more to settle, the
--- claim of whoever was granted here; and `lease`: since when it lasts and for how long, 0 0 if nobody holds. Whoever
--- reads it takes off the server's time: a script would have to format a number.
+-- save: writes, then publishes by pcall. An error before it leaves the record unchanged, and a message that cannot be
+-- published counts as lost (P5, P8). Takes the locals of `open`. Sets `said`, which follows the first word of every reply:
+-- server time, highest token, other waiters (N nobody, O others, S a strict one), D done or M more to settle, the claim
+-- of a grant that was made here. Sets `lease`: its begin and its length, 0 0 if nobody holds. The client subtracts the
+-- server's time from that, because a script would have to format a number.
 local ttl_ms
 if ttl_changed then
   -- At least 1: a time to live of 0 deletes the key.

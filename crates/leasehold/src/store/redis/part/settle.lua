@@ -1,7 +1,7 @@
--- settle (P1), the step within every step: ends what has ended, and hands a free lease to the next live waiter. Takes and
--- changes the locals of `open`; `entry` becomes nil if the one asked for was taken out of the queue.
+-- settle (P1), the step within every step: ends a lease whose time is over, and hands a free lease to the next live waiter.
+-- Takes and changes the locals of `open`. `entry` becomes nil if the entry of `asked` was removed from the queue.
 --
--- A time in the future is there because the clock was set back: it is dated from now.
+-- A time in the future shows that the clock was set back. It becomes the time of now.
 if state ~= 'F' and since > now then
   since = now
 --@last
@@ -12,7 +12,7 @@ for at = 33, #lapses, 48 do
 end
 if state ~= 'F' and since + length * 1000 <= now_us then
   if state == 'P' then
-    -- Whoever let a claim run out is frozen or dead: its other waiters would each cost a claim (P7).
+    -- A session that let a claim run out is frozen or dead. Each of its other waiters would cost a claim (P7).
     local session, kept = sub(id, 1, 32), ''
     for at = 1, #lapses, 48 do
       if sub(lapses, at, at + 31) ~= session then kept = kept .. sub(lapses, at, at + 47) end
@@ -20,9 +20,9 @@ if state ~= 'F' and since + length * 1000 <= now_us then
     if #kept == 48 * LAPSES then kept = sub(kept, 49) end
     lapses = kept .. session .. string.format('%016.0f', since + length * 1000)
   end
-  -- A grant that cooled down was given back, and is the last that was (P23).
+  -- A grant that cooled down was given back, and is the last one that was (P23).
   state, id = 'F', state == 'C' and id or sub(rear, 1, 64)
-  -- Nobody says how much of the range was used: all of it is burnt (P19).
+  -- It is unknown how much of the range was used, so all of it is burnt (P19).
   if sub(rear, 65, 72) ~= '00000001' then token = string.format('%016.0f', token + sub(rear, 65, 72) - 1) end
 end
 local looked_at = 0
@@ -36,7 +36,7 @@ while state == 'F' and counts > 0 do
   local got = redis.call('HMGET', name, e, n)
   local waiter, after = got[1], got[2]
   if puts then
-    -- What this step has changed, and not stored yet.
+    -- Fields that this step has changed, and not stored yet.
     if puts[e] then waiter = puts[e] end
     if puts[n] ~= nil then after = puts[n] end
     puts[e], puts[n] = false, false
@@ -54,7 +54,7 @@ while state == 'F' and counts > 0 do
 --@mint
     state, rear, id, length, since = 'P', id .. range .. sub(waiter, 139), who, claim_ms, now
     local last_us = token + range - 1
-    -- Not at every hand-over: on a busy lock this is a write in a thousand.
+    -- Not at every hand-over: on a busy lock, one in a thousand writes it.
     if keep + 0 < math.max(now_us + claim_ms * 1000, last_us) + R_US then
       keep, ttl_changed = string.format('%016.0f', math.max(now_us + lease_ms * 1000, last_us) + R_US), true
     end

@@ -1,5 +1,5 @@
--- spend: the holder gives back, and says in `used`, if that is not nil, up to which token it has used its range (P19). What
--- it says beyond that range is not believed. Gives `ended`, how long the lease was.
+-- spend: the holder gives the lease back. `used`, unless it is nil, is the highest token of its range that it has used
+-- (P19). A token beyond that range counts as the last one of the range. Sets `ended`, the length of the lease.
 state, ended = 'F', length
 if used and used > token then
   local last = string.format('%016.0f', token + sub(rear, 65, 72) - 1)

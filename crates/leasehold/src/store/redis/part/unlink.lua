@@ -1,4 +1,4 @@
--- unlink: takes the entry that was asked for out of the queue. Before anything else is changed there.
+-- unlink: removes the entry of `asked` from the queue. Comes before any other change of the queue.
 local before, next_one = asked ~= head and sub(entry, 67, 130), redis.call('HGET', name, 'n' .. asked)
 puts = { ['e' .. asked] = false, ['n' .. asked] = false }
 if before then puts['n' .. before] = next_one else head = next_one or NOBODY end

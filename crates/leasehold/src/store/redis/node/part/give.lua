@@ -1,5 +1,5 @@
--- give: the vote is `asked`'s from now on, for `wanted`, `lease` and `tail`: how many tokens, and the label. A range of 0
--- is one token. `spare_us` is for how much longer the record is kept where it has to be kept for longer than it was.
+-- give: gives the vote to `asked` from now on, for `wanted`, `lease` and `tail`: number of tokens, and label. A range
+-- of 0 is one token. If the record has to be kept for longer than before, it is kept for `spare_us` more.
 local last = wanted
 if sub(tail, 1, 8) > '00000001' then last = string.format('%016.0f', wanted + sub(tail, 1, 8) - 1) end
 if last > highest then highest = last end

@@ -1,4 +1,4 @@
--- head: who is first in the queue now.
+-- head: reads the head of the queue.
 do
   local first = redis.call('ZRANGE', queue, '0', '0', 'WITHSCORES')
   head, head_ticket = first[1], first[2]

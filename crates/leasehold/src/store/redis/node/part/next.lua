@@ -1,6 +1,6 @@
--- next: a vote that is marked (P10) or cools down (P23) ends at another time than its waiters were told, and nothing
--- happens here by itself when it does.
--- Notifies those that would be called next, one of each session and REVOKE_NOTIFIED of them.
+-- next: notifies the next waiters of a new end of the vote: one waiter of a session, and REVOKE_NOTIFIED in all. A vote
+-- that is marked (P10) or cools down (P23) ends at another time than its waiters know, and the server does nothing by
+-- itself at that time.
 if (state == 'R' or state == 'C') and others ~= 'N' then
   local left = string.format('%.0f', since + length * 1000 - now_us)
   local notified, before = 0, nil

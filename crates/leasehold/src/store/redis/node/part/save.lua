@@ -1,5 +1,5 @@
--- save: writes, then publishes by pcall: a message that cannot be published is one that was lost (P8). Gives `said`, what
--- every answer says after its word: server time, highest token, who waits, and C if this script has called somebody.
+-- save: writes, then publishes by pcall: a message that cannot be published counts as lost (P8). Sets `said`, which follows
+-- the first word of every reply: server time, highest token, waiters, and C if this script has called a waiter.
 if keep ~= ZEROS then
   local record = 'lq1' .. state .. others .. (called and 'C' or '-') .. highest .. keep .. released
   if called then record = record .. called .. called_ticket .. called_until end

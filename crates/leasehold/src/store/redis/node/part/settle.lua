@@ -5,7 +5,7 @@ if state == 'F' and called then
     if others ~= 'N' and not head then
 --@head
     end
-    -- Who came earlier, and stands before the one that was called, is called instead.
+    -- A waiter with an earlier place than the called one is called instead.
     is_called = others == 'N' or head_ticket + 0 >= called_ticket + 0
   end
   if not is_called then
@@ -21,7 +21,7 @@ if state == 'F' and not is_called and others ~= 'N' then
     if dead == 1 then page = redis.call('ZRANGE', queue, '0', SETTLE_STEPS - 1, 'WITHSCORES') end
     local who, ticket = page[2 * dead + 1], page[2 * dead + 2]
     if not who then break end
-    -- Attachment is asked for, never found out by publishing (P6).
+    -- PUBSUB NUMSUB tells whether an inbox is attached. The result of PUBLISH does not (P6).
     if redis.call('PUBSUB', 'NUMSUB', front .. 'inbox:' .. sub(who, 1, 32))[2] > 0 then
       called, called_ticket = sub(who, 1, 64), string.format('%016.0f', ticket)
       called_until, has_called = string.format('%016.0f', now_us + CALL_US), 'C'

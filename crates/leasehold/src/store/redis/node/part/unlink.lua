@@ -1,4 +1,4 @@
--- unlink: takes `asked` out of the queue, wherever it is. Gives `was_queued`.
+-- unlink: removes `asked` from the queue, at any place. Sets `was_queued`.
 local was_queued = others ~= 'N' and redis.call('ZREM', queue, asked .. 's', asked .. 'r') > 0
 if was_queued then
 --@head
