@@ -12,7 +12,7 @@ use crate::real::Real;
 use crate::reentry::Gates;
 use crate::session::{HandOver, Lanes, Session, Start};
 use crate::settings::check_lease;
-use crate::store::{Store, choose, default_lease};
+use crate::store::{Store, choose};
 use crate::world::World;
 
 /// A client of one store. It has one session, one inbox for messages, and one thread. Clones share all of these.
@@ -273,7 +273,7 @@ impl Builder {
     /// Connects to the given store, in the given world. For tests.
     #[doc(hidden)]
     pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
-        let lease = self.lease.unwrap_or_else(|| default_lease(&*store));
+        let lease = self.lease.unwrap_or_else(|| store.profile().default_lease());
         check_lease(lease).map_err(failed)?;
         let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
         if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {

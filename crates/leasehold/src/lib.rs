@@ -191,7 +191,7 @@ pub mod seam {
 
     /// Returns the default lease of the store with this URL. No I/O.
     pub fn default_lease(url: &str) -> crate::Result<std::time::Duration> {
-        Ok(crate::store::default_lease(&*choose(url, None, &Real::world())?))
+        Ok(choose(url, None, &Real::world())?.profile().default_lease())
     }
 
     pub use crate::real::Real;
@@ -200,7 +200,7 @@ pub mod seam {
     pub use crate::store::redis::{
         FENCE_RIGHTS, NODE_RIGHTS, NodeScripts, RIGHTS, RedisNode, RedisStore, Script, Scripts, Secrets,
     };
-    pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, choose};
+    pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, choose, inspect_whole};
     pub use crate::world::{Address, Pending, RuntimeId, Socket, World};
 }
 

@@ -104,7 +104,7 @@ impl State {
         }
         let Some(caller) = self.world.runtime() else { return (None, Upkeep::Fine) };
         match &mut self.lane {
-            Lane::Open { link, runtime, used_us } if !link.is_closed() && link.run() == self.run => {
+            Lane::Open { link, runtime, used_us } if !link.is_closed() && link.run_id() == self.run => {
                 if *runtime == caller || is_on(Mutant::P17LaneForAll) {
                     *used_us = now_us;
                     return (Some(Arc::clone(link)), Upkeep::Fine);
@@ -138,7 +138,7 @@ impl State {
             Lane::Open { link: lane, runtime, .. } if same(lane, link) => self.world.runtime() == Some(*runtime),
             _ => true,
         };
-        is_driven && !link.is_closed() && link.run() == self.run
+        is_driven && !link.is_closed() && link.run_id() == self.run
     }
 
     /// Returns whether this request may be unsent: it was handed to the lane, the lane has requests that are not sent yet,

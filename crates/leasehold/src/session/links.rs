@@ -79,7 +79,7 @@ impl State {
         {
             *answers += 1;
         }
-        let is_of_this_run = asked.link.run() == self.run;
+        let is_of_this_run = asked.link.run_id() == self.run;
         let of_another = |_| {
             hit(Mark::AnswerOfAnotherRun);
             Err(Fault::Gone(silent()))

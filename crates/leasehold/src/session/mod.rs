@@ -134,7 +134,7 @@ impl Session {
     /// What an answer outside any attempt says of the name.
     fn note(&self, name: &Name, answer: &Answer, link: &dyn Link, sent_us: u64) {
         self.with(|state| {
-            if link.run() == state.run {
+            if link.run_id() == state.run {
                 state.note(name, answer, sent_us, state.world.now_us());
             }
         });

@@ -198,17 +198,17 @@ impl State {
     }
 
     pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<(), Error> {
-        self.store.check_lease(lease_ms)
+        self.store.profile().check_lease(lease_ms)
     }
 
     /// Whether what the store has ended can last in a part of it.
     pub(crate) fn has_parts(&self) -> bool {
-        self.store.has_parts()
+        self.store.profile().partial_grants
     }
 
     /// Whether tokens that are reserved in vain are in the way of whoever comes next.
     pub(crate) fn burns_ranges(&self) -> bool {
-        self.store.burns_ranges()
+        self.store.profile().burns_unused_tokens
     }
 
     /// What to tell who hears nothing: why, if the store knows.

@@ -103,7 +103,7 @@ impl Drop for LastWords {
 /// P11: connect and be greeted (role, run), ask the time, attach the inbox and prove it.
 async fn open(session: &Arc<Session>, id: SessionId) -> Result<Arc<dyn Link>, Error> {
     let link = session.store.open().await?;
-    session.with(|state| state.meet(link.run()));
+    session.with(|state| state.meet(link.run_id()));
     // Both at once, in this order. A push that arrives before the answer to the first cannot be placed in time: it is
     // claimed then, before it is entered.
     let attaching = link.attach(id, inbox(session));
@@ -281,7 +281,7 @@ async fn ask_time(session: &Arc<Session>, link: &Arc<dyn Link>) -> Result<(), Fa
     let server_us = link.ping().await?;
     let heard_us = session.world.now_us();
     session.with(|state| {
-        if state.run == link.run() {
+        if state.run == link.run_id() {
             state.contact.replied(heard_us);
             state.sample(Sample { sent_us, heard_us, server_us });
         }

@@ -2,16 +2,16 @@
 //! which whoever sleeps is woken early.
 
 use std::future::pending;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::Error;
 use leasehold::seam::node::{Begin, Candidate, Inbox, NoVote, Node, NodeLink};
-use leasehold::seam::{Address, Fault, Pending, QuorumStore, Real, Socket, Store, World};
+use leasehold::seam::{Fault, Pending, Progress, QuorumStore, Real, Store, World};
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
 use leasehold_spec::{Inspection, Name, SessionId, Token};
+use leasehold_testkit::forward::{Forward, ForwardWorld};
 use leasehold_testkit::voters::Voters;
 use tokio::sync::watch;
 
@@ -219,16 +219,16 @@ impl NodeLink for ShyLink {
         }
     }
 
-    fn rests_until_us(&self) -> u64 {
-        self.link.rests_until_us()
+    fn quarantine_until_us(&self) -> u64 {
+        self.link.quarantine_until_us()
     }
 
     fn was_used(&self) -> bool {
         self.link.was_used()
     }
 
-    fn run(&self) -> &str {
-        self.link.run()
+    fn run_id(&self) -> &str {
+        self.link.run_id()
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
@@ -236,6 +236,14 @@ impl NodeLink for ShyLink {
             Silent::Ping => Box::pin(pending()),
             _ => self.link.ping(),
         }
+    }
+
+    fn check_driven(&self) -> Progress {
+        self.link.check_driven()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.link.has_unsent()
     }
 
     fn is_closed(&self) -> bool {
@@ -255,7 +263,7 @@ const EARLIER: u32 = 50;
 
 /// The real world, in which whoever sleeps is woken early: what is bounded by seconds takes as many parts of one. Or late:
 /// then no bound is met.
-pub(crate) struct Hasty(Arc<dyn World>, Tasks, fn(Duration) -> Duration);
+pub(crate) struct Hasty(Tasks, fn(Duration) -> Duration);
 
 /// How many tasks are there that were spawned in a world.
 pub(crate) type Tasks = Arc<AtomicUsize>;
@@ -267,12 +275,12 @@ impl Hasty {
 
     pub(crate) fn counting() -> (Arc<dyn World>, Tasks) {
         let tasks = Tasks::default();
-        (Arc::new(Self(Real::world(), Arc::clone(&tasks), |duration| duration / EARLIER)), tasks)
+        (Arc::new(Forward(Self(Arc::clone(&tasks), |duration| duration / EARLIER))), tasks)
     }
 
     /// In no haste at all.
     pub(crate) fn late() -> Arc<dyn World> {
-        Arc::new(Self(Real::world(), Tasks::default(), |duration| duration * EARLIER))
+        Arc::new(Forward(Self(Tasks::default(), |duration| duration * EARLIER)))
     }
 }
 
@@ -284,45 +292,17 @@ impl Drop for Task {
     }
 }
 
-impl World for Hasty {
-    fn now_us(&self) -> u64 {
-        self.0.now_us()
-    }
-
-    fn wall_us(&self) -> u64 {
-        self.0.wall_us()
-    }
-
-    fn random(&self, bytes: &mut [u8]) {
-        self.0.random(bytes);
-    }
-
-    fn host(&self) -> String {
-        self.0.host()
-    }
-
-    fn process(&self) -> u32 {
-        self.0.process()
-    }
-
+impl ForwardWorld for Hasty {
     fn sleep(&self, duration: Duration) -> Pending<()> {
-        self.0.sleep(self.2(duration))
-    }
-
-    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
-        self.0.connect(to)
+        Real.sleep(self.1(duration))
     }
 
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        let counted = Task(Arc::clone(&self.1));
-        self.0.spawn(Box::pin(async move {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let counted = Task(Arc::clone(&self.0));
+        Real.spawn(Box::pin(async move {
             let _counted = counted;
             task.await;
         }))
-    }
-
-    fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
-        self.0.spawn_session(session)
     }
 }

@@ -143,14 +143,14 @@ async fn a_restart_is_a_rest_unless_everything_was_saved_before_it_and_is_now() 
         let server = RedisServer::builder().appendonly(fsync).start();
         let link = begun(&server).await;
         assert_eq!(rest_us(&server, &link).await, 0);
-        let run = link.run().to_owned();
+        let run = link.run_id().to_owned();
         server.command(&["CONFIG", "SET", "appendfsync", "always"]);
         server.kill();
         server.restart();
         // As the configuration had it from the first moment on, as far as anybody can see.
         server.command(&["CONFIG", "SET", "appendfsync", later]);
         let link = opened(&server).await;
-        assert_ne!(link.run(), run);
+        assert_ne!(link.run_id(), run);
         assert_eq!(rest_us(&server, &link).await > 0, rests, "{fsync}, then {later}");
     }
 }

@@ -125,7 +125,7 @@ impl Rig {
         runtime.block_on(listener.attach(sessions[0].id, hear)).expect("an inbox");
         let mut resp = server.resp();
         let marker = decode::marker(&mut resp, MARKER).unwrap().expect("it was begun").0;
-        assert_eq!(marker, node::begin(CHARTER, link.run(), true));
+        assert_eq!(marker, node::begin(CHARTER, link.run_id(), true));
         let mut rig = Self {
             runtime,
             server,
@@ -370,7 +370,7 @@ impl Rig {
         let opened = self.runtime.block_on(self.node.open(CHARTER));
         let stored = decode::marker(&mut self.resp, MARKER).unwrap();
         self.history.push(Done::Marker("opened", stored.as_ref().map(|(marker, _)| marker.clone())));
-        let run = self.link.run().to_owned();
+        let run = self.link.run_id().to_owned();
         let entered = |now_us| node::enter(self.marker.as_ref(), CHARTER, &run, true, now_us);
         match opened {
             Ok(link) => {
@@ -400,13 +400,13 @@ impl Rig {
     pub(crate) fn begin(&mut self) {
         let begun = async { self.node.prepare(CHARTER).await?.begin(Begin::Asked).await };
         self.runtime.block_on(begun).unwrap();
-        self.marker = Some(node::begin(CHARTER, self.link.run(), true));
+        self.marker = Some(node::begin(CHARTER, self.link.run_id(), true));
         self.check_marker("begun");
     }
 
     /// The same on the word of a node that had this marker when it was asked.
     pub(crate) fn begin_as_asked(&mut self, asked: Option<&Marker>) {
-        let run = self.link.run().to_owned();
+        let run = self.link.run_id().to_owned();
         let of_this_run = asked.filter(|asked| asked.run == run).map(written).unwrap_or_default();
         let charter_text = format!("{:04}{:08}", CHARTER.nodes, CHARTER.max_lease_ms);
         let begin = &NodeScripts::get().begin;
@@ -465,7 +465,7 @@ impl Rig {
     }
 
     pub(crate) fn run(&self) -> String {
-        self.link.run().to_owned()
+        self.link.run_id().to_owned()
     }
 
     fn check_marker(&mut self, what: &'static str) -> String {

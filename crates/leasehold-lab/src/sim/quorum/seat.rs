@@ -173,7 +173,7 @@ impl NodeLink for Line {
         })
     }
 
-    fn rests_until_us(&self) -> u64 {
+    fn quarantine_until_us(&self) -> u64 {
         self.seen().rests_until_us
     }
 
@@ -181,7 +181,7 @@ impl NodeLink for Line {
         self.seen().was_used
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 

@@ -9,7 +9,8 @@ use tokio::sync::{oneshot, watch};
 use super::desk::{Desk, Job, Opened};
 use super::sentry::Detach;
 use crate::error::{Error, ErrorKind};
-use crate::store::{Fault, Inbox, Link};
+use crate::inspection::NodeView;
+use crate::store::{Fault, Inbox, Link, Progress, inspect_whole};
 use crate::world::Pending;
 
 /// What a link and the desk have in common.
@@ -99,6 +100,10 @@ impl Link for FileLink {
         self.ask(move |tie, tell| Job::Apply { tie, name, op, tell })
     }
 
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        inspect_whole(self, name, guess)
+    }
+
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
         let batch: Vec<_> = batch.iter().map(|(name, renew)| (name.clone(), Op::Renew(renew.clone()))).collect();
         let count = batch.len();
@@ -119,12 +124,24 @@ impl Link for FileLink {
         self.ask(move |tie, tell| Job::Attach { tie, session, inbox, tell })
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
         self.ask(|tie, tell| Job::Ping { tie, tell })
+    }
+
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn check_driven(&self) -> Progress {
+        Progress::Moving
+    }
+
+    fn has_unsent(&self) -> bool {
+        false
     }
 
     fn is_closed(&self) -> bool {

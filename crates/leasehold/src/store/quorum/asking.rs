@@ -37,7 +37,7 @@ impl Inner {
     pub(super) async fn acquire(self: Arc<Self>, name: Name, acquire: Acquire) -> Result<Answer, Fault> {
         let begun_us = self.now_us();
         let nothing = Tally::new(self.nodes());
-        self.shared.check_lease(acquire.lease_ms).map_err(Fault::Refused)?;
+        self.shared.profile().check_lease(acquire.lease_ms).map_err(Fault::Refused)?;
         if acquire.not_after_us < begun_us {
             return Ok(self.answer(begun_us, &nothing, Outcome::Late));
         }

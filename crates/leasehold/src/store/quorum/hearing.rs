@@ -69,7 +69,7 @@ impl Inner {
                 // Who rests gives back and looks all the same, and has no vote by that.
                 member.stand(match vote.said {
                     Said::Far => Standing::Far,
-                    _ => Standing::of(link.rests_until_us(), vote.now_us, heard_us),
+                    _ => Standing::of(link.quarantine_until_us(), vote.now_us, heard_us),
                 });
                 Ballot::Cast { sent_us, vote: Box::new(vote) }
             }
@@ -104,9 +104,9 @@ impl Inner {
         let Question { node, link, of, sent_us, .. } = *question;
         let sample = Sample { sent_us, heard_us, server_us: vote.now_us };
         let mut names = self.shared.names();
-        let shortened = self.sample(&mut names, node, link.run(), sample);
+        let shortened = self.sample(&mut names, node, link.run_id(), sample);
         if let Said::Granted { left_us, .. } | Said::Renewed { left_us } = &mut vote.said {
-            *left_us = left_us.saturating_sub(self.shared.members[node].set_forward_since(link.run(), &sample));
+            *left_us = left_us.saturating_sub(self.shared.members[node].set_forward_since(link.run_id(), &sample));
         }
         if let Some((id, asked)) = of {
             match vote.said {
@@ -229,7 +229,7 @@ impl Inner {
             let sent_us = inner.now_us();
             let Ok(server_us) = link.ping().await else { return false };
             let sample = Sample { sent_us, heard_us: inner.now_us(), server_us };
-            let shortened = inner.sample(&mut inner.shared.names(), node, link.run(), sample);
+            let shortened = inner.sample(&mut inner.shared.names(), node, link.run_id(), sample);
             inner.tell_shortened(shortened, sample.heard_us);
             true
         })

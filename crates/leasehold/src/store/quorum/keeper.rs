@@ -81,7 +81,7 @@ async fn take_in(inner: &Arc<Inner>, node: usize) -> Result<(), Error> {
     let member = &inner.shared.members[node];
     let mut opened = Opened(Some(member.node.open(inner.shared.charter).await?));
     let Some(link) = opened.0.clone() else { return Ok(()) };
-    if let Err(other) = inner.shared.meet(node, link.run()) {
+    if let Err(other) = inner.shared.meet(node, link.run_id()) {
         let message = format!(
             "the nodes {} and {} of the quorum are the same server: name each server once",
             inner.shared.members[other].node.at(),
@@ -96,7 +96,7 @@ async fn take_in(inner: &Arc<Inner>, node: usize) -> Result<(), Error> {
         member.note_used();
     }
     let now_us = inner.now_us();
-    member.stand(Standing::of(link.rests_until_us(), member.time_at(now_us, now_us).unwrap_or_default(), now_us));
+    member.stand(Standing::of(link.quarantine_until_us(), member.time_at(now_us, now_us).unwrap_or_default(), now_us));
     inner.install(node, link).await?;
     opened.0 = None;
     inner.pay(node);

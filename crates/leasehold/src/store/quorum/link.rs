@@ -221,7 +221,7 @@ impl Link for QuorumLink {
     }
 
     /// Which runs the nodes are is their own affair: whoever forgot something abstains.
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         "quorum"
     }
 

@@ -54,7 +54,6 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use humantime::format_duration;
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_END};
 use leasehold_spec::node::{Abstention, Charter};
 use leasehold_spec::{Name, Token};
@@ -70,7 +69,7 @@ use self::places::Inner;
 use self::timers::Timers;
 use self::under_way::{LeftBehind, UnderWay, apart};
 use crate::error::{Error, ErrorKind};
-use crate::store::{Inbox, Link, Message, Store};
+use crate::store::{Inbox, Link, Message, Store, StoreProfile};
 use crate::world::{Pending, World};
 
 /// What a node has for its answer beside the way there.
@@ -135,23 +134,8 @@ impl Store for QuorumStore {
         None
     }
 
-    fn check_lease(&self, lease_ms: u64) -> Result<(), Error> {
-        self.shared.check_lease(lease_ms)
-    }
-
-    fn longest_lease_ms(&self) -> Option<u64> {
-        Some(self.shared.charter.max_lease_ms)
-    }
-
-    /// A majority has ended it, and the others may keep it, or a place in their queue, until it lapses.
-    fn has_parts(&self) -> bool {
-        true
-    }
-
-    /// A node never votes below a token for which it has voted. Whoever asks within the time that a range is ahead of the
-    /// clock proposes too low a token, and needs a second round.
-    fn burns_ranges(&self) -> bool {
-        true
+    fn profile(&self) -> StoreProfile {
+        self.shared.profile()
     }
 }
 
@@ -261,18 +245,12 @@ impl Shared {
         names
     }
 
-    /// A node that may have forgotten a lease rests for the longest there is: there can be no longer one.
-    fn check_lease(&self, lease_ms: u64) -> Result<(), Error> {
-        let longest_ms = self.charter.max_lease_ms;
-        if lease_ms <= longest_ms {
-            return Ok(());
+    fn profile(&self) -> StoreProfile {
+        StoreProfile {
+            longest_lease_ms: Some(self.charter.max_lease_ms),
+            partial_grants: true,
+            burns_unused_tokens: true,
         }
-        let [lease, longest] = [lease_ms, longest_ms].map(|ms| format_duration(Duration::from_millis(ms)));
-        let message = format!(
-            "a lease of {lease} is longer than the max_lease of this quorum, {longest}: use a shorter one, or set \
-             max_lease in the URL of all clients"
-        );
-        Err(Error::invalid(message))
     }
 
     /// What most nodes' clocks show: half of them are behind it, and half ahead.

@@ -64,26 +64,22 @@ pub trait NodeLink: Send + Sync + 'static {
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
 
     /// Until when the node rests, by its own clock: as it said when it was greeted. Another marker is another link.
-    fn rests_until_us(&self) -> u64;
+    fn quarantine_until_us(&self) -> u64;
 
     /// Whether the node was in use before: its marker was written over that of another run.
     fn was_used(&self) -> bool;
 
     /// Which run of the server this is. No two nodes of a quorum have the same.
-    fn run(&self) -> &str;
+    fn run_id(&self) -> &str;
 
     /// One exchange, for the node's clock and for a sign of life.
     fn ping(&self) -> Pending<Result<u64, Fault>>;
 
     /// As [`Link::check_driven`](crate::store::Link::check_driven) has it.
-    fn check_driven(&self) -> Progress {
-        Progress::Moving
-    }
+    fn check_driven(&self) -> Progress;
 
     /// As [`Link::has_unsent`](crate::store::Link::has_unsent) has it.
-    fn has_unsent(&self) -> bool {
-        false
-    }
+    fn has_unsent(&self) -> bool;
 
     /// Whether the link is known to be gone.
     fn is_closed(&self) -> bool;

@@ -13,7 +13,8 @@ use super::fault;
 use super::reply::{self, Said, To};
 use super::wire::{Heard, Wire};
 use crate::error::Error;
-use crate::store::{Fault, Inbox, Link, Message, Progress};
+use crate::inspection::NodeView;
+use crate::store::{Fault, Inbox, Link, Message, Progress, inspect_whole};
 use crate::world::{Pending, World};
 
 /// A connection whose first exchange went well.
@@ -27,6 +28,10 @@ impl Link for RedisLink {
     fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
         let call = Call::new(&self.wire.keys, name, op, guess);
         Box::pin(apply(self.wire.clone(), name.clone(), To::from(op), call))
+    }
+
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        inspect_whole(self, name, guess)
     }
 
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
@@ -57,12 +62,16 @@ impl Link for RedisLink {
         Box::pin(self.wire.clone().attach(session, probe, Arc::new(ear)))
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
         Box::pin(self.wire.clone().ping())
+    }
+
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn check_driven(&self) -> Progress {

@@ -56,7 +56,7 @@ pub(crate) use url::{NAMES, Target, decode};
 use self::call::Call;
 use self::keys::Keys;
 use crate::error::Error;
-use crate::store::{Link, Store};
+use crate::store::{Link, Store, StoreProfile};
 use crate::world::{Pending, World};
 
 /// One Redis.
@@ -96,6 +96,10 @@ impl Store for RedisStore {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let opening = handshake::open(self.target.clone(), Arc::clone(&self.world));
         Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn Link>) })
+    }
+
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
     }
 
     fn silence(&self) -> Option<Error> {

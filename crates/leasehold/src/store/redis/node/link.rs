@@ -209,7 +209,7 @@ impl NodeLink for RedisNodeLink {
         Box::pin(self.wire.clone().attach(session, probe, Arc::new(ear)))
     }
 
-    fn rests_until_us(&self) -> u64 {
+    fn quarantine_until_us(&self) -> u64 {
         reply::rests_until_us(&self.marker).unwrap_or_default()
     }
 
@@ -217,7 +217,7 @@ impl NodeLink for RedisNodeLink {
         reply::was_used(&self.marker)
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 
