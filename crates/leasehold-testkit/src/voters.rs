@@ -8,7 +8,7 @@ use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, NodeMessage};
 use leasehold::seam::{Fault, Pending, Progress, QuorumStore, Store, World, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Bell, Charter, Marker, Record, Renewal, Request, Vote, begin, enter, vote};
@@ -321,9 +321,9 @@ impl NodeLink for Line {
             voter.shelf().inboxes.insert(session, (number, wire));
             tokio::spawn(async move {
                 while let Some((name, bell)) = said.recv().await {
-                    inbox(Rung::Bell(name, bell));
+                    inbox(NodeMessage::Bell(name, bell));
                 }
-                inbox(Rung::Detached);
+                inbox(NodeMessage::Detached);
             });
         });
         Box::pin(async move { asked.await.map_err(Fault::Gone) })

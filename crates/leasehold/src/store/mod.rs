@@ -46,7 +46,7 @@ pub trait Store: Send + Sync + 'static {
     fn life(&self) -> Option<OwnedFd>;
 }
 
-/// What never changes about a store.
+/// The static properties of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreProfile {
     /// The longest lease in milliseconds, if the store has a limit of its own. The default lease is no longer than that.
@@ -111,8 +111,8 @@ pub trait Link: Send + Sync + 'static {
     /// Attaches the inbox of a session, and proves it: the future ends when a probe has arrived.
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
 
-    /// Returns the run ID of the store, which changes with every restart and failover. The session never compares times
-    /// of two runs.
+    /// Returns the run ID of the store, which changes with every restart and failover. The session never compares times of
+    /// two runs.
     fn run_id(&self) -> &str;
 
     /// Exchanges one message with the store, as a sign of life, and returns the store's clock.
@@ -123,8 +123,8 @@ pub trait Link: Send + Sync + 'static {
     fn idle(&self) -> Pending<()>;
 
     /// Checks whether the runtime of the link drives it. If requests are in flight, this wakes the driver and returns
-    /// [`Progress::Waiting`]. If the driver was not polled until the next check, that check returns
-    /// [`Progress::Stalled`]. Returns [`Progress::Moving`] for a link that no runtime drives.
+    /// [`Progress::Waiting`]. If the driver was not polled until the next check, that check returns [`Progress::Stalled`].
+    /// Returns [`Progress::Moving`] for a link that no runtime drives.
     fn check_driven(&self) -> Progress;
 
     /// Returns whether the link has requests that are not sent yet.

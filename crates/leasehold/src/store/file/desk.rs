@@ -61,7 +61,7 @@ pub(super) enum Job {
         tie: Weak<Tie>,
     },
     /// A bell rang.
-    Rung {
+    NodeMessage {
         session: SessionId,
     },
     /// Somebody died whom we wait for.

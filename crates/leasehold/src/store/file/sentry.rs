@@ -66,7 +66,7 @@ impl Bell {
                     continue;
                 }
                 let Some(jobs) = jobs.upgrade() else { return };
-                drop(jobs.send(Job::Rung { session }));
+                drop(jobs.send(Job::NodeMessage { session }));
             }
         };
         let detach = Detach { live: Arc::clone(live), session, key };

@@ -79,7 +79,7 @@ impl Worker {
     }
 
     fn do_one(&mut self, job: Job) {
-        let was_asked = !matches!(job, Job::Rung { .. } | Job::Broken { .. });
+        let was_asked = !matches!(job, Job::NodeMessage { .. } | Job::Broken { .. });
         self.handle(job);
         if was_asked {
             self.shown.asked.fetch_sub(1, Ordering::Relaxed);
@@ -123,7 +123,7 @@ impl Worker {
                     self.attached.remove(&session);
                 }
             }
-            Job::Rung { session } => self.rung(session),
+            Job::NodeMessage { session } => self.rung(session),
             Job::Broken { holder } => {
                 for name in self.watches.broke(holder) {
                     self.attached.values().for_each(|one| (one.inbox)(Message::Look(name.clone())));

@@ -14,7 +14,7 @@ use super::call;
 use super::reply::{self, Answer, Greeting, To};
 use super::scripts::NodeScripts;
 use crate::error::{Error, ErrorKind};
-use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung};
+use crate::store::quorum::node::{Inbox, NoVote, NodeLink, NodeMessage};
 use crate::store::redis::call::Call;
 use crate::store::redis::fault::{self, Asker};
 use crate::store::redis::handshake::{self, Greeted};
@@ -199,11 +199,10 @@ impl NodeLink for RedisNodeLink {
         let keys = self.wire.keys.clone();
         let ear = move |heard: Heard<'_>| {
             inbox(match heard {
-                Heard::Text(text) => {
-                    reply::bell(&keys, session, text).map_or(Rung::Garbled, |(name, bell)| Rung::Bell(name, bell))
-                }
-                Heard::Garbled => Rung::Garbled,
-                Heard::Detached => Rung::Detached,
+                Heard::Text(text) => reply::bell(&keys, session, text)
+                    .map_or(NodeMessage::Garbled, |(name, bell)| NodeMessage::Bell(name, bell)),
+                Heard::Garbled => NodeMessage::Garbled,
+                Heard::Detached => NodeMessage::Detached,
             });
         };
         Box::pin(self.wire.clone().attach(session, probe, Arc::new(ear)))
