@@ -19,7 +19,7 @@ use crate::shy::{Hasty, Shy, Silent};
 /// Starts and initializes three servers that save nothing by themselves.
 async fn three() -> Quorum {
     let servers = Quorum::builder(3).max_lease(MAX_LEASE).start();
-    quorum::begin(&servers.url()).await.expect("nobody holds");
+    quorum::begin(&servers.url()).await.expect("no lock is held");
     servers
 }
 
@@ -45,7 +45,7 @@ async fn refused(url: &str) -> Error {
 }
 
 /// Returns the error that a new client gets without a majority.
-async fn told(url: &str) -> String {
+async fn majority_error(url: &str) -> String {
     let begun = Instant::now();
     loop {
         let client = client(url, MAX_LEASE).await;
@@ -222,7 +222,7 @@ async fn a_user_without_the_right_to_inspect_gets_advice() {
     for part in ["lacks +scan", "ACL SETUSER", "--force", "127.0.0.1:"] {
         assert!(error.to_string().contains(part), "{part:?} is not in: {error}");
     }
-    assert!(told(&servers.url()).await.contains("0 of 3 nodes vote"), "no marker was written");
+    assert!(majority_error(&servers.url()).await.contains("0 of 3 nodes vote"), "no marker was written");
     quorum::force_begin(&url).await.unwrap();
     drop(client(&servers.url(), MAX_LEASE).await.mutex(NAME).lock().await.unwrap());
 }
@@ -300,7 +300,7 @@ async fn begin_names_a_holder_before_all_nodes_are_inspected() {
     a_waiter(&voters, "host/job");
     nodes[0].be(Silent::Names);
     let begun = Instant::now();
-    let error = timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("somebody waits");
+    let error = timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("there is a waiter");
     assert_eq!(error.kind(), ErrorKind::InUse, "{error}");
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
@@ -394,7 +394,7 @@ async fn no_advice_to_begin_a_quorum_that_was_in_use() {
     let waiting = join(&client(&servers.url(), MAX_LEASE).await, servers.servers()).await;
     servers.servers()[..2].iter().for_each(RedisServer::restart);
     // One node votes.
-    let said = told(&servers.url()).await;
+    let said = majority_error(&servers.url()).await;
     assert!(!said.contains("begin") && said.contains("; wait: a majority votes in "), "{said}");
     assert_names(&said, &servers.servers()[..2], "is in quarantine for ");
     // No node votes, and a client remembers that they did.
@@ -420,7 +420,7 @@ async fn no_advice_to_begin_nodes_that_restarted_with_their_files() {
     servers.servers().iter().for_each(save);
     servers.servers().iter().for_each(RedisServer::restart);
     for greeted in ["first", "later"] {
-        let said = told(&servers.url()).await;
+        let said = majority_error(&servers.url()).await;
         assert!(!said.contains("begin") && said.contains("; wait: a majority votes in "), "{greeted}: {said}");
         assert_names(&said, servers.servers(), "is in quarantine for ");
         assert_eq!(said.matches("it was restarted or emptied").count(), 3, "{greeted}: {said}");
@@ -431,12 +431,12 @@ async fn no_advice_to_begin_nodes_that_restarted_with_their_files() {
 async fn advice_to_begin_a_new_quorum() {
     let servers = Quorum::builder(3).max_lease(MAX_LEASE).start();
     for greeted in ["first", "later"] {
-        let said = told(&servers.url()).await;
+        let said = majority_error(&servers.url()).await;
         assert!(said.contains("if this quorum was never used, run `leasehold quorum begin`"), "{greeted}: {said}");
         assert_eq!(said.matches("it is new, or was emptied").count(), 3, "{greeted}: {said}");
     }
     // It cannot be initialized while one of the nodes is unreachable.
     servers.server(1).kill();
-    let said = told(&servers.url()).await;
+    let said = majority_error(&servers.url()).await;
     assert!(!said.contains("begin"), "{said}");
 }

@@ -36,7 +36,7 @@ async fn a_node_that_restarts_empty_makes_no_second_holder() {
         Err(error) => assert_eq!(error.kind(), ErrorKind::Quorum, "{error}"),
     }
     assert!(guard.check().is_ok());
-    assert!(vote(quorum.server(2)).is_none(), "it rests");
+    assert!(vote(quorum.server(2)).is_none(), "it is in quarantine");
     // The two nodes that did not know the holder and the two that remember are a majority.
     quorum.proxies().iter().for_each(|proxy| proxy.accept_connections());
     assert_eq!(within(LONG, "the release", guard.release()).await.unwrap(), Released::Released);

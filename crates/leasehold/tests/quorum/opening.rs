@@ -80,7 +80,7 @@ async fn a_dropped_connect_closes_its_connections() {
     let (nodes, store) = Shy::each(&voters, Real::world());
     nodes.iter().for_each(|node| node.be(Silent::Ping));
     let opened = timeout(Duration::from_millis(20), store.open()).await;
-    assert!(opened.is_err(), "nobody answers");
+    assert!(opened.is_err(), "no node answers");
     for node in nodes {
         assert_eq!((node.opened(), node.closed()), (1, 1));
     }

@@ -145,7 +145,7 @@ async fn requests_that_arrive_late_take_nothing() {
     let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
     let b = client(&quorum.url(), MAX_LEASE).await;
     quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Requests));
-    let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("nobody answers");
+    let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("no node answers");
     assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
     let guard = b.mutex(NAME).lock().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -168,7 +168,7 @@ async fn of_everything_to_the_holder() {
     quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Both));
     let next = granted(LONG, waiting).await;
     assert!(!guard.is_valid(), "no other client is granted the lock while the first one still holds it");
-    within(LONG, "word of it", guard.lost()).await;
+    within(LONG, "the loss", guard.lost()).await;
     assert!(next.token() > guard.token());
     quorum.proxies().iter().for_each(|proxy| proxy.resume());
     drop(guard);

@@ -40,14 +40,14 @@ async fn a_waiter_is_called() {
     assert_busy(&b.mutex("a")).await;
     let waiting = tokio::spawn(async move { b.mutex("a").lock().await.map(|guard| (guard, Instant::now())) });
     let is_queued = || voters.nodes.iter().filter(|node| node.record("a").queue.len() == 1).count() == 5;
-    wait_until("it waits at all", Duration::from_secs(5), is_queued);
+    wait_until("it waits at all nodes", Duration::from_secs(5), is_queued);
     let token = held.token();
     let begun = Instant::now();
     assert_eq!(held.release().await.unwrap(), Released::Released);
     let (guard, at) = waiting.await.unwrap().unwrap();
     assert!(guard.token() > token);
     println!("handed over in {:?}", at - begun);
-    assert!(at - begun < Duration::from_secs(1), "by a call, and not by a look: {:?}", at - begun);
+    assert!(at - begun < Duration::from_secs(1), "by a call, and not by a re-check: {:?}", at - begun);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -211,7 +211,7 @@ async fn an_unconfirmed_re_check_takes_nothing_from_a_holder() {
     let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
     assert_eq!(granted(&voters, "a"), 5);
-    assert!(voters.nodes.iter().all(|node| node.record("a").queue.is_empty()), "nor does a holder wait");
+    assert!(voters.nodes.iter().all(|node| node.record("a").queue.is_empty()), "a holder does not wait");
 }
 
 /// A node that forgets a lease is in quarantine for the longest lease. So no lease may be longer, a re-entered one
@@ -303,8 +303,8 @@ async fn tokens_are_reserved_without_a_request() {
     let name = Name::new("a").unwrap();
     let granted = link.apply(&name, &queued(id, 8), Contention::None).await.unwrap();
     let Outcome::Granted { token, range, .. } = granted.outcome else { panic!("{granted:?}") };
-    assert!(granted.now_us > 0, "the nodes said it");
+    assert!(granted.now_us > 0, "the time of the nodes");
     let reserve = Op::Reserve { id, token, range: 16 };
     let reserved = link.apply(&name, &reserve, Contention::None).await.unwrap();
-    assert_eq!((reserved.outcome, reserved.now_us), (Outcome::Reserved { range }, 0), "no more, and nobody said it");
+    assert_eq!((reserved.outcome, reserved.now_us), (Outcome::Reserved { range }, 0), "no more, and without a request");
 }

@@ -45,16 +45,16 @@ async fn a_clock_set_forward_between_two_answers_shortens_the_validity() {
     let not_after_us = Real::world().now_us() + 7_000_000;
     let renew = Renew { id, token, from: From::Now, lease_ms, not_after_us };
     let renewing = tokio::spawn(link.renew(&[(name.clone(), renew)]));
-    wait_until("one has renewed", SOON, || since_us() != granted_us);
+    wait_until("one node has renewed", SOON, || since_us() != granted_us);
     // The reply has to arrive, too, which no event shows. If it arrived later than this, the test would prove nothing.
     tokio::time::sleep(Duration::from_millis(20)).await;
     voters.nodes[0].set_clock(9_000_000);
     let looking = tokio::spawn(link.apply(&Name::new("b").unwrap(), &Op::Inspect, Contention::None));
     let warned = async { while !matches!(told.recv().await, Some(Message::LookAtAll)) {} };
-    timeout(SOON, warned).await.expect("all that is held is asked for anew");
+    timeout(SOON, warned).await.expect("the session re-checks all names");
     voters.nodes[1].be(Mood::Answers);
     let said = renewing.await.unwrap().remove(0).unwrap();
     let left_us = if let Outcome::Renewed { left_us } = said.outcome { left_us } else { 0 };
-    assert!(left_us < 1_000_000, "at one of the two it is over: {said:?}");
+    assert!(left_us < 1_000_000, "it has ended at one of the two nodes: {said:?}");
     drop(looking.await);
 }

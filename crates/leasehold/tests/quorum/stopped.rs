@@ -68,7 +68,7 @@ async fn a_waiter_outlasts_a_stopped_majority() {
     still.iter().for_each(RedisServer::stop);
     let token = guard.token();
     let freeing = tokio::spawn(guard.release());
-    wait_until("two have heard it", LONG, || votes(&quorum.servers()[3..], token) == 0);
+    wait_until("two nodes have received it", LONG, || votes(&quorum.servers()[3..], token) == 0);
     assert!(!waiting.is_finished(), "two of five are no majority");
     still.iter().for_each(RedisServer::cont);
     let freed = within(LONG, "the release", freeing).await.unwrap().unwrap();

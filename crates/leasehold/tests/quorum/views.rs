@@ -17,10 +17,10 @@ const SOON: Duration = Duration::from_secs(10);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_in_quarantine_is_not_shown_as_voting() {
     let quorum = Quorum::builder(3).max_lease(Duration::from_secs(60)).start();
-    let client = Leasehold::connect(&quorum.url()).await.expect("they are there, and rest");
+    let client = Leasehold::connect(&quorum.url()).await.expect("the nodes are up, in quarantine");
     let mutex = client.mutex("a");
     for _ in 0..3 {
-        let error = mutex.try_lock().await.expect_err("all of them rest");
+        let error = mutex.try_lock().await.expect_err("all nodes are in quarantine");
         assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
         let said = error.to_string();
         assert!(said.contains("0 of 3 nodes vote") && said.matches("is in quarantine for").count() == 3, "{said}");
@@ -34,10 +34,10 @@ async fn a_node_in_quarantine_is_not_shown_as_voting() {
         }
         assert_eq!(seen.nodes.len(), 3);
         // Nodes without a record do not show that there is no holder.
-        let error = client.names().await.expect_err("all of them rest");
+        let error = client.names().await.expect_err("all nodes are in quarantine");
         assert!(error.kind() == ErrorKind::Quorum && error.to_string().contains("0 of 3 nodes vote"), "{error}");
     }
-    leasehold::quorum::begin(&quorum.url()).await.expect("all are there");
+    leasehold::quorum::begin(&quorum.url()).await.expect("all nodes are up");
     let guard = client.mutex("a").lock().await.expect("they vote");
     assert_eq!(client.names().await.expect("they vote"), ["a"]);
     assert!(guard.is_valid());
@@ -54,7 +54,7 @@ async fn inspect_shows_each_node() {
     voters.nodes[1].be(Mood::Dead);
     voters.nodes[4].flush();
     let seen = client.mutex("a").inspect().await.unwrap();
-    let holder = seen.holder.clone().expect("three of five say so");
+    let holder = seen.holder.clone().expect("three of five nodes show it");
     assert_eq!(holder.token, guard.token());
     let kinds: Vec<&str> = seen
         .nodes
@@ -92,7 +92,7 @@ async fn no_list_of_names_is_made_of_broken_connections() {
         nodes.iter().for_each(|node| node.break_links(false));
         let begun = Instant::now();
         while client.names().await.ok().is_none_or(|names| names != ["held"]) {
-            assert!(begun.elapsed() < SOON, "the nodes are there");
+            assert!(begun.elapsed() < SOON, "the nodes are connected");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -27,7 +27,7 @@ async fn two_servers_for_a_quorum_of_four() {
     let error = refused(&of(&nodes, MAX_LEASE)).await;
     println!("{error}");
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert_is_told_twice(&error, servers.servers());
+    assert_names_both(&error, servers.servers());
 }
 
 /// If the other nodes are a majority, this does not matter: the server has one vote.
@@ -48,13 +48,13 @@ async fn two_servers_for_a_quorum_of_three() {
         }
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-            assert_is_told_twice(&error, &servers.servers()[..1]);
+            assert_names_both(&error, &servers.servers()[..1]);
         }
     }
 }
 
 #[track_caller]
-fn assert_is_told_twice(error: &Error, servers: &[RedisServer]) {
+fn assert_names_both(error: &Error, servers: &[RedisServer]) {
     let said = error.to_string();
     let is_told = |server: &RedisServer| {
         ["127.0.0.1", "localhost"].iter().all(|host| said.contains(&format!("{host}:{}", server.port())))
@@ -138,11 +138,11 @@ async fn begin_initializes_all_nodes_or_none() {
         let mut nodes = quorum.urls();
         nodes[4] = fifth;
         let begun = within(LONG, "an answer", leasehold::quorum::begin(&of(&nodes, MAX_LEASE))).await;
-        let error = begun.expect_err("four of five can be told");
+        let error = begun.expect_err("begin fails at one of five nodes");
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(says) && error.to_string().contains("127.0.0.1:"), "{error}");
         let client = client(&quorum.url(), MAX_LEASE).await;
-        let error = client.mutex(NAME).try_lock().await.map(drop).expect_err("none has been told");
+        let error = client.mutex(NAME).try_lock().await.map(drop).expect_err("no node was initialized");
         assert!(error.to_string().contains("0 of 5 nodes vote"), "{error}");
     }
     leasehold::quorum::begin(&quorum.url()).await.unwrap();

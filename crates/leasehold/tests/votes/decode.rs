@@ -52,7 +52,7 @@ fn members(pairs: &[Value]) -> Result<BTreeMap<(u64, GrantId), Order>, String> {
         let [Some(member), Some(score)] = [pair[0].text(), pair[1].text()] else { return Err(format!("{pair:?}")) };
         let ticket: u64 = score.parse().map_err(|_| format!("no ticket: {score}"))?;
         let mut fields = Fields(member);
-        let id = fields.id()?.ok_or("nobody waits")?;
+        let id = fields.id()?.ok_or("no waiter")?;
         let order = match fields.take(1)? {
             "s" => Order::Strict,
             "r" => Order::Relaxed,
@@ -84,7 +84,7 @@ fn record(fields: &mut Fields<'_>) -> Result<(Record, Contention), String> {
     let called = match is_called {
         "-" => None,
         "C" => {
-            let id = fields.id()?.ok_or("nobody is called")?;
+            let id = fields.id()?.ok_or("no called waiter")?;
             Some(Called { id, ticket: fields.number(16)?, until_us: fields.number(16)? })
         }
         other => return Err(format!("called? {other:?}")),
@@ -97,7 +97,7 @@ fn record(fields: &mut Fields<'_>) -> Result<(Record, Contention), String> {
         "C" => GrantState::CoolingDown,
         other => return Err(format!("no state: {other:?}")),
     };
-    let id = fields.id()?.ok_or("a vote for nobody")?;
+    let id = fields.id()?.ok_or("a vote without a holder")?;
     let (token, since_us, length_ms) = (fields.token()?, fields.number(16)?, fields.number(8)?);
     let (range, len) = (fields.number(8)?, fields.number(3)?);
     let label = fields.take(usize::try_from(len).map_err(|e| e.to_string())?)?.to_owned();

@@ -519,7 +519,7 @@ impl Rig {
         let heard = std::mem::take(&mut *self.inbox.lock().unwrap());
         let due = std::mem::take(&mut self.inbox_due);
         if heard != due {
-            self.fail(&format!("heard is to be\n{due:?}\nand it is\n{heard:?}"));
+            self.fail(&format!("the subscriber is to receive\n{due:?}\nand it has received\n{heard:?}"));
         }
         assert_eq!(self.resp.command(&["FLUSHDB"]), Value::Status("OK".into()));
         self.shift_us = 0;

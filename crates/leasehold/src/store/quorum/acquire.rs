@@ -22,7 +22,7 @@ use super::attempts::{Held, Series, Win};
 use super::collect::{self, Question, answer};
 use super::give_back;
 use super::links::Links;
-use super::next_round::{self, SeriesGuard, WHILE_MIN_US};
+use super::shared::Shared;
 use super::statistics;
 use super::tally::{Refusal, RoundResult, Tally};
 use crate::store::Fault;
@@ -34,6 +34,11 @@ const ROUNDS: u32 = 4;
 const TRIES: u32 = 3;
 /// When to re-check a holder of which nothing is known.
 const UNKNOWN_US: u64 = 1_000_000;
+/// When to ask again if too few nodes vote.
+const TOO_FEW_US: u64 = 250_000;
+/// The shortest random time before another round, and the longest.
+const WHILE_MIN_US: u64 = 2_000;
+const WHILE_MAX_US: u64 = 500_000;
 
 pub(super) async fn acquire(links: Arc<Links>, name: Name, acquire: Acquire) -> Result<Answer, Fault> {
     let begun_us = links.now_us();
@@ -52,10 +57,7 @@ pub(super) async fn acquire(links: Arc<Links>, name: Name, acquire: Acquire) -> 
                 let (left_us, joined) = (UNKNOWN_US, Joined::Before);
                 return Ok(answer(begun_us, &no_votes, Outcome::Queued { ticket, left_us, joined }));
             };
-            let guard = SeriesGuard { links: &links, id: acquire.id, series };
-            let (result, tally) =
-                Rounds { links: &links, name: &name, acquire: &acquire, wait: Some(wait) }.run().await;
-            drop(guard);
+            let (result, tally) = rounds(&links, &name, &acquire, Some((wait, series))).await;
             win_or_wait(&links, &acquire, wait, joined, begun_us, (result, tally))
         }
     }
@@ -69,7 +71,7 @@ async fn try_acquire(links: Arc<Links>, name: Name, acquire: Acquire, begun_us: 
     let until_us = acquire.not_after_us.min(begun_us + acquire.lease_ms * 1000 / 6);
     loop {
         tries += 1;
-        let (result, tally) = Rounds { links: &links, name: &name, acquire: &acquire, wait: None }.run().await;
+        let (result, tally) = rounds(&links, &name, &acquire, None).await;
         let left_us = |at_us: u64| at_us.saturating_sub(begun_us);
         let outcome = match result {
             RoundResult::Won { token, range, until_us } => {
@@ -83,22 +85,20 @@ async fn try_acquire(links: Arc<Links>, name: Name, acquire: Acquire, begun_us: 
             }
             // A node that was only slow may answer the next time.
             RoundResult::TooFew
-                if links.now_us() >= until_us || !tally.has_silent() || is_over(&links, &acquire.id) =>
+                if links.now_us() >= until_us
+                    || !tally.has_silent()
+                    || links.is_closed()
+                    || !links.shared.attempts().is_live(&acquire.id) =>
             {
                 return Err(links.shared.undecided(&tally));
             }
             RoundResult::Refused(_) | RoundResult::TooFew | RoundResult::Again => {
-                links.shared.timers.at(links.now_us() + next_round::random_while_us(&links.shared, tries)).await;
+                links.shared.timers.at(links.now_us() + random_while_us(&links.shared, tries)).await;
                 continue;
             }
         };
         return Ok(answer(begun_us, &tally, outcome));
     }
-}
-
-/// Returns whether this link begins no more rounds of an attempt.
-fn is_over(links: &Links, id: &GrantId) -> bool {
-    links.is_closed() || !links.shared.attempts().is_live(id)
 }
 
 /// Notes that an attempt waits. `None` if rounds of it are in flight.
@@ -138,7 +138,7 @@ fn win_or_wait(
             Outcome::Full
         }
         RoundResult::Refused(refusal @ Refusal { is_held, free_us, .. }) => {
-            next_round::schedule(&links.shared, &acquire.id, refusal.into());
+            schedule(&links.shared, &acquire.id, refusal.into());
             // The session re-checks when the lease must have ended: the nodes do nothing by themselves then.
             let left_us = if is_held { free_us.saturating_sub(begun_us).max(WHILE_MIN_US) } else { UNKNOWN_US };
             Outcome::Queued { ticket: wait.ticket, left_us, joined }
@@ -148,18 +148,28 @@ fn win_or_wait(
     Ok(answer(begun_us, &tally, outcome))
 }
 
+/// Runs rounds until one is won, or until another round at once is useless. Votes of lost rounds are given back, or become
+/// places in the queues.
+pub(super) async fn rounds(
+    links: &Arc<Links>,
+    name: &Name,
+    acquire: &Acquire,
+    wait: Option<(Wait, Series)>,
+) -> (RoundResult, Tally) {
+    let _in_flight = wait.map(|(_, series)| SeriesGuard { links, id: acquire.id, series });
+    Rounds { links, name, acquire, wait: wait.map(|(wait, _)| wait) }.run().await
+}
+
 /// A series of rounds of one attempt.
-pub(super) struct Rounds<'a> {
-    pub(super) links: &'a Arc<Links>,
-    pub(super) name: &'a Name,
-    pub(super) acquire: &'a Acquire,
-    pub(super) wait: Option<Wait>,
+struct Rounds<'a> {
+    links: &'a Arc<Links>,
+    name: &'a Name,
+    acquire: &'a Acquire,
+    wait: Option<Wait>,
 }
 
 impl Rounds<'_> {
-    /// Runs rounds until one is won, or until another round at once is useless. Votes of lost rounds are given back, or
-    /// become places in the queues.
-    pub(super) async fn run(&self) -> (RoundResult, Tally) {
+    async fn run(&self) -> (RoundResult, Tally) {
         let Self { links, acquire, .. } = *self;
         let (mut tally, mut token, mut is_held) = (Tally::new(links.shared.nodes()), Token::NONE, false);
         for _ in 0..ROUNDS {
@@ -227,13 +237,15 @@ impl Rounds<'_> {
         let Self { links, name, acquire, wait } = *self;
         let (id, shared) = (acquire.id, &links.shared);
         let within_us = shared.timeout_us(acquire.lease_ms);
+        // Without a recent sample of a node's clock the node refuses the request as late. The refusal contains the time, and
+        // the next request succeeds.
         let question = Question::of(links, |node| {
             let ask = Ask {
                 id,
                 token,
                 range: acquire.range,
                 lease_ms: acquire.lease_ms,
-                not_after_us: shared.not_after(node, now_us, within_us),
+                not_after_us: shared.members[node].time_at(now_us + within_us, now_us).unwrap_or(0),
                 wait,
                 label: acquire.label.clone(),
             };
@@ -288,4 +300,88 @@ impl Rounds<'_> {
     fn lost(&self, token: Token) -> LostRound {
         LostRound { name: self.name.clone(), id: self.acquire.id, token, wait: self.wait }
     }
+}
+
+/// Marks the rounds of an attempt as in flight until it is dropped: a caller may drop its future during a round.
+struct SeriesGuard<'a> {
+    links: &'a Links,
+    id: GrantId,
+    series: Series,
+}
+
+impl Drop for SeriesGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(waiting) = self.links.shared.attempts().waiting(&self.id) {
+            waiting.end(self.series);
+        }
+    }
+}
+
+/// Why a waiter has lost its round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoundEnd {
+    /// There is a holder.
+    Held,
+    /// There is no holder yet, and another waiter was called.
+    Called,
+    /// There is no holder.
+    Split,
+    /// Too few nodes vote.
+    TooFew,
+}
+
+impl From<Refusal> for RoundEnd {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal { is_held: true, .. } => Self::Held,
+            Refusal { is_called: true, .. } => Self::Called,
+            _ => Self::Split,
+        }
+    }
+}
+
+/// Schedules the next round of a waiter that has lost one.
+pub(super) fn schedule(shared: &Shared, id: &GrantId, end: RoundEnd) {
+    let (calls, splits) = {
+        let mut attempts = shared.attempts();
+        let Some(waiting) = attempts.waiting(id) else { return };
+        waiting.splits = if end == RoundEnd::Held { 0 } else { waiting.splits + 1 };
+        (waiting.calls(), waiting.splits)
+    };
+    let now_us = shared.now_us();
+    match end {
+        // The calls arrived during the round.
+        _ if calls >= shared.majority() => {
+            hit(Mark::CalledInRound);
+            set_alarm(shared, id, now_us + random_while_us(shared, splits));
+        }
+        RoundEnd::Held if calls > 0 => set_alarm(shared, id, now_us + shared.timeout_us(u64::MAX)),
+        // The release of the holder calls the waiter.
+        RoundEnd::Held => {}
+        // The called waiter asks now, and its release calls the next one. Until then a round would disturb it. If it does
+        // not win, the message about that may be lost.
+        RoundEnd::Called => {
+            let while_us = random_while_us(shared, splits);
+            set_alarm(shared, id, now_us + while_us.max(shared.timeout_us(u64::MAX)));
+        }
+        RoundEnd::Split => set_alarm(shared, id, now_us + random_while_us(shared, splits)),
+        RoundEnd::TooFew => set_alarm(shared, id, now_us + TOO_FEW_US),
+    }
+}
+
+/// Has a waiter ask again at this time, unless another alarm is set or a round begins before.
+pub(super) fn set_alarm(shared: &Shared, id: &GrantId, at_us: u64) {
+    if let Some(waiting) = shared.attempts().waiting(id) {
+        waiting.alarm += 1;
+        shared.timers.ask_again_at(at_us, *id, waiting.alarm);
+    }
+}
+
+/// Returns a random time, which doubles with each lost round. The first is about one round trip.
+fn random_while_us(shared: &Shared, lost: u32) -> u64 {
+    let mut random = [0; 8];
+    shared.world.random(&mut random);
+    let about_us = (2 * shared.rtt_us()).max(WHILE_MIN_US) << lost.min(8);
+    let about_us = about_us.min(WHILE_MAX_US);
+    about_us / 2 + u64::from_ne_bytes(random) % about_us
 }

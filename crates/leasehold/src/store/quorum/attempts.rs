@@ -26,7 +26,7 @@ pub(super) struct Attempts {
 struct Attempt {
     held: Option<Held>,
     waiting: Option<Waiting>,
-    /// The number of rounds that it has begun.
+    /// The number of rounds that have begun.
     rounds: u32,
     /// The token of its latest round.
     proposed: Token,
@@ -86,7 +86,7 @@ impl Traces {
     const OVER: Self = Self { asked: Nodes::ALL, wait: None };
 }
 
-/// A grant, as a node needs it that does not know of the grant yet.
+/// A grant, with all that a filled node needs to know.
 #[derive(Clone, Debug)]
 pub(super) struct Held {
     pub(super) token: Token,
@@ -106,7 +106,6 @@ pub(super) enum Win {
 }
 
 impl Attempts {
-    /// Begins an attempt.
     pub(super) fn begin(&mut self, id: GrantId, now_us: u64) {
         self.attempt(id, now_us);
     }
@@ -117,12 +116,10 @@ impl Attempts {
         attempt
     }
 
-    /// Ends an attempt.
     pub(super) fn end(&mut self, id: &GrantId) {
         self.attempts.remove(id);
     }
 
-    /// Returns whether an attempt is not over.
     pub(super) fn is_live(&self, id: &GrantId) -> bool {
         self.attempts.contains_key(id)
     }
@@ -291,7 +288,6 @@ pub(super) struct Waiting {
 #[derive(Clone, Copy)]
 pub(super) struct Series {
     number: u64,
-    /// The number of the link.
     link: u64,
     /// The rounds are over by then, unless the runtime that polls them stands still. Nobody waits for them after that.
     until_us: u64,
@@ -342,22 +338,18 @@ impl Waiting {
         Some((self.name.clone(), self.acquire.clone(), self.wait, series))
     }
 
-    /// Returns whether rounds are in flight.
     pub(super) fn is_asking(&self, now_us: u64) -> bool {
         self.in_flight.is_some_and(|series| now_us < series.until_us)
     }
 
-    /// Ends these rounds.
     pub(super) fn end(&mut self, series: Series) {
         self.in_flight.take_if(|in_flight| in_flight.number == series.number);
     }
 
-    /// Ends the rounds by this link.
     pub(super) fn end_of_link(&mut self, link: u64) {
         self.in_flight.take_if(|in_flight| in_flight.link == link);
     }
 
-    /// Notes a call by a node.
     pub(super) fn call(&mut self, node: usize, majority: usize) -> Call {
         if self.callers.contains(&node) {
             return Call::Known;

@@ -28,11 +28,6 @@ pub(super) struct Question {
 }
 
 impl Question {
-    /// Asks all connected nodes. The others count as silent.
-    pub(super) fn to_all(links: &Arc<Links>, name: &Name, request: &Request) -> Self {
-        Self::of(links, |node| ask(links, node, name, request))
-    }
-
     /// Asks each node with its own request. A node without one counts as silent.
     pub(super) fn of(links: &Arc<Links>, mut request: impl FnMut(usize) -> Option<Pending<Ballot>>) -> Self {
         let mut tally = Tally::new(links.shared.nodes());
@@ -51,7 +46,7 @@ impl Question {
     pub(super) async fn count<T>(&mut self, within_us: u64, decide: impl Fn(&Tally) -> Option<T>) -> Option<T> {
         match self.collect(self.links.now_us() + within_us, &decide).await {
             None => {
-                self.stop_waiting();
+                stop_waiting(&self.links, &mut self.tally);
                 decide(&self.tally)
             }
             decided => decided,
@@ -74,11 +69,6 @@ impl Question {
                 () = &mut deadline => return None,
             }
         }
-    }
-
-    /// Counts the missing ballots as silent, and has these nodes checked.
-    pub(super) fn stop_waiting(&mut self) {
-        stop_waiting(&self.links, &mut self.tally);
     }
 
     /// Reads the late answers in the background, and returns the ballots.

@@ -10,9 +10,9 @@ use leasehold_spec::{GrantId, Name, Token};
 
 use super::attempts::Traces;
 use super::collect::{self, Question};
-use super::debts::Debt;
 use super::fan::Fan;
 use super::links::Links;
+use super::member::Debt;
 use super::tally::Ballot;
 use crate::error::ErrorKind;
 use crate::world::Pending;

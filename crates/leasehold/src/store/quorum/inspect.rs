@@ -6,7 +6,7 @@ use std::time::Duration;
 use leasehold_spec::node::{Request, Said};
 use leasehold_spec::{Answer, Inspection, Name, Outcome, PublicId, Token};
 
-use super::collect::{Question, answer};
+use super::collect::{self, Question, answer};
 use super::links::Links;
 use super::member::NodeStatus;
 use super::tally::Tally;
@@ -68,14 +68,14 @@ pub(super) async fn settle(links: Arc<Links>, name: Name) -> Result<Answer, Faul
 
 /// Asks all nodes. Waits for a majority, and for the others that answer in time.
 async fn ask_all(links: &Arc<Links>, name: &Name, request: &Request) -> Tally {
-    let mut question = Question::to_all(links, name, request);
+    let mut question = Question::of(links, |node| collect::ask(links, node, name, request));
     let all = |tally: &Tally| tally.pending_nodes().is_empty().then_some(());
     let enough = |tally: &Tally| if tally.shows_enough() { Some(()) } else { all(tally) };
     let now_us = links.now_us();
     if question.collect(now_us + links.shared.timeout_us(u64::MAX), all).await.is_none() {
         question.collect(now_us + WITHIN_US, enough).await;
     }
-    question.stop_waiting();
+    collect::stop_waiting(links, &mut question.tally);
     question.finish()
 }
 
@@ -84,7 +84,9 @@ pub(super) async fn names(links: Arc<Links>, from: u64) -> Result<(Vec<Name>, u6
     let nodes = links.shared.nodes();
     let too_few = || Fault::Undecided(links.shared.no_majority());
     // A majority knows every lock that is held. Without a majority of voting nodes an empty list would prove nothing.
-    if from == 0 && links.shared.may_vote() < links.shared.majority() {
+    let now_us = links.now_us();
+    let may_vote = links.shared.members.iter().filter(|member| member.status().may_vote(now_us)).count();
+    if from == 0 && may_vote < links.shared.majority() {
         return Err(too_few());
     }
     // The page number has the node in the lowest 4 bits, the number of skipped nodes in the next 4, and the node's own page

@@ -12,12 +12,13 @@ use tokio::task::unconstrained;
 
 use super::fan::Fan;
 use super::links::Links;
+use super::shared::Shared;
 use super::tally::Tally;
 use super::{acquire, collect, connector, inspect, queue, release, renew};
 use crate::error::Error;
 use crate::inspection::NodeView;
 use crate::store::{Fault, Inbox, Link, Progress};
-use crate::world::{Pending, World};
+use crate::world::Pending;
 
 /// How long a connect or an attach waits for nodes beyond a majority. A lock that is acquired at once is then acquired at
 /// all of them. An inspection at once does not fail because some nodes of the majority are in quarantine.
@@ -136,22 +137,12 @@ async fn attach(links: Arc<Links>, session: SessionId, inbox: Inbox) -> Result<(
         (node, attach)
     });
     let mut fan = Fan::of(attaching.collect::<Vec<_>>());
-    let (mut attached, majority) = (0, links.shared.majority());
-    let mut grace = Grace::default();
-    loop {
-        tokio::select! {
-            biased;
-            answer = fan.next() => match answer {
-                Some((_, is_attached)) => attached += usize::from(is_attached),
-                None if attached >= majority => return Ok(()),
-                None => return Err(Fault::Gone(links.shared.no_majority())),
-            },
-            () = grace.over(&*links.shared.world, attached >= majority) => {
-                collect::finish(&links, fan);
-                return Ok(());
-            }
-        }
+    let has_majority = await_majority(&links.shared, &mut fan, |_, is_attached| Ok(is_attached)).await;
+    collect::finish(&links, fan);
+    if has_majority.is_ok_and(|has_majority| has_majority) {
+        return Ok(());
     }
+    Err(Fault::Gone(links.shared.no_majority()))
 }
 
 /// Runs the timers on the session's thread, which is the one that attaches an inbox.
@@ -167,19 +158,31 @@ fn keep_time(links: &Arc<Links>) {
     drop(links.shared.world.spawn(Box::pin(timers.keep(world, is_over, ask_again))));
 }
 
-/// The time that the other nodes have once a majority is there.
-#[derive(Default)]
-pub(super) struct Grace(Option<Pending<()>>);
-
-impl Grace {
-    /// Waits until the time is over. It begins with the first call that has a majority.
-    pub(super) async fn over(&mut self, world: &dyn World, has_majority: bool) {
-        if has_majority && self.0.is_none() {
-            self.0 = Some(world.sleep(GRACE));
+/// Waits until `accept` has accepted a majority, and then for the others until [`GRACE`] is over. Returns `false` if all nodes
+/// have answered without a majority.
+pub(super) async fn await_majority<T>(
+    shared: &Shared,
+    fan: &mut Fan<T>,
+    mut accept: impl FnMut(usize, T) -> Result<bool, Error>,
+) -> Result<bool, Error> {
+    let (mut accepted, mut grace) = (0, None);
+    loop {
+        if accepted >= shared.majority() && grace.is_none() {
+            grace = Some(shared.world.sleep(GRACE));
         }
-        match &mut self.0 {
-            Some(grace) => grace.await,
-            None => std::future::pending().await,
+        let grace_over = async {
+            match &mut grace {
+                Some(grace) => grace.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = fan.next() => match answer {
+                Some((node, answer)) => accepted += usize::from(accept(node, answer)?),
+                None => return Ok(accepted >= shared.majority()),
+            },
+            () = grace_over => return Ok(true),
         }
     }
 }

@@ -100,7 +100,6 @@ impl Links {
         Some(link)
     }
 
-    /// Installs a new connection to a node.
     pub(super) fn install(&self, node: usize, link: Arc<dyn NodeLink>) {
         *self.connection(node) = Connection { link: Some(link), is_attached: false, is_doubted: false };
         if self.is_closed() {
@@ -193,7 +192,6 @@ impl Links {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Waits until the link is closed.
     pub(super) async fn closed(&self) {
         let mut closes = std::pin::pin!(self.closes.notified());
         // From here on `close` notifies.
@@ -203,7 +201,6 @@ impl Links {
         }
     }
 
-    /// Closes all connections.
     pub(super) fn close(&self) {
         if !self.is_closed.swap(true, Ordering::AcqRel) {
             self.closes.notify_waiters();

@@ -8,30 +8,21 @@
 //!
 //! | | |
 //! |---|---|
-//! | `mod.rs` | the store: connects all nodes |
 //! | `begin.rs` | `quorum begin`: asks all nodes for holders and waiters, then writes their markers |
 //! | `link.rs` | what a session takes for one link: each request goes to its operation |
 //! | `connector.rs` | connects a node, reconnects it, and receives its messages |
 //! | `queue.rs` | calls and alarms of a waiter, which begin its next rounds |
-//! | `acquire.rs` | acquire: rounds for a lease |
-//! | `renew.rs` | renewals, and nodes that are filled |
-//! | `release.rs` | release, leave and cool down |
-//! | `inspect.rs` | requests of operators: inspect, revoke, settle, names |
-//! | `next_round.rs` | when a waiter asks again |
-//! | `abandon.rs` | the votes of lost rounds go back, or become places in the queues |
-//! | `give_back.rs` | gives votes back, and pays debts |
+//! | `acquire.rs`, `renew.rs`, `release.rs`, `inspect.rs` | the operations, one in each file |
+//! | `abandon.rs`, `give_back.rs` | votes of lost rounds, and votes that have ended, go back |
 //! | `collect.rs` | one question to the nodes, and their answers until enough have arrived |
-//! | `links.rs` | the connections of one link, and the session's own link |
-//! | `shared.rs` | what the links of a client share |
+//! | `links.rs`, `shared.rs` | the connections of one link; the state that the links of a client share |
 //! | `shortage.rs` | why there is no majority, and what to do |
-//! | `attempts.rs`, `tokens.rs` | the client's attempts that hold or wait; known tokens |
-//! | `member.rs`, `debts.rs` | what a client knows of a node, and the votes that the node still has to give back |
-//! | `timers.rs`, `work.rs` | deadlines; work that no caller waits for |
-//! | `tally.rs` | counts votes: pure |
-//! | `fan.rs` | one request to many nodes |
+//! | `attempts.rs` | the client's attempts that hold or wait |
+//! | `member.rs` | a node as the client knows it, and the votes that it still has to give back |
+//! | `timers.rs` | deadlines; work that no caller waits for |
+//! | `tally.rs`, `fan.rs` | counts votes: pure; one request to many nodes |
 //! | `node.rs` | the traits of a node: only `store/redis/node/` knows its server |
-//! | `statistics.rs` | the rounds of the grants, for benchmarks |
-//! | `url.rs` | reads a `quorum:` URL |
+//! | `statistics.rs`, `url.rs` | the rounds of grants, for benchmarks; reads a `quorum:` URL |
 //!
 //! Of a session these files know only the ID and the inbox.
 
@@ -41,14 +32,12 @@ mod attempts;
 mod begin;
 mod collect;
 mod connector;
-mod debts;
 mod fan;
 mod give_back;
 mod inspect;
 mod link;
 mod links;
 mod member;
-mod next_round;
 pub mod node;
 mod queue;
 mod release;
@@ -58,10 +47,8 @@ mod shortage;
 mod statistics;
 mod tally;
 mod timers;
-mod tokens;
 #[cfg(feature = "redis")]
 pub(crate) mod url;
-mod work;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -69,7 +56,7 @@ use std::sync::Arc;
 use tokio::task::unconstrained;
 
 use self::fan::Fan;
-use self::link::{Grace, QuorumLink};
+use self::link::{QuorumLink, await_majority};
 use self::links::{Home, Links};
 use self::member::NodeStatus;
 use self::node::{Begin, Node};
@@ -130,24 +117,20 @@ async fn open(shared: Arc<Shared>, home: Arc<Home>) -> Result<Arc<dyn Link>, Err
         |node| -> (usize, Pending<Result<(), Error>>) { (node, Box::pin(connector::open(Arc::clone(&links), node))) };
     let mut fan = Fan::of((0..shared.nodes()).map(opening).collect::<Vec<_>>());
     let (mut connected, mut failed) = (Vec::new(), Vec::new());
-    let mut grace = Grace::default();
-    loop {
-        let has_majority = connected.len() >= shared.majority();
-        let answer = tokio::select! {
-            biased;
-            answer = fan.next() => answer,
-            () = grace.over(&*shared.world, has_majority) => break,
-        };
-        match answer {
-            Some((node, Ok(()))) => connected.push(node),
-            Some((_, Err(error))) if error.kind() == ErrorKind::Invalid => return Err(error),
-            Some((node, Err(error))) => {
-                shared.members[node].set_status(NodeStatus::Unreachable(error.to_string()));
-                failed.push((node, error));
-            }
-            None if has_majority => break,
-            None => return Err(shortage::cannot_open(&shared.members, &failed, shared.now_us())),
+    let accept = |node: usize, opened: Result<(), Error>| match opened {
+        Ok(()) => {
+            connected.push(node);
+            Ok(true)
         }
+        Err(error) if error.kind() == ErrorKind::Invalid => Err(error),
+        Err(error) => {
+            shared.members[node].set_status(NodeStatus::Unreachable(error.to_string()));
+            failed.push((node, error));
+            Ok(false)
+        }
+    };
+    if !await_majority(&shared, &mut fan, accept).await? {
+        return Err(shortage::cannot_open(&shared.members, &failed, shared.now_us()));
     }
     let connected = connected.into_iter().map(|node| (node, Some(Box::pin(async { Ok(()) }) as Pending<_>)));
     let failed = failed.into_iter().map(|(node, _)| (node, None));

@@ -10,11 +10,10 @@ use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::{Delivery, Event, GrantId, Name, Rest, Token};
 use tokio::task::unconstrained;
 
-use super::acquire::{Rounds, series_us};
+use super::acquire::{self, RoundEnd, schedule, series_us, set_alarm};
 use super::attempts::{Call, Waiting};
 use super::give_back;
 use super::links::Links;
-use super::next_round::{self, RoundEnd, SeriesGuard};
 use super::tally::RoundResult;
 use crate::store::Message;
 
@@ -32,7 +31,7 @@ pub(super) fn called(links: &Arc<Links>, node: usize, name: &Name, id: &GrantId)
             hit(Mark::TurnCalled);
             ask_again(links, *id);
         }
-        Ok((Call::First, false)) => next_round::set_alarm(shared, id, now_us + shared.timeout_us(u64::MAX)),
+        Ok((Call::First, false)) => set_alarm(shared, id, now_us + shared.timeout_us(u64::MAX)),
         // The attempt is over. The next waiter must not wait for it.
         Err(false) => {
             hit(Mark::CalledGone);
@@ -64,10 +63,7 @@ async fn rounds(links: Arc<Links>, id: GrantId) {
         |waiting: &mut Waiting| waiting.begin_next(begun_us, |lease_ms| series_us(&links, lease_ms), links.number);
     let begun = links.shared.attempts().waiting(&id).and_then(begin);
     let Some((name, acquire, wait, series)) = begun else { return };
-    let (result, tally) = {
-        let _guard = SeriesGuard { links: &links, id, series };
-        Rounds { links: &links, name: &name, acquire: &acquire, wait: Some(wait) }.run().await
-    };
+    let (result, tally) = acquire::rounds(&links, &name, &acquire, Some((wait, series))).await;
     match result {
         RoundResult::Won { token, range, until_us } => {
             let delivery = Delivery {
@@ -83,9 +79,9 @@ async fn rounds(links: Arc<Links>, id: GrantId) {
             };
             links.deliver(Message::Delivery(name, delivery));
         }
-        RoundResult::Refused(refusal) => next_round::schedule(&links.shared, &id, refusal.into()),
+        RoundResult::Refused(refusal) => schedule(&links.shared, &id, refusal.into()),
         RoundResult::Full | RoundResult::TooFew | RoundResult::Again => {
-            next_round::schedule(&links.shared, &id, RoundEnd::TooFew);
+            schedule(&links.shared, &id, RoundEnd::TooFew);
         }
     }
 }

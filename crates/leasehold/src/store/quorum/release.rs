@@ -6,9 +6,9 @@ use leasehold_spec::{Answer, GrantId, Name, Outcome, Token, Was};
 
 use super::attempts::Traces;
 use super::collect::answer;
-use super::debts::Debt;
 use super::give_back;
 use super::links::Links;
+use super::member::Debt;
 use super::tally::{ReleaseResult, Tally};
 use crate::store::Fault;
 

@@ -1,5 +1,6 @@
 //! The state that the links of one client share: the nodes, the attempts, the known tokens, timers and work.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,13 +15,15 @@ use super::node::Node;
 use super::shortage;
 use super::tally::Tally;
 use super::timers::Timers;
-use super::tokens::KnownTokens;
 use crate::error::Error;
 use crate::store::{Fault, StoreProfile};
 use crate::world::{Pending, World};
 
 /// The time that a node has for an answer, in addition to the round trip.
 const ANSWER_US: u64 = 50_000;
+/// The most names that are remembered. A name is ahead of the clock for as many microseconds as its grant has tokens, about
+/// a millisecond, unless a clock is wrong.
+const NAMES: usize = 4_096;
 
 pub(super) struct Shared {
     pub(super) world: Arc<dyn World>,
@@ -56,7 +59,6 @@ impl Shared {
         StoreProfile { longest_lease_ms, partial_grants: true, burns_unused_tokens: true }
     }
 
-    /// Returns a number for a new link.
     pub(super) fn number_link(&self) -> u64 {
         self.links.fetch_add(1, Ordering::Relaxed)
     }
@@ -136,13 +138,6 @@ impl Shared {
         (ANSWER_US + self.rtt_us()).min(lease_ms.saturating_mul(100)).min(NOT_AFTER_MAX_US)
     }
 
-    /// Returns the `not_after` of a request to this node that is useless after `within_us`. Without a recent sample of the
-    /// node's clock it is 0, so the node refuses the request as late. The refusal contains the time, and the next request
-    /// succeeds.
-    pub(super) fn not_after(&self, node: usize, now_us: u64, within_us: u64) -> u64 {
-        self.members[node].time_at(now_us + within_us, now_us).unwrap_or(0)
-    }
-
     /// Notes the run ID of a node. If another node has the same, the two are one server, and this returns the other node.
     pub(super) fn note_run(&self, node: usize, run_id: &str) -> Result<(), usize> {
         // Without the lock, two connections at the same time would not see each other's run ID.
@@ -156,12 +151,6 @@ impl Shared {
         }
     }
 
-    /// Returns how many nodes vote, or have been in quarantine for long enough to vote now.
-    pub(super) fn may_vote(&self) -> usize {
-        let now_us = self.now_us();
-        self.members.iter().filter(|member| member.status().may_vote(now_us)).count()
-    }
-
     /// Returns why there is no majority.
     pub(super) fn no_majority(&self) -> Error {
         shortage::no_majority(&self.members, self.now_us())
@@ -170,5 +159,30 @@ impl Shared {
     /// Returns the fault of a question that too few nodes answered.
     pub(super) fn undecided(&self, tally: &Tally) -> Fault {
         Fault::Undecided(shortage::undecided(&self.members, tally, self.now_us()))
+    }
+}
+
+/// The largest known tokens of names, where they are ahead of the nodes' clocks.
+#[derive(Default)]
+struct KnownTokens(HashMap<Name, Token>);
+
+impl KnownTokens {
+    fn of(&self, name: &Name) -> Token {
+        self.0.get(name).copied().unwrap_or(Token::NONE)
+    }
+
+    /// Notes a token, unless the nodes' clocks, which show `time_us`, are ahead of it.
+    fn note(&mut self, name: &Name, token: Token, time_us: u64) {
+        if token.get() < time_us {
+            return;
+        }
+        if self.0.len() >= NAMES {
+            self.0.retain(|_, known| known.get() >= time_us);
+        }
+        if self.0.len() >= NAMES {
+            return; // The next acquire of the name takes one more round.
+        }
+        let known = self.0.entry(name.clone()).or_insert(token);
+        *known = token.max(*known);
     }
 }
