@@ -49,8 +49,8 @@ pub trait Store: Send + Sync + 'static {
 /// The static properties of a store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreProfile {
-    /// The longest lease in milliseconds, if the store has a limit of its own: the `max_lease` of a quorum. The default lease
-    /// is no longer than that.
+    /// The longest lease in milliseconds, if the store has a limit of its own: the `max_lease` of a quorum. The default
+    /// lease is no longer than that.
     pub longest_lease_ms: Option<u64>,
     /// Whether a part of the store may still keep a grant after the store has reported the end of the grant. The session
     /// gives such a grant back anyway.

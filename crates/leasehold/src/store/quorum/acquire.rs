@@ -11,19 +11,18 @@
 //! session, like the grant of any other store.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use leasehold_spec::limits::TOKEN_END;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::node::{Ask, Request, Wait};
 use leasehold_spec::{Acquire, Answer, GrantId, Joined, Name, Outcome, Patience, Token};
 
-use super::abandon::{LostRound, return_if_over};
 use super::attempts::{Held, Series, Win};
 use super::collect::{self, Question, answer};
-use super::give_back;
+use super::give_back::{self, LostRound, return_if_over};
 use super::links::Links;
 use super::shared::Shared;
-use super::statistics;
 use super::tally::{Refusal, RoundResult, Tally};
 use crate::store::Fault;
 
@@ -39,26 +38,31 @@ const TOO_FEW_US: u64 = 250_000;
 /// The shortest random time before another round, and the longest.
 const WHILE_MIN_US: u64 = 2_000;
 const WHILE_MAX_US: u64 = 500_000;
+/// The last entry of the statistics counts all grants with at least as many rounds.
+const MOST_ROUNDS: usize = 64;
+
+static GRANTS: [AtomicU64; MOST_ROUNDS] = [const { AtomicU64::new(0) }; MOST_ROUNDS];
+
+/// Returns numbers of rounds, each with the number of grants of this process that took so many. For benchmarks: nothing
+/// else shows the cost of contention.
+#[must_use]
+pub fn attempts() -> Vec<(u64, u64)> {
+    let grants = GRANTS.iter().map(|grants| grants.load(Ordering::Relaxed));
+    (1..).zip(grants).filter(|(_, grants)| *grants > 0).collect()
+}
 
 pub(super) async fn acquire(links: Arc<Links>, name: Name, acquire: Acquire) -> Result<Answer, Fault> {
     let begun_us = links.now_us();
-    let no_votes = Tally::new(links.shared.nodes());
     links.shared.profile().check_lease(acquire.lease_ms).map_err(Fault::Refused)?;
     if acquire.not_after_us < begun_us {
-        return Ok(answer(begun_us, &no_votes, Outcome::Late));
+        return Ok(answer(begun_us, &Tally::new(links.shared.nodes()), Outcome::Late));
     }
     match &acquire.patience {
         Patience::Try => try_acquire(links, name, acquire, begun_us).await,
         Patience::Queue(place) => {
             let ticket = place.ticket.unwrap_or_else(|| links.shared.time_us(begun_us)).min(TOKEN_END - 1);
             let wait = Wait { ticket, order: place.order };
-            let Some((joined, series)) = begin_to_wait(&links, &name, &acquire, wait) else {
-                // A call was faster. The result of its round is pushed.
-                let (left_us, joined) = (UNKNOWN_US, Joined::Before);
-                return Ok(answer(begun_us, &no_votes, Outcome::Queued { ticket, left_us, joined }));
-            };
-            let (result, tally) = rounds(&links, &name, &acquire, Some((wait, series))).await;
-            win_or_wait(&links, &acquire, wait, joined, begun_us, (result, tally))
+            acquire_or_wait(links, name, acquire, wait, begun_us).await
         }
     }
 }
@@ -101,6 +105,41 @@ async fn try_acquire(links: Arc<Links>, name: Name, acquire: Acquire, begun_us: 
     }
 }
 
+/// Acquires, or waits in the queues of the nodes.
+async fn acquire_or_wait(
+    links: Arc<Links>,
+    name: Name,
+    acquire: Acquire,
+    wait: Wait,
+    begun_us: u64,
+) -> Result<Answer, Fault> {
+    let ticket = wait.ticket;
+    let Some((joined, series)) = begin_to_wait(&links, &name, &acquire, wait) else {
+        // A call was faster. The result of its round is pushed.
+        let outcome = Outcome::Queued { ticket, left_us: UNKNOWN_US, joined: Joined::Before };
+        return Ok(answer(begun_us, &Tally::new(links.shared.nodes()), outcome));
+    };
+    let (result, tally) = rounds(&links, &name, &acquire, Some((wait, series))).await;
+    let outcome = match result {
+        RoundResult::Won { token, range, until_us } => {
+            let left_us = until_us.saturating_sub(begun_us).min(acquire.lease_ms * 1000);
+            Outcome::Granted { token, left_us, range }
+        }
+        RoundResult::Full => {
+            links.shared.attempts().end(&acquire.id);
+            Outcome::Full
+        }
+        RoundResult::Refused(refusal @ Refusal { is_held, free_us, .. }) => {
+            schedule(&links.shared, &acquire.id, refusal.into());
+            // The session re-checks when the lease must have ended: the nodes do nothing by themselves then.
+            let left_us = if is_held { free_us.saturating_sub(begun_us).max(WHILE_MIN_US) } else { UNKNOWN_US };
+            Outcome::Queued { ticket, left_us, joined }
+        }
+        RoundResult::TooFew | RoundResult::Again => return Err(links.shared.undecided(&tally)),
+    };
+    Ok(answer(begun_us, &tally, outcome))
+}
+
 /// Notes that an attempt waits. `None` if rounds of it are in flight.
 fn begin_to_wait(links: &Links, name: &Name, acquire: &Acquire, wait: Wait) -> Option<(Joined, Series)> {
     let now_us = links.now_us();
@@ -120,36 +159,7 @@ pub(super) fn series_us(links: &Links, lease_ms: u64) -> u64 {
     u64::from(ROUNDS + 1) * links.shared.timeout_us(lease_ms)
 }
 
-fn win_or_wait(
-    links: &Links,
-    acquire: &Acquire,
-    wait: Wait,
-    joined: Joined,
-    begun_us: u64,
-    (result, tally): (RoundResult, Tally),
-) -> Result<Answer, Fault> {
-    let outcome = match result {
-        RoundResult::Won { token, range, until_us } => {
-            let left_us = until_us.saturating_sub(begun_us).min(acquire.lease_ms * 1000);
-            Outcome::Granted { token, left_us, range }
-        }
-        RoundResult::Full => {
-            links.shared.attempts().end(&acquire.id);
-            Outcome::Full
-        }
-        RoundResult::Refused(refusal @ Refusal { is_held, free_us, .. }) => {
-            schedule(&links.shared, &acquire.id, refusal.into());
-            // The session re-checks when the lease must have ended: the nodes do nothing by themselves then.
-            let left_us = if is_held { free_us.saturating_sub(begun_us).max(WHILE_MIN_US) } else { UNKNOWN_US };
-            Outcome::Queued { ticket: wait.ticket, left_us, joined }
-        }
-        RoundResult::TooFew | RoundResult::Again => return Err(links.shared.undecided(&tally)),
-    };
-    Ok(answer(begun_us, &tally, outcome))
-}
-
-/// Runs rounds until one is won, or until another round at once is useless. Votes of lost rounds are given back, or become
-/// places in the queues.
+/// Runs rounds until one is won, or another round at once is useless. Lost votes go back, or become places in queues.
 pub(super) async fn rounds(
     links: &Arc<Links>,
     name: &Name,
@@ -160,7 +170,6 @@ pub(super) async fn rounds(
     Rounds { links, name, acquire, wait: wait.map(|(wait, _)| wait) }.run().await
 }
 
-/// A series of rounds of one attempt.
 struct Rounds<'a> {
     links: &'a Arc<Links>,
     name: &'a Name,
@@ -237,8 +246,7 @@ impl Rounds<'_> {
         let Self { links, name, acquire, wait } = *self;
         let (id, shared) = (acquire.id, &links.shared);
         let within_us = shared.timeout_us(acquire.lease_ms);
-        // Without a recent sample of a node's clock the node refuses the request as late. The refusal contains the time, and
-        // the next request succeeds.
+        // If the node's clock is unknown, the node refuses the request as late. The refusal contains the time.
         let question = Question::of(links, |node| {
             let ask = Ask {
                 id,
@@ -281,7 +289,7 @@ impl Rounds<'_> {
         };
         let tally = match win {
             Win::Held => {
-                statistics::note_grant(round);
+                GRANTS[(round as usize).clamp(1, MOST_ROUNDS) - 1].fetch_add(1, Ordering::Relaxed);
                 return (RoundResult::Won { token, range, until_us }, question.finish());
             }
             // The attempt was given up meanwhile, and its leave has overtaken this round.
@@ -358,8 +366,7 @@ pub(super) fn schedule(shared: &Shared, id: &GrantId, end: RoundEnd) {
         RoundEnd::Held if calls > 0 => set_alarm(shared, id, now_us + shared.timeout_us(u64::MAX)),
         // The release of the holder calls the waiter.
         RoundEnd::Held => {}
-        // The called waiter asks now, and its release calls the next one. Until then a round would disturb it. If it does
-        // not win, the message about that may be lost.
+        // A round would disturb the called waiter. Its release calls the next one. If it does not win, no message may come.
         RoundEnd::Called => {
             let while_us = random_while_us(shared, splits);
             set_alarm(shared, id, now_us + while_us.max(shared.timeout_us(u64::MAX)));

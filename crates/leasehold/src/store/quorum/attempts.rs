@@ -75,7 +75,6 @@ impl VoteEnds {
 /// The traces of an attempt at the nodes.
 #[derive(Clone, Copy)]
 pub(super) struct Traces {
-    /// Only these nodes can know of it.
     pub(super) asked: Nodes,
     /// Its place in the queues, if it waits.
     pub(super) wait: Option<Wait>,
@@ -164,9 +163,8 @@ impl Attempts {
         Traces { asked: attempt.asked, wait: attempt.waiting.as_ref().map(|waiting| waiting.wait) }
     }
 
-    /// Records that this round has won, unless the attempt is over or a later round has begun. In the second case the
-    /// runtime of the earlier round stood still, and its count is out of date. A round that confirms the token that is held
-    /// wins.
+    /// Records that this round has won, unless the attempt is over or a later round has begun. If a runtime stands still,
+    /// the count of its round is out of date by then. A round that confirms the held token always wins.
     #[must_use]
     pub(super) fn hold(&mut self, id: &GrantId, round: u32, held: Held) -> Win {
         let Some(attempt) = self.attempts.get_mut(id) else { return Win::Over };
@@ -227,8 +225,7 @@ impl Attempts {
         }
     }
 
-    /// Shortens the votes of one node of this many, whose clock was set forward. Returns the grants that end earlier by
-    /// that, each with its new end.
+    /// Shortens the votes of a node whose clock was set forward. Returns the grants that end earlier, with their new ends.
     pub(super) fn shorten(&mut self, node: usize, nodes: usize, by_us: u64) -> Vec<(GrantId, Token, u64)> {
         let shorter = |(id, attempt): (&GrantId, &mut Attempt)| {
             let votes = &mut attempt.votes;
@@ -242,8 +239,7 @@ impl Attempts {
         self.attempts.iter_mut().filter_map(shorter).collect()
     }
 
-    /// Begins the rounds of an attempt that waits if it loses them. They are over by `until_us`. Returns whether the
-    /// attempt waited before.
+    /// Begins rounds of an attempt that waits if it loses. They end by `until_us`. Returns whether it waited before.
     pub(super) fn wait(
         &mut self,
         name: &Name,
@@ -305,8 +301,7 @@ pub(super) enum Call {
 }
 
 impl Waiting {
-    /// Begins the rounds of an attempt that waits if it loses them. They are over by `until_us`. `before` is the entry of
-    /// the same attempt, if it waits already.
+    /// Begins rounds that end by `until_us`. `before` is the entry of the same attempt, if it waits already.
     pub(super) fn begin_first(
         before: Option<&Self>,
         name: &Name,
@@ -320,8 +315,7 @@ impl Waiting {
         (Self { name, acquire, wait, in_flight, callers, splits, alarm }, series)
     }
 
-    /// Begins more rounds, and returns what to ask for. `within_us` returns how long rounds with that lease may take.
-    /// `None` if rounds are in flight.
+    /// Begins more rounds, unless some are in flight. `within_us` returns how long rounds with that lease may take.
     pub(super) fn begin_next(
         &mut self,
         now_us: u64,

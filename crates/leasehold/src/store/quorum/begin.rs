@@ -16,8 +16,7 @@
 //!   all nodes    write the marker                           refused if the node has forgotten since
 //! ```
 //!
-//! The wait protects tokens: a node that has forgotten a token ahead of its clock votes for a smaller one. Usually all
-//! clocks have passed the token already.
+//! The wait protects tokens: a node that has forgotten a token ahead of its clock votes for a smaller one.
 //!
 //! A grant between the inspection and the marker is harmless: nodes keep their records when they are initialized, so the
 //! nodes that granted the lock know it. Only a loss of records is harmful. A restart breaks the connection. A node that is
@@ -58,7 +57,6 @@ const AHEAD_US: u64 = TOKEN_WINDOW_MS * 1000;
 /// The most names in the error.
 const LISTED: usize = 10;
 
-/// Initializes a quorum.
 pub(super) async fn begin(shared: &Arc<Shared>, begin: Begin) -> Result<(), Error> {
     let charter = shared.charter;
     let prepare = |(node, member): (usize, &Member)| (node, in_time(shared, node, member.node.prepare(charter)));
@@ -242,8 +240,7 @@ impl Census {
         self.known().clocks.insert(node, clock);
     }
 
-    /// Returns the node whose clock is the last to pass every token, and the time until then. `None` if all clocks have
-    /// passed.
+    /// Returns the node whose clock passes all tokens last, and the time until then. `None` if all clocks have passed.
     fn behind(&self, now_us: u64) -> Option<(usize, u64)> {
         let known = self.known();
         let past_us = known.highest.get() + BEHIND_US;

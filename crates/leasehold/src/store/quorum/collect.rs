@@ -41,8 +41,7 @@ impl Question {
         Self { links: Arc::clone(links), fan: Fan::of(requests), tally }
     }
 
-    /// Collects ballots until the question is decided, at most for `within_us`. After that the missing ballots count as
-    /// silent.
+    /// Collects ballots until the question is decided. After `within_us` the missing ballots count as silent.
     pub(super) async fn count<T>(&mut self, within_us: u64, decide: impl Fn(&Tally) -> Option<T>) -> Option<T> {
         match self.collect(self.links.now_us() + within_us, &decide).await {
             None => {
@@ -78,8 +77,7 @@ impl Question {
     }
 }
 
-/// Returns the answer to a request that was sent at `sent_us`. The answers of a quorum have the time of our own clock: each
-/// node has a clock of its own.
+/// Returns the answer to a request that was sent at `sent_us`, on our own clock: each node has a clock of its own.
 pub(super) fn answer(sent_us: u64, tally: &Tally, outcome: Outcome) -> Answer {
     let highest = match outcome {
         Outcome::Granted { token, .. } => token,
@@ -147,7 +145,6 @@ pub(super) fn ask(links: &Arc<Links>, node: usize, name: &Name, request: &Reques
     }))
 }
 
-/// The reply of one node.
 pub(super) struct Reply<'a> {
     pub(super) links: &'a Arc<Links>,
     pub(super) node: usize,
@@ -238,16 +235,14 @@ pub(super) fn ping(links: &Arc<Links>, node: usize, link: Arc<dyn NodeLink>) -> 
 
 type Shortened = Vec<(GrantId, Token, u64)>;
 
-/// Notes a sample of a node's clock. If the clock was set forward, returns the grants that a majority keeps for less time
-/// by that: leases end as much earlier at that node.
+/// Notes a sample of a node's clock. If the clock was set forward, returns the grants that end earlier by that.
 fn note_clock(links: &Links, attempts: &mut Attempts, node: usize, run_id: &str, sample: Sample) -> Option<Shortened> {
     let by_us = links.shared.members[node].sample(run_id, sample)?;
     hit(Mark::NodeJumped);
     Some(attempts.shorten(node, links.shared.nodes(), by_us))
 }
 
-/// Notifies the session that a clock was set forward: these grants are valid for less time, and the session re-checks all
-/// names.
+/// Notifies the session that a clock was set forward. These grants end earlier, and the session re-checks all names.
 fn notify_shortened(links: &Links, shortened: Option<Shortened>, since_us: u64) {
     let Some(shortened) = shortened else { return };
     for (id, token, until_us) in shortened {

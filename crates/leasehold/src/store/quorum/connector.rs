@@ -65,8 +65,7 @@ impl Drop for Connector {
     }
 }
 
-/// Connects a node, and installs the connection. All steps have one bound: a node that greets and then says nothing does
-/// not reply.
+/// Connects a node, and installs the connection. One bound covers all steps: a node may stop after the greeting.
 pub(super) async fn open(links: Arc<Links>, node: usize) -> Result<(), Error> {
     tokio::select! {
         biased;
@@ -166,8 +165,7 @@ fn accept(links: &Arc<Links>, node: usize, name: Name, bell: &Bell) {
         Rings::Call => return queue::called(links, node, &name, &bell.id),
         Rings::Wanted { token } => delivery(token, 0, Event::Wanted, now_us),
         Rings::Revoked { token, left_us } => delivery(token, left_us, Event::Revoked, sent_us()),
-        // The waiter asks all nodes when the vote of this node has ended. If no majority is free by then, the answer
-        // contains the time at which one is.
+        // The waiter asks all nodes at that time. If no majority is free by then, the answer contains the time.
         Rings::Ending { token, left_us } => delivery(token, left_us, Event::Ending, sent_us()),
     };
     links.deliver(Message::Delivery(name, delivery));
@@ -205,7 +203,6 @@ async fn watch(links: &Arc<Links>, node: usize) {
     }
 }
 
-/// Returns whether a node answers a ping in time.
 async fn is_alive(links: &Arc<Links>, node: usize, link: &Arc<dyn NodeLink>) -> bool {
     let within_us = PROOF_US.max(4 * links.shared.members[node].rtt_us());
     tokio::select! {

@@ -30,7 +30,6 @@ pub(super) async fn inspect(links: Arc<Links>, name: Name) -> Result<(Answer, Ve
     Ok((answer(begun_us, &tally, Outcome::Inspected(Inspection { holder, waiters })), nodes))
 }
 
-/// Returns the view of one node.
 fn view(links: &Links, node: usize, seen: Option<&Inspection>) -> NodeView {
     let (member, now_us) = (&links.shared.members[node], links.now_us());
     let status = member.status();

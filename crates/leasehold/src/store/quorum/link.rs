@@ -158,8 +158,7 @@ fn keep_time(links: &Arc<Links>) {
     drop(links.shared.world.spawn(Box::pin(timers.keep(world, is_over, ask_again))));
 }
 
-/// Waits until `accept` has accepted a majority, and then for the others until [`GRACE`] is over. Returns `false` if all nodes
-/// have answered without a majority.
+/// Waits until `accept` has accepted a majority, and then up to [`GRACE`] for the others. Returns `false` without one.
 pub(super) async fn await_majority<T>(
     shared: &Shared,
     fan: &mut Fan<T>,

@@ -113,13 +113,11 @@ impl Links {
         self.session.get_or_init(|| (session, inbox));
     }
 
-    /// Returns whether this is the session's own link.
     pub(super) fn is_home(&self) -> bool {
         self.session.get().is_some()
     }
 
-    /// Returns the session's own link, which is driven even if a caller's runtime stands still. If there is none, returns
-    /// this link.
+    /// Returns the session's own link, which no caller's runtime drives. Without one, returns this link.
     pub(super) fn home(self: &Arc<Self>) -> Arc<Self> {
         if self.is_home() {
             return Arc::clone(self);
@@ -127,8 +125,7 @@ impl Links {
         self.home.link().filter(|home| !home.is_closed()).unwrap_or_else(|| Arc::clone(self))
     }
 
-    /// Returns the connection to a node to which the inbox is to be attached, and the session. `None` if there is no
-    /// session or no connection, or if another task attaches the inbox.
+    /// Returns a connection that needs the inbox, and the session. `None` if another task attaches the inbox.
     pub(super) fn begin_attach(&self, node: usize) -> Option<(Arc<dyn NodeLink>, SessionId)> {
         let (session, _) = self.session.get()?;
         let mut connection = self.connection(node);
@@ -137,7 +134,6 @@ impl Links {
         Some((link, *session))
     }
 
-    /// Delivers a message to the inbox of this link.
     pub(super) fn deliver(&self, message: Message) {
         if let Some((_, inbox)) = self.session.get() {
             inbox(message);
@@ -163,7 +159,6 @@ impl Links {
         self.poke(node);
     }
 
-    /// Returns whether the node was doubted since the last call.
     pub(super) fn take_doubt(&self, node: usize) -> bool {
         std::mem::take(&mut self.connection(node).is_doubted)
     }
@@ -173,19 +168,21 @@ impl Links {
         self.nodes[node].poke.notify_one();
     }
 
-    /// Waits for [`Links::poke`].
     pub(super) async fn poked(&self, node: usize) {
         self.nodes[node].poke.notified().await;
     }
 
     /// Returns the progress of the node with the least progress: one runtime drives all of them.
     pub(super) fn check_driven(&self) -> Progress {
-        let links = self.nodes.iter().enumerate().filter_map(|(node, _)| self.connection(node).link.clone());
-        links.map(|link| link.check_driven()).max().unwrap_or(Progress::Moving)
+        self.installed().map(|link| link.check_driven()).max().unwrap_or(Progress::Moving)
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        (0..self.nodes.len()).any(|node| self.connection(node).link.as_ref().is_some_and(|link| link.has_unsent()))
+        self.installed().any(|link| link.has_unsent())
+    }
+
+    fn installed(&self) -> impl Iterator<Item = Arc<dyn NodeLink>> {
+        (0..self.nodes.len()).filter_map(|node| self.connection(node).link.clone())
     }
 
     pub(super) fn is_closed(&self) -> bool {

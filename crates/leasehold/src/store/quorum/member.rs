@@ -67,8 +67,7 @@ impl Member {
         self.known().run_id.clone()
     }
 
-    /// Takes a sample of the node's clock. Returns by how much that clock was set forward, if it was: leases at the node
-    /// end as much earlier.
+    /// Takes a sample of the node's clock. Returns by how much it was set forward: leases there end as much earlier.
     pub(super) fn sample(&self, run_id: &str, sample: Sample) -> Option<u64> {
         let mut known = self.known();
         if known.run_id != run_id {
@@ -198,7 +197,6 @@ impl Debt {
     }
 }
 
-/// The debts of one node.
 #[derive(Default)]
 pub(super) struct Debts {
     debts: Mutex<VecDeque<Debt>>,

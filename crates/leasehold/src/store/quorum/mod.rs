@@ -12,21 +12,20 @@
 //! | `link.rs` | what a session takes for one link: each request goes to its operation |
 //! | `connector.rs` | connects a node, reconnects it, and receives its messages |
 //! | `queue.rs` | calls and alarms of a waiter, which begin its next rounds |
-//! | `acquire.rs`, `renew.rs`, `release.rs`, `inspect.rs` | the operations, one in each file |
-//! | `abandon.rs`, `give_back.rs` | votes of lost rounds, and votes that have ended, go back |
+//! | `acquire.rs`, `renew.rs`, `release.rs`, `inspect.rs` | the operations: one in each file |
+//! | `give_back.rs` | the votes of lost rounds and of ended attempts go back |
 //! | `collect.rs` | one question to the nodes, and their answers until enough have arrived |
-//! | `links.rs`, `shared.rs` | the connections of one link; the state that the links of a client share |
-//! | `shortage.rs` | why there is no majority, and what to do |
+//! | `links.rs` | the connections of one link |
+//! | `shared.rs` | the state that the links of a client share, and why there is no majority |
 //! | `attempts.rs` | the client's attempts that hold or wait |
 //! | `member.rs` | a node as the client knows it, and the votes that it still has to give back |
 //! | `timers.rs` | deadlines; work that no caller waits for |
 //! | `tally.rs`, `fan.rs` | counts votes: pure; one request to many nodes |
 //! | `node.rs` | the traits of a node: only `store/redis/node/` knows its server |
-//! | `statistics.rs`, `url.rs` | the rounds of grants, for benchmarks; reads a `quorum:` URL |
+//! | `url.rs` | reads a `quorum:` URL |
 //!
 //! Of a session these files know only the ID and the inbox.
 
-mod abandon;
 mod acquire;
 mod attempts;
 mod begin;
@@ -43,8 +42,6 @@ mod queue;
 mod release;
 mod renew;
 mod shared;
-mod shortage;
-mod statistics;
 mod tally;
 mod timers;
 #[cfg(feature = "redis")]
@@ -55,13 +52,13 @@ use std::sync::Arc;
 
 use tokio::task::unconstrained;
 
+pub use self::acquire::attempts;
 use self::fan::Fan;
 use self::link::{QuorumLink, await_majority};
 use self::links::{Home, Links};
 use self::member::NodeStatus;
 use self::node::{Begin, Node};
 use self::shared::Shared;
-pub use self::statistics::attempts;
 use crate::error::{Error, ErrorKind};
 use crate::store::{Link, Store, StoreProfile};
 use crate::world::{Pending, World};
@@ -79,8 +76,7 @@ impl QuorumStore {
         Self { shared: Arc::new(Shared::new(nodes, max_lease_ms, world)), home: Arc::default() }
     }
 
-    /// Initializes the quorum, so that all nodes vote at once. The caller promises that nobody holds a lease of this
-    /// quorum.
+    /// Initializes the quorum, so that all nodes vote at once. The caller promises that no lease of it is held.
     ///
     /// Writes nothing before all nodes are connected. Otherwise the first nodes would grant leases, and a second `begin`
     /// with a corrected URL would make them forget these leases.
@@ -107,8 +103,7 @@ impl Store for QuorumStore {
     }
 }
 
-/// Connects all nodes at once. The link is open a moment after a majority is connected, or as soon as all nodes are. The
-/// others go on in the background.
+/// Connects all nodes at once. The link opens a moment after a majority, or with all nodes. The others follow later.
 async fn open(shared: Arc<Shared>, home: Arc<Home>) -> Result<Arc<dyn Link>, Error> {
     let links = Links::new(Arc::clone(&shared), home);
     // If this future is dropped, the link closes the connections.
@@ -130,7 +125,7 @@ async fn open(shared: Arc<Shared>, home: Arc<Home>) -> Result<Arc<dyn Link>, Err
         }
     };
     if !await_majority(&shared, &mut fan, accept).await? {
-        return Err(shortage::cannot_open(&shared.members, &failed, shared.now_us()));
+        return Err(shared.cannot_open(&failed));
     }
     let connected = connected.into_iter().map(|node| (node, Some(Box::pin(async { Ok(()) }) as Pending<_>)));
     let failed = failed.into_iter().map(|(node, _)| (node, None));

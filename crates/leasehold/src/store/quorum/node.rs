@@ -14,20 +14,17 @@ pub trait Node: Send + Sync + 'static {
     /// Returns the address, for errors and reports. It contains no secret.
     fn at(&self) -> &str;
 
-    /// Opens a link, and greets the node. With the greeting the node writes its run ID into its marker, and goes into
-    /// quarantine if it may have forgotten anything. The runtime that polls this future drives the link. The caller bounds
-    /// the time.
+    /// Opens a link, and greets the node: its marker then has its run ID, and a node that may have forgotten anything is in
+    /// quarantine. The runtime that polls this future drives the link. The caller bounds the time.
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>>;
 
-    /// Connects, and writes nothing. The candidate can inspect the node, and end its quarantine. The caller bounds the
-    /// time.
+    /// Connects, and writes nothing. The candidate can inspect and initialize the node. The caller bounds the time.
     fn prepare(&self, charter: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>>;
 }
 
 /// A connection to a node that is to be initialized. Dropping it closes it.
 pub trait Candidate: Send + Sync + 'static {
-    /// Returns a page of the names that have a record, as [`Link::names`](crate::store::Link::names) does. Works in
-    /// quarantine and without a marker.
+    /// Returns names as [`Link::names`](crate::store::Link::names) does. Works in quarantine and without a marker.
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>>;
 
     /// Returns the holder and the number of waiters of a name, as far as this node knows, and the largest token for which
@@ -65,8 +62,7 @@ pub trait NodeLink: Send + Sync + 'static {
     /// Attaches the inbox of a session, and proves it: the future ends when a probe has arrived.
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
 
-    /// Returns the end of the node's quarantine on its own clock, as of the greeting. After a change of the marker the node
-    /// needs a new link.
+    /// Returns the end of the quarantine on the node's clock, as of the greeting. Another marker needs another link.
     fn quarantine_until_us(&self) -> u64;
 
     /// Returns whether the node was in use before: its marker has replaced the marker of another run.

@@ -24,8 +24,7 @@ pub(super) async fn release(links: Arc<Links>, name: Name, id: GrantId, token: T
     end(links, name, id, 0, outcome).await
 }
 
-/// Ends an attempt, in whichever state it is. With a `cool_down_ms` the nodes keep the votes: each of them counts from when
-/// it carries the request out (P23).
+/// Ends an attempt in any state. Each node counts a `cool_down_ms` from when it carries the request out (P23).
 pub(super) async fn leave(links: Arc<Links>, name: Name, id: GrantId, cool_down_ms: u64) -> Result<Answer, Fault> {
     let cools_until_us = if cool_down_ms > 0 { links.now_us() + cool_down_ms * 1000 } else { 0 };
     end(links, name, id, cools_until_us, |was| Outcome::Left { was }).await

@@ -1,5 +1,4 @@
-//! Renewals. If a majority renews the lease, it is kept; otherwise it may be lost. Nodes that do not know the lease learn
-//! of it.
+//! Renewals. A majority keeps the lease, or it is lost. Nodes that do not know the lease are filled.
 //!
 //! A node may have been unreachable when the lease was granted, or may have voted for an attempt that lost. At the next
 //! renewal such a node votes for the holder: it is filled. So the next failure finds all votes in place. The vote of a
@@ -15,7 +14,6 @@ use super::collect::{self, Reply, answer};
 use super::fan::Fan;
 use super::give_back;
 use super::links::Links;
-use super::node::NoVote;
 use super::tally::{Ballot, RenewResult, Tally};
 use crate::store::Fault;
 use crate::world::Pending;
@@ -68,7 +66,9 @@ fn renew_at(links: &Arc<Links>, node: usize, batch: &[(Name, Renew)]) -> Option<
         let answers = renewing.await;
         let each = renewals.iter().zip(answers);
         each.map(|((name, renewal), answer)| {
-            return_late_fill(&links, node, name, renewal, &answer);
+            if matches!(answer, Ok(Vote { said: Said::Filled { .. }, .. })) {
+                note_fill(&links, node, name, renewal);
+            }
             let vote_of = Some((renewal.id, renewal.token));
             Reply { links: &links, node, link: &link, name, vote_of, sent_us }.accept(answer)
         })
@@ -94,13 +94,10 @@ fn renewal(links: &Links, node: usize, renew: &Renew, now_us: u64) -> Renewal {
     Renewal { id, token, range, from, lease_ms, not_after_us, fill }
 }
 
-/// Gives the vote of a filled node back if a release has overtaken the renewal on another connection.
-fn return_late_fill(links: &Arc<Links>, node: usize, name: &Name, renewal: &Renewal, answer: &Result<Vote, NoVote>) {
-    let is_filled = matches!(answer, Ok(Vote { said: Said::Filled { .. }, .. }));
-    if is_filled {
-        hit(Mark::NodeFilled);
-    }
-    if is_filled && links.shared.attempts().held(&renewal.id).is_none() {
+/// Handles a filled node. If a release has overtaken the renewal on another connection, the vote goes back.
+fn note_fill(links: &Arc<Links>, node: usize, name: &Name, renewal: &Renewal) {
+    hit(Mark::NodeFilled);
+    if links.shared.attempts().held(&renewal.id).is_none() {
         hit(Mark::FillReturned);
         give_back::at_node(links, node, name, renewal.id, renewal.token);
     }

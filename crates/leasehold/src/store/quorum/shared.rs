@@ -10,12 +10,11 @@ use leasehold_spec::node::Charter;
 use leasehold_spec::{Name, Token};
 
 use super::attempts::{Attempts, Nodes};
-use super::member::Member;
+use super::member::{Member, NodeStatus};
 use super::node::Node;
-use super::shortage;
 use super::tally::Tally;
 use super::timers::Timers;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::store::{Fault, StoreProfile};
 use crate::world::{Pending, World};
 
@@ -72,8 +71,7 @@ impl Shared {
         self.timers.spawn(&*self.world, work);
     }
 
-    /// Waits until that work has finished, at most for the timeout of a request: a node that stands still must not keep a
-    /// client from closing.
+    /// Waits until that work has finished, at most for a timeout: a stalled node must not keep a client from closing.
     pub(super) async fn idle(self: Arc<Self>) {
         tokio::select! {
             biased;
@@ -108,15 +106,13 @@ impl Shared {
         times.get(times.len() / 2).copied().unwrap_or_else(|| self.world.wall_us())
     }
 
-    /// Returns a token above all known tokens of a name. No promise depends on it: a node that knows a larger token refuses
-    /// this one.
+    /// Returns a token above all known tokens of a name. No promise depends on it: nodes refuse a token that is too small.
     pub(super) fn propose(&self, name: &Name, now_us: u64) -> Token {
         let clock = Token::new(self.time_us(now_us).min(TOKEN_END - 1)).unwrap_or(Token::NONE);
         let above = Token::new(self.tokens().of(name).get() + 1).unwrap_or(Token::HIGHEST);
         clock.max(above)
     }
 
-    /// Notes a token that a node knows.
     pub(super) fn note_token(&self, name: &Name, token: Token, now_us: u64) {
         let time_us = self.time_us(now_us);
         self.tokens().note(name, token, time_us);
@@ -151,14 +147,70 @@ impl Shared {
         }
     }
 
-    /// Returns why there is no majority.
-    pub(super) fn no_majority(&self) -> Error {
-        shortage::no_majority(&self.members, self.now_us())
+    /// Returns the fault of a question that too few nodes answered. If a majority answered with the same kind of error, it
+    /// has that error: the error is about the name or this client, and not about the quorum.
+    pub(super) fn undecided(&self, tally: &Tally) -> Fault {
+        let failed = tally.failed();
+        let same = |kind: ErrorKind| failed.iter().filter(|(other, _)| *other == kind).count();
+        let is_common = |kind: ErrorKind| kind != ErrorKind::Unreachable && same(kind) >= tally.majority();
+        Fault::Undecided(match failed.iter().find(|(kind, _)| is_common(*kind)) {
+            Some((kind, text)) => Error::new(*kind, text.clone()),
+            None => self.no_majority(),
+        })
     }
 
-    /// Returns the fault of a question that too few nodes answered.
-    pub(super) fn undecided(&self, tally: &Tally) -> Fault {
-        Fault::Undecided(shortage::undecided(&self.members, tally, self.now_us()))
+    /// Returns the error of a link that cannot be opened. If all unreachable nodes have the same kind of error, and waiting
+    /// does not help against it, the error has that kind.
+    pub(super) fn cannot_open(&self, away: &[(usize, Error)]) -> Error {
+        let kind = away.first().map(|(_, error)| error.kind());
+        let is_same = kind.is_some_and(|kind| away.iter().all(|(_, error)| error.kind() == kind));
+        match kind {
+            Some(kind @ (ErrorKind::Denied | ErrorKind::Unsupported | ErrorKind::Foreign)) if is_same => {
+                Error::new(kind, self.no_majority().to_string())
+            }
+            _ => self.no_majority(),
+        }
+    }
+
+    /// Returns the error of a quorum without a majority, with the status of each node.
+    pub(super) fn no_majority(&self) -> Error {
+        let (members, nodes, now_us) = (&self.members, self.nodes(), self.now_us());
+        let voting = members.iter().filter(|member| matches!(member.status(), NodeStatus::Votes)).count();
+        let each = members.iter().map(|member| format!("{} {}", member.node.at(), member.describe(now_us)));
+        let needed = self.majority();
+        let hint = self.advice(needed.saturating_sub(voting), now_us);
+        let missing = match voting < needed {
+            true => format!("no majority of the quorum: {voting} of {nodes} nodes vote"),
+            // These replies came too late for the request.
+            false => format!("no majority of the quorum replied in time: {voting} of {nodes} nodes vote now"),
+        };
+        let each = each.collect::<Vec<_>>().join("; ");
+        let message = format!("{missing} and {needed} are needed ({each}){hint}");
+        Error::new(ErrorKind::Quorum, message)
+    }
+
+    /// Says what to do if so many votes are missing, and nodes are in quarantine.
+    ///
+    /// A new quorum needs to be initialized. If an operator initializes a quorum that was in use, there may be two holders:
+    /// the nodes may have forgotten a lease that is held. A quorum looks new if all nodes are in quarantine, and none shows
+    /// an earlier use. All of them may have been emptied before this client met them, so the advice is for a quorum that
+    /// nobody has used.
+    fn advice(&self, missing: usize, now_us: u64) -> String {
+        let members = &self.members;
+        let mut left: Vec<u64> = members.iter().filter_map(|member| member.status().quarantine_us(now_us)).collect();
+        if left.len() == members.len() && !members.iter().any(Member::was_used) {
+            return "; if this quorum was never used, run `leasehold quorum begin`; if its servers were restarted or \
+                    emptied, wait: a lease that they have lost may be held"
+                .to_owned();
+        }
+        left.sort_unstable();
+        match missing.checked_sub(1).and_then(|last| left.get(last)) {
+            Some(left_us) => {
+                let left_s = left_us.div_ceil(1_000_000);
+                format!("; wait: a majority votes in {left_s} s, and until then a lost lease may be held")
+            }
+            None => String::new(),
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Counts votes. Pure: ballots in, decisions out.
 //!
-//! A decision is made as soon as no missing ballot can change it: while a majority answers, a dead or slow node costs no
-//! time.
+//! A decision is made as soon as no missing ballot can change it, so a minority of dead or slow nodes costs no time.
 
 use leasehold_spec::mark::Mark;
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -67,8 +66,7 @@ pub(super) enum RenewResult {
     Renewed { until_us: u64 },
     /// No majority can keep the lease any more.
     Lost(LostHow),
-    /// The renewal reached too many nodes too late for a majority. These nodes did nothing, so the client may renew again
-    /// at once.
+    /// The renewal was late at too many nodes. These nodes did nothing, so the client may renew again at once.
     Late,
     /// Too few nodes answer.
     TooFew,
@@ -116,7 +114,6 @@ impl Tally {
         }
     }
 
-    /// Returns the answer of a node.
     pub(super) fn said(&self, node: usize) -> Option<&Said> {
         match &self.ballots[node] {
             Ballot::Cast { vote, .. } => Some(&vote.said),
@@ -142,7 +139,6 @@ impl Tally {
         known[self.majority() - 1]
     }
 
-    /// Returns whether others wait.
     pub(super) fn contention(&self) -> Contention {
         self.cast().map(|(_, vote)| vote.contention).max().unwrap_or_default()
     }
@@ -161,7 +157,6 @@ impl Tally {
         self.ballots.iter().filter_map(failed).collect()
     }
 
-    /// Returns the nodes that have not answered yet.
     pub(super) fn pending_nodes(&self) -> Vec<usize> {
         (0..self.ballots.len()).filter(|&node| matches!(self.ballots[node], Ballot::Pending)).collect()
     }
@@ -194,18 +189,15 @@ impl Tally {
         matches!(self.ballots[node], Ballot::Pending | Ballot::Silent)
     }
 
-    /// Returns how many nodes have answered.
     pub(super) fn answered(&self) -> usize {
         self.cast().count()
     }
 
-    /// Returns whether a node was silent.
     pub(super) fn has_silent(&self) -> bool {
         self.ballots.iter().any(|ballot| matches!(ballot, Ballot::Silent))
     }
 
-    /// Returns whether no majority can confirm its votes, because too many nodes do not have the vote. (A late answer does
-    /// not count.)
+    /// Returns whether too many nodes lack the vote for a majority to confirm it. (A late answer does not count.)
     pub(super) fn has_ended(&self) -> bool {
         let has_not = |said: &Said| matches!(said, Said::Below | Said::Far | Said::Refused { .. } | Said::Full);
         self.count(has_not) > self.ballots.len() - self.majority()

@@ -2,6 +2,7 @@
 
 use leasehold_spec::SessionId;
 
+use super::RoundResult as Round;
 use super::*;
 
 const TOKEN: u64 = 1_000;
@@ -28,7 +29,7 @@ fn tally(ballots: Vec<Ballot>) -> Tally {
     Tally { ballots }
 }
 
-fn round(ballots: Vec<Ballot>) -> Option<RoundResult> {
+fn round(ballots: Vec<Ballot>) -> Option<Round> {
     tally(ballots).round(token(TOKEN))
 }
 
@@ -37,27 +38,23 @@ fn a_majority_wins_with_its_shortest_lease_and_smallest_range() {
     use Ballot::Pending;
     assert_eq!(round(vec![yes(50, 8), yes(90, 8), Pending, Pending, Pending]), None);
     let won = round(vec![yes(50, 8), yes(90, 4), yes(70, 8), Pending, Pending]);
-    assert_eq!(
-        won,
-        Some(RoundResult::Won { token: token(TOKEN), range: 4, until_us: 60 }),
-        "the third-longest of three"
-    );
+    assert_eq!(won, Some(Round::Won { token: token(TOKEN), range: 4, until_us: 60 }), "the third-longest of three");
     let won = round(vec![yes(50, 8), yes(90, 8), yes(70, 8), yes(80, 8), Ballot::Silent]);
-    assert_eq!(won, Some(RoundResult::Won { token: token(TOKEN), range: 8, until_us: 80 }), "and of four");
+    assert_eq!(won, Some(Round::Won { token: token(TOKEN), range: 8, until_us: 80 }), "and of four");
 }
 
 #[test]
 fn a_vote_for_an_earlier_round_does_not_count() {
     let earlier = || cast(Said::Granted { token: token(TOKEN - 1), range: 1, left_us: 50 });
-    assert_eq!(round(vec![yes(50, 1), earlier(), earlier()]), Some(RoundResult::Again));
+    assert_eq!(round(vec![yes(50, 1), earlier(), earlier()]), Some(Round::Again));
 }
 
 #[test]
 fn a_token_that_is_too_small_is_replaced_as_soon_as_another_can_win() {
     let below = || cast(Said::Below);
     assert_eq!(round(vec![below(), Ballot::Pending, Ballot::Pending]), None, "the others may still vote for it");
-    assert_eq!(round(vec![below(), below(), Ballot::Pending]), Some(RoundResult::Again), "one vote is no majority");
-    assert_eq!(round(vec![below(), below(), below(), Ballot::Pending, Ballot::Pending]), Some(RoundResult::Again));
+    assert_eq!(round(vec![below(), below(), Ballot::Pending]), Some(Round::Again), "one vote is no majority");
+    assert_eq!(round(vec![below(), below(), below(), Ballot::Pending, Ballot::Pending]), Some(Round::Again));
     assert_eq!(round(vec![below(), held_by(1, 50), held_by(1, 50)]).map(is_held), Some(Some(true)));
 }
 
@@ -68,18 +65,18 @@ fn a_round_is_refused_as_soon_as_it_cannot_win_and_names_the_holder() {
     let refused = round(vec![held_by(1, 50), held_by(1, 70), held_by(1, 60), Pending, Pending]);
     assert_eq!(
         refused,
-        Some(RoundResult::Refused(Refusal { is_held: true, is_called: false, free_us: 80 })),
+        Some(Round::Refused(Refusal { is_held: true, is_called: false, free_us: 80 })),
         "the third to be free"
     );
     let split = round(vec![held_by(1, 50), held_by(1, 50), held_by(2, 50), yes(50, 1), yes(50, 1)]);
     assert_eq!(split.map(is_held), Some(Some(false)));
     // Two nodes have a holder, and three are silent: the result is unknown.
-    assert_eq!(round(vec![held_by(1, 50), held_by(1, 50), Silent, Silent, Silent]), Some(RoundResult::TooFew));
+    assert_eq!(round(vec![held_by(1, 50), held_by(1, 50), Silent, Silent, Silent]), Some(Round::TooFew));
 }
 
-fn is_held(result: RoundResult) -> Option<bool> {
+fn is_held(result: Round) -> Option<bool> {
     match result {
-        RoundResult::Refused(refusal) => Some(refusal.is_held),
+        Round::Refused(refusal) => Some(refusal.is_held),
         _ => None,
     }
 }
@@ -88,10 +85,10 @@ fn is_held(result: RoundResult) -> Option<bool> {
 fn silence_and_abstention_do_not_count() {
     use Ballot::{Abstained, Pending, Silent};
     assert_eq!(round(vec![yes(50, 1), yes(50, 1), Silent, Abstained, Pending]), None);
-    assert_eq!(round(vec![yes(50, 1), yes(50, 1), Silent, Abstained, Silent]), Some(RoundResult::TooFew));
+    assert_eq!(round(vec![yes(50, 1), yes(50, 1), Silent, Abstained, Silent]), Some(Round::TooFew));
     let mut late = tally(vec![yes(50, 1), Pending, Pending]);
     late.close();
-    assert_eq!(late.round(token(TOKEN)), Some(RoundResult::TooFew));
+    assert_eq!(late.round(token(TOKEN)), Some(Round::TooFew));
 }
 
 #[test]
@@ -146,7 +143,7 @@ fn refused(holders: [Option<u128>; 5]) -> (bool, bool) {
         None => cast(Said::Refused { holder: None, left_us: 50 }),
     };
     match round(holders.map(said).to_vec()) {
-        Some(RoundResult::Refused(Refusal { is_held, is_called, .. })) => (is_held, is_called),
+        Some(Round::Refused(Refusal { is_held, is_called, .. })) => (is_held, is_called),
         other => panic!("{other:?}"),
     }
 }

@@ -98,7 +98,6 @@ impl Timers {
         self.adopt(counted((work, self.unfinished.begin())));
     }
 
-    /// Waits until all work has finished.
     pub(super) async fn idle(&self) {
         self.unfinished.idle().await;
     }
@@ -130,8 +129,7 @@ impl Timers {
         key
     }
 
-    /// Keeps the time until `is_over` returns `true`, which is noticed within a tick. Runs the work that was adopted since
-    /// this call.
+    /// Keeps the time until `is_over` is true, which is noticed within a tick. Runs the work adopted since this call.
     pub(super) fn keep(
         self: Arc<Self>,
         world: Arc<dyn World>,
@@ -194,7 +192,6 @@ impl Timers {
     }
 }
 
-/// One that keeps the time.
 struct Keeper(Arc<Timers>);
 
 impl Keeper {
@@ -205,8 +202,7 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// If a session has a newer link, that link has a keeper, too. It plans anew, and handles the alarms for which this
-    /// keeper was woken.
+    /// If a newer link has a keeper, that keeper plans again, and rings the alarms for which this one was woken.
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.keepers -= 1;
@@ -225,7 +221,6 @@ impl Drop for Alarm {
     }
 }
 
-/// The task of a caller's runtime that does the work.
 struct Task {
     work: Arc<Work>,
     alarm: Alarm,
@@ -316,8 +311,7 @@ impl Work {
         polled
     }
 
-    /// Takes the work from the task that polls it, and ends that task. `None` if the task polls the work at this moment, or
-    /// has finished it.
+    /// Takes the work from its task, and ends the task. `None` if the task polls the work now, or has finished it.
     fn take_over(&self) -> Option<Pending<()>> {
         let mut state = self.state();
         let (work, waker) = (state.work.take()?, state.waker.take());
