@@ -1,6 +1,7 @@
 //! Real servers, faults and checks for Leasehold's tests.
 //!
-//! Nothing here knows the crate under test, but for the conformance suite, the times and the front. A tour:
+//! Nothing here knows the crate under test, but for the conformance suite, the times, the front, the voters and the
+//! forwarders. A tour:
 //!
 //! - [`RedisServer`] is a real `redis-server` of the test's own, which can be killed, frozen, restarted, and, started
 //!   with [`skew`](server::Builder::skew), have its wall clock moved under it.
@@ -11,6 +12,7 @@
 //! - [`Front`](front::Front) is a server of our own that says to the byte what Redis says: for simulated networks, and for
 //!   servers that lie from their fifth answer on.
 //! - [`voters`] are nodes of a quorum in this process, which die, stand still and forget as a test says.
+//! - [`forward`] has links and worlds that forward every call that a test does not override.
 //! - [`Resp`] is a small blocking client, to look at a server with other eyes than those of the code under test.
 //! - [`Recorder`] takes down what clients did and were told, [`check`] judges it: tokens, exclusion, order, registers.
 //! - [`Coverage`] adds up over many runs what happened in them, and names what never did.
@@ -47,6 +49,7 @@ pub mod checker;
 pub mod clock;
 pub mod conformance;
 pub mod coverage;
+pub mod forward;
 pub mod front;
 pub mod history;
 pub mod port;

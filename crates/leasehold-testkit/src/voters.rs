@@ -8,8 +8,8 @@ use std::future::pending;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, Rung};
-use leasehold::seam::{Fault, Pending, QuorumStore, Store, World, error};
+use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, NodeMessage};
+use leasehold::seam::{Fault, Pending, Progress, QuorumStore, Store, World, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Bell, Charter, Marker, Record, Renewal, Request, Vote, begin, enter, vote};
 use leasehold_spec::{Env, Name, SessionId};
@@ -321,15 +321,15 @@ impl NodeLink for Line {
             voter.shelf().inboxes.insert(session, (number, wire));
             tokio::spawn(async move {
                 while let Some((name, bell)) = said.recv().await {
-                    inbox(Rung::Bell(name, bell));
+                    inbox(NodeMessage::Bell(name, bell));
                 }
-                inbox(Rung::Detached);
+                inbox(NodeMessage::Detached);
             });
         });
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
     }
 
-    fn rests_until_us(&self) -> u64 {
+    fn quarantine_until_us(&self) -> u64 {
         self.marker.rests_until_us
     }
 
@@ -337,13 +337,21 @@ impl NodeLink for Line {
         self.marker.was_used
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
         let asked = self.asked(|voter, _| voter.clock_us());
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
+    }
+
+    fn check_driven(&self) -> Progress {
+        Progress::Moving
+    }
+
+    fn has_unsent(&self) -> bool {
+        false
     }
 
     fn is_closed(&self) -> bool {

@@ -9,10 +9,11 @@ use leasehold_spec::limits::LABEL_MAX;
 use crate::error::{Error, Operation, Result};
 use crate::mutex::Mutex;
 use crate::real::Real;
-use crate::reentry::Gates;
+use crate::reentry::Handle;
 use crate::session::{HandOver, Lanes, Session, Start};
 use crate::settings::check_lease;
-use crate::store::{Store, choose, default_lease};
+use crate::store::Store;
+use crate::store::choose::choose;
 use crate::world::World;
 
 /// A client of one store. It has one session, one inbox for messages, and one thread. Clones share all of these.
@@ -165,7 +166,7 @@ impl Leasehold {
 
 impl fmt::Debug for Leasehold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Leasehold").field("holder", &self.handle.label).finish_non_exhaustive()
+        f.debug_struct("Leasehold").field("holder", &self.handle.label()).finish_non_exhaustive()
     }
 }
 
@@ -273,7 +274,7 @@ impl Builder {
     /// Connects to the given store, in the given world. For tests.
     #[doc(hidden)]
     pub async fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
-        let lease = self.lease.unwrap_or_else(|| default_lease(&*store));
+        let lease = self.lease.unwrap_or_else(|| store.profile().default_lease());
         check_lease(lease).map_err(failed)?;
         let holder = self.holder.unwrap_or_else(|| format!("{}/{}", world.host(), world.process()));
         if holder.len() > LABEL_MAX || holder.chars().any(char::is_control) {
@@ -282,42 +283,10 @@ impl Builder {
             ))));
         }
         let session = Session::connect(store, world, self.lanes, self.hand_over, self.start).await.map_err(failed)?;
-        Ok(Leasehold { handle: Arc::new(Handle { session, lease, label: holder.into(), gates: Gates::default() }) })
+        Ok(Leasehold { handle: Arc::new(Handle::new(session, lease, holder.into())) })
     }
 }
 
 fn failed(error: Error) -> Error {
     error.of(Operation::Connect, None)
-}
-
-/// The part that clones, mutexes and guards share. Dropping the last handle closes the session.
-pub(crate) struct Handle {
-    session: Session,
-    lease: Duration,
-    label: Arc<str>,
-    gates: Gates,
-}
-
-impl Handle {
-    pub(crate) fn gates(&self) -> &Gates {
-        &self.gates
-    }
-
-    pub(crate) fn session(&self) -> &Session {
-        &self.session
-    }
-
-    pub(crate) fn lease(&self) -> Duration {
-        self.lease
-    }
-
-    pub(crate) fn label(&self) -> Arc<str> {
-        Arc::clone(&self.label)
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        self.session.begin_close();
-    }
 }

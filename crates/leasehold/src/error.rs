@@ -7,7 +7,6 @@ use std::io;
 use leasehold_spec::BadName;
 
 use crate::descriptors;
-pub use crate::lost::{Lost, LostReason};
 
 /// `Result` with [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;

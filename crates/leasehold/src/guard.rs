@@ -10,10 +10,9 @@ use std::time::Duration;
 use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, Token};
 
-use crate::client::Handle;
-use crate::error::{Error, Lost, Operation, Result};
-use crate::lost::Released;
-use crate::reentry::Share;
+use crate::error::{Error, Operation, Result};
+use crate::lost::{Lost, Released};
+use crate::reentry::{Handle, Share};
 use crate::session::{GIVEN_BACK_WITHIN_US, Hold, Seat};
 
 /// A held lock. Dropping the guard releases the lease in the background, with or without a runtime. [`Guard::release`]
@@ -210,7 +209,7 @@ impl Guard {
         match self.client() {
             Some(client) if client.session().is_surely_ours() => client.session().within(within_us, self.lost()).await,
             // In a forked child: the lease belongs to the parent, so no message about it ever comes here.
-            _ => Some(self.hold.lost(crate::LostReason::Closed)),
+            _ => Some(self.hold.lost(crate::lost::LostReason::Closed)),
         }
     }
 

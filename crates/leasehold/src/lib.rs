@@ -155,11 +155,11 @@ mod sync;
 mod world;
 
 pub use client::{Builder, Closed, Leasehold};
-pub use error::{Error, ErrorKind, Lost, LostReason, Operation, Result};
+pub use error::{Error, ErrorKind, Operation, Result};
 pub use guard::{Guard, LostSignal};
 pub use inspection::{Holder, Inspection, NodeSays, NodeView, Revoked};
 pub use leasehold_spec::Token;
-pub use lost::Released;
+pub use lost::{Lost, LostReason, Released};
 pub use mutex::Mutex;
 pub use owner::Owner;
 
@@ -192,16 +192,19 @@ pub mod seam {
 
     /// Returns the default lease of the store with this URL. No I/O.
     pub fn default_lease(url: &str) -> crate::Result<std::time::Duration> {
-        Ok(crate::store::default_lease(&*choose(url, None, &Real::world())?))
+        Ok(choose(url, None, &Real::world())?.profile().default_lease())
     }
 
     pub use crate::real::Real;
+    pub use crate::store::choose::choose;
     pub use crate::store::quorum::{QuorumStore, attempts, node};
     #[cfg(feature = "redis")]
     pub use crate::store::redis::{
-        FENCE_RIGHTS, Family, Flags, NODE_RIGHTS, RIGHTS, RedisNode, RedisStore, Script, Secrets, Source,
+        FENCE_RIGHTS, Family, Flags, NODE_RIGHTS, RIGHTS, RedisNode, RedisStore, Script, Source,
     };
-    pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, choose};
+    #[cfg(feature = "redis")]
+    pub use crate::store::secrets::Secrets;
+    pub use crate::store::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
     pub use crate::world::{Address, Pending, RuntimeId, Socket, World};
 }
 

@@ -9,12 +9,11 @@ use std::time::Duration;
 use leasehold_spec::limits::REVOKE_GRACE_MS;
 use leasehold_spec::{Name, Op, Outcome};
 
-use crate::client::Handle;
 use crate::error::{Error, Operation, Result};
 use crate::guard::Guard;
 use crate::inspection::{Holder, Inspection, Revoked};
 use crate::owner::Owner;
-use crate::reentry::enter;
+use crate::reentry::{Handle, enter};
 use crate::session::{Terms, Wait};
 use crate::settings::Settings;
 

@@ -3,8 +3,9 @@
 
 use crate::error::{Operation, Result};
 use crate::real::Real;
+use crate::store::choose::quorum_of;
 use crate::store::quorum::node::Begin;
-use crate::store::{Scheme, quorum_of};
+use crate::store::scheme::Scheme;
 use crate::{Error, ErrorKind};
 
 /// Initializes a new quorum, so that its nodes vote at once.

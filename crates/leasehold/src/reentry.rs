@@ -1,35 +1,68 @@
-//! Re-entry: the guards of one owner share one lease, and are counted here.
+//! The handle of a client, and re-entry: the guards of one owner share one lease, and are counted here.
 //!
-//! Nothing of it goes over the wire, and the session knows of no owner: to it and to the store the guards of an owner are
-//! one hold. Two things follow, and make the gate that stands before the session for each (name, owner):
+//! Nothing of re-entry is sent to the store, and the session knows no owners: to both, the guards of an owner are one hold.
+//! For each name and owner there is a gate in front of the session, with two rules:
 //!
-//! - **One goes, the others wait for what becomes of it.** Two tasks of one owner that lock at the same time must not both
-//!   go to the store: the second would wait there for the first, which has no reason to give back, and may be waiting for
-//!   the second. So there is a turn: who has it asks the store, and who gets it next finds the hold, or asks in its place.
-//!   Giving up is dropping the turn, wherever the future stands.
-//! - **The last one gives back.** The guards share the hold by reference count, and its end is the release. A new lock
-//!   finds no hold from that moment on, and goes to the store behind that release: nothing of a lease that is being given
-//!   back is ever entered.
+//! - **One task asks, the others wait for its result.** If two tasks of one owner lock at the same time, they must not both
+//!   ask the store: the second would wait there for the first, which has no reason to release, and may be waiting for the
+//!   second. So a gate has a turn. The task that has the turn asks the store. The next task finds the hold, or asks in its
+//!   place. Dropping a future at any point gives up its turn.
+//! - **The last guard releases.** The guards share the hold by reference count, and the end of the last one is the release.
+//!   From that moment on a new lock finds no hold, and asks the store after that release: nobody enters a lease that is
+//!   being released.
 //!
-//! A lost hold is not entered either (P16), and not replaced while a guard of it is out: a second guard with a new token
-//! would make the owner believe that what it did under the first was exclusive up to now. It was not.
+//! A lost hold is not entered (P16), and not replaced while a guard of it is out: a second guard with a new token would
+//! suggest to the owner that its work under the first was exclusive until now. It was not.
 //!
-//! A gate lives as long as somebody is at it or holds by it: an owner that has gone leaves nothing.
+//! A gate lives as long as a task waits at it or holds by it, so an owner that is gone leaves nothing.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
 
 use leasehold_spec::Name;
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
 use tokio::sync::{Mutex as Turns, MutexGuard as Turn};
 
-use crate::client::Handle;
-use crate::error::{Error, ErrorKind, Lost, Result};
+use crate::error::{Error, ErrorKind, Result};
+use crate::lost::Lost;
 use crate::owner::Owner;
-use crate::session::{Hold, Terms, Wait};
+use crate::session::{Hold, Session, Terms, Wait};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
+
+/// The part that clones, mutexes and guards share. Dropping the last handle closes the session.
+pub(crate) struct Handle {
+    session: Session,
+    lease: Duration,
+    label: Arc<str>,
+    gates: Gates,
+}
+
+impl Handle {
+    pub(crate) fn new(session: Session, lease: Duration, label: Arc<str>) -> Self {
+        Self { session, lease, label, gates: Gates::default() }
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(crate) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(crate) fn label(&self) -> Arc<str> {
+        Arc::clone(&self.label)
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.session.begin_close();
+    }
+}
 
 /// The gates of one client.
 #[derive(Default)]
@@ -37,35 +70,35 @@ pub(crate) struct Gates(Mutex<HashMap<Key, Weak<Gate>>>);
 
 type Key = (Name, Owner);
 
-/// Where the tasks of one owner meet for one name.
+/// The meeting point of the tasks of one owner for one name.
 struct Gate {
     client: Arc<Handle>,
     key: Key,
-    /// Whoever has it asks the store. First come, first served.
+    /// The task that has it asks the store. First come, first served.
     turn: Turns<()>,
-    /// What this owner holds. Apart from the turn, which is taken for as long as somebody waits: re-entry asks nobody.
+    /// The hold of this owner. It is not under the turn, which is taken as long as a task waits: re-entry must not wait.
     held: Mutex<Weak<Share>>,
 }
 
-/// What the guards of an owner share. The last one to go gives it back.
+/// The lease that the guards of an owner share. The last guard releases it.
 pub(crate) struct Share {
     hold: Arc<Hold>,
-    /// The longest lease that was asked for.
+    /// The longest lease of its guards.
     lease_ms: AtomicU64,
     gate: Arc<Gate>,
 }
 
-/// Enters again what the owner holds, or acquires it. `None`: somebody else holds, or another of this owner is on its way,
-/// and `wait` is over.
+/// Enters again the lock that the owner holds, or acquires it. `None`: somebody else holds it, or another task of this
+/// owner is acquiring it, and `wait` is over.
 ///
-/// Dropping the future gives the turn to the next, and gives up what was asked for.
+/// If the future is dropped, the next task gets the turn, and the attempt is given up.
 pub(crate) async fn enter(
     client: &Arc<Handle>,
     (name, owner): (&Name, &Owner),
     terms: &Arc<Terms>,
     wait: Wait,
 ) -> Result<Option<Arc<Share>>> {
-    // Before any lock of ours: in a forked child it is as one of the parent's threads has left it.
+    // This comes before any mutex: in a forked child a mutex is as one of the parent's threads has left it.
     client.session().check_usable()?;
     let gate = Gate::of(client, name, owner);
     if let Some(share) = gate.re_enter(terms)? {
@@ -78,7 +111,7 @@ pub(crate) async fn enter(
             turn => turn,
         },
     };
-    // Whoever had the turn before may hold by now.
+    // The task that had the turn before may hold by now.
     if let Some(share) = gate.re_enter(terms)? {
         hit(Mark::TurnFoundHold);
         return Ok(Some(share));
@@ -92,7 +125,7 @@ pub(crate) async fn enter(
 impl Gate {
     fn of(client: &Arc<Handle>, name: &Name, owner: &Owner) -> Arc<Self> {
         let key = (name.clone(), owner.clone());
-        let mut gates = client.gates().lock();
+        let mut gates = client.gates.lock();
         gates.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
             let (client, turn, held) = (Arc::clone(client), Turns::new(()), Mutex::default());
             let gate = Arc::new(Self { client, key: key.clone(), turn, held });
@@ -101,7 +134,7 @@ impl Gate {
         })
     }
 
-    /// What this owner holds, if it does; no round trip.
+    /// Returns the hold of this owner, if there is one. No round trip.
     fn re_enter(&self, terms: &Terms) -> Result<Option<Arc<Share>>> {
         let held = lock(&self.held).upgrade();
         let Some(share) = held else { return Ok(None) };
@@ -151,8 +184,8 @@ impl Drop for Gate {
         if !self.client.session().is_ours() {
             return;
         }
-        let mut gates = self.client.gates().lock();
-        // Another may stand in its place: whoever came after the last one had gone, and before this, has made it.
+        let mut gates = self.client.gates.lock();
+        // Another gate may be in its place: a task made it after the last user of this gate was gone, and before this.
         let is_gone = |gate: &Weak<Self>| gate.strong_count() == 0 || is_on(Mutant::P16DropsAnothersGate);
         if gates.get(&self.key).is_some_and(is_gone) {
             gates.remove(&self.key);
@@ -207,7 +240,7 @@ mod tests {
     use crate::client::Leasehold;
 
     fn gates(client: &Leasehold) -> usize {
-        client.handle().gates().lock().len()
+        client.handle().gates.lock().len()
     }
 
     fn block_on(future: impl Future<Output = Result<()>>) {

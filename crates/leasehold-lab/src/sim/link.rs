@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, error};
-use leasehold::{Error, ErrorKind, Result};
+use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, error, inspect_whole};
+use leasehold::{Error, ErrorKind, NodeView, Result};
 use leasehold_spec::{Answer, Contention, Delivery, Event, Name, Op, Renew, SessionId};
 
 use super::exec::{Pid, lock};
@@ -44,6 +44,10 @@ impl Store for Shop {
             spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
             Ok(Arc::new(Line { sim, run, wire, inbox }) as Arc<dyn Link>)
         })
+    }
+
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
     }
 
     fn silence(&self) -> Option<Error> {
@@ -135,6 +139,10 @@ impl Link for Line {
         })
     }
 
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        inspect_whole(self, name, guess)
+    }
+
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
         let (said, count) = (self.exchange(Ask::Batch(batch.to_vec())), batch.len());
         Box::pin(async move {
@@ -164,7 +172,7 @@ impl Link for Line {
         })
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 
@@ -176,6 +184,10 @@ impl Link for Line {
                 _ => Err(gone()),
             }
         })
+    }
+
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn is_closed(&self) -> bool {

@@ -4,9 +4,11 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use leasehold::Error;
-use leasehold::seam::{Fault, Inbox, Link, Pending, Store};
-use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use leasehold::seam::{Fault, Link, Pending, Store, StoreProfile};
+use leasehold_spec::{Answer, Name, Renew};
 use tokio::sync::watch;
+
+use crate::forward::{Forward, ForwardLink};
 
 /// Opens the links of another store.
 pub(super) struct Late {
@@ -30,7 +32,11 @@ impl Late {
 impl Store for Late {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let (opened, passes) = (self.store.open(), self.passes.clone());
-        Box::pin(async move { Ok(Arc::new(Path { link: opened.await?, passes }) as Arc<dyn Link>) })
+        Box::pin(async move { Ok(Arc::new(Forward(Path { link: opened.await?, passes })) as Arc<dyn Link>) })
+    }
+
+    fn profile(&self) -> StoreProfile {
+        self.store.profile()
     }
 
     fn silence(&self) -> Option<Error> {
@@ -42,9 +48,9 @@ impl Store for Late {
     }
 }
 
-impl Link for Path {
-    fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
-        self.link.apply(name, op, guess)
+impl ForwardLink for Path {
+    fn link(&self) -> &Arc<dyn Link> {
+        &self.link
     }
 
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
@@ -54,33 +60,5 @@ impl Link for Path {
             let _ = passes.wait_for(|passes| *passes).await.map(drop);
             link.renew(&batch).await
         })
-    }
-
-    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
-        self.link.names(from)
-    }
-
-    fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
-        self.link.attach(session, inbox)
-    }
-
-    fn run(&self) -> &str {
-        self.link.run()
-    }
-
-    fn ping(&self) -> Pending<Result<u64, Fault>> {
-        self.link.ping()
-    }
-
-    fn idle(&self) -> Pending<()> {
-        self.link.idle()
-    }
-
-    fn is_closed(&self) -> bool {
-        self.link.is_closed()
-    }
-
-    fn close(&self) {
-        self.link.close();
     }
 }

@@ -24,12 +24,7 @@ const LONG_LINES: &[(&str, usize, &str)] = &[
 ];
 
 /// The sources in which imports must run down: a path and all that begins with it. To check a whole crate, name its `src/`.
-const LAYERED: &[&str] = &[
-    "crates/leasehold-spec/src/",
-    "crates/leasehold/src/mutex",
-    "crates/leasehold/src/session/",
-    "crates/leasehold/src/store/redis/node/",
-];
+const LAYERED: &[&str] = &["crates/leasehold-spec/src/", "crates/leasehold/src/"];
 
 /// Applies a check to every file, and fails with all that it says.
 #[track_caller]

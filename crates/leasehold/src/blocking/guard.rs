@@ -5,17 +5,19 @@ use std::time::Duration;
 
 use leasehold_spec::Token;
 
-use super::{on_lost, wait};
-use crate::error::{Lost, Result};
-use crate::lost::Released;
+use super::on_lost;
+use super::wait::wait;
+use crate::error::Result;
+use crate::guard;
+use crate::lost::{Lost, Released};
 
 /// A held lock, like [`crate::Guard`]. Dropping it releases the lease in the background. [`Guard::release`] releases it
 /// and returns the result. It is not bound to a thread.
 #[must_use = "dropping the guard gives the lease back at once"]
-pub struct Guard(crate::Guard);
+pub struct Guard(guard::Guard);
 
 impl Guard {
-    pub(super) fn new(guard: crate::Guard) -> Self {
+    pub(super) fn new(guard: guard::Guard) -> Self {
         Self(guard)
     }
 

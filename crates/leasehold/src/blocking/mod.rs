@@ -41,6 +41,7 @@ mod mutex;
 mod on_lost;
 #[cfg(feature = "redis")]
 pub mod quorum;
+mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,13 +52,15 @@ use crate::real::Real;
 use crate::store::Store;
 use crate::world::World;
 
+use self::wait::wait;
+
 pub use canceller::Canceller;
 pub use guard::Guard;
 pub use mutex::Mutex;
 
 /// A client of one store, like [`crate::Leasehold`]. Clones share it.
 #[derive(Clone, Debug)]
-pub struct Leasehold(crate::Leasehold);
+pub struct Leasehold(crate::client::Leasehold);
 
 impl Leasehold {
     /// Connects to a store: see [`crate::Leasehold::connect`]. It blocks for at most 5 s.
@@ -71,7 +74,7 @@ impl Leasehold {
 
     /// Returns a builder for a client with more settings than a URL can express.
     pub fn builder(url: &str) -> Builder {
-        Builder(crate::Leasehold::builder(url))
+        Builder(crate::client::Leasehold::builder(url))
     }
 
     /// Returns the lock with this name: see [`crate::Leasehold::mutex`]. This does no I/O and never fails. The first
@@ -101,7 +104,7 @@ impl Leasehold {
 
 /// Settings of a client: see [`Leasehold::builder`] and [`crate::Builder`].
 #[must_use = "a builder does nothing until `connect`"]
-pub struct Builder(crate::Builder);
+pub struct Builder(crate::client::Builder);
 
 impl Builder {
     /// Turns the hand-over inside this client off: see [`crate::Builder::remote_hand_over`].
@@ -146,12 +149,4 @@ impl Builder {
     pub fn connect_to(self, store: Arc<dyn Store>, world: Arc<dyn World>) -> Result<Leasehold> {
         wait(self.0.one_connection().connect_to(store, world)).map(Leasehold)
     }
-}
-
-/// Blocks this thread until the future completes.
-///
-/// The future is `unconstrained`. Otherwise, inside a task of tokio, tokio's own primitives return `Pending` after 128
-/// steps until the task yields. This function never yields, so it would poll them for ever.
-fn wait<F: Future>(future: F) -> F::Output {
-    pollster::block_on(tokio::task::unconstrained(future))
 }

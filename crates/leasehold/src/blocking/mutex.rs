@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use super::{Canceller, Guard, wait};
+use super::canceller::Canceller;
+use super::guard::Guard;
+use super::wait::wait;
 use crate::error::Result;
 use crate::inspection::Revoked;
 use crate::inspection::{Holder, Inspection};
+use crate::mutex;
 use crate::owner::Owner;
 
 /// A lock on a name, like [`crate::Mutex`]. It is cheap to create and to clone. Creating one does no I/O.
@@ -16,7 +19,7 @@ use crate::owner::Owner;
 /// released. To re-enter, make the mutex [`reentrant`](Mutex::reentrant), or give it an [`owner`](Mutex::owner).
 #[derive(Clone)]
 pub struct Mutex {
-    inner: crate::Mutex,
+    inner: mutex::Mutex,
     by: By,
 }
 
@@ -30,11 +33,11 @@ enum By {
 }
 
 impl Mutex {
-    pub(super) fn new(inner: crate::Mutex) -> Self {
+    pub(super) fn new(inner: mutex::Mutex) -> Self {
         Self { inner, by: By::Itself }
     }
 
-    fn with(self, change: impl FnOnce(crate::Mutex) -> crate::Mutex) -> Self {
+    fn with(self, change: impl FnOnce(mutex::Mutex) -> mutex::Mutex) -> Self {
         Self { inner: change(self.inner), by: self.by }
     }
 
@@ -65,13 +68,13 @@ impl Mutex {
     /// Serves this call in strict order over all clients: see [`crate::Mutex::fair`].
     #[must_use]
     pub fn fair(self) -> Self {
-        self.with(crate::Mutex::fair)
+        self.with(mutex::Mutex::fair)
     }
 
     /// Makes every guard start with a whole lease, also after a wait: see [`crate::Mutex::full_lease`].
     #[must_use]
     pub fn full_lease(self) -> Self {
-        self.with(crate::Mutex::full_lease)
+        self.with(mutex::Mutex::full_lease)
     }
 
     /// Keeps the lease for up to this long for the next lock of this client: see [`crate::Mutex::sticky`].
@@ -206,7 +209,7 @@ impl Mutex {
         wait(self.inner.revoke(holder, grace))
     }
 
-    fn inner(&self) -> Cow<'_, crate::Mutex> {
+    fn inner(&self) -> Cow<'_, mutex::Mutex> {
         match self.by {
             By::Itself => Cow::Borrowed(&self.inner),
             By::Thread => Cow::Owned(self.inner.clone().owner(&Owner::of_this_thread())),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Wake, Waker};
 use std::thread;
 
-use crate::error::{Lost, LostReason};
+use crate::lost::{Lost, LostReason};
 use crate::session::{Hold, Seat};
 
 struct Call<F> {

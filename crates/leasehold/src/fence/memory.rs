@@ -4,7 +4,7 @@ use std::sync::PoisonError;
 
 use leasehold_spec::Token;
 
-use super::{Access, Gate, Stale};
+use super::gate::{Access, Gate, Stale};
 use crate::sync::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Data that can be accessed only with a token.

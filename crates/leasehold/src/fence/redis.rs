@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use leasehold_spec::Token;
 
+use super::gate::{Access, Stale};
 use super::script::{Reply, Scripts, digits, marks_key, word};
 use super::server::{Arguments, Server, within};
-use super::{Access, Stale};
 use crate::error::{Error, ErrorKind, Operation, Result};
 use crate::real::Real;
 use crate::store::redis::{Source, Trouble};

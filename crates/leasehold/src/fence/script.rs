@@ -2,7 +2,7 @@
 
 use leasehold_spec::Token;
 
-use super::Access;
+use super::gate::Access;
 use crate::store::redis::{Source, assemble};
 
 /// The shared part, and the place in a script where it is inserted.

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use super::terms::{Renewal, Terms};
 use crate::clock::{Term, margin_us};
-use crate::error::LostReason;
+use crate::lost::LostReason;
 
 /// A thread that is late by at most this much was not stopped: timers and a busy machine delay it, too.
 const LATE_US: u64 = 50_000;

@@ -11,7 +11,7 @@ use leasehold_spec::{Contention, GrantId, Name, Token};
 
 use super::expiry::Lifetime;
 use crate::clock::Term;
-use crate::error::{Lost, LostReason};
+use crate::lost::{Lost, LostReason};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::world::World;
 

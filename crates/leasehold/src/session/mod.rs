@@ -188,7 +188,7 @@ impl Session {
 
     /// Checks that the store has leases of this length.
     pub(crate) fn check_lease(&self, lease_ms: u64) -> Result<()> {
-        self.store.check_lease(lease_ms)
+        self.store.profile().check_lease(lease_ms)
     }
 }
 

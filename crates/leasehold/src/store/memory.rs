@@ -1,6 +1,6 @@
 //! The embedded store: the specification itself, behind a lock.
 //!
-//! `memory:` is a store of this client's own; `memory:NAME` is shared by all clients of this process that name it.
+//! Each `memory:` client has a store of its own. All clients of this process with the URL `memory:NAME` share one store.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use leasehold_spec::{Answer, Contention, Delivery, Env, Name, Op, Renew, Resource, SessionId, step};
 
-use super::{Fault, Inbox, Link, Message, Store};
+use super::{Fault, Inbox, Link, Message, Progress, Store, StoreProfile, inspect_whole};
 use crate::error::{Error, ErrorKind};
+use crate::inspection::NodeView;
 use crate::world::{Pending, World};
 
 pub(crate) struct Memory {
@@ -29,7 +30,7 @@ struct Shelves {
     steps: u32,
 }
 
-/// How often, in steps, what may be forgotten is thrown away.
+/// The steps between two sweeps of records that may be forgotten.
 const SWEEP: u32 = 4096;
 
 impl Memory {
@@ -37,7 +38,7 @@ impl Memory {
         Self { hub: Hub::new(world) }
     }
 
-    /// The store of this name in this process. It lives while a client uses it.
+    /// Returns the store with this name in this process. It exists as long as a client uses it.
     pub(crate) fn shared(name: &str, world: &Arc<dyn World>) -> Self {
         static HUBS: OnceLock<Mutex<HashMap<String, Weak<Hub>>>> = OnceLock::new();
         let hubs = HUBS.get_or_init(Mutex::default);
@@ -56,6 +57,10 @@ impl Store for Memory {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let link = Path { hub: Arc::clone(&self.hub), attached: OnceLock::new(), closed: AtomicBool::new(false) };
         Box::pin(std::future::ready(Ok(Arc::new(link) as Arc<dyn Link>)))
+    }
+
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
     }
 
     fn silence(&self) -> Option<Error> {
@@ -96,11 +101,11 @@ impl Hub {
                 stepped
             }
         };
-        let told: Vec<(Inbox, Delivery)> =
+        let messages: Vec<(Inbox, Delivery)> =
             deliveries.into_iter().filter_map(|d| Some((Arc::clone(inboxes.get(&d.to)?), d))).collect();
-        // An inbox locks its session, which may be asking us for something: never under our lock.
+        // An inbox locks its session, which may call this store: never call an inbox under our lock.
         drop(shelves);
-        for (inbox, delivery) in told {
+        for (inbox, delivery) in messages {
             inbox(Message::Delivery(name.clone(), delivery));
         }
         answer
@@ -124,9 +129,13 @@ impl Link for Path {
         if let Some(gone) = self.gone() {
             return Box::pin(std::future::ready(Err(gone)));
         }
-        // Carried out when first polled, like everything that is sent: a future that was never polled asked for nothing.
+        // The first poll carries the request out, as with every other store: a future that is never polled does nothing.
         let (hub, name, op) = (Arc::clone(&self.hub), name.clone(), op.clone());
         Box::pin(async move { Ok(hub.apply(&name, &op)) })
+    }
+
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        inspect_whole(self, name, guess)
     }
 
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
@@ -151,7 +160,7 @@ impl Link for Path {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         "memory"
     }
 
@@ -163,6 +172,18 @@ impl Link for Path {
         }))
     }
 
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn check_driven(&self) -> Progress {
+        Progress::Moving
+    }
+
+    fn has_unsent(&self) -> bool {
+        false
+    }
+
     fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
@@ -171,7 +192,7 @@ impl Link for Path {
         self.closed.store(true, Ordering::Release);
         let Some((session, inbox)) = self.attached.get() else { return };
         let mut shelves = self.hub.shelves();
-        // Not what the session has attached since by another link: this one may be the last to go.
+        // The session may have attached a newer inbox by another link. That inbox stays.
         if shelves.inboxes.get(session).is_some_and(|known| Arc::ptr_eq(known, inbox)) {
             shelves.inboxes.remove(session);
         }

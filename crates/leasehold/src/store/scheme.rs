@@ -1,4 +1,4 @@
-//! What the URL of a store begins with: the one table of what there is, and of what is planned.
+//! The schemes of store URLs: the only table of the supported and the planned ones.
 
 use crate::error::{Error, ErrorKind};
 
@@ -27,7 +27,7 @@ impl Scheme {
     /// password.
     pub(crate) fn of(url: &str) -> Result<(Self, &str), Error> {
         let unknown = || match url.is_empty() {
-            // Usually a variable of the environment that is not set.
+            // Usually an environment variable is not set.
             true => Error::invalid(format!("the URL is empty: {THERE_IS}")),
             false => Error::invalid(format!("unknown store type in the URL: {THERE_IS}")),
         };
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_there_is() {
+    fn supported_schemes() {
         assert_eq!(Scheme::of("memory:").unwrap(), (Scheme::Memory, ""));
         assert_eq!(Scheme::of("memory:app:1").unwrap(), (Scheme::Memory, "app:1"));
         assert_eq!(Scheme::of("REDIS://host").unwrap(), (Scheme::Redis, "//host"));
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_planned_says_what_to_use() {
+    fn planned_schemes_name_an_alternative() {
         for scheme in ["redis+sentinel", "redis+cluster", "redis+unix", "unix"] {
             let error = Scheme::of(&format!("{scheme}://:hunter2@host")).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Unsupported, "{scheme}");
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_is_not_repeated() {
+    fn an_unknown_scheme_is_not_repeated() {
         for url in
             ["", "memory", "redis", "hunter2", "hunter2@host:6379", ":hunter2", "http://:hunter2@host", " redis:"]
         {

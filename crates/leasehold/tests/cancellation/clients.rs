@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::seam::{Address, Pending, Real, Socket, Store, World, choose};
+use leasehold::seam::{Pending, Real, Store, World, choose};
 use leasehold::{ErrorKind, Leasehold};
+use leasehold_testkit::forward::{Forward, ForwardWorld};
 use leasehold_testkit::{RedisServer, Value};
 
 use crate::bench::Bench;
@@ -26,39 +27,7 @@ impl Drop for Leaving {
     }
 }
 
-impl World for Counted {
-    fn now_us(&self) -> u64 {
-        Real.now_us()
-    }
-
-    fn wall_us(&self) -> u64 {
-        Real.wall_us()
-    }
-
-    fn random(&self, bytes: &mut [u8]) {
-        Real.random(bytes);
-    }
-
-    fn host(&self) -> String {
-        Real.host()
-    }
-
-    fn process(&self) -> u32 {
-        Real.process()
-    }
-
-    fn sleep(&self, duration: Duration) -> Pending<()> {
-        Real.sleep(duration)
-    }
-
-    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
-        Real.connect(to)
-    }
-
-    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        Real.spawn(task)
-    }
-
+impl ForwardWorld for Counted {
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
         self.sessions.fetch_add(1, Ordering::SeqCst);
         let leaving = Leaving(Arc::clone(&self.sessions));
@@ -79,7 +48,7 @@ fn connections(server: &RedisServer) -> usize {
 
 on_all_stores!(a_dropped_connect_leaves_nothing, |bench| {
     let sessions = Arc::new(AtomicUsize::new(0));
-    let world: Arc<dyn World> = Arc::new(Counted { sessions: Arc::clone(&sessions) });
+    let world: Arc<dyn World> = Arc::new(Forward(Counted { sessions: Arc::clone(&sessions) }));
     let mut finished = 0;
     let in_runtime = bench.runtime.enter();
     for polls in 0..12 {

@@ -12,9 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store};
-use leasehold::{Error, LostReason};
+use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Store, StoreProfile};
+use leasehold::{Error, LostReason, NodeView};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
+use leasehold_testkit::forward::{Forward, ForwardLink};
 use tokio::sync::oneshot;
 
 use crate::bench::{Sent, Way};
@@ -140,8 +141,12 @@ impl Store for Gate {
             let (closed, queue) = (AtomicBool::new(false), Mutex::default());
             let line = Arc::new(Line { gate: Arc::clone(&gate), link, closed, queue });
             gate.control().lines.push(Arc::downgrade(&line));
-            Ok(Arc::new(End(line)) as Arc<dyn Link>)
+            Ok(Arc::new(Forward(End(line))) as Arc<dyn Link>)
         })
+    }
+
+    fn profile(&self) -> StoreProfile {
+        self.0.store.profile()
     }
 
     fn silence(&self) -> Option<Error> {
@@ -261,7 +266,17 @@ fn gone() -> Fault {
 /// The client's end. The gate keeps no line alive.
 struct End(Arc<Line>);
 
-impl Link for End {
+impl ForwardLink for End {
+    fn link(&self) -> &Arc<dyn Link> {
+        &self.0.link
+    }
+
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        // `apply` goes through the gate.
+        let asked = self.apply(name, &Op::Inspect, guess);
+        Box::pin(async move { Ok((asked.await?, Vec::new())) })
+    }
+
     fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Heard> {
         let (line, name, op) = (Arc::clone(&self.0), name.clone(), op.clone());
         Box::pin(async move {
@@ -284,10 +299,6 @@ impl Link for End {
         })
     }
 
-    fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
-        self.0.link.names(from)
-    }
-
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let line = Arc::downgrade(&self.0);
         self.0.queue().inbox = Some(Arc::clone(&inbox));
@@ -297,14 +308,6 @@ impl Link for End {
             }
         });
         self.0.link.attach(session, through)
-    }
-
-    fn run(&self) -> &str {
-        self.0.link.run()
-    }
-
-    fn ping(&self) -> Pending<Result<u64, Fault>> {
-        self.0.link.ping()
     }
 
     fn is_closed(&self) -> bool {

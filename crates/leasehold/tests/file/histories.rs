@@ -8,15 +8,16 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use leasehold::seam::{Address, Inbox, Link, Message, Pending, Real, Socket, World, choose};
+use leasehold::seam::{Inbox, Link, Message, Pending, World, choose};
 use leasehold_spec::limits::{RANGE_MAX, REVOKE_GRACE_MS, TOKEN_LEAD_US};
 use leasehold_spec::{
     Acquire, Answer, Contention, Delivery, Entry, Env, Event, From, Grant, GrantId, GrantState, Hears, Lapse, Name, Op,
     Order, Outcome, Patience, Place, Renew, Resource, SessionId, Token, step,
 };
 use leasehold_testkit::Random;
+use leasehold_testkit::forward::{Forward, ForwardWorld};
 use rusqlite::{Connection, OptionalExtension, Row};
 use tokio::sync::mpsc;
 
@@ -30,41 +31,16 @@ const CLIENTS: usize = 5;
 struct Played {
     now_us: AtomicU64,
     wall_us: AtomicU64,
-    real: Arc<dyn World>,
     ended: mpsc::UnboundedSender<()>,
 }
 
-impl World for Played {
+impl ForwardWorld for Played {
     fn now_us(&self) -> u64 {
         self.now_us.load(Ordering::SeqCst)
     }
 
     fn wall_us(&self) -> u64 {
         self.wall_us.load(Ordering::SeqCst)
-    }
-
-    fn random(&self, bytes: &mut [u8]) {
-        self.real.random(bytes);
-    }
-
-    fn host(&self) -> String {
-        self.real.host()
-    }
-
-    fn process(&self) -> u32 {
-        self.real.process()
-    }
-
-    fn sleep(&self, duration: Duration) -> Pending<()> {
-        self.real.sleep(duration)
-    }
-
-    fn connect(&self, to: &Address) -> Pending<std::io::Result<Box<dyn Socket>>> {
-        self.real.connect(to)
-    }
-
-    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        self.real.spawn(task)
     }
 
     /// Reports the end of the thread, after everything that it had open was closed.
@@ -90,7 +66,7 @@ struct Client {
 }
 
 struct Rig {
-    world: Arc<Played>,
+    world: Arc<Forward<Played>>,
     url: String,
     /// The directory of sockets.
     live: PathBuf,
@@ -107,8 +83,8 @@ struct Rig {
 }
 
 impl Rig {
-    async fn client(world: &Arc<Played>, url: &str, session: SessionId) -> Client {
-        let world: Arc<dyn World> = Arc::<Played>::clone(world);
+    async fn client(world: &Arc<Forward<Played>>, url: &str, session: SessionId) -> Client {
+        let world: Arc<dyn World> = Arc::<Forward<Played>>::clone(world);
         let store = choose(url, None, &world).unwrap();
         let link = store.open().await.unwrap();
         let (tell, heard) = mpsc::unbounded_channel();
@@ -140,10 +116,10 @@ impl Rig {
             15..=24 => 0,
             _ => self.dice.below(3_000),
         };
-        self.world.now_us.fetch_add(pass_us, Ordering::SeqCst);
-        self.world.wall_us.fetch_add(pass_us, Ordering::SeqCst);
+        self.world.0.now_us.fetch_add(pass_us, Ordering::SeqCst);
+        self.world.0.wall_us.fetch_add(pass_us, Ordering::SeqCst);
         if self.dice.below(60) == 0 {
-            self.world.wall_us.fetch_sub(30_000_000, Ordering::SeqCst);
+            self.world.0.wall_us.fetch_sub(30_000_000, Ordering::SeqCst);
         }
     }
 
@@ -387,12 +363,11 @@ fn id(row: &Row<'_>) -> rusqlite::Result<GrantId> {
 
 async fn history(store: &Store, seed: u64) -> BTreeMap<String, u64> {
     let (tell_end, ended) = mpsc::unbounded_channel();
-    let world = Arc::new(Played {
+    let world = Arc::new(Forward(Played {
         now_us: AtomicU64::new(1_000_000_000_000 + seed % 1_000 * 3_600_000_000),
         wall_us: AtomicU64::new(1_795_000_000_000_000),
-        real: Real::world(),
         ended: tell_end,
-    });
+    }));
     let mut clients = Vec::new();
     for number in 0..CLIENTS {
         let session = SessionId(u128::from(seed) << 64 | number as u128);

@@ -1,11 +1,11 @@
 //! A world in which time goes slowly: a client does everything that depends on time much later.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::Leasehold;
-use leasehold::seam::{Address, Pending, Real, Socket, World, choose};
+use leasehold::seam::{Pending, Real, World, choose};
+use leasehold_testkit::forward::{Forward, ForwardWorld};
 
 /// How many times slower.
 const SLOWER: u32 = 20;
@@ -16,47 +16,19 @@ const SLOWER: u32 = 20;
 pub(crate) async fn client(url: &str) -> Leasehold {
     let store = choose(url, None, &Real::world()).unwrap();
     let begun_us = Real.now_us();
-    Leasehold::builder(url).connect_to(store, Arc::new(Slow { begun_us })).await.unwrap()
+    Leasehold::builder(url).connect_to(store, Arc::new(Forward(Slow { begun_us }))).await.unwrap()
 }
 
 struct Slow {
     begun_us: u64,
 }
 
-impl World for Slow {
+impl ForwardWorld for Slow {
     fn now_us(&self) -> u64 {
         self.begun_us + (Real.now_us() - self.begun_us) / u64::from(SLOWER)
     }
 
-    fn wall_us(&self) -> u64 {
-        Real.wall_us()
-    }
-
-    fn random(&self, bytes: &mut [u8]) {
-        Real.random(bytes);
-    }
-
-    fn host(&self) -> String {
-        Real.host()
-    }
-
-    fn process(&self) -> u32 {
-        Real.process()
-    }
-
     fn sleep(&self, duration: Duration) -> Pending<()> {
         Real.sleep(duration * SLOWER)
-    }
-
-    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
-        Real.connect(to)
-    }
-
-    fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        Real.spawn(task)
-    }
-
-    fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
-        Real.spawn_session(session)
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes that forget, played by the test: `forgetful.rs` has the same of real servers.
+//! Simulated nodes that forget. `forgetful.rs` has the same tests on real servers.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::played::{client, granted, voters};
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Two of five are down when the lock is taken, and one of the three that voted comes back empty, with those two: plain
-/// Redlock has a second majority then.
-async fn a_holder_and_three_nodes_that_know_nothing_of_it(voters: &Voters) -> leasehold::Guard {
+/// Acquires a lock while two of five nodes are down. Then one of the three nodes that voted comes back empty, together with
+/// those two. Plain Redlock has a second majority now.
+async fn a_holder_and_three_nodes_that_do_not_know_it(voters: &Voters) -> leasehold::Guard {
     voters.nodes[3].be(Mood::Dead);
     voters.nodes[4].be(Mood::Dead);
     let holder = client(voters).await;
-    let guard = holder.mutex("a").lock().await.expect("three of five are there");
-    // From here on the holder does not hear of anything: it does not fill the nodes that come back.
+    let guard = holder.mutex("a").lock().await.expect("three of five nodes are up");
+    // From here on the holder receives nothing: it does not fill the nodes that come back.
     voters.nodes[2].restart_empty();
     voters.nodes[3].be(Mood::Answers);
     voters.nodes[4].be(Mood::Answers);
@@ -25,9 +25,9 @@ async fn a_holder_and_three_nodes_that_know_nothing_of_it(voters: &Voters) -> le
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_restarts_empty_has_no_vote_until_it_has_rested() {
+async fn a_node_that_restarts_empty_does_not_vote_in_quarantine() {
     let voters = voters(5);
-    let guard = a_holder_and_three_nodes_that_know_nothing_of_it(&voters).await;
+    let guard = a_holder_and_three_nodes_that_do_not_know_it(&voters).await;
     let other = client(&voters).await;
     let answer = other.mutex("a").try_lock().await;
     match &answer {
@@ -36,7 +36,7 @@ async fn a_node_that_restarts_empty_has_no_vote_until_it_has_rested() {
         Err(error) => assert_eq!(error.kind(), ErrorKind::Quorum, "{error}"),
     }
     assert!(guard.check().is_ok());
-    assert!(voters.nodes[2].record("a").grant.is_none(), "it rests, and is not filled");
+    assert!(voters.nodes[2].record("a").grant.is_none(), "a node in quarantine is not filled");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -49,29 +49,29 @@ async fn nodes_that_come_back_are_filled() {
     assert_eq!(granted(&voters, "a"), 3);
     voters.nodes[3].be(Mood::Answers);
     voters.nodes[4].be(Mood::Answers);
-    wait_until("it is known to all", SOON, || granted(&voters, "a") == 5);
-    // So that two others may go.
+    wait_until("all nodes have voted", SOON, || granted(&voters, "a") == 5);
+    // After that two other nodes may fail.
     voters.nodes[0].be(Mood::Dead);
     voters.nodes[1].be(Mood::Dead);
     tokio::time::sleep(Duration::from_millis(1500)).await;
-    assert!(guard.check().is_ok(), "kept by those that were filled");
+    assert!(guard.check().is_ok(), "the filled nodes keep it");
     assert_eq!(guard.release().await.unwrap(), leasehold::Released::Released);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_nodes_flushed_is_a_lock_that_is_lost_and_none_that_is_taken() {
+async fn a_flush_of_all_nodes_loses_the_lock_and_grants_no_other() {
     let voters = voters(3);
     let (holder, other) = (client(&voters).await, client(&voters).await);
     let guard = holder.mutex("a").lease(Duration::from_millis(600)).lock().await.unwrap();
     voters.nodes.iter().for_each(|node| node.flush());
-    let error = other.mutex("a").try_lock().await.expect_err("all of them rest");
+    let error = other.mutex("a").try_lock().await.expect_err("all nodes are in quarantine");
     assert_eq!(error.kind(), ErrorKind::Quorum);
     let lost = tokio::time::timeout(SOON, guard.lost()).await.expect("its lease ends");
-    assert!(lost.reason().is_expiry(), "no node votes, so that nothing is known but that its time is over");
+    assert!(lost.reason().is_expiry(), "no node votes, so only the end of the lease is known");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_node_forgot_is_no_loss_while_a_majority_remembers() {
+async fn a_forgetful_node_is_no_loss_while_a_majority_remembers() {
     let voters = voters(5);
     let holder = client(&voters).await;
     let guard = holder.mutex("a").lease(Duration::from_millis(600)).lock().await.unwrap();

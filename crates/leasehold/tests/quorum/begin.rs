@@ -1,4 +1,4 @@
-//! The beginning of a quorum: who is asked first, what is refused, and what an operator can do all the same.
+//! `quorum begin`: the inspection of all nodes, the refusals, and `--force`.
 
 use std::time::{Duration, Instant};
 
@@ -16,19 +16,19 @@ use crate::common::{LONG, MARKER, MAX_LEASE, NAME, assert_busy, assert_names, cl
 use crate::played::{MAX_LEASE_MS, voters};
 use crate::shy::{Hasty, Shy, Silent};
 
-/// Three servers, begun. They keep nothing by themselves.
+/// Starts and initializes three servers that save nothing by themselves.
 async fn three() -> Quorum {
     let servers = Quorum::builder(3).max_lease(MAX_LEASE).start();
-    quorum::begin(&servers.url()).await.expect("nobody holds");
+    quorum::begin(&servers.url()).await.expect("no lock is held");
     servers
 }
 
-/// It comes back with what it knows now, and is known to forget.
+/// Saves the state of a server, which is known to forget. After a restart the server has this state.
 fn save(server: &RedisServer) {
     assert_eq!(server.command(&["SAVE"]), Value::Status("OK".into()));
 }
 
-/// Somebody who holds, at all of these.
+/// Acquires the lock at all of these servers.
 async fn held(servers: &Quorum, label: &str) -> (Leasehold, Guard) {
     let builder = Leasehold::builder(&servers.url()).lease(MAX_LEASE).holder(label);
     let client = builder.connect().await.unwrap();
@@ -39,13 +39,13 @@ async fn held(servers: &Quorum, label: &str) -> (Leasehold, Guard) {
 }
 
 async fn refused(url: &str) -> Error {
-    let error = within(LONG, "an answer", quorum::begin(url)).await.expect_err("somebody may hold");
+    let error = within(LONG, "an answer", quorum::begin(url)).await.expect_err("there may be a holder");
     println!("{error}");
     error
 }
 
-/// What a program that has just come is told while nobody has a majority.
-async fn told(url: &str) -> String {
+/// Returns the error that a new client gets without a majority.
+async fn majority_error(url: &str) -> String {
     let begun = Instant::now();
     loop {
         let client = client(url, MAX_LEASE).await;
@@ -60,9 +60,10 @@ async fn told(url: &str) -> String {
     }
 }
 
-/// A holds. Two of three nodes restart empty, and rest. An operator begins the quorum, and B is granted beside A.
+/// A holds the lock. Two of three nodes restart empty, and are in quarantine. An operator initializes the quorum. B is
+/// granted while A holds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quorum_that_somebody_holds_is_not_begun() {
+async fn begin_refuses_a_quorum_with_a_holder() {
     let servers = three().await;
     let (_a, guard) = held(&servers, "host/job").await;
     servers.servers()[..2].iter().for_each(RedisServer::restart);
@@ -74,21 +75,21 @@ async fn a_quorum_that_somebody_holds_is_not_begun() {
     assert!(said.contains(&third) && said.contains("--force"), "{third:?} is not in: {said}");
     let b = client(&servers.url(), MAX_LEASE).await;
     assert!(!b.mutex(NAME).try_lock().await.is_ok_and(|guard| guard.is_some()), "two holders");
-    guard.check().expect("it was told to nobody");
-    // Whoever knows better, or thinks so.
+    guard.check().expect("no marker was written");
+    // An operator insists.
     quorum::force_begin(&servers.url()).await.unwrap();
     let second = within(LONG, "the lock", b.mutex(NAME).lock()).await.unwrap();
-    assert!(guard.is_valid() && second.is_valid(), "that is what it is refused for");
+    assert!(guard.is_valid() && second.is_valid(), "the refusal prevents exactly this");
 }
 
-/// Records that a node has saved are there to be read, whether or not it votes.
+/// A saved record can be inspected, whether or not its node votes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_rest_are_asked_as_well() {
+async fn begin_inspects_nodes_in_quarantine() {
     let servers = three().await;
     let (_a, guard) = held(&servers, "host/job").await;
     servers.servers().iter().for_each(save);
     servers.servers().iter().for_each(RedisServer::restart);
-    // Some are greeted by A already, and have another marker; some are not, and have the one of the run before.
+    // A has greeted some nodes already, and these have a new marker. The others have the marker of their previous run.
     let error = refused(&servers.url()).await;
     assert_eq!(error.kind(), ErrorKind::InUse);
     servers.servers().iter().for_each(|server| drop(server.command(&["DEL", MARKER])));
@@ -100,9 +101,9 @@ async fn nodes_that_rest_are_asked_as_well() {
     drop(guard);
 }
 
-/// A record outlives its lease by a minute: nobody has it.
+/// A record exists for a minute after the end of its lease. It has no holder then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_only_remembered_does_not_count() {
+async fn begin_ignores_records_without_a_holder() {
     let servers = three().await;
     let client = client(&servers.url(), MAX_LEASE).await;
     let released = client.mutex("released").lock().await.unwrap();
@@ -120,13 +121,13 @@ async fn what_is_only_remembered_does_not_count() {
     }
 }
 
-/// Below another prefix is another quorum.
+/// Another prefix means another quorum.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_is_below_the_prefix_counts() {
+async fn begin_inspects_only_its_prefix() {
     let servers = three().await;
     let (_a, _guard) = held(&servers, "host/job").await;
     let below = |prefix: &str| format!("{}&prefix={prefix}", servers.url());
-    quorum::begin(&below("other:")).await.expect("nobody holds there");
+    quorum::begin(&below("other:")).await.expect("there is no holder");
     let there = Leasehold::connect(&below("other:")).await.unwrap();
     let guard = there.mutex("theirs").lock().await.unwrap();
     let error = refused(&below("other:")).await;
@@ -137,14 +138,14 @@ async fn only_what_is_below_the_prefix_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_holders_are_counted_and_a_few_are_named() {
+async fn begin_counts_all_holders_and_names_a_few() {
     let servers = three().await;
     let client = client(&servers.url(), MAX_LEASE).await;
     let mut guards = Vec::new();
     for number in 0..30 {
         guards.push(client.mutex(format!("lock-{number:02}")).lock().await.unwrap());
     }
-    wait_until("all nodes know them", LONG, || {
+    wait_until("all nodes know the holders", LONG, || {
         servers.servers().iter().all(|server| server.command(&["DBSIZE"]) == Value::Int(31))
     });
     let said = refused(&servers.url()).await.to_string();
@@ -152,7 +153,7 @@ async fn many_holders_are_counted_and_a_few_are_named() {
     assert!(said.contains("; and 20 more;"), "{said}");
 }
 
-/// A name that nobody holds, and for which somebody waits: at one of three nodes.
+/// Makes one of three nodes know a waiter for a name without a holder.
 fn a_waiter(voters: &Voters, label: &str) {
     let node = &voters.nodes[1];
     let ask = |session, lease_ms, wait| {
@@ -172,7 +173,7 @@ fn a_waiter(voters: &Voters, label: &str) {
 }
 
 #[tokio::test]
-async fn a_waiter_is_enough_for_a_refusal() {
+async fn begin_refuses_a_quorum_with_a_waiter() {
     let voters = voters(3);
     let (_, store) = Shy::quorum(&voters, Real::world());
     for lost in ["begun", "emptied at the others"] {
@@ -187,19 +188,19 @@ async fn a_waiter_is_enough_for_a_refusal() {
         let said = error.to_string();
         assert!(said.contains("\"wanted\" has 1 waiter (node-1:6379)"), "{lost}: {said}");
     }
-    assert_eq!(granted(&voters, 0), None, "it was told nothing");
+    assert_eq!(granted(&voters, 0), None, "its marker was not written");
     store.begin(Begin::Forced).await.unwrap();
     assert_eq!(granted(&voters, 0), Some(()));
 }
 
-/// Whether a node votes.
+/// Returns whether a node votes.
 fn granted(voters: &Voters, node: usize) -> Option<()> {
     voters.nodes[node].marker().filter(|marker| marker.rests_until_us == 0).map(drop)
 }
 
-/// A name or a label that somebody wrote by hand gives no orders to the terminal that shows the error.
+/// A name or a label with control characters must not control the terminal that shows the error.
 #[tokio::test]
-async fn a_label_is_shown_without_what_a_terminal_obeys() {
+async fn begin_escapes_control_characters() {
     let voters = voters(3);
     let (_, store) = Shy::quorum(&voters, Real::world());
     let client = client_of(&voters).await;
@@ -209,7 +210,7 @@ async fn a_label_is_shown_without_what_a_terminal_obeys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_user_who_may_not_look_is_told_what_to_do() {
+async fn a_user_without_the_right_to_inspect_gets_advice() {
     let servers = Quorum::builder(3).max_lease(MAX_LEASE).start();
     for server in servers.servers() {
         let may = ["ACL", "SETUSER", "worker", "reset", "on", ">secret", "~*", "&*", "+@all", "-scan"];
@@ -221,14 +222,14 @@ async fn a_user_who_may_not_look_is_told_what_to_do() {
     for part in ["lacks +scan", "ACL SETUSER", "--force", "127.0.0.1:"] {
         assert!(error.to_string().contains(part), "{part:?} is not in: {error}");
     }
-    assert!(told(&servers.url()).await.contains("0 of 3 nodes vote"), "none was told");
+    assert!(majority_error(&servers.url()).await.contains("0 of 3 nodes vote"), "no marker was written");
     quorum::force_begin(&url).await.unwrap();
     drop(client(&servers.url(), MAX_LEASE).await.mutex(NAME).lock().await.unwrap());
 }
 
-/// Nobody can say whose it is.
+/// The holder of an unreadable record is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_that_cannot_be_read_may_be_held() {
+async fn begin_refuses_an_unreadable_record() {
     let servers = three().await;
     for (put, says) in [("something", "did not write"), ("lq2HN-", "layout 2")] {
         servers.server(1).command(&["SET", "lq1:{foo}", put]);
@@ -236,19 +237,19 @@ async fn a_record_that_cannot_be_read_may_be_held() {
         assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
         assert!(error.to_string().contains("lq1:{foo}") && error.to_string().contains(says), "{error}");
     }
-    // Before any node is told, as it would be at the marker's place.
+    // The error comes before any marker is written.
     servers.server(1).command(&["DEL", "lq1:{foo}"]);
     servers.server(2).command(&["RPUSH", "list", "1"]);
     servers.server(2).command(&["RENAME", "list", MARKER]);
     servers.server(0).command(&["DEL", MARKER]);
     let error = refused(&servers.url()).await;
     assert_eq!(error.kind(), ErrorKind::Foreign, "{error}");
-    assert_eq!(servers.server(0).command(&["EXISTS", MARKER]), Value::Int(0), "it was told nothing");
+    assert_eq!(servers.server(0).command(&["EXISTS", MARKER]), Value::Int(0), "its marker was not written");
 }
 
-/// 100,000 names that were used within the last minute, and as many keys of somebody else's.
+/// 100,000 names that were used within the last minute, and as many keys of another program.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_with_many_records_is_looked_through() {
+async fn begin_inspects_a_node_with_many_records() {
     let servers = three().await;
     let client = client(&servers.url(), MAX_LEASE).await;
     let released = client.mutex(NAME).lock().await.unwrap();
@@ -262,7 +263,7 @@ async fn a_node_with_many_records_is_looked_through() {
     assert_eq!(servers.server(0).command(&["EVAL", copy, "0"]), Value::Nil);
     let begun = Instant::now();
     within(LONG, "an answer", quorum::begin(&servers.url())).await.unwrap();
-    println!("looked through in {:?}", begun.elapsed());
+    println!("inspected in {:?}", begun.elapsed());
     let guard = client.mutex("n77777").lock().await.unwrap();
     let begun = Instant::now();
     let error = refused(&servers.url()).await;
@@ -271,9 +272,9 @@ async fn a_node_with_many_records_is_looked_through() {
     drop(guard);
 }
 
-/// Whatever has no end is given up, and no node is told.
+/// An endless inspection is given up, and no marker is written.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn looking_has_a_bound() {
+async fn the_inspection_has_a_bound() {
     let voters = voters(3);
     let (nodes, store) = Shy::quorum(&voters, Hasty::world());
     voters.nodes.iter().for_each(|node| node.flush());
@@ -288,29 +289,30 @@ async fn looking_has_a_bound() {
     nodes[1].be(Silent::Never);
     voters.nodes[1].be(Mood::Dead);
     timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("it is dead");
-    assert!((0..3).all(|node| granted(&voters, node).is_none()), "some was told");
+    assert!((0..3).all(|node| granted(&voters, node).is_none()), "a marker was written");
     voters.nodes[1].be(Mood::Answers);
     store.begin(Begin::Asked).await.unwrap();
     assert!((0..3).all(|node| granted(&voters, node).is_some()));
 }
 
-/// One that holds is named although another node has no end: the answer is known.
+/// The error names a holder although the inspection of another node does not end: the answer is certain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_is_named_before_all_are_looked_through() {
+async fn begin_names_a_holder_before_all_nodes_are_inspected() {
     let voters = voters(3);
     let (nodes, store) = Shy::quorum(&voters, Hasty::world());
     a_waiter(&voters, "host/job");
     nodes[0].be(Silent::Names);
     let begun = Instant::now();
-    let error = timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("somebody waits");
+    let error = timeout(LONG, store.begin(Begin::Asked)).await.expect("an answer").expect_err("there is a waiter");
     assert_eq!(error.kind(), ErrorKind::InUse, "{error}");
     assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
 }
 
-/// Nobody holds, and a node remembers a token that is ahead of the others' clocks. They have forgotten it, and would vote
-/// for a smaller one: a late write of the holder before would pass a fence behind the next holder's.
+/// There is no holder, and a node remembers a token that is ahead of the clocks of the others. The others have forgotten
+/// it, and would vote for a smaller token: then a fence would accept a late write of the previous holder after a write of
+/// the next holder.
 #[tokio::test]
-async fn nodes_begin_when_their_clocks_have_passed_every_token() {
+async fn begin_waits_until_all_clocks_have_passed_every_token() {
     const AHEAD: Duration = Duration::from_millis(700);
     let voters = voters(3);
     let (_, store) = Shy::quorum(&voters, Real::world());
@@ -326,11 +328,11 @@ async fn nodes_begin_when_their_clocks_have_passed_every_token() {
     voters.nodes[2].restart_empty();
     let begun = Instant::now();
     store.begin(Begin::Asked).await.unwrap();
-    println!("begun after {:?}", begun.elapsed());
+    println!("initialized after {:?}", begun.elapsed());
     voters.nodes[1].be(Mood::Dead);
     let next = client_of(&voters).await.mutex(NAME).lock().await.unwrap();
     assert!(next.token() > token, "{} behind {token}", next.token());
-    // Further than any clock may be from the true time: then nothing is right by waiting.
+    // The clock is further from the true time than allowed, so waiting does not help.
     voters.nodes[1].be(Mood::Answers);
     voters.nodes[1].set_clock(-60_000_000);
     let gone = next.release().await.unwrap();
@@ -346,9 +348,9 @@ async fn client_of(voters: &Voters) -> Leasehold {
     builder.connect_to(voters.store(), Real::world()).await.unwrap()
 }
 
-/// What is granted between the question and the marker is known by those that granted it.
+/// The nodes that grant a lease between the inspection and the marker know it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_behind_the_question_is_kept() {
+async fn a_grant_after_the_inspection_is_kept() {
     let servers = three().await;
     let (a, b) = (client(&servers.url(), MAX_LEASE).await, client(&servers.url(), MAX_LEASE).await);
     let telling = |quorum: &Quorum, at: usize| quorum.proxy(at).inject(Fault::hold(script(Script::NodeBegin)));
@@ -358,15 +360,16 @@ async fn a_grant_behind_the_question_is_kept() {
     held.iter().for_each(|held| held.wait(1, LONG));
     let guard = a.mutex(NAME).lock().await.unwrap();
     held.iter().for_each(leasehold_testkit::proxy::Injected::lift);
-    within(LONG, "the end", beginning).await.unwrap().expect("nobody held when it asked");
+    within(LONG, "the end", beginning).await.unwrap().expect("there was no holder during the inspection");
     assert_busy(&b.mutex(NAME)).await;
     guard.check().expect("it holds");
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// A holds at a node that is asked before A does. The node is emptied, and would vote at once.
+/// A node is inspected, then A acquires the lock there, and then the node is emptied. If its marker were written now, the
+/// node would vote at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_emptied_behind_the_question_does_not_begin() {
+async fn a_node_emptied_after_the_inspection_is_not_initialized() {
     let servers = three().await;
     let a = client(&servers.url(), MAX_LEASE).await;
     let telling = Fault::hold(script(Script::NodeBegin));
@@ -377,25 +380,25 @@ async fn a_node_that_is_emptied_behind_the_question_does_not_begin() {
     let guard = a.mutex(NAME).lock().await.unwrap();
     servers.server(1).command(&["FLUSHALL"]);
     held.lift();
-    let error = within(LONG, "the end", beginning).await.unwrap().expect_err("it may have voted for somebody");
+    let error = within(LONG, "the end", beginning).await.unwrap().expect_err("the node may have voted");
     println!("{error}");
     assert_eq!(error.kind(), ErrorKind::InUse, "{error}");
     assert!(error.to_string().contains(&format!("127.0.0.1:{} was emptied", servers.proxy(1).port())), "{error}");
     drop(guard);
 }
 
-/// Whoever is told to begin a quorum that was in use makes two holders.
+/// Advice to initialize a quorum that was in use would cause two holders.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quorum_that_was_in_use_is_not_said_to_be_new() {
+async fn no_advice_to_begin_a_quorum_that_was_in_use() {
     let servers = three().await;
     let (a, _guard) = held(&servers, "host/job").await;
     let waiting = join(&client(&servers.url(), MAX_LEASE).await, servers.servers()).await;
     servers.servers()[..2].iter().for_each(RedisServer::restart);
     // One node votes.
-    let said = told(&servers.url()).await;
+    let said = majority_error(&servers.url()).await;
     assert!(!said.contains("begin") && said.contains("; wait: a majority votes in "), "{said}");
     assert_names(&said, &servers.servers()[..2], "is in quarantine for ");
-    // None does, and a client remembers that they did.
+    // No node votes, and a client remembers that they did.
     servers.server(2).restart();
     let begun = Instant::now();
     let said = loop {
@@ -403,7 +406,7 @@ async fn a_quorum_that_was_in_use_is_not_said_to_be_new() {
         let said = tried.map(|guard| guard.map(drop)).map_err(|error| error.to_string());
         match said {
             Err(said) if said.matches("is in quarantine for ").count() == 3 => break said,
-            said => assert!(begun.elapsed() < LONG, "they never rest: {said:?}"),
+            said => assert!(begun.elapsed() < LONG, "they are never in quarantine: {said:?}"),
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
@@ -411,14 +414,14 @@ async fn a_quorum_that_was_in_use_is_not_said_to_be_new() {
     waiting.abort();
 }
 
-/// A marker of another run says so to those who were not there.
+/// A marker of another run shows the earlier use to new clients.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_restart_with_their_files_are_not_said_to_be_new() {
+async fn no_advice_to_begin_nodes_that_restarted_with_their_files() {
     let servers = three().await;
     servers.servers().iter().for_each(save);
     servers.servers().iter().for_each(RedisServer::restart);
     for greeted in ["first", "later"] {
-        let said = told(&servers.url()).await;
+        let said = majority_error(&servers.url()).await;
         assert!(!said.contains("begin") && said.contains("; wait: a majority votes in "), "{greeted}: {said}");
         assert_names(&said, servers.servers(), "is in quarantine for ");
         assert_eq!(said.matches("it was restarted or emptied").count(), 3, "{greeted}: {said}");
@@ -426,15 +429,15 @@ async fn nodes_that_restart_with_their_files_are_not_said_to_be_new() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quorum_that_is_new_is_said_to_be_begun() {
+async fn advice_to_begin_a_new_quorum() {
     let servers = Quorum::builder(3).max_lease(MAX_LEASE).start();
     for greeted in ["first", "later"] {
-        let said = told(&servers.url()).await;
+        let said = majority_error(&servers.url()).await;
         assert!(said.contains("if this quorum was never used, run `leasehold quorum begin`"), "{greeted}: {said}");
         assert_eq!(said.matches("it is new, or was emptied").count(), 3, "{greeted}: {said}");
     }
-    // It cannot be begun while one of them is away.
+    // It cannot be initialized while one of the nodes is unreachable.
     servers.server(1).kill();
-    let said = told(&servers.url()).await;
+    let said = majority_error(&servers.url()).await;
     assert!(!said.contains("begin"), "{said}");
 }

@@ -1,4 +1,4 @@
-//! What the tests on real servers share: five of them, clients, and what each server has of a lock.
+//! Shared by the tests on real servers: five servers, clients, and each server's record of a lock.
 
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
@@ -10,13 +10,13 @@ use leasehold_testkit::server::Builder;
 use leasehold_testkit::{Quorum, RedisServer, Value, wait_until};
 use tokio::task::JoinHandle;
 
-/// The promise: a dead holder's lock is taken over within its lease and this.
+/// The promise: the lock of a dead holder is taken over within its lease and this time.
 pub(crate) const TAKEOVER_SLACK: Duration = Duration::from_secs(1);
-/// The promise: when the grace of a revocation is over, the next waiter holds within this.
+/// The promise: after the grace of a revocation the next waiter holds within this time.
 pub(crate) const REVOKED_SLACK: Duration = Duration::from_secs(1);
-/// What a few rounds may take on a busy machine, whoever does not answer: a node has 50 ms and the way for each of them.
+/// The time of a few rounds on a busy machine, even if nodes do not answer: a node has 50 ms and a round trip for each.
 pub(crate) const PROMPT: Duration = Duration::from_secs(1);
-/// For what must happen, and whose time is not the point.
+/// The bound of events whose time is not tested.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 /// The longest lease of these quorums.
 pub(crate) const MAX_LEASE: Duration = Duration::from_secs(10);
@@ -27,23 +27,23 @@ const KEY: &str = "lq1:{stock}";
 const QUEUE: &str = "lq1q:{stock}";
 pub(crate) const MARKER: &str = "lq1:marker";
 
-/// Five servers without persistence that vote at once.
+/// Starts five servers without persistence, which vote at once.
 pub(crate) async fn five() -> Quorum {
     five_of(RedisServer::builder()).await
 }
 
-/// Five of these, that vote at once.
+/// Starts five of these servers, which vote at once.
 pub(crate) async fn five_of(server: Builder) -> Quorum {
     let quorum = Quorum::builder(5).each(server).max_lease(MAX_LEASE).start();
-    leasehold::quorum::begin(&quorum.url()).await.expect("all are there");
+    leasehold::quorum::begin(&quorum.url()).await.expect("all servers are up");
     quorum
 }
 
 pub(crate) async fn client(url: &str, lease: Duration) -> Leasehold {
-    Leasehold::builder(url).lease(lease).connect().await.expect("a majority is there")
+    Leasehold::builder(url).lease(lease).connect().await.expect("a majority is up")
 }
 
-/// The same, connected to all of these: a majority is enough for a client to begin.
+/// Connects a client, and waits until it is connected to all of these servers: a majority is enough for a client to begin.
 pub(crate) async fn client_at_all(url: &str, lease: Duration, servers: &[RedisServer]) -> Leasehold {
     let client = client(url, lease).await;
     let begun = Instant::now();
@@ -55,7 +55,7 @@ pub(crate) async fn client_at_all(url: &str, lease: Duration, servers: &[RedisSe
         if is_at_all {
             return client;
         }
-        assert!(begun.elapsed() < LONG, "it is never connected to all of them");
+        assert!(begun.elapsed() < LONG, "it is never connected to all servers");
     }
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Vote {
     pub(crate) end_us: u64,
 }
 
-/// Whose vote a server has, as its record says, ended or not. See `part/open.lua` of a node.
+/// Returns the vote in the record of a server, ended or not. See `part/open.lua` of a node.
 pub(crate) fn vote(server: &RedisServer) -> Option<Vote> {
     let Value::Bulk(record) = server.command(&["GET", KEY]) else { return None };
     let record = String::from_utf8(record).expect("digits and a label");
@@ -79,30 +79,30 @@ pub(crate) fn vote(server: &RedisServer) -> Option<Vote> {
     })
 }
 
-/// How many of these have given their vote for this token.
+/// Returns how many of these servers have voted for this token.
 pub(crate) fn votes(servers: &[RedisServer], token: leasehold::Token) -> usize {
     servers.iter().filter(|server| vote(server).is_some_and(|vote| vote.token == token.get())).count()
 }
 
-/// How many of these have given a vote that lasts still.
+/// Returns how many of these servers have a vote that has not ended.
 pub(crate) fn taken(servers: &[RedisServer]) -> usize {
     servers.iter().filter(|server| vote(server).is_some_and(|vote| vote.end_us > server_us(server))).count()
 }
 
-/// A server's clock.
+/// Returns a server's clock.
 pub(crate) fn server_us(server: &RedisServer) -> u64 {
     let Value::Array(time) = server.command(&["TIME"]) else { panic!("TIME answers two numbers") };
     let part = |at: usize| time[at].text().and_then(|text| text.parse::<u64>().ok()).expect("a number");
     part(0) * 1_000_000 + part(1)
 }
 
-/// The machine's wall clock.
+/// Returns the wall clock of the machine.
 pub(crate) fn wall_us() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later than 1970");
     u64::try_from(since.as_micros()).expect("and not yet the year 586,524")
 }
 
-/// Waits until no server has a vote or a waiter left. Long before the leases end by themselves, given `within` it.
+/// Waits until no server has a vote or a waiter. `within` has to be far shorter than the leases.
 #[track_caller]
 pub(crate) fn await_no_residue(servers: &[RedisServer], within: Duration) {
     let begun = Instant::now();
@@ -117,7 +117,7 @@ pub(crate) fn await_no_residue(servers: &[RedisServer], within: Duration) {
     }
 }
 
-/// How many wait at a server.
+/// Returns how many waiters a server has.
 pub(crate) fn waiters(server: &RedisServer) -> i64 {
     match server.command(&["ZCARD", QUEUE]) {
         Value::Int(waiters) => waiters,
@@ -125,7 +125,7 @@ pub(crate) fn waiters(server: &RedisServer) -> i64 {
     }
 }
 
-/// Locks in the background, and returns when this one waits at so many of the servers.
+/// Locks in the background, and returns when the client waits at all of these servers.
 pub(crate) async fn join(client: &Leasehold, servers: &[RedisServer]) -> JoinHandle<Result<Guard>> {
     let mutex = client.mutex(NAME).fair();
     let before: Vec<i64> = servers.iter().map(waiters).collect();
@@ -133,13 +133,13 @@ pub(crate) async fn join(client: &Leasehold, servers: &[RedisServer]) -> JoinHan
     let joined = || servers.iter().zip(&before).all(|(server, before)| waiters(server) > *before);
     let begun = Instant::now();
     while !joined() {
-        assert!(begun.elapsed() < LONG, "it never waits at all of them");
+        assert!(begun.elapsed() < LONG, "it never waits at all servers");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     waiting
 }
 
-/// The future's output, which must come within this time.
+/// Returns the output of the future, which must be ready within this time.
 #[track_caller]
 pub(crate) fn within<F: Future>(time: Duration, what: &str, future: F) -> impl Future<Output = F::Output> {
     let caller = std::panic::Location::caller();
@@ -152,18 +152,18 @@ pub(crate) fn within<F: Future>(time: Duration, what: &str, future: F) -> impl F
     }
 }
 
-/// The guard that somebody waits for in the background.
+/// Returns the guard that a task waits for in the background.
 pub(crate) async fn granted(within_time: Duration, waiting: JoinHandle<Result<Guard>>) -> Guard {
     within(within_time, "the lock", waiting).await.expect("the waiter did not panic").expect("a lock, not an error")
 }
 
-/// Whether this says that somebody has it. If not, too few nodes have answered in time: on a busy machine that comes, is no
-/// grant, and is to be asked again.
+/// Returns whether the lock is held. If not, too few nodes have answered in time. That happens on a busy machine, is no
+/// grant, and the caller has to ask again.
 #[track_caller]
 pub(crate) fn is_busy<G>(answer: Result<Option<G>>) -> bool {
     match answer {
         Ok(None) => true,
-        Ok(Some(_)) => panic!("it is granted, and somebody has it"),
+        Ok(Some(_)) => panic!("it was granted, although the lock is held"),
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
             false
@@ -171,7 +171,7 @@ pub(crate) fn is_busy<G>(answer: Result<Option<G>>) -> bool {
     }
 }
 
-/// Asserts that somebody has it.
+/// Asserts that the lock is held.
 #[track_caller]
 pub(crate) fn assert_busy(mutex: &Mutex) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();
@@ -183,8 +183,8 @@ pub(crate) fn assert_busy(mutex: &Mutex) -> impl Future<Output = ()> {
     }
 }
 
-/// Waits until all of these have given their vote for this token, and each of these votes counts for its holder: one that a
-/// node was filled with counts from the next renewal on.
+/// Waits until all of these servers have voted for this token, and each vote counts for its holder: the vote of a filled
+/// node counts from the next renewal on.
 pub(crate) fn await_full_set(servers: &[RedisServer], token: leasehold::Token) {
     wait_until("the votes of all", LONG, || votes(servers, token) == servers.len());
     let ends = || servers.iter().map(|server| vote(server).map(|vote| vote.end_us));
@@ -192,7 +192,7 @@ pub(crate) fn await_full_set(servers: &[RedisServer], token: leasehold::Token) {
     wait_until("a renewal at all", LONG, || ends().zip(&before).all(|(end, before)| end > *before));
 }
 
-/// Asserts that a guard is not lost for so long.
+/// Asserts that a guard is not lost during this time.
 #[track_caller]
 pub(crate) fn assert_kept(guard: &Guard, time: Duration) -> impl Future<Output = ()> {
     let caller = std::panic::Location::caller();
@@ -205,12 +205,12 @@ pub(crate) fn assert_kept(guard: &Guard, time: Duration) -> impl Future<Output =
     }
 }
 
-/// Waits until a guard is lost, and asserts that no check of it says yes at a moment at which a majority can be another's.
+/// Waits until a guard is lost. Asserts that no check succeeds at a time at which another client can have a majority.
 #[track_caller]
 pub(crate) fn await_end_before(guard: &Guard, end_us: u64, clock_us: impl Fn() -> u64) {
     let begun = Instant::now();
     loop {
-        // Read before the check: however long the machine keeps us waiting, that is made later.
+        // The clock is read before the check, so a delay of the machine cannot make the test fail.
         let before_us = clock_us();
         if guard.check().is_err() {
             return;
@@ -230,7 +230,7 @@ pub(crate) fn assert_names(said: &str, servers: &[RedisServer], why: &str) {
     }
 }
 
-/// Calls of this script.
+/// Selects the calls of a script.
 pub(crate) fn script(script: Script) -> Requests {
     Requests::script(script.sha())
 }

@@ -1,4 +1,4 @@
-//! Nodes that did not know of a lock are told while it is held, so that the next failure finds a full set.
+//! Nodes that do not know a lock are filled while it is held, so that all votes are in place at the next failure.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::common::{LONG, NAME, assert_busy, assert_kept, await_no_residue, clie
 
 const LEASE: Duration = Duration::from_millis(1200);
 
-/// Two others may die then, and with them a majority of those that voted at first.
+/// Kills two nodes of the majority that voted first. The lock is kept.
 async fn two_others_may_die(quorum: &Quorum, guard: leasehold::Guard) {
-    wait_until("all of them know of it", LONG, || votes(quorum.servers(), guard.token()) == 5);
+    wait_until("all nodes have voted", LONG, || votes(quorum.servers(), guard.token()) == 5);
     quorum.server(0).kill();
     quorum.server(1).kill();
     assert_kept(&guard, 2 * LEASE).await;
@@ -26,7 +26,7 @@ async fn two_others_may_die(quorum: &Quorum, guard: leasehold::Guard) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_not_reached() {
+async fn nodes_that_were_not_asked() {
     let quorum = five().await;
     let away = &quorum.proxies()[3..];
     away.iter().for_each(|proxy| proxy.refuse_connections());
@@ -38,7 +38,7 @@ async fn who_was_not_reached() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_down() {
+async fn nodes_that_were_down() {
     let quorum = five_of(RedisServer::builder().appendonly("always")).await;
     let down = &quorum.servers()[3..];
     down.iter().for_each(RedisServer::kill);
@@ -49,7 +49,7 @@ async fn who_was_down() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_was_late() {
+async fn nodes_that_were_late() {
     let quorum = five().await;
     let a = client(&quorum.url(), LEASE).await;
     let late = &quorum.servers()[3..];
@@ -60,9 +60,9 @@ async fn who_was_late() {
     two_others_may_die(&quorum, guard).await;
 }
 
-/// Who rests is not filled: it might have voted for another before, and have forgotten that.
+/// A node in quarantine is not filled: it may have voted for another client, and have forgotten that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn but_not_who_rests() {
+async fn nodes_in_quarantine_are_not_filled() {
     let quorum = five().await;
     let a = client(&quorum.url(), LEASE).await;
     let guard = a.mutex(NAME).lock().await.unwrap();

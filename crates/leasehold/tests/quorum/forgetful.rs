@@ -1,4 +1,4 @@
-//! Real servers that forget: restarted without what they knew, flushed, or with their marker gone.
+//! Real servers that forget: they restart empty, are flushed, or lose their marker.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::common::{
     votes, within,
 };
 
-/// A holder that the servers 3 and 4 have never heard of, and that hears nothing of server 2 any more.
+/// Makes a holder that the servers 3 and 4 do not know, and that is cut off from server 2.
 async fn held_at_the_first_three(quorum: &Quorum) -> (Leasehold, Guard) {
     for at in [3, 4] {
         quorum.proxy(at).refuse_connections();
@@ -23,7 +23,7 @@ async fn held_at_the_first_three(quorum: &Quorum) -> (Leasehold, Guard) {
     (holder, guard)
 }
 
-/// With plain Redlock the second client has a majority: the node that has forgotten, and two that never knew.
+/// With plain Redlock the second client has a majority: the node that has forgotten, and the two that never knew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_restarts_empty_makes_no_second_holder() {
     let quorum = five().await;
@@ -36,15 +36,15 @@ async fn a_node_that_restarts_empty_makes_no_second_holder() {
         Err(error) => assert_eq!(error.kind(), ErrorKind::Quorum, "{error}"),
     }
     assert!(guard.check().is_ok());
-    assert!(vote(quorum.server(2)).is_none(), "it rests");
-    // Those that it had not heard of make a majority with the two that remember.
+    assert!(vote(quorum.server(2)).is_none(), "it is in quarantine");
+    // The two nodes that did not know the holder and the two that remember are a majority.
     quorum.proxies().iter().for_each(|proxy| proxy.accept_connections());
     assert_eq!(within(LONG, "the release", guard.release()).await.unwrap(), Released::Released);
 }
 
-/// What the file system had of it is not what it had answered: a second of it may be missing.
+/// The file of such a node may lack the last second of its answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_saves_every_second_rests_after_a_restart() {
+async fn a_node_that_saves_every_second_is_in_quarantine_after_a_restart() {
     let quorum = five_of(RedisServer::builder().appendonly("everysec")).await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let guard = a.mutex(NAME).lock().await.unwrap();
@@ -52,20 +52,20 @@ async fn a_node_that_saves_every_second_rests_after_a_restart() {
     resting.iter().for_each(RedisServer::restart);
     let error = refused(&b, |error| names_all(error, resting, "is in quarantine for ")).await;
     println!("{error}");
-    assert!(guard.check().is_ok(), "nobody else can hold it");
+    assert!(guard.check().is_ok(), "no other client can hold it");
     assert_names(&error.to_string(), &quorum.servers()[3..], "votes");
 }
 
-/// Its word that it saves everything counts from its start on.
+/// The setting that saves everything counts from the start of the server on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_saves_everything_does_not_rest() {
+async fn a_node_that_saves_everything_is_not_in_quarantine() {
     let quorum = five_of(RedisServer::builder().appendonly("always")).await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let guard = a.mutex(NAME).lease(Duration::from_secs(3)).lock().await.unwrap();
     wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
     quorum.servers().iter().for_each(RedisServer::restart);
     assert_eq!(votes(quorum.servers(), guard.token()), 5, "it is in their files");
-    // Busy, or too few are connected again: granted it is not, as all of them know whose it is.
+    // The lock is busy, or too few nodes are connected again. It is not granted: all nodes know the holder.
     if let Ok(Some(second)) = b.mutex(NAME).try_lock().await {
         panic!("two holders: {:?} and {:?}", guard.token(), second.token());
     }
@@ -78,7 +78,7 @@ async fn a_node_that_saves_everything_does_not_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn flushed_nodes_abstain_and_rest_with_their_connections_open() {
+async fn flushed_nodes_abstain_on_their_open_connections() {
     forget(|server| {
         assert_eq!(server.command(&["FLUSHALL"]), Value::Status("OK".into()));
     })
@@ -86,11 +86,11 @@ async fn flushed_nodes_abstain_and_rest_with_their_connections_open() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_whose_marker_was_deleted_abstain_and_rest() {
+async fn nodes_without_their_marker_abstain() {
     forget(|server| assert_eq!(server.command(&["DEL", MARKER]), Value::Int(1))).await;
 }
 
-/// First of a minority, which is nothing to anybody; then of a majority, which no grant comes from.
+/// First a minority forgets, which has no effect. Then a majority forgets, and there are no grants.
 async fn forget(how: impl Fn(&RedisServer)) {
     let (quorum, lease) = (five().await, Duration::from_millis(900));
     let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
@@ -104,12 +104,12 @@ async fn forget(how: impl Fn(&RedisServer)) {
     println!("{error}");
     assert_names(&error.to_string(), &quorum.servers()[3..], "votes");
     let lost = within(LONG, "the end", guard.lost()).await;
-    assert!(lost.reason().is_expiry(), "three that abstain do not say that it is lost: {lost:?}");
+    assert!(lost.reason().is_expiry(), "three abstaining nodes do not report a loss: {lost:?}");
 }
 
-/// Whoever waits goes on by itself once they have rested: for 22 s at least, whatever the longest lease is.
+/// A waiter goes on by itself after the quarantine, which takes at least 22 s, whatever the longest lease is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_that_restart_empty_vote_again_when_they_have_rested() {
+async fn nodes_that_restart_empty_vote_again_after_the_quarantine() {
     let (quorum, lease) = (five().await, Duration::from_secs(2));
     let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
     let guard = a.mutex(NAME).lock().await.unwrap();
@@ -121,7 +121,7 @@ async fn nodes_that_restart_empty_vote_again_when_they_have_rested() {
     let rest = Duration::from_millis(leasehold_spec::node::rest_ms(MAX_LEASE.as_millis() as u64));
     let took = begun.elapsed();
     println!("went on after {took:?}");
-    assert!(took >= rest, "{took:?}, and they rest for {rest:?}");
+    assert!(took >= rest, "{took:?}, and the quarantine takes {rest:?}");
     assert!(next.token() > guard.token());
     assert_eq!(next.release().await.unwrap(), Released::Released);
 }
@@ -131,8 +131,8 @@ fn names_all(error: &Error, servers: &[RedisServer], why: &str) -> bool {
     servers.iter().all(|server| said.contains(&format!("127.0.0.1:{} {why}", server.port())))
 }
 
-/// Tries until the answer is an error like this: no try is to be granted. What is wrong with a node is known only after it
-/// was asked, and greeted anew.
+/// Tries until the answer is such an error. No try may be granted. The cause is known only after the client has asked the
+/// node, and has greeted it again.
 async fn refused(client: &Leasehold, wanted: impl Fn(&Error) -> bool) -> Error {
     let (begun, mut said) = (Instant::now(), None);
     while begun.elapsed() < LONG {
@@ -144,5 +144,5 @@ async fn refused(client: &Leasehold, wanted: impl Fn(&Error) -> bool) -> Error {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("never refused like that: {said:?}");
+    panic!("never refused with this error: {said:?}");
 }

@@ -1,4 +1,4 @@
-//! The mutex in all its forms, and clients in two processes.
+//! All forms of the mutex, and clients in two processes.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::common::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tries_with_and_without_patience() {
+async fn tries_with_and_without_a_timeout() {
     let quorum = five().await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let guard = a.mutex(NAME).try_lock().await.unwrap().expect("it is free");
@@ -27,9 +27,9 @@ async fn tries_with_and_without_patience() {
     await_no_residue(quorum.servers(), PROMPT);
 }
 
-/// A future that is dropped leaves no queue standing.
+/// A dropped future leaves no place in a queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_gives_up_leaves_nothing() {
+async fn a_waiter_that_gives_up_leaves_nothing() {
     let quorum = five().await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let guard = a.mutex(NAME).lock().await.unwrap();
@@ -50,13 +50,13 @@ async fn an_owner_enters_again() {
     assert_eq!(inner.token(), outer.token());
     let waiting = join(&b, quorum.servers()).await;
     assert_eq!(outer.release().await.unwrap(), Released::Released);
-    assert!(!waiting.is_finished() && inner.check().is_ok(), "the last guard gives it back");
+    assert!(!waiting.is_finished() && inner.check().is_ok(), "the last guard releases it");
     let token = inner.token();
     assert_eq!(inner.release().await.unwrap(), Released::Released);
     assert!(granted(PROMPT, waiting).await.token() > token);
 }
 
-/// Three clients that ask one after the other are served in that order.
+/// Three clients are served in the order in which they ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fair() {
     let quorum = five().await;
@@ -79,7 +79,7 @@ async fn fair() {
     await_no_residue(quorum.servers(), PROMPT);
 }
 
-/// Nobody renews it, so that it ends, at the holder first.
+/// Nothing renews the lease, so it ends, and first at the holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fixed_lease() {
     let quorum = five().await;
@@ -88,13 +88,13 @@ async fn fixed_lease() {
     let guard = a.mutex(NAME).fixed_lease(lease).lock().await.unwrap();
     let waiting = join(&b, quorum.servers()).await;
     let next = granted(lease + PROMPT, waiting).await;
-    assert!(!guard.is_valid(), "its time was over before that of the nodes was");
-    assert!(within(lease, "word of it", guard.lost()).await.reason().is_expiry());
+    assert!(!guard.is_valid(), "it ended here before it ended at the nodes");
+    assert!(within(lease, "the loss", guard.lost()).await.reason().is_expiry());
     assert!(next.token() > guard.token());
     assert_eq!(guard.release().await.unwrap(), Released::NotHeld);
 }
 
-/// Kept by its client, taken again without a word to the nodes, and given back as soon as somebody else waits.
+/// The client keeps the lease, takes it again without a request, and releases it as soon as another client waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sticky() {
     let quorum = five().await;
@@ -114,9 +114,9 @@ async fn sticky() {
     assert_eq!(next.release().await.unwrap(), Released::Released);
 }
 
-/// Waiters of one client are handed the lock on within it, with tokens that grow all the same.
+/// The client hands the lock over to its own waiters, and the tokens still grow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_client_with_many_who_wait() {
+async fn one_client_with_many_waiters() {
     let quorum = five().await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let mut tasks = Vec::new();
@@ -150,14 +150,14 @@ async fn revoked_and_inspected() {
     assert_eq!(b.names().await.unwrap(), [NAME]);
     let waiting = join(&b, quorum.servers()).await;
     b.mutex(NAME).revoke(&holder, Duration::from_millis(500)).await.unwrap();
-    assert_eq!(within(PROMPT, "word of it", guard.lost()).await.reason(), LostReason::Revoked);
+    assert_eq!(within(PROMPT, "the loss", guard.lost()).await.reason(), LostReason::Revoked);
     assert!(guard.grace() > Duration::ZERO);
     drop(guard);
     assert!(granted(LONG, waiting).await.token() > holder.token);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_client_gives_back() {
+async fn a_closed_client_releases() {
     let quorum = five().await;
     let a = client(&quorum.url(), MAX_LEASE).await;
     let guard = a.mutex(NAME).lock().await.unwrap();
@@ -204,7 +204,7 @@ fn blocking_and_reentrant() {
     assert_eq!(outer.release().unwrap(), Released::Released);
     assert!(!b.mutex(NAME).try_lock_for(Duration::from_millis(200)).is_ok_and(|guard| guard.is_some()));
     let token = inner.token();
-    // The client comes back: one that closes now leaves what a minority has not heard yet.
+    // The client comes back: if it closed now, a minority would not receive its releases.
     let waiting = std::thread::spawn(move || (b.mutex(NAME).lock().map(|guard| (guard.token(), guard.release())), b));
     wait_until("it waits", LONG, || quorum.servers().iter().all(|server| waiters(server) == 1));
     assert_eq!(inner.release().unwrap(), Released::Released);
@@ -225,7 +225,7 @@ fn a_program_without_a_runtime_begins_a_quorum() {
     let quorum = Quorum::builder(3).max_lease(MAX_LEASE).start();
     let client = blocking::Leasehold::builder(&quorum.url()).lease(MAX_LEASE).connect().unwrap();
     let error = client.mutex(NAME).try_lock().map(drop).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Quorum, "its nodes rest: {error}");
+    assert_eq!(error.kind(), ErrorKind::Quorum, "its nodes are in quarantine: {error}");
     blocking::quorum::begin(&quorum.url()).unwrap();
     let guard = client.mutex(NAME).lock().unwrap();
     let error = blocking::quorum::begin(&quorum.url()).unwrap_err();

@@ -1,4 +1,4 @@
-//! Servers that are killed, and holders that are.
+//! Killed servers, and killed holders.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ async fn a_lock_is_renewed_over_a_minority_that_dies() {
     quorum.server(1).kill();
     assert_kept(&guard, 2 * lease).await;
     assert!(!waiting.is_finished());
-    assert!(living.iter().all(|server| vote(server).expect("held").end_us > end_us), "renewed at those that are left");
+    assert!(living.iter().all(|server| vote(server).expect("held").end_us > end_us), "renewed at the remaining nodes");
     let token = guard.token();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let next = granted(PROMPT, waiting).await;
@@ -35,11 +35,11 @@ async fn a_lock_is_renewed_over_a_minority_that_dies() {
     await_no_residue(living, PROMPT);
 }
 
-/// A fixed lease, so that its ends at the servers are known: nothing moves them.
+/// The lease is fixed, so its ends at the servers are known and do not move.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_is_not_lost_until_the_validity_ends() {
     let (quorum, lease) = (five().await, Duration::from_millis(1500));
-    // What is not renewed is not filled either.
+    // Without a renewal no node is filled.
     let a = client_at_all(&quorum.url(), lease, quorum.servers()).await;
     let guard = a.mutex(NAME).fixed_lease(lease).lock().await.unwrap();
     wait_until("five votes", LONG, || votes(quorum.servers(), guard.token()) == 5);
@@ -51,14 +51,14 @@ async fn unknown_is_not_lost_until_the_validity_ends() {
     let error = a.mutex("other").try_lock().await.expect_err("two of five are no majority");
     assert_eq!(error.kind(), ErrorKind::Quorum);
     assert_names(&error.to_string(), &quorum.servers()[..3], "");
-    assert!(guard.check().is_ok(), "nobody knows, and it has not ended");
-    // As soon as three of them are free of it somebody else may hold: the third that ends is the one that counts.
+    assert!(guard.check().is_ok(), "the result is unknown, and the lease has not ended");
+    // As soon as three votes have ended another client may hold the lock, so the third end counts.
     await_end_before(&guard, ends[2], wall_us);
-    assert!(within(LONG, "word of it", guard.lost()).await.reason().is_expiry());
+    assert!(within(LONG, "the loss", guard.lost()).await.reason().is_expiry());
     assert!(!guard.is_valid() && guard.remaining() == Duration::ZERO);
 }
 
-/// The same of a lease that is renewed, at nodes of this process: what a dead one has is still to be read.
+/// The same for a renewed lease, on simulated nodes: the test can read the record of a dead node.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_that_cannot_be_renewed_ends_before_it_ends_at_a_majority() {
     let voters = played::voters(5);
@@ -70,17 +70,20 @@ async fn a_lease_that_cannot_be_renewed_ends_before_it_ends_at_a_majority() {
     wait_until("a renewal", LONG, || since(0) > first);
     voters.nodes[..3].iter().for_each(|node| node.be(Mood::Dead));
     assert!(guard.check().is_ok());
-    // The two that are left are renewed, and are no majority: the third-largest end is that of a dead one.
+    // Two nodes are left and renew the lease, which is no majority: the third-largest end is that of a dead node.
     let mut ends: Vec<u64> =
         voters.nodes[..3].iter().map(|node| node.record(NAME).grant.expect("held").end_us()).collect();
     ends.sort_unstable();
     await_end_before(&guard, ends[2], || voters.nodes[0].clock_us());
-    assert!(within(LONG, "word of it", guard.lost()).await.reason().is_expiry());
+    assert!(within(LONG, "the loss", guard.lost()).await.reason().is_expiry());
     let renewed = &voters.nodes[4].record(NAME).grant;
-    assert!(renewed.as_ref().is_none_or(|grant| grant.end_us() > ends[2]), "else this says nothing: {renewed:?}");
+    assert!(
+        renewed.as_ref().is_none_or(|grant| grant.end_us() > ends[2]),
+        "otherwise the test shows nothing: {renewed:?}"
+    );
 }
 
-/// Nodes that save everything have forgotten nothing: they vote as soon as they are back.
+/// Nodes that save everything forget nothing: they vote as soon as they are back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn servers_that_come_back_go_on_with_holder_and_waiter() {
     let quorum = five_of(RedisServer::builder().appendonly("always")).await;
@@ -102,7 +105,7 @@ async fn servers_that_come_back_go_on_with_holder_and_waiter() {
     await_no_residue(quorum.servers(), LONG);
 }
 
-/// What it held is lost by its time alone, and those who wait go on behind it.
+/// The lease ends by its time alone, and then the waiters go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_goes_on_when_a_majority_is_back_after_the_lease() {
     let quorum = five_of(RedisServer::builder().appendonly("always")).await;
@@ -121,14 +124,14 @@ async fn a_waiter_goes_on_when_a_majority_is_back_after_the_lease() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_is_killed_is_followed_with_and_without_a_minority() {
-    let cases = [0, 2].map(|dead| tokio::spawn(a_holder_is_killed_where_so_many_are_dead(dead)));
+async fn a_waiter_follows_a_killed_holder_with_and_without_a_minority() {
+    let cases = [0, 2].map(|dead| tokio::spawn(kill_a_holder(dead)));
     for case in cases {
         case.await.unwrap();
     }
 }
 
-async fn a_holder_is_killed_where_so_many_are_dead(dead: usize) {
+async fn kill_a_holder(dead: usize) {
     let (quorum, lease) = (five().await, Duration::from_millis(1500));
     let next = client(&quorum.url(), lease).await;
     let mut holder = Worker::start(&quorum.url());
@@ -144,7 +147,7 @@ async fn a_holder_is_killed_where_so_many_are_dead(dead: usize) {
     ends.sort_unstable();
     let guard = granted(lease + TAKEOVER_SLACK, waiting).await;
     let (at_us, took) = (wall_us(), killed.elapsed());
-    assert!(at_us >= ends[2], "nobody holds before a majority is free: {ends:?}");
+    assert!(at_us >= ends[2], "no client holds before a majority is free: {ends:?}");
     assert!(took <= lease + TAKEOVER_SLACK, "{took:?}");
     println!("{dead} dead: taken over {:?} after a majority was free", Duration::from_micros(at_us - ends[2]));
     assert!(guard.token().get() > token);
@@ -152,16 +155,16 @@ async fn a_holder_is_killed_where_so_many_are_dead(dead: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopped_holder_that_was_revoked_is_followed_with_and_without_a_minority() {
-    let cases = [0, 2].map(|dead| tokio::spawn(a_stopped_holder_is_revoked_where_so_many_are_dead(dead)));
+async fn a_waiter_follows_a_stopped_holder_that_was_revoked_with_and_without_a_minority() {
+    let cases = [0, 2].map(|dead| tokio::spawn(revoke_a_stopped_holder(dead)));
     for case in cases {
         case.await.unwrap();
     }
 }
 
-/// The holder hears of nothing, and the revoker is gone. Each node notifies the waiter, long before its own re-check (2.6 s
-/// at the earliest).
-async fn a_stopped_holder_is_revoked_where_so_many_are_dead(dead: usize) {
+/// The holder receives nothing, and the revoking client is gone. Each node notifies the waiter, long before its own
+/// re-check (2.6 s at the earliest).
+async fn revoke_a_stopped_holder(dead: usize) {
     let (quorum, grace) = (five().await, Duration::from_secs(1));
     let next = client(&quorum.url(), MAX_LEASE).await;
     let mut holder = Worker::start(&quorum.url());
@@ -185,9 +188,9 @@ async fn a_stopped_holder_is_revoked_where_so_many_are_dead(dead: usize) {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
 
-/// It wakes up behind its lease: its first check says so, and its token is refused.
+/// The holder wakes up after the end of its lease: its first check reports the loss, and its token is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_holder_that_stands_still_is_followed_and_shut_out() {
+async fn a_waiter_follows_a_stopped_holder_and_fences_it() {
     let (quorum, shelves, lease) = (five().await, RedisServer::start(), Duration::from_secs(1));
     let next = client(&quorum.url(), lease).await;
     let mut holder = Worker::start(&quorum.url());
@@ -202,14 +205,14 @@ async fn a_holder_that_stands_still_is_followed_and_shut_out() {
     assert!(guard.token().get() > token);
     let write = Registers::at(shelves.port()).write_fenced("shelf", guard.token().get());
     assert!(matches!(write, Fenced::Accepted(_)), "{write:?}");
-    // Told while it stands still: this is the first that it does.
+    // The message is sent while the process is stopped: the process handles it first.
     holder.tell(&format!("check {token}"));
     holder.tell(&format!("write {} {token}", shelves.port()));
     holder.cont();
     let last_us: u64 = holder.hears("ended").parse().unwrap();
-    assert!(last_us <= stopped_us, "the first check that it made when it went on said yes");
+    assert!(last_us <= stopped_us, "the first check after the stop succeeded");
     let lost = holder.hears("lost");
-    assert!(lost.starts_with(&format!("{NAME} Stopped ")), "the nodes are not to blame: {lost}");
+    assert!(lost.starts_with(&format!("{NAME} Stopped ")), "the nodes did not cause the loss: {lost}");
     assert_eq!(holder.hears("refused"), "");
     holder.tell(&format!("release {token}"));
     assert_eq!(holder.hears("released"), "Ok(NotHeld)");

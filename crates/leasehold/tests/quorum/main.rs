@@ -1,5 +1,5 @@
-//! A quorum of nodes: five real servers, and where a schedule has to be exact, nodes that a test plays in this process, by
-//! the specification of a node.
+//! A quorum of nodes: five real servers, or simulated nodes in this process if a schedule has to be exact. Simulated nodes
+//! run the specification of a node.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 mod amnesia;

@@ -1,4 +1,4 @@
-//! A minimum hold on nodes: a majority keeps others out (P23).
+//! A minimum hold on nodes: a majority keeps other clients out (P23).
 
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,9 @@ use crate::common::{
 
 const HOLD: Duration = Duration::from_secs(3);
 
-/// The client that released is gone, and so is a minority of the nodes. A waiter is served when the time is over.
+/// The client that released is gone, and so is a minority of the nodes. A waiter is served after the minimum hold.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p23_a_minority_that_dies_ends_no_cool_down() {
+async fn p23_a_minority_that_dies_does_not_end_a_cool_down() {
     let quorum = five().await;
     let a = client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()).await;
     let b = client(&quorum.url(), MAX_LEASE).await;
@@ -30,10 +30,10 @@ async fn p23_a_minority_that_dies_ends_no_cool_down() {
     assert_eq!(next.release().await.unwrap(), Released::Released);
 }
 
-/// Two nodes are away while the lease is given back. They are told when they are back, or end it with the lease: a
-/// majority keeps others out all the same.
+/// Two nodes are unreachable during the release. They receive it when they are back, or the vote ends with the lease. A
+/// majority keeps other clients out anyway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn p23_a_majority_that_cools_down_is_enough() {
+async fn p23_a_cool_down_at_a_majority_is_enough() {
     let quorum = five().await;
     let a = client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()).await;
     let b = client(&quorum.url(), MAX_LEASE).await;

@@ -1,4 +1,4 @@
-//! What nodes are still to be told: that nobody holds, or waits, what they believe to be held.
+//! Debts: nodes keep votes and places in queues that have ended, until they receive the release.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::played::{client, granted, voters};
 use crate::shy::{Hasty, Shy};
 
 const SOON: Duration = Duration::from_secs(5);
-/// As long as these quorums have them: what goes earlier was given back.
+/// The longest lease of these quorums: a vote that disappears earlier was given back.
 const LEASE_MS: u64 = crate::played::MAX_LEASE_MS;
 const ID: GrantId = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
 const STRANGER: GrantId = GrantId { session: SessionId(8), counter: 1, nonce: 1 };
@@ -70,7 +70,7 @@ fn give_back(node: &Voter, id: GrantId) {
     node.ask("a", &Request::GiveBack { id, upto: Token::HIGHEST, wait: None });
 }
 
-/// Gives these nodes' votes to another client.
+/// Gives the votes of these nodes to another client.
 fn taken(nodes: &[Arc<Voter>]) {
     taken_ahead(nodes, 1_000);
 }
@@ -79,7 +79,7 @@ fn votes_for(node: &Voter) -> Option<Token> {
     node.record("a").grant.filter(|granted| granted.id == ID).map(|granted| granted.token)
 }
 
-/// What it is asked to take back it refuses with an error, as long as the test says so. Answers how often it was asked.
+/// Has a node refuse releases with an error, as long as the returned flag is set. Also returns the number of releases.
 fn refuses(node: &Shy, kind: ErrorKind) -> (Arc<AtomicBool>, Arc<AtomicUsize>) {
     let (refuses, asked) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
     let (is_on, count) = (Arc::clone(&refuses), Arc::clone(&asked));
@@ -94,7 +94,7 @@ fn refuses(node: &Shy, kind: ErrorKind) -> (Arc<AtomicBool>, Arc<AtomicUsize>) {
     (refuses, asked)
 }
 
-/// Counts how often a node is asked to take something back.
+/// Counts the releases that a node receives.
 fn releases_of(node: &Shy) -> Arc<AtomicUsize> {
     let (refuses, asked) = refuses(node, ErrorKind::Store);
     refuses.store(false, Ordering::SeqCst);
@@ -107,11 +107,11 @@ async fn link_and_lane(voters: &Voters) -> (Vec<Arc<Shy>>, Arc<dyn Link>, Arc<dy
     let link = store.open().await.unwrap();
     link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
     let lane = store.open().await.unwrap();
-    wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+    wait_until("both links are connected to all nodes", SOON, || nodes.iter().all(|node| node.opened() == 2));
     (nodes, link, lane)
 }
 
-/// Its link breaks, and is found to have: all that it knew is there.
+/// Breaks a link, and waits until it is opened again. The nodes still know everything.
 async fn opened_anew(voters: &Voters, nodes: &[Arc<Shy>], link: &Arc<dyn Link>) {
     let before = nodes[0].opened();
     voters.nodes[0].restart();
@@ -119,9 +119,9 @@ async fn opened_anew(voters: &Voters, nodes: &[Arc<Shy>], link: &Arc<dyn Link>) 
     wait_until("it is opened anew", SOON, || nodes[0].opened() > before);
 }
 
-/// The release reaches a majority, and one node refuses: it would be in the next one's way for the rest of the lease.
+/// The release reaches a majority, and one node refuses: its vote would block the next client for the rest of the lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_node_refuses_to_take_back_it_is_told_again() {
+async fn a_refused_release_is_repeated() {
     let voters = voters(3);
     let (nodes, store) = Shy::each(&voters, Hasty::world());
     let (refuses, _) = refuses(&nodes[0], ErrorKind::Store);
@@ -134,12 +134,12 @@ async fn what_a_node_refuses_to_take_back_it_is_told_again() {
     assert_eq!(votes_for(&voters.nodes[0]), Some(token));
     refuses.store(false, Ordering::SeqCst);
     wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
-    assert_eq!(nodes[0].opened(), 1, "over the same link");
+    assert_eq!(nodes[0].opened(), 1, "the link is the same");
 }
 
-/// It hears a majority, and goes. What it has asked of the others is sent all the same.
+/// The caller gets the answers of a majority, and ends. Its requests to the other nodes are sent anyway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_has_no_runtime_leaves_nothing_behind() {
+async fn a_caller_without_a_runtime_leaves_no_votes() {
     let voters = voters(5);
     let (nodes, store) = Shy::each(&voters, Hasty::world());
     let link = store.open().await.unwrap();
@@ -155,9 +155,9 @@ async fn who_has_no_runtime_leaves_nothing_behind() {
     wait_until("it is given back", SOON, || granted(&voters, "a") == 0);
 }
 
-/// The caller's runtime ends as soon as a majority has answered. The requests to the other nodes are sent all the same.
+/// The caller's runtime ends as soon as a majority has answered. The requests to the other nodes are sent anyway.
 #[test]
-fn a_runtime_that_ends_leaves_nothing_behind() {
+fn a_runtime_that_ends_leaves_no_votes() {
     let (voters, runtime) = (voters(5), Runtime::new().unwrap());
     let (nodes, store) = Shy::each(&voters, Hasty::world());
     let (link, token) = runtime.block_on(async {
@@ -179,7 +179,7 @@ fn a_runtime_that_ends_leaves_nothing_behind() {
 
 /// A link ends with the runtime that opened it, and owes a node a vote. The session's link pays.
 #[test]
-fn what_the_lane_of_a_runtime_that_ended_owes_is_paid_by_the_sessions_link() {
+fn the_sessions_link_pays_the_debts_of_an_ended_lane() {
     let (voters, runtime) = (voters(3), Runtime::new().unwrap());
     let (nodes, store) = Shy::each(&voters, Hasty::world());
     let link = runtime.block_on(async {
@@ -206,10 +206,10 @@ fn what_the_lane_of_a_runtime_that_ended_owes_is_paid_by_the_sessions_link() {
     wait_until("the vote has gone back", SOON, || votes_for(&voters.nodes[0]).is_none());
 }
 
-/// A runtime stands still before it reads what nodes answer to a release, and its link is given up. Nobody knows whether
+/// A runtime stands still before it reads the answers of nodes to a release, and its link is closed. It is unknown whether
 /// these nodes have carried the release out, so the session's link repeats it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_link_owes_what_its_nodes_have_not_answered() {
+async fn a_closed_link_repeats_unanswered_releases() {
     for unread in [1, 3] {
         let voters = voters(3);
         let (nodes, _link, lane) = link_and_lane(&voters).await;
@@ -221,7 +221,7 @@ async fn a_closed_link_owes_what_its_nodes_have_not_answered() {
         let told: Vec<_> = nodes[3 - unread..].iter().map(|node| releases_of(node)).collect();
         let times = || told.iter().map(|told| told.load(Ordering::SeqCst)).min().unwrap();
         let released = tokio::spawn(lane.apply(&name(), &Op::Release { id: ID, token, used: token }, Contention::None));
-        wait_until("all are told", SOON, || times() == 1);
+        wait_until("all nodes receive the release", SOON, || times() == 1);
         let released = match unread {
             1 => released.await.unwrap().is_ok(),
             _ => {
@@ -230,7 +230,7 @@ async fn a_closed_link_owes_what_its_nodes_have_not_answered() {
                 let is_done = released.await.unwrap().is_ok();
                 assert!(
                     closed.elapsed() < Duration::from_millis(500),
-                    "it waits for no answer: {:?}",
+                    "it does not wait for an answer: {:?}",
                     closed.elapsed()
                 );
                 is_done
@@ -239,12 +239,12 @@ async fn a_closed_link_owes_what_its_nodes_have_not_answered() {
         assert_eq!(released, unread == 1, "a majority has answered, or the link is closed");
         nodes.iter().for_each(|node| node.withhold(None));
         lane.close();
-        wait_until("they are told again", SOON, || times() == 2);
+        wait_until("they receive it again", SOON, || times() == 2);
     }
 }
 
-/// A runtime stands still, and its link is given up. From then on only the session's link asks for the attempt. Another
-/// round of the closed link would overtake the round of the session's link, which would then give back what it has won.
+/// A runtime stands still, and its link is closed. From then on only the session's link asks for the attempt. Another round
+/// of the closed link would overtake the round of the session's link, which would then give back what it has won.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_closed_link_begins_no_round() {
     let voters = voters(3);
@@ -264,10 +264,10 @@ async fn a_closed_link_begins_no_round() {
 }
 
 /// A lease is revoked at two of three nodes. The first two answers to a round come from a revoked node and from the third
-/// one: according to them the lease lasts until the third node is free. The last answer comes after the decision, and says
-/// that a majority is free earlier. The session is notified.
+/// one: according to them the lease lasts until the third node is free. The last answer arrives after the decision, and
+/// shows that a majority is free earlier. The session is notified.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_refusal_behind_the_decision_says_when_a_majority_is_free() {
+async fn a_refusal_after_the_decision_shows_when_a_majority_is_free() {
     let voters = voters(3);
     let (nodes, store) = Shy::each(&voters, Real::world());
     let link = store.open().await.unwrap();
@@ -280,7 +280,7 @@ async fn a_refusal_behind_the_decision_says_when_a_majority_is_free() {
         }
     };
     link.attach(ID.session, Arc::new(inbox)).await.unwrap();
-    wait_until("it is connected to all", SOON, || nodes.iter().all(|node| node.opened() == 1));
+    wait_until("it is connected to all nodes", SOON, || nodes.iter().all(|node| node.opened() == 1));
     taken(&voters.nodes);
     for node in &voters.nodes[..2] {
         let (holder, token) = (STRANGER.public(), node.record("a").highest);
@@ -292,14 +292,14 @@ async fn a_refusal_behind_the_decision_says_when_a_majority_is_free() {
     let Outcome::Queued { left_us, .. } = queued.outcome else { panic!("{queued:?}") };
     assert!(left_us > 5_000_000, "by the first two answers: {left_us} µs");
     nodes[1].hesitate(false);
-    wait_until("the session is told", SOON, || !told.lock().unwrap().is_empty());
+    wait_until("the session is notified", SOON, || !told.lock().unwrap().is_empty());
     let left_us = told.lock().unwrap()[0].saturating_sub(Real::world().now_us());
     assert!(left_us <= 1_000_000, "{left_us} µs");
 }
 
-/// The release is done when a majority has heard it, and the client closes behind it: the others hear of it all the same.
+/// The release is done when a majority has received it, and then the client closes. The other nodes receive it anyway.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_closes_is_heard_by_all_nodes() {
+async fn the_releases_of_a_closing_client_reach_all_nodes() {
     let voters = voters(5);
     let (nodes, store) = Shy::each(&voters, Hasty::late());
     let client = Leasehold::builder("").lease(Duration::from_secs(5)).connect_to(store, Real::world()).await.unwrap();
@@ -311,12 +311,12 @@ async fn who_closes_is_heard_by_all_nodes() {
     tokio::time::sleep(Duration::from_millis(20)).await;
     nodes[3..].iter().for_each(|node| node.hesitate(false));
     assert!(closing.await.unwrap().unconfirmed().is_empty());
-    assert_eq!(granted(&voters, "a"), 0, "it is over when the client is");
+    assert_eq!(granted(&voters, "a"), 0, "the votes are gone when the client is closed");
 }
 
-/// Not for ever: what such a node does not hear ends by itself.
+/// The client does not wait forever: a vote that is not released ends by itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_closes_does_not_wait_for_a_node_that_stands_still() {
+async fn a_closing_client_does_not_wait_for_a_stalled_node() {
     let voters = voters(3);
     let client = client(&voters).await;
     let guard = client.mutex("a").lock().await.unwrap();
@@ -324,13 +324,14 @@ async fn who_closes_does_not_wait_for_a_node_that_stands_still() {
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let begun = Instant::now();
     assert!(client.close().await.unconfirmed().is_empty());
-    // What an answer may take, 50 ms and a round trip, and a second for a busy machine.
+    // An answer may take 50 ms and a round trip. A second is for a busy machine.
     assert!(begun.elapsed() < Duration::from_millis(1_050), "{:?}", begun.elapsed());
 }
 
-/// It can arrive behind the release of its lease, by another connection, and would fill the node for nobody.
+/// A renewal can arrive after the release of its lease, which used another connection. It would fill the node for no
+/// holder.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renewal_is_worth_nothing_when_nobody_waits_for_it_any_more() {
+async fn a_renewal_expires_when_its_caller_gives_up() {
     let voters = voters(3);
     let (nodes, store) = Shy::each(&voters, Hasty::world());
     let latest_us = Arc::new(AtomicU64::new(0));
@@ -348,14 +349,14 @@ async fn a_renewal_is_worth_nothing_when_nobody_waits_for_it_any_more() {
     let renew = Renew { id: ID, token, from: From::Now, lease_ms: 9_000, not_after_us };
     let renewed = apply(&link, &Op::Renew(renew)).await;
     assert!(matches!(renewed.outcome, Outcome::Renewed { .. }), "{renewed:?}");
-    wait_until("the first node is asked", SOON, || latest_us.load(Ordering::SeqCst) > 0);
+    wait_until("the first node receives a renewal", SOON, || latest_us.load(Ordering::SeqCst) > 0);
     let late_us = latest_us.load(Ordering::SeqCst).saturating_sub(voters.nodes[0].clock_us());
-    assert!(late_us <= 1_000_000, "it is carried out for {late_us} µs more");
+    assert!(late_us <= 1_000_000, "a node carries it out for {late_us} µs more");
 }
 
-/// What a node was never asked for is not there, and crowds out nothing that is.
+/// A node that never received a request has no vote to give back, so there is no debt that could replace another debt.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_owed_to_a_node_that_is_away_for_long_is_not_crowded_out() {
+async fn debts_to_a_node_that_is_away_for_long_stay() {
     let voters = voters(3);
     let (_, store) = Shy::each(&voters, Hasty::world());
     let link = store.open().await.unwrap();
@@ -376,27 +377,27 @@ async fn what_is_owed_to_a_node_that_is_away_for_long_is_not_crowded_out() {
     wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
 }
 
-/// A round that was lost: the connection broke under what gives back its only vote.
+/// A round is lost, and the connection breaks while its only vote is given back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_vote_of_a_lost_round_is_owed_until_its_node_has_heard_of_it() {
+async fn the_vote_of_a_lost_round_is_owed_until_its_node_answers() {
     let voters = voters(3);
     let (nodes, store) = Shy::each(&voters, Hasty::world());
     let (refuses, asked) = refuses(&nodes[0], ErrorKind::Unreachable);
     let link = store.open().await.unwrap();
     link.attach(ID.session, Arc::new(|_| {})).await.unwrap();
-    wait_until("all are there", SOON, || nodes.iter().all(|node| node.opened() == 1));
+    wait_until("all nodes are connected", SOON, || nodes.iter().all(|node| node.opened() == 1));
     taken(&voters.nodes[1..]);
     let busy = apply(&link, &acquire(Patience::Try)).await;
     assert!(matches!(busy.outcome, Outcome::Busy { .. }), "{busy:?}");
-    wait_until("it was to give back", SOON, || asked.load(Ordering::SeqCst) > 0);
+    wait_until("it has received the release", SOON, || asked.load(Ordering::SeqCst) > 0);
     assert!(votes_for(&voters.nodes[0]).is_some());
     refuses.store(false, Ordering::SeqCst);
     wait_until("it is given back", SOON, || votes_for(&voters.nodes[0]).is_none());
 }
 
-/// What is owed is of a lost grant. By the time it is paid the same attempt has been granted anew.
+/// The debt belongs to a lost grant. When it is paid, the same attempt has been granted again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_owed_takes_no_later_vote_of_the_same_attempt() {
+async fn a_debt_does_not_end_a_later_vote_of_the_same_attempt() {
     let voters = voters(3);
     let (nodes, store) = Shy::each(&voters, Hasty::world());
     let (refuses, asked) = refuses(&nodes[0], ErrorKind::Store);
@@ -411,20 +412,21 @@ async fn what_is_owed_takes_no_later_vote_of_the_same_attempt() {
     assert!(matches!(lost.outcome, Outcome::Lost { how: LostHow::NotHeld }), "{lost:?}");
     assert_eq!(votes_for(&voters.nodes[0]), Some(first), "it has refused");
     let second = granted_to(&link).await;
-    wait_until("and all have voted anew", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(second)));
+    wait_until("all have voted again", SOON, || voters.nodes.iter().all(|node| votes_for(node) == Some(second)));
     assert!(second > first);
     refuses.store(false, Ordering::SeqCst);
     let before = asked.load(Ordering::SeqCst);
     opened_anew(&voters, &nodes, &link).await;
-    wait_until("what is owed is paid", SOON, || asked.load(Ordering::SeqCst) > before);
-    // Behind it on the same link.
+    wait_until("the debt is paid", SOON, || asked.load(Ordering::SeqCst) > before);
+    // The debt is first on the same link.
     apply(&link, &Op::Inspect).await;
-    assert!(voters.nodes.iter().all(|node| votes_for(node) == Some(second)), "it is the later grant's");
+    assert!(voters.nodes.iter().all(|node| votes_for(node) == Some(second)), "the votes are for the later grant");
 }
 
-/// It is held here, and has ended at the nodes, and they are another's: a look finds that out, and waits with a new token.
+/// The client holds the lease. It has ended at the nodes, which have voted for another client. A re-check finds that out,
+/// and waits with a new token.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_ended_at_the_nodes_is_asked_for_anew_by_whoever_looks() {
+async fn a_re_check_asks_again_for_a_grant_that_has_ended_at_the_nodes() {
     let voters = voters(3);
     let (_, store) = Shy::each(&voters, Real::world());
     let link = store.open().await.unwrap();
@@ -440,21 +442,21 @@ async fn what_has_ended_at_the_nodes_is_asked_for_anew_by_whoever_looks() {
     wait_until("it is called, and granted", SOON, || !granted.lock().unwrap().is_empty());
     let second = granted.lock().unwrap()[0];
     assert!(second > first, "{second} after {first}");
-    // The third may have been the stranger's still when most of them called.
+    // The third node may still have had the vote of the other client when most nodes called.
     assert!(voters.nodes.iter().filter(|node| votes_for(node) == Some(second)).count() >= 2);
 }
 
-/// All nodes have answered a round of a lane (the token is too small), and the caller is not polled. The lane is given up.
+/// All nodes have answered a round of a lane (the token is too small), and the caller is not polled. The lane is closed.
 /// The session's link asks for the same attempt, is refused, and waits in the queue of each node. Then the caller goes on,
-/// and gives its round back. The attempt has to stay in the queues, or no node would call it.
+/// and gives the votes of its round back. The attempt has to stay in the queues, or no node would call it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another() {
+async fn a_closed_link_keeps_an_attempt_in_the_queues_that_waits_by_another() {
     let voters = voters(3);
     let (nodes, store) = Shy::each(&voters, Real::world());
     let link = store.open().await.unwrap();
     let granted = grants(&link).await;
     let lane = store.open().await.unwrap();
-    wait_until("both are connected to all", SOON, || nodes.iter().all(|node| node.opened() == 2));
+    wait_until("both links are connected to all nodes", SOON, || nodes.iter().all(|node| node.opened() == 2));
     // The lock is free, and its last token is ahead of the clock: a client had a range of tokens, and has released.
     taken_ahead(&voters.nodes, 2_000_000);
     voters.nodes.iter().for_each(|node| give_back(node, STRANGER));
@@ -465,7 +467,7 @@ async fn a_closed_link_takes_no_attempt_out_of_the_queues_that_waits_by_another(
     let mut asked = lane.apply(&name(), &queue(), Contention::None);
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(asked.as_mut().poll(&mut context).is_pending());
-    assert!(voters.nodes.iter().all(|node| node.asked() == 2), "all are asked");
+    assert!(voters.nodes.iter().all(|node| node.asked() == 2), "all nodes have received the round");
     nodes.iter().for_each(|node| node.withhold(None));
     lane.close();
 

@@ -1,4 +1,4 @@
-//! What the tests on nodes that are played in this process share. Those on real servers have `common.rs`.
+//! Shared by the tests on simulated nodes. The tests on real servers have `common.rs`.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ pub(crate) fn voters(count: usize) -> Voters {
 
 pub(crate) async fn client(voters: &Voters) -> Leasehold {
     let builder = Leasehold::builder("").lease(Duration::from_secs(5));
-    builder.connect_to(voters.store(), Real::world()).await.expect("a majority is there")
+    builder.connect_to(voters.store(), Real::world()).await.expect("a majority is up")
 }
 
-/// How many nodes have given their vote.
+/// Returns how many nodes have voted.
 pub(crate) fn granted(voters: &Voters, name: &str) -> usize {
     voters.nodes.iter().filter(|node| node.record(name).grant.is_some()).count()
 }

@@ -1,4 +1,4 @@
-//! Answers that are lost: the server has acted, and the client does not know.
+//! Lost replies: the server has acted, and the client does not know.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use crate::common::{
     join, script, taken, within,
 };
 
-/// The ways in which an answer is lost: the connection breaks, or nothing comes by it any more.
+/// The ways in which a reply is lost: the connection breaks, or delivers nothing any more.
 const WAYS: [fn(Requests) -> Fault; 2] = [Fault::cut_at_reply, Fault::mute_at_reply];
 
-/// At so many of the nodes, each time or once.
+/// Loses replies at this many nodes, each time or once.
 fn lose(quorum: &Quorum, at: usize, fault: &Fault) -> Vec<Injected> {
     quorum.proxies()[..at].iter().map(|proxy| proxy.inject(fault.clone())).collect()
 }
@@ -38,7 +38,7 @@ async fn of_a_grant_at_a_minority() {
     }
 }
 
-/// The votes are given, and nobody knows of them. What may have been taken is given back without its caller.
+/// The nodes vote, and no client knows. The client gives possible votes back without its caller.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_a_grant_at_a_majority() {
     for way in WAYS {
@@ -46,7 +46,7 @@ async fn of_a_grant_at_a_majority() {
         let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
         let b = client(&quorum.url(), MAX_LEASE).await;
         let lost = lose(&quorum, 3, &way(script(Script::NodeAsk)));
-        let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("three said nothing");
+        let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("three nodes did not reply");
         println!("{error}");
         assert_eq!(error.kind(), ErrorKind::Quorum);
         assert!(error.may_have_acted(), "{error:?}");
@@ -60,9 +60,9 @@ async fn of_a_grant_at_a_majority() {
     }
 }
 
-/// Whoever waits asks again until it is told, and is granted once.
+/// A waiter asks again until it gets a reply, and is granted once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_a_grant_at_a_majority_to_one_who_waits() {
+async fn of_a_grant_at_a_majority_to_a_waiter() {
     for way in WAYS {
         let quorum = five().await;
         let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
@@ -89,7 +89,7 @@ async fn of_a_release_at(at: usize, way: fn(Requests) -> Fault) {
     lost.iter().for_each(|lost| lost.wait(1, LONG));
     let next = granted(LONG, waiting).await;
     assert!(next.token() > token);
-    // A release that is repeated takes nothing from the next one.
+    // A repeated release does not end the next grant.
     assert_kept(&next, Duration::from_millis(300)).await;
     assert_eq!(next.release().await.unwrap(), Released::Released);
     await_no_residue(quorum.servers(), Duration::from_secs(5));
@@ -103,7 +103,7 @@ async fn of_a_release_at_a_minority_and_at_a_majority() {
     }
 }
 
-/// A renewal that failed is repeated, and unknown is not lost.
+/// A failed renewal is repeated, and an unknown result is not a loss.
 async fn of_renewals_at(at: usize, way: fn(Requests) -> Fault) {
     let (quorum, lease) = (five().await, Duration::from_secs(3));
     let a = client_at_all(&quorum.url_by_proxy(), lease, quorum.servers()).await;
@@ -119,21 +119,21 @@ async fn of_renewals_at(at: usize, way: fn(Requests) -> Fault) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_renewals() {
-    // They wait for time to pass, mostly.
+    // The tests mostly wait for time to pass.
     let cases = [2, 3, 5].into_iter().flat_map(|at| WAYS.map(|way| tokio::spawn(of_renewals_at(at, way))));
     for case in cases.collect::<Vec<_>>() {
         case.await.unwrap();
     }
 }
 
-/// Requests that arrive seconds late, behind those that gave up on them: nothing is granted by them.
+/// Requests arrive seconds late, after their callers have given up: they grant nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_arrive_late_take_nothing() {
     let quorum = five().await;
     let a = client_at_all(&quorum.url_by_proxy(), MAX_LEASE, quorum.servers()).await;
     let b = client(&quorum.url(), MAX_LEASE).await;
     quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Requests));
-    let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("nobody answers");
+    let error = within(LONG, "an answer", a.mutex(NAME).try_lock()).await.expect_err("no node answers");
     assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
     let guard = b.mutex(NAME).lock().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
@@ -145,7 +145,7 @@ async fn requests_that_arrive_late_take_nothing() {
     await_no_residue(quorum.servers(), Duration::from_secs(5));
 }
 
-/// The holder is cut off from all nodes, and they from nobody: it knows when its time is over.
+/// Only the holder is cut off from all nodes: it knows when its lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_everything_to_the_holder() {
     let (quorum, lease) = (five().await, Duration::from_millis(1500));
@@ -155,8 +155,8 @@ async fn of_everything_to_the_holder() {
     let waiting = join(&b, quorum.servers()).await;
     quorum.proxies().iter().for_each(|proxy| proxy.stall(Way::Both));
     let next = granted(LONG, waiting).await;
-    assert!(!guard.is_valid(), "nobody is granted what the first one believes in still");
-    within(LONG, "word of it", guard.lost()).await;
+    assert!(!guard.is_valid(), "no other client is granted the lock while the first one still holds it");
+    within(LONG, "the loss", guard.lost()).await;
     assert!(next.token() > guard.token());
     quorum.proxies().iter().for_each(|proxy| proxy.resume());
     drop(guard);

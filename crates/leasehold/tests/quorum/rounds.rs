@@ -1,4 +1,4 @@
-//! Grants, waiting, giving back.
+//! Grants, waits and releases.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use crate::common::assert_busy;
 use crate::played::{MAX_LEASE_MS, client, granted, voters};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_taken_at_all_nodes_and_given_back_at_all() {
+async fn a_lock_is_acquired_and_released_at_all_nodes() {
     let voters = voters(5);
     let client = client(&voters).await;
     let guard = client.mutex("a").lock().await.unwrap();
@@ -33,21 +33,21 @@ async fn a_lock_is_taken_at_all_nodes_and_given_back_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_is_called() {
+async fn a_waiter_is_called() {
     let voters = voters(5);
     let (a, b) = (client(&voters).await, client(&voters).await);
     let held = a.mutex("a").lock().await.unwrap();
     assert_busy(&b.mutex("a")).await;
     let waiting = tokio::spawn(async move { b.mutex("a").lock().await.map(|guard| (guard, Instant::now())) });
     let is_queued = || voters.nodes.iter().filter(|node| node.record("a").queue.len() == 1).count() == 5;
-    wait_until("it waits at all", Duration::from_secs(5), is_queued);
+    wait_until("it waits at all nodes", Duration::from_secs(5), is_queued);
     let token = held.token();
     let begun = Instant::now();
     assert_eq!(held.release().await.unwrap(), Released::Released);
     let (guard, at) = waiting.await.unwrap().unwrap();
     assert!(guard.token() > token);
     println!("handed over in {:?}", at - begun);
-    assert!(at - begun < Duration::from_secs(1), "by a call, and not by a look: {:?}", at - begun);
+    assert!(at - begun < Duration::from_secs(1), "by a call, and not by a re-check: {:?}", at - begun);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -63,7 +63,7 @@ async fn a_minority_that_is_dead_or_silent_costs_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_that_is_dead_is_told_node_by_node() {
+async fn the_error_of_a_dead_majority_names_each_node() {
     let voters = voters(5);
     let a = client(&voters).await;
     for node in &voters.nodes[..3] {
@@ -81,7 +81,7 @@ async fn a_majority_that_is_dead_is_told_node_by_node() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_who_want_it_all_get_it() {
+async fn many_waiters_all_get_the_lock() {
     let voters = Arc::new(voters(5));
     let mut tasks = Vec::new();
     let inside = Arc::new(std::sync::atomic::AtomicU32::new(0));
@@ -112,9 +112,9 @@ async fn many_who_want_it_all_get_it() {
     println!("160 in {:?}, p50 {:?}, max {:?}, {asked} rounds", begun.elapsed(), waits[80], waits[159]);
 }
 
-/// One node's clock is ahead, and it knows of a token that somebody proposed in vain. That is above the next grants.
+/// The clock of one node is ahead, and the node knows a token of a lost round. That token is above the next grants.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_node_knows_of_a_lost_round_keeps_nobody_out() {
+async fn the_token_of_a_lost_round_at_one_node_blocks_no_client() {
     let voters = voters(3);
     let ahead = &voters.nodes[1];
     ahead.set_clock(3_000_000);
@@ -138,10 +138,10 @@ async fn what_one_node_knows_of_a_lost_round_keeps_nobody_out() {
     assert!(guard.is_valid());
 }
 
-/// What a grant reserves is above the next one's token, used or not: who is alone reserves little, and who has others in
-/// its process behind it enough for all of them.
+/// The next token is above all reserved ones, used or not. So a client without contention reserves few tokens, and a client
+/// with local waiters reserves enough for all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_is_alone_reserves_few_tokens() {
+async fn a_client_without_contention_reserves_few_tokens() {
     let voters = Arc::new(voters(3));
     let client = client(&voters).await;
     let reserved = |voters: &Voters| voters.nodes[0].record("a").grant.map_or(0, |grant| grant.range);
@@ -170,7 +170,7 @@ async fn who_is_alone_reserves_few_tokens() {
         most = most.max(task.await.unwrap());
     }
     assert_eq!(most, RANGE_MAX);
-    // One who keeps it is behind itself.
+    // A client that keeps the lease waits behind itself.
     let kept = |name| client.mutex(name).sticky(Duration::from_secs(1));
     for guard in [kept("b").lock().await.unwrap(), kept("c").try_lock().await.unwrap().unwrap()] {
         wait_until("all have voted", Duration::from_secs(5), || granted(&voters, guard.name()) == 3);
@@ -191,9 +191,9 @@ fn queued(id: GrantId, range: u64) -> Op {
     })
 }
 
-/// A look behind the grant that it did not know of yet, at a moment at which most nodes are slow.
+/// A re-check after a grant that the client does not know yet, while most nodes are slow.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_look_that_is_not_confirmed_takes_nothing_from_a_holder() {
+async fn an_unconfirmed_re_check_takes_nothing_from_a_holder() {
     let voters = voters(5);
     let link = voters.store().open().await.unwrap();
     let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
@@ -206,15 +206,16 @@ async fn a_look_that_is_not_confirmed_takes_nothing_from_a_holder() {
     voters.nodes[..3].iter().for_each(|node| node.be(Mood::Stopped));
     let looked = link.apply(&name, &acquire, Contention::None).await;
     assert!(matches!(looked, Err(Fault::Undecided(_))), "{looked:?}");
-    // Behind whatever that look may have sent.
+    // After all requests of that re-check.
     voters.nodes[..3].iter().for_each(|node| node.be(Mood::Answers));
     let answer = link.apply(&name, &acquire, Contention::None).await.unwrap();
     assert!(matches!(answer.outcome, Outcome::Granted { .. }), "{answer:?}");
     assert_eq!(granted(&voters, "a"), 5);
-    assert!(voters.nodes.iter().all(|node| node.record("a").queue.is_empty()), "nor does a holder wait");
+    assert!(voters.nodes.iter().all(|node| node.record("a").queue.is_empty()), "a holder does not wait");
 }
 
-/// A node that forgets a lease rests for the longest one: there is none longer, by whatever way.
+/// A node that forgets a lease is in quarantine for the longest lease. So no lease may be longer, a re-entered one
+/// included.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_re_entry_makes_a_lease_longer_than_the_longest() {
     let voters = voters(3);
@@ -229,7 +230,8 @@ async fn no_re_entry_makes_a_lease_longer_than_the_longest() {
     assert_eq!(inner.token(), outer.token());
 }
 
-/// Nothing renews it, so nobody asks the nodes: what one of them is seen to have ended by its clock is not believed.
+/// Nothing renews a fixed lease, so no request shows its end. If a node's clock is seen to have jumped past the end, the
+/// validity ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fixed_lease_is_over_when_a_clock_has_ended_its_majority() {
     for (votes, is_lost) in [(2, true), (3, false)] {
@@ -240,16 +242,17 @@ async fn a_fixed_lease_is_over_when_a_clock_has_ended_its_majority() {
         voters.nodes[2].be(Mood::Answers);
         wait_until("the votes", Duration::from_secs(5), || granted(&voters, "a") == votes);
         voters.nodes[0].set_clock(9_000_000);
-        // Any answer shows it, on any link.
+        // Any reply on any link shows the jump.
         drop(client.mutex("b").lock().await.unwrap());
         let lost = tokio::time::timeout(Duration::from_secs(1), guard.lost()).await;
         assert_eq!(lost.is_ok_and(|lost| lost.reason().is_expiry()), is_lost, "{votes} votes");
     }
 }
 
-/// An operator reaches a majority, without grace: to those two the lease is over, and the third has it for a whole lease.
+/// An operator revokes at a majority, without a grace: at these two nodes the lease is over, and the third keeps it to its
+/// end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_an_operator_has_not_reached_goes_back_with_the_guard() {
+async fn a_vote_that_a_revocation_missed_goes_back_with_the_guard() {
     let voters = voters(3);
     let client = client(&voters).await;
     let guard = client.mutex("a").lock().await.unwrap();
@@ -257,7 +260,7 @@ async fn what_an_operator_has_not_reached_goes_back_with_the_guard() {
     let grant = voters.nodes[0].record("a").grant.expect("it voted");
     let revoke = Request::Revoke { holder: grant.id.public(), token: grant.token, grace_ms: 0 };
     assert_eq!(voters.nodes[0].ask("a", &revoke).said, Said::Revoking { left_us: 0 });
-    // The word of the first can be there before the second is asked: then the guard has given that vote back.
+    // The message of the first node can arrive before the second node is asked. Then the guard has released that vote.
     let second = voters.nodes[1].ask("a", &revoke).said;
     assert!(matches!(second, Said::Revoking { left_us: 0 } | Said::NotHeld), "{second:?}");
     assert_eq!(
@@ -268,9 +271,9 @@ async fn what_an_operator_has_not_reached_goes_back_with_the_guard() {
     wait_until("none", Duration::from_secs(5), || granted(&voters, "a") == 0);
 }
 
-/// The holder is told by the first node, and gives back at the others before they hear of the revocation.
+/// The first node notifies the holder, which releases at the other nodes before the revocation reaches them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_revocation_that_its_holder_overtakes_was_one() {
+async fn a_revocation_that_its_holder_overtakes_succeeds() {
     let voters = voters(3);
     let (holding, revoking) = (client(&voters).await, client(&voters).await);
     let guard = holding.mutex("a").lock().await.unwrap();
@@ -290,9 +293,9 @@ async fn a_revocation_that_its_holder_overtakes_was_one() {
     assert_eq!(again, Revoked::NotHeld);
 }
 
-/// What the client answers itself says nothing of those who wait: else a run of passes that was to be short goes on.
+/// A local answer contains nothing about waiters. Otherwise the client would extend a short run of local hand-overs.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tokens_are_reserved_without_a_word_of_the_nodes() {
+async fn tokens_are_reserved_without_a_request() {
     let voters = voters(3);
     let link = voters.store().open().await.unwrap();
     let id = GrantId { session: SessionId(7), counter: 1, nonce: 1 };
@@ -300,8 +303,8 @@ async fn tokens_are_reserved_without_a_word_of_the_nodes() {
     let name = Name::new("a").unwrap();
     let granted = link.apply(&name, &queued(id, 8), Contention::None).await.unwrap();
     let Outcome::Granted { token, range, .. } = granted.outcome else { panic!("{granted:?}") };
-    assert!(granted.now_us > 0, "the nodes said it");
+    assert!(granted.now_us > 0, "the time of the nodes");
     let reserve = Op::Reserve { id, token, range: 16 };
     let reserved = link.apply(&name, &reserve, Contention::None).await.unwrap();
-    assert_eq!((reserved.outcome, reserved.now_us), (Outcome::Reserved { range }, 0), "no more, and nobody said it");
+    assert_eq!((reserved.outcome, reserved.now_us), (Outcome::Reserved { range }, 0), "no more, and without a request");
 }

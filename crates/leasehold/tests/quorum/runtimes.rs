@@ -1,4 +1,4 @@
-//! The runtime that connected ends, or is polled by nobody.
+//! The runtime that connected ends, or is not polled.
 
 use std::time::{Duration, Instant};
 
@@ -12,19 +12,19 @@ use crate::common::{
 use leasehold_testkit::proxy::{FaultProxy, Latency};
 use leasehold_testkit::wait_until;
 
-/// Far below the 250 ms after which a request that too few nodes answered is asked again.
+/// Far below the 250 ms after which a request without a majority is repeated.
 const USUAL: Duration = Duration::from_millis(100);
-/// A request that is not answered counts as lost after a sixth of the lease, and is asked again.
+/// An unanswered request counts as lost after a sixth of the lease, and is repeated.
 const SERVED: Duration = Duration::from_millis(2_500);
 const CLOSED: Duration = Duration::from_secs(5);
-/// How many locks the slowest of them is the median of.
+/// The number of locks of which the median is taken.
 const LOCKS: usize = 9;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// How long a lock and its release take, in the median: on a busy machine one or two may be slow.
+/// Returns the median time of a lock and its release: on a busy machine one or two may be slow.
 async fn median(client: &Leasehold) -> Duration {
     let mut took = Vec::new();
     for _ in 0..LOCKS {
@@ -37,9 +37,9 @@ async fn median(client: &Leasehold) -> Duration {
     took[LOCKS / 2]
 }
 
-/// Nobody connects the nodes of its lane any more: the lane ends with it, and another one is opened.
+/// Without the runtime no task reconnects the nodes of its lane: the lane ends with it, and another lane is opened.
 #[test]
-fn locks_are_as_fast_as_before_when_the_runtime_that_connected_has_ended() {
+fn locks_stay_fast_when_the_runtime_that_connected_has_ended() {
     let (servers, first, second) = (runtime(), runtime(), runtime());
     let quorum = servers.block_on(five());
     let client = first.block_on(client(&quorum.url(), MAX_LEASE));
@@ -53,7 +53,7 @@ fn locks_are_as_fast_as_before_when_the_runtime_that_connected_has_ended() {
 }
 
 #[test]
-fn locks_are_as_fast_as_before_when_nobody_polls_the_runtime_that_connected() {
+fn locks_stay_fast_when_the_runtime_that_connected_is_not_polled() {
     let (servers, first, second) = (runtime(), runtime(), runtime());
     let quorum = servers.block_on(five());
     let client = first.block_on(client(&quorum.url(), MAX_LEASE));
@@ -67,10 +67,10 @@ fn locks_are_as_fast_as_before_when_nobody_polls_the_runtime_that_connected() {
     await_no_residue(quorum.servers(), Duration::from_secs(5));
 }
 
-/// The first in a line sends its request by its own runtime, which is polled no more from then on. Who waits behind it on
-/// another runtime does not depend on that: once the first one's time is over the next one is served.
+/// The first caller in a local queue sends its request on its own runtime, which is not polled after that. A caller behind
+/// it on another runtime does not depend on that runtime: it is served after the timeout of the first caller.
 #[test]
-fn who_waits_behind_one_whose_runtime_is_polled_no_more_is_served() {
+fn a_caller_behind_one_on_a_stalled_runtime_is_served() {
     let (first, second) = (runtime(), Runtime::new().unwrap());
     let quorum = second.block_on(five());
     let ours = first.block_on(client(&quorum.url(), MAX_LEASE));
@@ -82,12 +82,12 @@ fn who_waits_behind_one_whose_runtime_is_polled_no_more_is_served() {
     let mutex = ours.mutex(NAME);
     let waiting = second.spawn(async move { mutex.lock().await });
     second.block_on(async {
-        // By then the first one has waited for long enough.
+        // By then the timeout of the first caller is over.
         tokio::time::sleep(SERVED).await;
         assert_eq!(held.release().await.unwrap(), Released::Released);
         let guard = granted(SERVED, waiting).await;
         assert_eq!(within(PROMPT, "the release", guard.release()).await.unwrap(), Released::Released);
-        // Its documented bound: the first request is unanswered still, and can be carried out for a while.
+        // Its documented bound: the first request is still unanswered, and can be carried out for a while.
         assert!(within(CLOSED, "the end", ours.close()).await.unconfirmed().is_empty());
     });
     let told = first.block_on(impatient).unwrap();
@@ -95,17 +95,17 @@ fn who_waits_behind_one_whose_runtime_is_polled_no_more_is_served() {
     await_no_residue(quorum.servers(), Duration::from_secs(5));
 }
 
-/// The votes that a lost round had go back by its runtime, which is polled until the answer is there, and no longer. In
-/// others' way they would be for the rest of the lease.
+/// The votes of a lost round go back on its runtime, which is polled only until the answer arrives. Otherwise the votes
+/// would block others for the rest of the lease.
 #[test]
-fn who_is_refused_on_a_runtime_that_is_polled_no_more_leaves_no_vote_behind() {
+fn a_refused_caller_on_a_stalled_runtime_leaves_no_vote() {
     let (first, second) = (runtime(), Runtime::new().unwrap());
     let quorum = second.block_on(five());
     let ours = first.block_on(client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()));
     let theirs = second.block_on(client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()));
     let held = second.block_on(theirs.mutex(NAME).lock()).unwrap();
     wait_until("the votes of all", PROMPT, || votes(quorum.servers(), held.token()) == 5);
-    // Two of them do not know of it: as if they had been away then.
+    // Two nodes do not know the grant, as if they had been unreachable.
     let unaware = &quorum.servers()[..2];
     for server in unaware {
         server.command(&["DEL", "lq1:{stock}"]);
@@ -116,9 +116,9 @@ fn who_is_refused_on_a_runtime_that_is_polled_no_more_leaves_no_vote_behind() {
     assert_eq!(second.block_on(held.release()).unwrap(), Released::Released);
 }
 
-/// The same of two votes that come when the round is lost already.
+/// The same with two votes that arrive after the round is lost.
 #[test]
-fn late_votes_go_back_where_the_runtime_of_the_caller_is_polled_no_more() {
+fn late_votes_go_back_when_the_runtime_of_the_caller_is_stalled() {
     let (first, second) = (runtime(), Runtime::new().unwrap());
     let quorum = second.block_on(five());
     let slow: Vec<_> = quorum.servers()[..2].iter().map(|server| FaultProxy::start(server.port())).collect();
@@ -141,7 +141,8 @@ fn late_votes_go_back_where_the_runtime_of_the_caller_is_polled_no_more() {
     assert_eq!(second.block_on(held.release()).unwrap(), Released::Released);
 }
 
-/// The caller blocks the runtime that would send its requests. That no node answers says nothing about the nodes.
+/// The caller blocks the runtime that would send its requests. So the missing answers do not mean that the nodes are
+/// silent.
 #[test]
 fn a_short_wait_within_a_blocked_runtime_finds_the_lock_free() {
     let (servers, blocked) = (runtime(), runtime());

@@ -1,4 +1,4 @@
-//! A clock that is seen to be set forward while a question is open.
+//! A node's clock is seen to be set forward while a question is in flight.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::played::voters;
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// The first of two has renewed it, and its clock is seen to be set forward before the second one answers: what the first
-/// one said is not believed any more.
+/// The first of two nodes has renewed a lease. Then its clock is seen to be set forward, before the second node answers.
+/// The first answer is not valid any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_set_forward_between_two_answers_shortens_what_they_come_to() {
+async fn a_clock_set_forward_between_two_answers_shortens_the_validity() {
     let voters = voters(3);
     voters.nodes[2].be(Mood::Dead);
     let link = voters.store().open().await.unwrap();
@@ -45,16 +45,16 @@ async fn a_clock_that_is_set_forward_between_two_answers_shortens_what_they_come
     let not_after_us = Real::world().now_us() + 7_000_000;
     let renew = Renew { id, token, from: From::Now, lease_ms, not_after_us };
     let renewing = tokio::spawn(link.renew(&[(name.clone(), renew)]));
-    wait_until("one has renewed", SOON, || since_us() != granted_us);
-    // Heard as well, not only carried out; nothing tells of that. Heard later than this, it is no proof of anything.
+    wait_until("one node has renewed", SOON, || since_us() != granted_us);
+    // The reply has to arrive, too, which no event shows. If it arrived later than this, the test would prove nothing.
     tokio::time::sleep(Duration::from_millis(20)).await;
     voters.nodes[0].set_clock(9_000_000);
     let looking = tokio::spawn(link.apply(&Name::new("b").unwrap(), &Op::Inspect, Contention::None));
     let warned = async { while !matches!(told.recv().await, Some(Message::LookAtAll)) {} };
-    timeout(SOON, warned).await.expect("all that is held is asked for anew");
+    timeout(SOON, warned).await.expect("the session re-checks all names");
     voters.nodes[1].be(Mood::Answers);
     let said = renewing.await.unwrap().remove(0).unwrap();
     let left_us = if let Outcome::Renewed { left_us } = said.outcome { left_us } else { 0 };
-    assert!(left_us < 1_000_000, "at one of the two it is over: {said:?}");
+    assert!(left_us < 1_000_000, "it has ended at one of the two nodes: {said:?}");
     drop(looking.await);
 }

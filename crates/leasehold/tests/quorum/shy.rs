@@ -1,36 +1,36 @@
-//! Something between a client and its nodes: links that fall silent where a test says so, and are counted; and a world in
-//! which whoever sleeps is woken early.
+//! Between a client and its nodes: links that are silent where a test wants it, and counters of links. Also a world in
+//! which sleeps end early.
 
 use std::future::pending;
-use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::Error;
 use leasehold::seam::node::{Begin, Candidate, Inbox, NoVote, Node, NodeLink};
-use leasehold::seam::{Address, Fault, Pending, QuorumStore, Real, Socket, Store, World};
+use leasehold::seam::{Fault, Pending, Progress, QuorumStore, Real, Store, World};
 use leasehold_spec::node::{Charter, Renewal, Request, Vote};
 use leasehold_spec::{Inspection, Name, SessionId, Token};
+use leasehold_testkit::forward::{Forward, ForwardWorld};
 use leasehold_testkit::voters::Voters;
 use tokio::sync::watch;
 
 use crate::played::MAX_LEASE_MS;
 
-/// What a link never answers.
+/// The requests that a link never answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silent {
     Never,
     Ping,
     Attach,
-    /// It has more names than anybody can look at.
+    /// Its list of names is endless.
     Names,
 }
 
-/// An answer of a node's own making: `None` leaves it to the node.
+/// Returns an answer in place of the node's answer. `None`: the node answers.
 type Says = dyn Fn(&Request) -> Option<NoVote> + Send + Sync;
 
-/// A node whose links are this silent.
+/// A node with silent links.
 pub(crate) struct Shy {
     node: Arc<dyn Node>,
     silent: Mutex<Silent>,
@@ -45,13 +45,13 @@ pub(crate) struct Shy {
 }
 
 impl Shy {
-    /// Each node of these, and a store of them all.
+    /// Wraps each of these nodes, and returns a store of all of them.
     pub(crate) fn each(voters: &Voters, world: Arc<dyn World>) -> (Vec<Arc<Self>>, Arc<dyn Store>) {
         let (each, store) = Self::quorum(voters, world);
         (each, Arc::new(store))
     }
 
-    /// The same, for whoever asks more of it than a store gives.
+    /// The same, with the methods of a quorum.
     pub(crate) fn quorum(voters: &Voters, world: Arc<dyn World>) -> (Vec<Arc<Self>>, QuorumStore) {
         let shy = |node| {
             let [tried, opened, closed] = [const { AtomicUsize::new(0) }; 3];
@@ -65,18 +65,18 @@ impl Shy {
         (each, QuorumStore::new(nodes, MAX_LEASE_MS, world))
     }
 
-    /// Links that are opened from now on are this silent.
+    /// Makes the links silent that are opened from now on.
     pub(crate) fn be(&self, silent: Silent) {
         *self.silent.lock().unwrap() = silent;
     }
 
-    /// From now on it says this to requests that are about one name, and to renewals if it does to each of a batch.
+    /// Sets the answer to later requests about one name, and to renewals if it answers each renewal of a batch.
     pub(crate) fn says(&self, says: impl Fn(&Request) -> Option<NoVote> + Send + Sync + 'static) {
         *self.says.lock().unwrap() = Arc::new(says);
     }
 
-    /// While it hesitates, requests that are about one name wait to be sent. One that is dropped meanwhile is not, as with
-    /// a client that writes when it gets to it.
+    /// While the node hesitates, requests about one name wait to be sent. A request that is dropped meanwhile is not sent,
+    /// as with a client that writes later.
     pub(crate) fn hesitate(&self, hesitates: bool) {
         self.hesitates.send_replace(hesitates);
     }
@@ -87,22 +87,22 @@ impl Shy {
         *self.withheld.lock().unwrap() = until;
     }
 
-    /// While this is on, its links are broken, and nobody was told yet.
+    /// While this is on, the links are broken, without any message about it.
     pub(crate) fn break_links(&self, breaks: bool) {
         self.breaks.store(breaks, Ordering::SeqCst);
     }
 
-    /// How often it was tried to open one.
+    /// Returns how often a client tried to open a link.
     pub(crate) fn tried(&self) -> usize {
         self.tried.load(Ordering::SeqCst)
     }
 
-    /// How many links were opened.
+    /// Returns how many links were opened.
     pub(crate) fn opened(&self) -> usize {
         self.opened.load(Ordering::SeqCst)
     }
 
-    /// How many of them were closed.
+    /// Returns how many links were closed.
     pub(crate) fn closed(&self) -> usize {
         self.closed.load(Ordering::SeqCst)
     }
@@ -219,16 +219,16 @@ impl NodeLink for ShyLink {
         }
     }
 
-    fn rests_until_us(&self) -> u64 {
-        self.link.rests_until_us()
+    fn quarantine_until_us(&self) -> u64 {
+        self.link.quarantine_until_us()
     }
 
     fn was_used(&self) -> bool {
         self.link.was_used()
     }
 
-    fn run(&self) -> &str {
-        self.link.run()
+    fn run_id(&self) -> &str {
+        self.link.run_id()
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
@@ -236,6 +236,14 @@ impl NodeLink for ShyLink {
             Silent::Ping => Box::pin(pending()),
             _ => self.link.ping(),
         }
+    }
+
+    fn check_driven(&self) -> Progress {
+        self.link.check_driven()
+    }
+
+    fn has_unsent(&self) -> bool {
+        self.link.has_unsent()
     }
 
     fn is_closed(&self) -> bool {
@@ -250,14 +258,14 @@ impl NodeLink for ShyLink {
     }
 }
 
-/// How much earlier.
+/// The factor by which sleeps are shorter or longer.
 const EARLIER: u32 = 50;
 
-/// The real world, in which whoever sleeps is woken early: what is bounded by seconds takes as many parts of one. Or late:
-/// then no bound is met.
-pub(crate) struct Hasty(Arc<dyn World>, Tasks, fn(Duration) -> Duration);
+/// The real world with shorter sleeps, so that a bound of seconds takes a fraction of a second. Or with longer sleeps, so
+/// that no bound is reached.
+pub(crate) struct Hasty(Tasks, fn(Duration) -> Duration);
 
-/// How many tasks are there that were spawned in a world.
+/// The number of running tasks that were spawned in a world.
 pub(crate) type Tasks = Arc<AtomicUsize>;
 
 impl Hasty {
@@ -267,12 +275,12 @@ impl Hasty {
 
     pub(crate) fn counting() -> (Arc<dyn World>, Tasks) {
         let tasks = Tasks::default();
-        (Arc::new(Self(Real::world(), Arc::clone(&tasks), |duration| duration / EARLIER)), tasks)
+        (Arc::new(Forward(Self(Arc::clone(&tasks), |duration| duration / EARLIER))), tasks)
     }
 
-    /// In no haste at all.
+    /// Returns a world with longer sleeps.
     pub(crate) fn late() -> Arc<dyn World> {
-        Arc::new(Self(Real::world(), Tasks::default(), |duration| duration * EARLIER))
+        Arc::new(Forward(Self(Tasks::default(), |duration| duration * EARLIER)))
     }
 }
 
@@ -284,45 +292,17 @@ impl Drop for Task {
     }
 }
 
-impl World for Hasty {
-    fn now_us(&self) -> u64 {
-        self.0.now_us()
-    }
-
-    fn wall_us(&self) -> u64 {
-        self.0.wall_us()
-    }
-
-    fn random(&self, bytes: &mut [u8]) {
-        self.0.random(bytes);
-    }
-
-    fn host(&self) -> String {
-        self.0.host()
-    }
-
-    fn process(&self) -> u32 {
-        self.0.process()
-    }
-
+impl ForwardWorld for Hasty {
     fn sleep(&self, duration: Duration) -> Pending<()> {
-        self.0.sleep(self.2(duration))
-    }
-
-    fn connect(&self, to: &Address) -> Pending<io::Result<Box<dyn Socket>>> {
-        self.0.connect(to)
+        Real.sleep(self.1(duration))
     }
 
     fn spawn(&self, task: Pending<()>) -> Result<(), Pending<()>> {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        let counted = Task(Arc::clone(&self.1));
-        self.0.spawn(Box::pin(async move {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let counted = Task(Arc::clone(&self.0));
+        Real.spawn(Box::pin(async move {
             let _counted = counted;
             task.await;
         }))
-    }
-
-    fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
-        self.0.spawn_session(session)
     }
 }

@@ -1,4 +1,4 @@
-//! Servers that stand still: connections are open, and nothing is answered.
+//! Stopped servers: their connections are open, and they do not reply.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::common::{
 };
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_minority_that_stands_still_holds_nobody_up() {
+async fn a_stopped_minority_does_not_delay() {
     let quorum = five().await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let (still, others) = quorum.servers().split_at(2);
@@ -30,14 +30,14 @@ async fn a_minority_that_stands_still_holds_nobody_up() {
     let late = within(PROMPT, "a new client", client(&quorum.url(), MAX_LEASE)).await;
     let guard = within(PROMPT, "its lock", late.mutex(NAME).lock()).await.unwrap();
     assert!(Some(guard.token()) > token);
-    // What was asked of them meanwhile is carried out late, or not at all.
+    // Requests that they received meanwhile are carried out late, or not at all.
     still.iter().for_each(RedisServer::cont);
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     await_no_residue(quorum.servers(), Duration::from_secs(5));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_that_stands_still_is_named_and_leaves_nothing() {
+async fn a_stopped_majority_is_named_and_keeps_no_votes() {
     let quorum = five().await;
     let a = client_at_all(&quorum.url(), MAX_LEASE, quorum.servers()).await;
     let still = &quorum.servers()[..3];
@@ -57,9 +57,9 @@ async fn a_majority_that_stands_still_is_named_and_leaves_nothing() {
     await_no_residue(quorum.servers(), Duration::from_secs(5));
 }
 
-/// A patient one outlasts it.
+/// A waiter with a long timeout outlasts the stop.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_waits_outlasts_a_majority_that_stands_still() {
+async fn a_waiter_outlasts_a_stopped_majority() {
     let quorum = five().await;
     let (a, b) = (client(&quorum.url(), MAX_LEASE).await, client(&quorum.url(), MAX_LEASE).await);
     let guard = a.mutex(NAME).lock().await.unwrap();
@@ -68,7 +68,7 @@ async fn whoever_waits_outlasts_a_majority_that_stands_still() {
     still.iter().for_each(RedisServer::stop);
     let token = guard.token();
     let freeing = tokio::spawn(guard.release());
-    wait_until("two have heard it", LONG, || votes(&quorum.servers()[3..], token) == 0);
+    wait_until("two nodes have received it", LONG, || votes(&quorum.servers()[3..], token) == 0);
     assert!(!waiting.is_finished(), "two of five are no majority");
     still.iter().for_each(RedisServer::cont);
     let freed = within(LONG, "the release", freeing).await.unwrap().unwrap();
@@ -79,9 +79,9 @@ async fn whoever_waits_outlasts_a_majority_that_stands_still() {
     await_no_residue(quorum.servers(), Duration::from_secs(5));
 }
 
-/// They give their votes late or by the next renewal, and lose them with the release.
+/// The nodes vote late, or at the next renewal, and give the votes back at the release.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_went_on_during_a_hold_votes_for_it_and_keeps_nothing() {
+async fn nodes_that_go_on_during_a_hold_vote_for_it_and_keep_nothing() {
     let (quorum, lease) = (five().await, Duration::from_millis(1200));
     let a = client(&quorum.url(), lease).await;
     let still = &quorum.servers()[..2];
@@ -95,9 +95,9 @@ async fn who_went_on_during_a_hold_votes_for_it_and_keeps_nothing() {
     await_no_residue(quorum.servers(), Duration::from_millis(800));
 }
 
-/// Longer than a lease: the holder keeps the others.
+/// The stop is longer than a lease: the holder keeps the other votes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lock_is_renewed_over_a_minority_that_stands_still() {
+async fn a_lock_is_renewed_over_a_stopped_minority() {
     let (quorum, lease) = (five().await, Duration::from_millis(900));
     let (a, b) = (client(&quorum.url(), lease).await, client(&quorum.url(), lease).await);
     let guard = a.mutex(NAME).lock().await.unwrap();

@@ -1,4 +1,4 @@
-//! What is told of each node: in errors, and to operators.
+//! The status of each node, in errors and for operators.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,18 +13,18 @@ use crate::shy::Shy;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// Real ones, that nobody has begun: they rest, whatever else they were asked meanwhile.
+/// Real nodes that were not initialized are in quarantine, whatever other requests they have answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_rests_is_not_said_to_vote() {
+async fn a_node_in_quarantine_is_not_shown_as_voting() {
     let quorum = Quorum::builder(3).max_lease(Duration::from_secs(60)).start();
-    let client = Leasehold::connect(&quorum.url()).await.expect("they are there, and rest");
+    let client = Leasehold::connect(&quorum.url()).await.expect("the nodes are up, in quarantine");
     let mutex = client.mutex("a");
     for _ in 0..3 {
-        let error = mutex.try_lock().await.expect_err("all of them rest");
+        let error = mutex.try_lock().await.expect_err("all nodes are in quarantine");
         assert_eq!(error.kind(), ErrorKind::Quorum, "{error}");
         let said = error.to_string();
         assert!(said.contains("0 of 3 nodes vote") && said.matches("is in quarantine for").count() == 3, "{said}");
-        // What they do for who gives back, and looks.
+        // Nodes in quarantine answer releases and inspections.
         let seen = mutex.inspect().await.expect("they look");
         assert_eq!(seen.holder, None);
         for (node, server) in seen.nodes.iter().zip(quorum.servers()) {
@@ -33,11 +33,11 @@ async fn a_node_that_rests_is_not_said_to_vote() {
             assert!((40..=60).contains(&left.as_secs()), "{left:?}");
         }
         assert_eq!(seen.nodes.len(), 3);
-        // That none has a record is no sign that nobody holds.
-        let error = client.names().await.expect_err("all of them rest");
+        // Nodes without a record do not show that there is no holder.
+        let error = client.names().await.expect_err("all nodes are in quarantine");
         assert!(error.kind() == ErrorKind::Quorum && error.to_string().contains("0 of 3 nodes vote"), "{error}");
     }
-    leasehold::quorum::begin(&quorum.url()).await.expect("all are there");
+    leasehold::quorum::begin(&quorum.url()).await.expect("all nodes are up");
     let guard = client.mutex("a").lock().await.expect("they vote");
     assert_eq!(client.names().await.expect("they vote"), ["a"]);
     assert!(guard.is_valid());
@@ -54,7 +54,7 @@ async fn inspect_shows_each_node() {
     voters.nodes[1].be(Mood::Dead);
     voters.nodes[4].flush();
     let seen = client.mutex("a").inspect().await.unwrap();
-    let holder = seen.holder.clone().expect("three of five say so");
+    let holder = seen.holder.clone().expect("three of five nodes show it");
     assert_eq!(holder.token, guard.token());
     let kinds: Vec<&str> = seen
         .nodes
@@ -73,8 +73,8 @@ async fn inspect_shows_each_node() {
     assert!(!why.is_empty());
 }
 
-/// The connections to most nodes broke a moment ago, and nobody has noticed: that no names come by them is no sign that
-/// there are none.
+/// The connections to most nodes broke a moment ago, and the client has not noticed. An empty list from these connections
+/// does not show that there are no names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_list_of_names_is_made_of_broken_connections() {
     let world = Real::world();
@@ -92,7 +92,7 @@ async fn no_list_of_names_is_made_of_broken_connections() {
         nodes.iter().for_each(|node| node.break_links(false));
         let begun = Instant::now();
         while client.names().await.ok().is_none_or(|names| names != ["held"]) {
-            assert!(begun.elapsed() < SOON, "the nodes are there");
+            assert!(begun.elapsed() < SOON, "the nodes are connected");
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }

@@ -1,4 +1,4 @@
-//! Configurations that are wrong.
+//! Wrong configurations.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ async fn refused(url: &str) -> Error {
     within(LONG, "an answer", connecting).await.map(drop).expect_err("a quorum of another kind")
 }
 
-/// The URL of these nodes.
+/// Returns the URL of these nodes.
 fn of(nodes: &[String], max_lease: Duration) -> String {
     let nodes: Vec<String> = nodes.iter().map(|node| format!("node={node}")).collect();
     format!("quorum:?{}&max_lease={}ms", nodes.join("&"), max_lease.as_millis())
 }
 
-/// By its address it is another one: what it says of itself tells.
+/// The addresses differ, and the run IDs are the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_for_a_quorum_of_four() {
     let servers = Quorum::start(2);
@@ -27,17 +27,17 @@ async fn two_servers_for_a_quorum_of_four() {
     let error = refused(&of(&nodes, MAX_LEASE)).await;
     println!("{error}");
     assert_eq!(error.kind(), ErrorKind::Invalid);
-    assert_is_told_twice(&error, servers.servers());
+    assert_names_both(&error, servers.servers());
 }
 
-/// Where the others are a majority without it, it is no matter: it has one vote.
+/// If the other nodes are a majority, this does not matter: the server has one vote.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_for_a_quorum_of_three() {
     let servers = Quorum::start(2);
     let mut nodes = servers.urls();
     nodes.push(nodes[0].replace("127.0.0.1", "localhost"));
     let url = of(&nodes, MAX_LEASE);
-    // Which of its two names is greeted first, and whether that is before the other server, is nobody's to say.
+    // The order in which the client greets the two names and the other server is not determined.
     let connecting = Leasehold::builder(&url).lease(Duration::from_secs(5)).connect();
     match within(LONG, "an answer", connecting).await {
         Ok(client) => {
@@ -48,13 +48,13 @@ async fn two_servers_for_a_quorum_of_three() {
         }
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
-            assert_is_told_twice(&error, &servers.servers()[..1]);
+            assert_names_both(&error, &servers.servers()[..1]);
         }
     }
 }
 
 #[track_caller]
-fn assert_is_told_twice(error: &Error, servers: &[RedisServer]) {
+fn assert_names_both(error: &Error, servers: &[RedisServer]) {
     let said = error.to_string();
     let is_told = |server: &RedisServer| {
         ["127.0.0.1", "localhost"].iter().all(|host| said.contains(&format!("{host}:{}", server.port())))
@@ -62,7 +62,7 @@ fn assert_is_told_twice(error: &Error, servers: &[RedisServer]) {
     assert!(servers.iter().any(is_told) && said.contains("the same server"), "{said}");
 }
 
-/// Of two quorums of different sizes the majorities need not meet.
+/// The majorities of two quorums of different sizes may be disjoint.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn another_count_of_nodes_or_another_longest_lease() {
     let quorum = five().await;
@@ -79,7 +79,7 @@ async fn another_count_of_nodes_or_another_longest_lease() {
         let said = error.to_string();
         assert!(said.contains(says) && said.contains("5 nodes") && said.contains("at most 10s"), "{said}");
     }
-    // It leaves those alone who do agree.
+    // Clients that agree are not affected.
     let guard = client(&quorum.url(), MAX_LEASE).await.mutex(NAME).lock().await.unwrap();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
 }
@@ -103,9 +103,9 @@ async fn a_lease_beyond_the_longest() {
     drop(client.mutex(NAME).lease(MAX_LEASE).lock().await.unwrap());
 }
 
-/// Whoever names no lease has the longest that there is, where that is shorter than 30 s.
+/// Without a lease in the settings the lease is the longest lease, if that is shorter than 30 s.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_that_nobody_named_is_no_longer_than_the_longest() {
+async fn the_default_lease_is_no_longer_than_the_longest() {
     let quorum = five().await;
     let client = Leasehold::connect(&quorum.url()).await.unwrap();
     let mutex = client.mutex(NAME);
@@ -118,15 +118,16 @@ async fn a_lease_that_nobody_named_is_no_longer_than_the_longest() {
     assert_eq!(mutex.run(async |guard| guard.remaining() <= MAX_LEASE).await.ok(), Some(true));
     let holds = mutex.max_hold(Duration::from_secs(20)).lock().await.unwrap();
     assert_eq!(holds.release().await.unwrap(), Released::Released);
-    // One that was named is refused, also where it was named once for all.
+    // A lease in the settings of the mutex or of the client is refused.
     let error =
         self::client(&quorum.url(), Duration::from_secs(30)).await.mutex(NAME).lock().await.map(drop).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
-/// What a begin that failed had told some of would grant leases, which the next one, with a better URL, would forget.
+/// If a failed `begin` had initialized some nodes, they would grant leases. The next `begin`, with a corrected URL, would
+/// make the nodes forget them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_quorum_is_begun_by_all_of_its_nodes_or_by_none() {
+async fn begin_initializes_all_nodes_or_none() {
     let quorum = Quorum::builder(5).each(RedisServer::builder().password("s3same")).max_lease(MAX_LEASE).start();
     let mute = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("redis://{}", mute.local_addr().unwrap());
@@ -137,17 +138,17 @@ async fn a_quorum_is_begun_by_all_of_its_nodes_or_by_none() {
         let mut nodes = quorum.urls();
         nodes[4] = fifth;
         let begun = within(LONG, "an answer", leasehold::quorum::begin(&of(&nodes, MAX_LEASE))).await;
-        let error = begun.expect_err("four of five can be told");
+        let error = begun.expect_err("begin fails at one of five nodes");
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(says) && error.to_string().contains("127.0.0.1:"), "{error}");
         let client = client(&quorum.url(), MAX_LEASE).await;
-        let error = client.mutex(NAME).try_lock().await.map(drop).expect_err("none has been told");
+        let error = client.mutex(NAME).try_lock().await.map(drop).expect_err("no node was initialized");
         assert!(error.to_string().contains("0 of 5 nodes vote"), "{error}");
     }
     leasehold::quorum::begin(&quorum.url()).await.unwrap();
 }
 
-/// Four of five are enough; the fifth is named when it matters, and its password never.
+/// Four of five nodes are enough. The error names the fifth node when it matters, and never its password.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_password_for_one_node() {
     let quorum = Quorum::builder(5).each(RedisServer::builder().password("s3same")).max_lease(MAX_LEASE).start();
@@ -167,7 +168,7 @@ async fn a_wrong_password_for_one_node() {
     let node = format!("127.0.0.1:{}", quorum.server(1).port());
     assert!(said.contains(&format!("the Redis at {node} refuses the user or the password")), "{said}");
     assert!(!said.contains("s3same") && !said.contains("hunter2"), "{said}");
-    // Wrong for all of them, that is what is wrong.
+    // If the password is wrong for all nodes, the error says so.
     quorum.servers()[3..].iter().for_each(RedisServer::restart);
     let error = refused(&quorum.url().replace("s3same", "hunter2")).await;
     assert_eq!(error.kind(), ErrorKind::Denied, "{error}");

@@ -5,8 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use leasehold::seam::{Fault, Inbox, Link, Message, Pending, Progress, Real, Store, World};
-use leasehold::{Error, LostReason};
+use leasehold::seam::{
+    Fault, Inbox, Link, Message, Pending, Progress, Real, Store, StoreProfile, World, inspect_whole,
+};
+use leasehold::{Error, LostReason, NodeView};
 use leasehold_spec::{Answer, Contention, Name, Op, Renew, SessionId};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::consume_budget;
@@ -96,6 +98,10 @@ impl Store for Shop {
         })
     }
 
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
+    }
+
     fn silence(&self) -> Option<Error> {
         None
     }
@@ -147,6 +153,10 @@ impl Link for Handle {
         self.ask(op.clone())
     }
 
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        inspect_whole(self, name, guess)
+    }
+
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
         let each: Vec<_> = batch.iter().map(|(_, renew)| self.begin(Op::Renew(renew.clone()))).collect();
         Box::pin(async move {
@@ -174,7 +184,7 @@ impl Link for Handle {
         })
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.0.run
     }
 
@@ -188,6 +198,10 @@ impl Link for Handle {
             }
             if line.closed.load(Ordering::SeqCst) { Err(gone()) } else { Ok(line.store.server_us()) }
         })
+    }
+
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn check_driven(&self) -> Progress {

@@ -9,8 +9,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use crate::seam::{Fault, Inbox, Link, Message, Pending, Store, World};
-use crate::{Error, LostReason};
+use crate::seam::{Fault, Inbox, Link, Message, Pending, Progress, Store, StoreProfile, World, inspect_whole};
+use crate::{Error, LostReason, NodeView};
 use leasehold_spec::{Answer, Contention, Env, Name, Op, Renew, Resource, SessionId, Token, step};
 use shuttle::future::yield_now;
 use tokio::sync::{mpsc, oneshot};
@@ -147,6 +147,10 @@ impl Store for Shop {
         Box::pin(async move { Ok(Arc::new(shop.open_link()) as Arc<dyn Link>) })
     }
 
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
+    }
+
     fn silence(&self) -> Option<Error> {
         None
     }
@@ -185,6 +189,10 @@ impl Link for Path {
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
     }
 
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Heard<(Answer, Vec<NodeView>)>> {
+        inspect_whole(self, name, guess)
+    }
+
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Heard<Answer>>> {
         let (batch, count) = (batch.to_vec(), batch.len());
         let asked = self.ask(|reply| Up::Renew(batch, reply));
@@ -201,13 +209,25 @@ impl Link for Path {
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         "first"
     }
 
     fn ping(&self) -> Pending<Heard<u64>> {
         let asked = self.ask(Up::Ping);
         Box::pin(async move { asked.await.unwrap_or_else(|| Err(gone())) })
+    }
+
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn check_driven(&self) -> Progress {
+        Progress::Moving
+    }
+
+    fn has_unsent(&self) -> bool {
+        false
     }
 
     fn is_closed(&self) -> bool {

@@ -1,5 +1,5 @@
-//! Reads what a node keeps of a name out of Redis, with other eyes than the scripts': every field is checked for its form,
-//! and nothing may be left over.
+//! Reads the record of a name at a node out of Redis, independently of the scripts. Checks the form of every field, and
+//! that nothing follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +7,22 @@ use leasehold_spec::node::{Called, Charter, Granted, Marker, Record};
 use leasehold_spec::{Contention, GrantId, GrantState, Order, Token};
 use leasehold_testkit::{Resp, Value};
 
-/// One round trip for both keys: types, values, and when they end (ms since 1970).
+/// One round trip for both keys: types, values, and ends (ms since 1970).
 const LOOK: &str = "local kinds = redis.call('TYPE', KEYS[1]).ok .. ' ' .. redis.call('TYPE', KEYS[2]).ok
 local record, queue = false, {}
 if string.find(kinds, '^string') then record = redis.call('GET', KEYS[1]) end
 if string.find(kinds, 'zset$') then queue = redis.call('ZRANGE', KEYS[2], '0', '-1', 'WITHSCORES') end
 return { kinds, record, queue, redis.call('PEXPIRETIME', KEYS[1]), redis.call('PEXPIRETIME', KEYS[2]) }";
 
-/// What is stored.
+/// The stored state of a name.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) record: Record,
-    /// When the keys end, in ms since 1970: that of the record, and that of the queue if there is one.
+    /// The ends of the keys, in ms since 1970: of the record, and of the queue if there is one.
     pub(crate) ends_ms: Vec<u64>,
 }
 
-/// What is stored under the keys of a name; `None` if there is nothing.
+/// Returns the stored state of a name. `None` if there are no keys.
 pub(crate) fn look(resp: &mut Resp, key: &str, queue_key: &str) -> Result<Option<Stored>, String> {
     let answer = resp.command(&["EVAL", LOOK, "2", key, queue_key]);
     let Some([kinds, text, queue, record_end, queue_end]) = answer.items() else { return Err(format!("{answer:?}")) };
@@ -52,7 +52,7 @@ fn members(pairs: &[Value]) -> Result<BTreeMap<(u64, GrantId), Order>, String> {
         let [Some(member), Some(score)] = [pair[0].text(), pair[1].text()] else { return Err(format!("{pair:?}")) };
         let ticket: u64 = score.parse().map_err(|_| format!("no ticket: {score}"))?;
         let mut fields = Fields(member);
-        let id = fields.id()?.ok_or("nobody waits")?;
+        let id = fields.id()?.ok_or("no waiter")?;
         let order = match fields.take(1)? {
             "s" => Order::Strict,
             "r" => Order::Relaxed,
@@ -84,7 +84,7 @@ fn record(fields: &mut Fields<'_>) -> Result<(Record, Contention), String> {
     let called = match is_called {
         "-" => None,
         "C" => {
-            let id = fields.id()?.ok_or("nobody is called")?;
+            let id = fields.id()?.ok_or("no called waiter")?;
             Some(Called { id, ticket: fields.number(16)?, until_us: fields.number(16)? })
         }
         other => return Err(format!("called? {other:?}")),
@@ -97,7 +97,7 @@ fn record(fields: &mut Fields<'_>) -> Result<(Record, Contention), String> {
         "C" => GrantState::CoolingDown,
         other => return Err(format!("no state: {other:?}")),
     };
-    let id = fields.id()?.ok_or("a vote for nobody")?;
+    let id = fields.id()?.ok_or("a vote without a holder")?;
     let (token, since_us, length_ms) = (fields.token()?, fields.number(16)?, fields.number(8)?);
     let (range, len) = (fields.number(8)?, fields.number(3)?);
     let label = fields.take(usize::try_from(len).map_err(|e| e.to_string())?)?.to_owned();
@@ -105,7 +105,7 @@ fn record(fields: &mut Fields<'_>) -> Result<(Record, Contention), String> {
     Ok((record, waits))
 }
 
-/// The marker that is stored; `None` if there is none.
+/// Returns the stored marker. `None` if there is none.
 pub(crate) fn marker(resp: &mut Resp, key: &str) -> Result<Option<(Marker, String)>, String> {
     let answer = resp.command(&["GET", key]);
     let Some(text) = answer.text() else { return Ok(None) };
@@ -129,7 +129,7 @@ pub(crate) fn marker(resp: &mut Resp, key: &str) -> Result<Option<(Marker, Strin
     Ok(Some((Marker { charter, run: fields.0.to_owned(), forgets, rests_until_us, was_used }, text.to_owned())))
 }
 
-/// The fixed-width fields of a text, taken from its beginning.
+/// The remaining fixed-width fields of a text.
 struct Fields<'a>(&'a str);
 
 impl<'a> Fields<'a> {

@@ -1,10 +1,10 @@
-//! One node, greeted, asked and listened to.
+//! One node: greetings, requests and messages.
 
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold::ErrorKind;
-use leasehold::seam::node::{Begin, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Begin, NoVote, Node, NodeLink, NodeMessage};
 use leasehold::seam::{Fault, NODE_RIGHTS, Real, RedisNode};
 use leasehold_spec::node::{Abstention, Ask, Charter, Renewal, Request, Rings, Said, Vote, Wait};
 use leasehold_spec::{Contention, From, GrantId, LostHow, Name, Order, SessionId, Token, Was};
@@ -49,11 +49,11 @@ async fn said(link: &Arc<dyn NodeLink>, request: &Request) -> Vote {
 }
 
 #[tokio::test]
-async fn a_vote_is_given_renewed_and_given_back_and_the_next_one_called() {
+async fn a_vote_is_granted_renewed_and_released_and_the_next_waiter_is_called() {
     let server = RedisServer::builder().start();
     let link = begun(&server).await;
     let name = Name::new("a {b}").unwrap();
-    let heard: Arc<Mutex<Vec<Rung>>> = Arc::default();
+    let heard: Arc<Mutex<Vec<NodeMessage>>> = Arc::default();
     let into = Arc::clone(&heard);
     link.attach(SessionId(7), Arc::new(move |rung| into.lock().unwrap().push(rung))).await.unwrap();
 
@@ -85,23 +85,23 @@ async fn a_vote_is_given_renewed_and_given_back_and_the_next_one_called() {
     assert_eq!((vote.said, vote.has_called), (Said::GivenBack { was: Was::Granted }, true));
     link.ping().await.unwrap();
     let rungs = std::mem::take(&mut *heard.lock().unwrap());
-    let [Rung::Bell(of, wanted), Rung::Bell(_, called)] = rungs.as_slice() else { panic!("{rungs:?}") };
+    let [NodeMessage::Bell(of, wanted), NodeMessage::Bell(_, called)] = rungs.as_slice() else { panic!("{rungs:?}") };
     assert_eq!((of, wanted.id, wanted.rings), (&name, id(1), Rings::Wanted { token: Token::new(token).unwrap() }));
     assert_eq!((called.id, called.rings), (id(2), Rings::Call));
     assert_eq!(link.names(0).await.unwrap().0, [name]);
 
     link.close();
     for _ in 0..1_000 {
-        if link.is_closed() && matches!(heard.lock().unwrap().as_slice(), [Rung::Detached]) {
+        if link.is_closed() && matches!(heard.lock().unwrap().as_slice(), [NodeMessage::Detached]) {
             return;
         }
         tokio::task::yield_now().await;
     }
-    panic!("nobody was told of the end");
+    panic!("no message about the end");
 }
 
 #[tokio::test]
-async fn a_node_that_nobody_knows_rests_and_gives_back_meanwhile() {
+async fn a_new_node_is_in_quarantine_and_accepts_releases() {
     let server = RedisServer::builder().start();
     let link = opened(&server).await;
     let refused = link.ask(&Name::new("a").unwrap(), &ask(id(1), now_us(), None)).await.unwrap_err();
@@ -121,9 +121,9 @@ async fn another_charter_is_refused_with_both() {
     assert!(text.contains("quorum of 3 nodes") && text.contains("one of 5 nodes"), "{text}");
 }
 
-/// How long the node rests from now on, by the answer to a request for a vote.
-async fn rest_us(server: &RedisServer, link: &Arc<dyn NodeLink>) -> u64 {
-    // Far from the clock, so that no vote is given.
+/// Returns the rest of the node's quarantine, according to the answer to a request for a vote.
+async fn quarantine_us(server: &RedisServer, link: &Arc<dyn NodeLink>) -> u64 {
+    // The token is far from the clock, so that the node does not vote.
     match link.ask(&Name::new(&format!("port {}", server.port())).unwrap(), &ask(id(1), 1, None)).await {
         Ok(_) => 0,
         Err(NoVote::Abstains(Abstention::Resting { left_us })) => left_us,
@@ -132,8 +132,8 @@ async fn rest_us(server: &RedisServer, link: &Arc<dyn NodeLink>) -> u64 {
 }
 
 #[tokio::test]
-async fn a_restart_is_a_rest_unless_everything_was_saved_before_it_and_is_now() {
-    // What there is is saved either way, and the marker comes back.
+async fn a_restart_means_quarantine_unless_everything_was_saved_before_and_is_now() {
+    // The state is saved in both cases, and the marker is there after the restart.
     for (fsync, later, rests) in [
         ("everysec", "everysec", true),
         ("always", "always", false),
@@ -142,21 +142,21 @@ async fn a_restart_is_a_rest_unless_everything_was_saved_before_it_and_is_now() 
     ] {
         let server = RedisServer::builder().appendonly(fsync).start();
         let link = begun(&server).await;
-        assert_eq!(rest_us(&server, &link).await, 0);
-        let run = link.run().to_owned();
+        assert_eq!(quarantine_us(&server, &link).await, 0);
+        let run = link.run_id().to_owned();
         server.command(&["CONFIG", "SET", "appendfsync", "always"]);
         server.kill();
         server.restart();
-        // As the configuration had it from the first moment on, as far as anybody can see.
+        // As if the configuration had been so from the start on.
         server.command(&["CONFIG", "SET", "appendfsync", later]);
         let link = opened(&server).await;
-        assert_ne!(link.run(), run);
-        assert_eq!(rest_us(&server, &link).await > 0, rests, "{fsync}, then {later}");
+        assert_ne!(link.run_id(), run);
+        assert_eq!(quarantine_us(&server, &link).await > 0, rests, "{fsync}, then {later}");
     }
 }
 
 #[tokio::test]
-async fn a_node_that_is_flushed_abstains_and_rests_from_the_next_greeting() {
+async fn a_flushed_node_abstains_and_is_in_quarantine_from_the_next_greeting() {
     let server = RedisServer::builder().start();
     let link = begun(&server).await;
     server.command(&["FLUSHALL"]);
@@ -174,11 +174,11 @@ async fn a_node_that_is_flushed_abstains_and_rests_from_the_next_greeting() {
     let batch: Vec<_> = (0..20).map(|at| (Name::new(&at.to_string()).unwrap(), renewal.clone())).collect();
     let votes = link.renew(&batch).await;
     assert!(votes.len() == 20 && votes.iter().all(|vote| matches!(vote, Err(NoVote::Abstains(_)))), "{votes:?}");
-    assert!(rest_us(&server, &opened(&server).await).await > 59_000_000);
+    assert!(quarantine_us(&server, &opened(&server).await).await > 59_000_000);
 }
 
 #[tokio::test]
-async fn a_script_that_is_forgotten_is_sent_again() {
+async fn a_forgotten_script_is_sent_again() {
     let server = RedisServer::builder().start();
     let link = begun(&server).await;
     server.command(&["SCRIPT", "FLUSH"]);
@@ -186,7 +186,7 @@ async fn a_script_that_is_forgotten_is_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_not_ours_is_refused_and_left_alone() {
+async fn foreign_keys_are_refused_and_kept() {
     let server = RedisServer::builder().start();
     let link = begun(&server).await;
     let key = "lq1:{a %7Bb%7D}";
@@ -215,7 +215,7 @@ async fn what_is_not_ours_is_refused_and_left_alone() {
         }
         assert_eq!(server.command(&["DUMP", key]), before);
     }
-    // The queue's key, with the name held so that somebody would wait there.
+    // The key of the queue, while the name is held so that a client would wait there.
     server.command(&["DEL", key]);
     said(&link, &ask(id(1), now_us(), None)).await;
     for (put, last) in [(vec!["RPUSH", "lq1q:{a %7Bb%7D}", "1"], 1), (vec!["ZADD", "lq1q:{a %7Bb%7D}", "1", "x"], 2)] {
@@ -225,7 +225,7 @@ async fn what_is_not_ours_is_refused_and_left_alone() {
         assert_eq!(error.kind(), ErrorKind::Foreign, "{last}: {error}");
         assert_eq!(server.command(&["DEL", "lq1q:{a %7Bb%7D}"]), Value::Int(1));
     }
-    // And the marker's.
+    // The key of the marker.
     server.command(&["SET", "lq1:marker", "something"]);
     let Err(error) = node(&server).open(CHARTER).await else { panic!("entered") };
     assert_eq!(error.kind(), ErrorKind::Foreign);
@@ -235,7 +235,7 @@ async fn what_is_not_ours_is_refused_and_left_alone() {
 }
 
 #[tokio::test]
-async fn the_rights_that_are_named_are_enough_and_each_is_needed() {
+async fn the_documented_rights_are_enough_and_each_is_needed() {
     let server = RedisServer::builder().start();
     drop(begun(&server).await);
     let patterns = ["~lq1:*", "~lq1q:*", "&lq1:inbox:*"];
@@ -272,6 +272,6 @@ async fn the_rights_that_are_named_are_enough_and_each_is_needed() {
     said(&link, &Request::GiveBack { id: id(1), upto: Token::HIGHEST, wait: None }).await;
     said(&link, &Request::GiveBack { id: id(2), upto: Token::HIGHEST, wait: waiting(3) }).await;
     said(&link, &Request::Inspect).await;
-    // Also what a script tried by `pcall`, and lived without.
-    assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "something was refused all the same");
+    // This includes commands that a script tried with `pcall`.
+    assert_eq!(server.command(&["ACL", "LOG"]), Value::Array(vec![]), "a command was refused");
 }

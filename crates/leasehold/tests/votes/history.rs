@@ -1,4 +1,4 @@
-//! Random histories. They lean towards what is rare: half of the choices look at the model first.
+//! Random histories. They prefer rare events: half of the choices depend on the model.
 
 use leasehold_spec::limits::{LEASE_MAX_MS, QUEUE_MAX, RANGE_MAX, RETENTION_MS, REVOKE_GRACE_MS, TOKEN_WINDOW_MS};
 use leasehold_spec::node::{Ask, Charter, Marker, Renewal, Request, Said, Wait};
@@ -7,7 +7,7 @@ use leasehold_testkit::Random;
 
 use crate::rig::{CHARTER, Lock, Rig};
 
-/// An attempt that asked once. It may ask again, in another round, whatever became of it.
+/// An attempt that has asked once. It may ask again in another round, in any state.
 #[derive(Clone)]
 struct Attempt {
     lock: usize,
@@ -42,7 +42,7 @@ impl<'a> History<'a> {
         history
     }
 
-    /// A history of so many steps.
+    /// Plays a history of this many steps.
     pub(crate) fn play(mut self, steps: usize) {
         for _ in 0..steps {
             self.step();
@@ -50,7 +50,7 @@ impl<'a> History<'a> {
         self.rig.end_history();
     }
 
-    /// A queue of mostly dead waiters, longer than one step looks at.
+    /// Plays a history with a queue of mostly dead waiters, longer than one step reads.
     pub(crate) fn play_crowd(mut self, steps: usize) {
         self.locks.truncate(1);
         let (ask, first) = (self.attempt(0), self.rig.now_us() - 1_000_000);
@@ -70,7 +70,7 @@ impl<'a> History<'a> {
         self.rig.end_history();
     }
 
-    /// A queue that is full, or almost.
+    /// Plays a history with a queue that is full, or almost full.
     pub(crate) fn play_full(mut self, steps: usize) {
         self.locks = vec![Lock::new("full")];
         self.rig.is_unread = true;
@@ -93,7 +93,7 @@ impl<'a> History<'a> {
         self.rig.end_history();
     }
 
-    /// The attempt of a client that finds the name free: nothing of it is left to chance.
+    /// Acquires a free name, without any random choice.
     fn take(&mut self, now_us: u64) {
         let attempt = Attempt { token: Token::new(now_us).unwrap(), range: 1, wait: None, ..self.attempt(0) };
         self.attempts.push(attempt.clone());
@@ -141,7 +141,7 @@ impl<'a> History<'a> {
         *self.random.pick(&[100, 300, 1_000, 30_000, RETENTION_MS, RETENTION_MS + 1, 120_000, LEASE_MAX_MS])
     }
 
-    /// Tickets of a few different moments: some are equal.
+    /// Returns one of a few tickets: some are equal.
     fn wait(&mut self) -> Wait {
         let second = self.rig.now_us() / 1_000_000 * 1_000_000;
         let ticket = match self.random.below(10) {
@@ -164,7 +164,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// What a client would propose, and seldom what none would.
+    /// Returns a token that a client would propose, and rarely one that no client would.
     fn token(&mut self, lock: usize) -> Token {
         let (now_us, highest) = (self.rig.now_us(), self.locks[lock].model.highest.get());
         let window_us = TOKEN_WINDOW_MS * 1000;
@@ -207,7 +207,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// A repeated request, or another round.
+    /// Repeats a request, or begins another round.
     fn ask_again(&mut self, lock: usize) {
         let Some(mut attempt) = self.one_of(lock) else { return };
         if self.random.chance(60) {
@@ -222,7 +222,7 @@ impl<'a> History<'a> {
         self.ask(&attempt);
     }
 
-    /// An attempt at this name: who has the vote, waits, or is called, or any that there was.
+    /// Returns an attempt at this name: the one with the vote, a waiting or a called one, or any earlier one.
     fn one_of(&mut self, lock: usize) -> Option<Attempt> {
         let model = &self.locks[lock].model;
         let wanted = match self.random.below(5) {
@@ -267,7 +267,7 @@ impl<'a> History<'a> {
         self.apply(lock, &Request::CoolDown { id, upto, for_ms });
     }
 
-    /// Mostly all that there is; else around what somebody has.
+    /// Returns the largest token in most cases, and otherwise one near a granted token.
     fn upto(&mut self, lock: usize) -> Token {
         let held = self.locks[lock].model.grant.as_ref().map(|granted| granted.token.get());
         match (self.random.below(4), held) {
@@ -282,7 +282,7 @@ impl<'a> History<'a> {
         let of = of.or_else(|| self.one_of(lock))?;
         let mut id = of.id;
         if self.random.chance(4) {
-            // Of the right client, and yet another grant.
+            // The right client, and another grant.
             id.nonce ^= 1;
         }
         let token = if self.random.chance(90) { of.token } else { self.token(lock) };
@@ -298,7 +298,7 @@ impl<'a> History<'a> {
         }
     }
 
-    /// A batch about every name.
+    /// Renews every name in one batch.
     fn renew_many(&mut self) {
         let mut batch = Vec::new();
         for lock in 0..self.locks.len() {
@@ -320,7 +320,7 @@ impl<'a> History<'a> {
         self.apply(lock, &Request::Revoke { holder, token, grace_ms });
     }
 
-    /// To the end of a lease or a call, past the retention, or back.
+    /// Moves the clock to the end of a lease or a call, past the retention, or back.
     fn move_clock(&mut self) {
         let lock = self.random.index(self.locks.len());
         let (model, now_us) = (&self.locks[lock].model, self.rig.now_us());
@@ -342,7 +342,7 @@ impl<'a> History<'a> {
         self.rig.move_clock(by_us.clamp(-86_400_000_000, 2 * 86_400_000_000), &mut self.locks);
     }
 
-    /// What becomes of a node: its marker goes or comes back, and clients greet it again.
+    /// Removes the marker of the node or restores an older one, and has clients greet the node again.
     fn change_marker(&mut self) {
         let before = self.rig.marker();
         let run = match self.random.below(3) {
@@ -371,7 +371,7 @@ impl<'a> History<'a> {
                 }
             }
         }
-        // Some requests by a link that has not seen it; then the node is as good as new, mostly.
+        // A link that has not seen the change sends some requests. After that the node is usually as good as new.
         for _ in 0..self.random.below(4) {
             let lock = self.random.index(self.locks.len());
             match self.random.below(3) {

@@ -1,8 +1,8 @@
-//! The scripts of a node say what the specification of one says: random histories on a real Redis and on `node::vote`, with
-//! equal answers, equal states and equal messages after each request, and with markers that come and go.
+//! The scripts of a node do the same as its specification. Random histories run on a real Redis and on `node::vote`, with
+//! equal answers, states and messages after each request, and with markers that come and go.
 //!
-//! `LEASEHOLD_SEED=… cargo test -p leasehold --test votes` repeats one history; `LEASEHOLD_HISTORIES=…` says how many there
-//! are, and `LEASEHOLD_FIRST_SEED=…` which is the first.
+//! `LEASEHOLD_SEED=… cargo test -p leasehold --test votes` repeats one history; `LEASEHOLD_HISTORIES=…` sets their number,
+//! and `LEASEHOLD_FIRST_SEED=…` the first seed.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
@@ -17,9 +17,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use history::History;
 use rig::{Rig, Seen, WANTED};
 
-/// Some 20,000 requests, in less than half a minute on two processors.
+/// About 20,000 requests, in less than half a minute on two processors.
 const HISTORIES: u64 = 240;
-/// Each with a server of its own.
+/// The number of threads. Each has a server of its own.
 const HANDS: u64 = 2;
 const STEPS: usize = 120;
 const SESSIONS: usize = 6;
@@ -59,7 +59,7 @@ fn random_histories() {
         seen
     });
     println!("{histories} histories from seed {first}: {seen:#?}");
-    // Fewer than usual are asked for to look for one flaw, and need not meet everything.
+    // A search for one flaw uses fewer histories, which need not cover everything.
     if histories >= HISTORIES {
         for wanted in WANTED {
             let count = seen.get(wanted).copied().unwrap_or(0);
@@ -68,7 +68,7 @@ fn random_histories() {
     }
 }
 
-/// Every so many-th history from a seed on, on a server of its own.
+/// Plays every n-th history from a seed on, on a server of its own.
 fn play_all(first: u64, histories: u64) -> Seen {
     let mut rig = Rig::start(SESSIONS);
     for at in 0..histories {
@@ -80,7 +80,7 @@ fn play_all(first: u64, histories: u64) -> Seen {
     rig.seen
 }
 
-/// Says which history it was, when it fails.
+/// Prints the seed of a history that fails.
 struct Told(u64);
 
 impl Drop for Told {

@@ -1,15 +1,15 @@
-//! A real server with a clock that can be moved, real subscribers, and the specification of a node beside it.
+//! A real server with a movable clock, real subscribers, and the specification of a node.
 //!
-//! Each request runs on the server first, through the crate's own link: the very scripts that are shipped. Then
-//! [`node::vote`] runs it on the model, at the time that the server's answer gives, with the attachments that the script
-//! could see. The answer, everything that is stored, and everything that was published must be the same. So with markers.
+//! Each request runs on the server first, through the crate's own link and the shipped scripts. Then [`node::vote`] runs it
+//! on the model, at the time in the server's answer, and with the subscribers that the script could see. The answers, the
+//! stored states and the published messages must be equal. The same holds for markers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use leasehold::ErrorKind;
-use leasehold::seam::node::{Begin, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Begin, NoVote, Node, NodeLink, NodeMessage};
 use leasehold::seam::{Fault, Real, RedisNode, Script};
 use leasehold_spec::node::{
     self, Abstention, Bell, Charter, Marker, Record, Renewal, Request, Rings, Said, Vote, rest_ms, vote,
@@ -20,21 +20,21 @@ use tokio::runtime::Runtime;
 
 use crate::decode;
 
-/// How far the end of a key may be from what the specification says: TIME and SET are two moments of one script, and a
-/// busy machine can put the server aside between them.
+/// The tolerance for the end of a key: a script calls TIME and SET at two times, and a busy machine can suspend the server
+/// between them.
 const TTL_TOLERANCE_US: u64 = 250_000;
-/// No request is made so close to the moment at which a record is forgotten: who is right depends on that tolerance.
+/// No request is made so close to the time at which a record is forgotten: its result would depend on the tolerance.
 const CLEARANCE_US: u64 = 400_000;
 const MARKER: &str = "lq1:marker";
 pub(crate) const CHARTER: Charter = Charter { nodes: 3, max_lease_ms: 60_000 };
 
-/// How often what was met.
+/// The number of times that each event was seen.
 pub(crate) type Seen = BTreeMap<&'static str, u64>;
 
-/// How much of a history is told when it fails.
+/// The number of steps that the report of a failure shows.
 const SHOWN: usize = 60;
 
-/// One name, as the specification has it.
+/// One name in the model.
 pub(crate) struct Lock {
     pub(crate) name: Name,
     pub(crate) key: String,
@@ -51,14 +51,14 @@ impl Lock {
     }
 }
 
-/// One client, with a subscription that comes and goes. The first one's is the crate's own.
+/// One client, with a subscription that comes and goes. The first client uses the subscription of the crate.
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     connection: Option<Resp>,
     pub(crate) is_attached: bool,
 }
 
-/// What was done in a history, told when it fails.
+/// One step of a history, for the report of a failure.
 #[derive(Debug)]
 #[expect(dead_code, reason = "read by Debug, in the report of a failure")]
 enum Done {
@@ -76,18 +76,18 @@ pub(crate) struct Rig {
     resp: Resp,
     node: RedisNode,
     link: Arc<dyn NodeLink>,
-    /// The marker that the link has seen, and the one that there is.
+    /// The marker that the link has seen, and the stored one.
     seen_marker: Marker,
     marker: Option<Marker>,
-    /// Its inbox is the first session's.
+    /// Has the inbox of the first session.
     listener: Arc<dyn NodeLink>,
-    /// Subscribed by pattern: it hears what is published to nobody, and makes PUBLISH count one for a dead inbox.
+    /// Subscribed by pattern: it receives messages to dead inboxes, too, and makes PUBLISH return one for a dead inbox.
     monitor: Resp,
     pub(crate) sessions: Vec<Session>,
     inbox: Arc<Mutex<Vec<(Name, Bell)>>>,
     inbox_due: Vec<(Name, Bell)>,
     pub(crate) is_full: bool,
-    /// A full queue takes too long to be read after each request.
+    /// A full queue takes too long to read after each request.
     pub(crate) is_unread: bool,
     shift_us: i64,
     pings: u64,
@@ -117,15 +117,15 @@ impl Rig {
         let inbox: Arc<Mutex<Vec<_>>> = Arc::default();
         let heard = Arc::clone(&inbox);
         let hear = Arc::new(move |rung| match rung {
-            Rung::Bell(name, bell) => heard.lock().unwrap().push((name, bell)),
-            Rung::Garbled => panic!("garbage in an inbox"),
-            // The link goes with the rig. Gone before, it would answer nothing.
-            Rung::Detached => {}
+            NodeMessage::Bell(name, bell) => heard.lock().unwrap().push((name, bell)),
+            NodeMessage::Garbled => panic!("garbage in an inbox"),
+            // The link is dropped with the rig. If it were dropped before, it would answer nothing.
+            NodeMessage::Detached => {}
         });
         runtime.block_on(listener.attach(sessions[0].id, hear)).expect("an inbox");
         let mut resp = server.resp();
         let marker = decode::marker(&mut resp, MARKER).unwrap().expect("it was begun").0;
-        assert_eq!(marker, node::begin(CHARTER, link.run(), true));
+        assert_eq!(marker, node::begin(CHARTER, link.run_id(), true));
         let mut rig = Self {
             runtime,
             server,
@@ -152,13 +152,13 @@ impl Rig {
         rig
     }
 
-    /// The server's clock, as far as one can tell from here.
+    /// Returns the server's clock, as far as it is known here.
     pub(crate) fn now_us(&self) -> u64 {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_micros();
         u64::try_from(now).expect("before the year 586524").saturating_add_signed(self.shift_us)
     }
 
-    /// Moves the server's clock. What is forgotten by then is gone for good, although the clock may step back.
+    /// Moves the server's clock. A record that is forgotten by then is gone, even if the clock goes back later.
     pub(crate) fn move_clock(&mut self, by_us: i64, locks: &mut [Lock]) {
         self.shift_us += by_us;
         self.server.shift_clock(self.shift_us);
@@ -177,7 +177,7 @@ impl Rig {
         }
     }
 
-    /// If the keys have ended.
+    /// Forgets a name if its keys have ended.
     fn forget(&mut self, lock: &mut Lock) {
         if lock.model.keep_until_us <= self.now_us() {
             assert_eq!(self.resp.command(&["EXISTS", &lock.key, &lock.queue]), Value::Int(0), "{}", lock.key);
@@ -186,7 +186,7 @@ impl Rig {
         }
     }
 
-    /// From now on the server refuses what needs memory.
+    /// Has the server refuse commands that need memory.
     pub(crate) fn fill_memory(&mut self, is_full: bool) {
         if self.is_full != is_full {
             let bytes = if is_full { "1" } else { "0" };
@@ -210,13 +210,13 @@ impl Rig {
             return;
         };
         connection.send(&[command, &format!("lq1:inbox:{}", session.id)]).unwrap();
-        // What was published to it comes before. The monitor has told what that was.
+        // Messages that were published to it arrive before. The monitor has already received them.
         while connection.receive().unwrap().items().unwrap()[0].text() != Some(command.to_lowercase().as_str()) {}
         session.is_attached = is_attached;
         self.history.push(Done::Attached(number, is_attached));
     }
 
-    /// One request, on both. Answers what was decided, if the node decided anything.
+    /// Runs one request on both sides, and returns the decision, if the node has made one.
     pub(crate) fn ask(&mut self, lock: &mut Lock, request: &Request) -> Option<Said> {
         self.steer_clear(lock);
         let answered = self.runtime.block_on(self.link.ask(&lock.name, request));
@@ -235,7 +235,7 @@ impl Rig {
         said
     }
 
-    /// A batch of renewals, on both.
+    /// Runs a batch of renewals on both sides.
     pub(crate) fn renew(&mut self, locks: &mut [Lock], batch: &[(usize, Renewal)]) {
         for (number, _) in batch {
             self.steer_clear(&mut locks[*number]);
@@ -244,10 +244,10 @@ impl Rig {
         let votes = self.runtime.block_on(self.link.renew(&named));
         self.history.push(Done::Renew(named, votes.iter().map(|vote| format!("{vote:?}")).collect()));
         if votes.len() != batch.len() {
-            self.fail("not an answer for each name");
+            self.fail("some names have no answer");
         }
         self.requests += votes.len() as u64;
-        // What is usual is done first, and says nothing to anybody: messages come in the order of the names.
+        // The script first does the usual renewals, which publish nothing. So messages come in the order of the names.
         let mut due = Vec::new();
         for ((number, renewal), vote) in batch.iter().zip(votes) {
             self.check(&mut locks[*number], &Request::Renew(renewal.clone()), vote, &mut due);
@@ -297,8 +297,8 @@ impl Rig {
             self.count(match bell.rings {
                 Rings::Call => "call",
                 Rings::Wanted { .. } => "wanted",
-                Rings::Revoked { .. } => "told of a revocation",
-                Rings::Ending { .. } => "told of an end",
+                Rings::Revoked { .. } => "notified of a revocation",
+                Rings::Ending { .. } => "notified of an end",
             });
         }
         if answer != expected {
@@ -308,7 +308,7 @@ impl Rig {
         Some(expected.said)
     }
 
-    /// What lay in the future of a clock that was set back.
+    /// Counts times in the future of a clock that was set back.
     fn count_future(&mut self, before: &Record, after: &Record, now_us: u64) {
         let since = |record: &Record| record.grant.as_ref().map(|granted| (granted.id, granted.since_us));
         if since(before).is_some_and(|(_, since_us)| since_us > now_us) && since(before) != since(after) {
@@ -321,7 +321,7 @@ impl Rig {
         }
     }
 
-    /// What is stored is what the specification says, and ends when it says.
+    /// Checks that the stored state and its end are those of the specification.
     pub(crate) fn check_stored(&mut self, lock: &Lock) {
         if self.is_unread {
             return;
@@ -337,7 +337,7 @@ impl Rig {
             return;
         };
         if stored.record != lock.model {
-            // One that has ended is taken out by the next who writes.
+            // The next request that writes removes a grant that has ended.
             self.fail(&format!("the record is to be\n{:?}\nand it is\n{:?}", lock.model, stored.record));
         }
         let end_us = lock.model.keep_until_us;
@@ -346,9 +346,9 @@ impl Rig {
         }
     }
 
-    /// Puts so many waiters into the queue of a name that is free, with tickets from `first` on.
+    /// Puts this many waiters into the queue of a free name, with tickets from `first` on.
     pub(crate) fn crowd(&mut self, lock: &mut Lock, first: u64, count: u64) {
-        let holder = lock.model.grant.clone().expect("somebody has the vote");
+        let holder = lock.model.grant.clone().expect("a client has the vote");
         let mut command: Vec<String> = vec!["ZADD".into(), lock.queue.clone()];
         for number in 0..count {
             let id = GrantId { session: SessionId(0xf), counter: number, nonce: 7 };
@@ -365,17 +365,17 @@ impl Rig {
         self.check_stored(lock);
     }
 
-    /// A client greets: with what the server says of itself, that is, that it forgets.
+    /// Has a client greet the node, whose server reports that it forgets.
     pub(crate) fn greet(&mut self) {
         let opened = self.runtime.block_on(self.node.open(CHARTER));
         let stored = decode::marker(&mut self.resp, MARKER).unwrap();
         self.history.push(Done::Marker("opened", stored.as_ref().map(|(marker, _)| marker.clone())));
-        let run = self.link.run().to_owned();
+        let run = self.link.run_id().to_owned();
         let entered = |now_us| node::enter(self.marker.as_ref(), CHARTER, &run, true, now_us);
         match opened {
             Ok(link) => {
                 let (stored, _) = stored.expect("it was greeted");
-                // The clock of the script is not told: it is where a rest began, or it does not matter.
+                // The time of the script is unknown: a quarantine began then, or the time does not matter.
                 let began_us = stored.rests_until_us.saturating_sub(rest_ms(CHARTER.max_lease_ms) * 1000);
                 let now_us = self.now_us();
                 let began_us = if now_us.abs_diff(began_us) < TTL_TOLERANCE_US { began_us } else { now_us };
@@ -396,17 +396,17 @@ impl Rig {
         }
     }
 
-    /// An operator has it vote at once.
+    /// Has an operator initialize the node.
     pub(crate) fn begin(&mut self) {
         let begun = async { self.node.prepare(CHARTER).await?.begin(Begin::Asked).await };
         self.runtime.block_on(begun).unwrap();
-        self.marker = Some(node::begin(CHARTER, self.link.run(), true));
+        self.marker = Some(node::begin(CHARTER, self.link.run_id(), true));
         self.check_marker("begun");
     }
 
-    /// The same on the word of a node that had this marker when it was asked.
+    /// Has an operator initialize the node, which had this marker at its inspection.
     pub(crate) fn begin_as_asked(&mut self, asked: Option<&Marker>) {
-        let run = self.link.run().to_owned();
+        let run = self.link.run_id().to_owned();
         let of_this_run = asked.filter(|asked| asked.run == run).map(written).unwrap_or_default();
         let charter_text = format!("{:04}{:08}", CHARTER.nodes, CHARTER.max_lease_ms);
         let said = self.resp.command(&[
@@ -429,7 +429,7 @@ impl Rig {
         self.check_marker("begun");
     }
 
-    /// A client of any run, charter and memory greets.
+    /// Has a client greet the node with any run, charter and memory.
     pub(crate) fn greet_as(&mut self, charter: Charter, run: &str, forgets: bool) {
         let charter_text = format!("{:04}{:08}", charter.nodes, charter.max_lease_ms);
         let memory = if forgets { "F" } else { "K" };
@@ -443,7 +443,7 @@ impl Rig {
             ("MARKED", Ok(marker)) => {
                 self.marker = Some(marker);
                 let text = self.check_marker("entered");
-                assert_eq!(words[2], text, "what is told is what is stored");
+                assert_eq!(words[2], text, "the reply contains the stored marker");
             }
             ("UNLIKE", Err(node::Unlike(other))) => {
                 assert_eq!(words[2], format!("{:04}{:08}", other.nodes, other.max_lease_ms));
@@ -453,7 +453,7 @@ impl Rig {
         }
     }
 
-    /// Somebody deletes it, or an older one comes back.
+    /// Deletes the marker, or restores an older one.
     pub(crate) fn put_marker(&mut self, marker: Option<Marker>) {
         self.fill_memory(false);
         match &marker {
@@ -467,13 +467,13 @@ impl Rig {
         self.check_marker("put");
     }
 
-    /// The marker that there is.
+    /// Returns the stored marker.
     pub(crate) fn marker(&self) -> Option<Marker> {
         self.marker.clone()
     }
 
     pub(crate) fn run(&self) -> String {
-        self.link.run().to_owned()
+        self.link.run_id().to_owned()
     }
 
     fn check_marker(&mut self, what: &'static str) -> String {
@@ -497,8 +497,8 @@ impl Rig {
         self.inbox_due.extend(due.iter().filter(|(_, bell)| bell.to == own).cloned());
     }
 
-    /// What was published since the last look: channel and text. A PING comes after every message that was published
-    /// before it, so nothing is awaited.
+    /// Returns the messages that were published since the last call, as channel and text. The reply to a PING arrives after
+    /// every earlier message, so the test needs no wait.
     fn published(&mut self) -> Vec<(String, String)> {
         self.pings += 1;
         let ping = self.pings.to_string();
@@ -515,18 +515,19 @@ impl Rig {
         }
     }
 
-    /// Ends a history: the subscriber has heard what was due to it. The next one begins with an empty server.
+    /// Ends a history, and checks that the subscriber has received all its messages. The next history begins with an empty
+    /// server.
     pub(crate) fn end_history(&mut self) {
         self.fill_memory(false);
         for number in 1..self.sessions.len() {
             self.detach(number);
         }
-        // An answer comes after every message that was sent before it.
+        // An answer arrives after every message that was sent before it.
         self.runtime.block_on(self.listener.ping()).unwrap();
         let heard = std::mem::take(&mut *self.inbox.lock().unwrap());
         let due = std::mem::take(&mut self.inbox_due);
         if heard != due {
-            self.fail(&format!("heard is to be\n{due:?}\nand it is\n{heard:?}"));
+            self.fail(&format!("the subscriber is to receive\n{due:?}\nand it has received\n{heard:?}"));
         }
         assert_eq!(self.resp.command(&["FLUSHDB"]), Value::Status("OK".into()));
         self.shift_us = 0;
@@ -550,7 +551,7 @@ impl Rig {
     }
 }
 
-/// The message that a bell is, as a channel and a text.
+/// Returns the message of a bell, as channel and text.
 fn message(name: &Name, bell: &Bell) -> (String, String) {
     let Bell { to, now_us, highest, contention, id, rings } = bell;
     let (event, of, left) = match rings {
@@ -592,7 +593,7 @@ fn kind(said: &Said) -> &'static str {
     }
 }
 
-/// What every run must have seen, and at least twenty times.
+/// The events that every run must have seen at least twenty times.
 pub(crate) const WANTED: [&str; 36] = [
     "granted",
     "refused: held",
@@ -615,8 +616,8 @@ pub(crate) const WANTED: [&str; 36] = [
     "no memory",
     "call",
     "wanted",
-    "told of a revocation",
-    "told of an end",
+    "notified of a revocation",
+    "notified of an end",
     "a cool-down begun",
     "late in a cool-down",
     "a vote dated anew",
@@ -632,7 +633,7 @@ pub(crate) const WANTED: [&str; 36] = [
     "put",
 ];
 
-/// A marker as it is stored.
+/// Returns a marker in its stored form.
 fn written(marker: &Marker) -> String {
     let Marker { charter, run, forgets, rests_until_us, was_used } = marker;
     let (memory, past) = (if *forgets { "F" } else { "K" }, if *was_used { "U" } else { "N" });

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, Rung};
+use leasehold::seam::node::{Candidate, Inbox, NoVote, Node, NodeLink, NodeMessage};
 use leasehold::seam::{Fault, Pending, Progress, error};
 use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Abstention, Bell, Charter, Marker, Renewal, Request, Vote};
@@ -84,13 +84,13 @@ impl Way for Road {
 
     fn pushed(&self, (name, bell): (Name, Bell)) {
         let inbox = lock(&self.inbox).clone();
-        inbox.into_iter().for_each(|inbox| inbox(Rung::Bell(name.clone(), bell.clone())));
+        inbox.into_iter().for_each(|inbox| inbox(NodeMessage::Bell(name.clone(), bell.clone())));
     }
 
     fn ended(&self) {
         net::client_closes(&self.sim, self.id);
         let inbox = lock(&self.inbox).take();
-        inbox.into_iter().for_each(|inbox| inbox(Rung::Detached));
+        inbox.into_iter().for_each(|inbox| inbox(NodeMessage::Detached));
     }
 }
 
@@ -173,7 +173,7 @@ impl NodeLink for Line {
         })
     }
 
-    fn rests_until_us(&self) -> u64 {
+    fn quarantine_until_us(&self) -> u64 {
         self.seen().rests_until_us
     }
 
@@ -181,7 +181,7 @@ impl NodeLink for Line {
         self.seen().was_used
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 

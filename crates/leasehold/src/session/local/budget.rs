@@ -20,7 +20,7 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{Contention, LostHow, Token};
 
 use crate::clock::Term;
-use crate::error::LostReason;
+use crate::lost::LostReason;
 
 pub(crate) struct HandOverBudget {
     grant: Token,

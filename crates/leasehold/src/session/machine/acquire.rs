@@ -23,7 +23,8 @@ use super::release::{fail, finish, give_back, note_present, return_ghost};
 use super::replies::{await_repetition, give_lane_up, leave_to_thread, note};
 use super::turn::Turn;
 use crate::clock::Term;
-use crate::error::{Error, ErrorKind, LostReason};
+use crate::error::{Error, ErrorKind};
+use crate::lost::LostReason;
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Link};
@@ -90,7 +91,7 @@ pub(crate) fn begin_for_queue(
 fn range_for(turn: &Turn<'_>, queue: Option<u64>, terms: &Terms) -> u64 {
     let queue = queue.and_then(|queue| turn.ledger.queues.get(&queue));
     let is_alone = terms.sticky_us == 0 && !queue.is_some_and(|queue| queue.expects_others());
-    if is_alone && turn.server.links.store().burns_ranges() { RUN_PASSES.into() } else { RANGE_MAX }
+    if is_alone && turn.server.links.profile().burns_unused_tokens { RUN_PASSES.into() } else { RANGE_MAX }
 }
 
 /// Notes an acquire as sent, and returns it.
@@ -283,7 +284,7 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
 fn rally(turn: &mut Turn<'_>, name: &Name, except: u64) {
     match turn.ledger.names.get_mut(name) {
         Some(state) if state.attempts > 1 && state.rallied_us + RALLY_US < turn.now_us => {
-            state.rallied_us = turn.now_us
+            state.rallied_us = turn.now_us;
         }
         _ => return,
     }

@@ -24,7 +24,7 @@ use super::effects::{Effects, Verdict};
 use super::order::{InFlight, SendOrder};
 use super::returning::Returning;
 use crate::clock::margin_us;
-use crate::error::LostReason;
+use crate::lost::LostReason;
 use crate::session::bounds::{ANSWER_MAX_US, RETRY_US};
 use crate::session::hold::Hold;
 use crate::session::local::budget::HandOverBudget;

@@ -18,7 +18,7 @@ use super::order::{InFlight, same};
 use crate::error::{Error, ErrorKind};
 use crate::session::agenda::Agenda;
 use crate::session::expiry::Contact;
-use crate::store::{Fault, Link, Store};
+use crate::store::{Fault, Link, Store, StoreProfile};
 use crate::world::RuntimeId;
 
 /// The result of a request.
@@ -30,6 +30,7 @@ const ENDS: usize = 4;
 
 pub(crate) struct Connections {
     store: Arc<dyn Store>,
+    profile: StoreProfile,
     run_id: String,
     /// Whether the current run differs from the one before, so that releases are to be repeated.
     is_new_run: bool,
@@ -57,6 +58,7 @@ pub(crate) struct Route {
 impl Connections {
     pub(crate) fn new(store: Arc<dyn Store>, lanes: Lanes) -> Self {
         Self {
+            profile: store.profile(),
             store,
             run_id: String::new(),
             is_new_run: false,
@@ -69,8 +71,8 @@ impl Connections {
         }
     }
 
-    pub(crate) fn store(&self) -> &Arc<dyn Store> {
-        &self.store
+    pub(crate) fn profile(&self) -> &StoreProfile {
+        &self.profile
     }
 
     /// Notes the run that a new connection leads to. Returns whether it is another one than before.
@@ -92,7 +94,7 @@ impl Connections {
     }
 
     pub(crate) fn is_of_this_run(&self, link: &dyn Link) -> bool {
-        link.run() == self.run_id
+        link.run_id() == self.run_id
     }
 
     pub(crate) fn set_home(&mut self, link: Option<Arc<dyn Link>>) {

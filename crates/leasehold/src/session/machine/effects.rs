@@ -10,8 +10,9 @@ use std::task::Waker;
 
 use tokio::sync::oneshot;
 
-use crate::error::{Error, LostReason, Result};
-use crate::lost::Released;
+use crate::error::{Error, Result};
+
+use crate::lost::{LostReason, Released};
 use crate::session::hold::Hold;
 use crate::store::Link;
 

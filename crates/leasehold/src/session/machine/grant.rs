@@ -22,7 +22,7 @@ use super::names::WatchAction;
 use super::release::{finish, give_back, note_present, return_ghost};
 use super::turn::Turn;
 use crate::clock::{Term, margin_us};
-use crate::error::LostReason;
+use crate::lost::LostReason;
 use crate::session::expiry::Lifetime;
 use crate::session::hold::{Grant, Hold};
 use crate::session::local::budget::HandOverBudget;

@@ -17,8 +17,8 @@ use super::lane::Upkeep;
 use super::order::InFlight;
 use super::release;
 use super::turn::Turn;
-use crate::error::{LostReason, Result};
-use crate::lost::Released;
+use crate::error::Result;
+use crate::lost::{LostReason, Released};
 use crate::session::hold::Hold;
 use crate::world::RuntimeId;
 

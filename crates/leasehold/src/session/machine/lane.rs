@@ -97,7 +97,7 @@ impl Lane {
         let Some(caller) = runtime else { return (None, Upkeep::Fine) };
         match &mut self.0 {
             Place::Never => return (None, Upkeep::Fine),
-            Place::Open { link, runtime, used_us } if !link.is_closed() && link.run() == run_id => {
+            Place::Open { link, runtime, used_us } if !link.is_closed() && link.run_id() == run_id => {
                 if *runtime == caller || is_on(Mutant::P17LaneForAll) {
                     *used_us = now_us;
                     return (Some(Arc::clone(link)), Upkeep::Fine);

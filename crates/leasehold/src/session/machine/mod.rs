@@ -78,7 +78,8 @@ use super::hold::Hold;
 use super::local::queue::{Waiter, WaiterId};
 use super::terms::{Terms, Wait};
 use crate::clock::Sample;
-use crate::error::{Error, LostReason, Result};
+use crate::error::{Error, Result};
+use crate::lost::LostReason;
 use crate::store::{Link, Message, Progress, Store};
 use crate::world::{RuntimeId, World};
 

@@ -24,8 +24,8 @@ use super::order::InFlight;
 use super::replies::{give_lane_up, note};
 use super::returning::{GivenUp, ReturnKind, Returning};
 use super::turn::Turn;
-use crate::error::{Error, LostReason};
-use crate::lost::Released;
+use crate::error::Error;
+use crate::lost::{LostReason, Released};
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Link};
@@ -59,7 +59,7 @@ pub(crate) fn give_back(turn: &mut Turn<'_>, counter: u64) {
 /// costs more than the release.
 pub(crate) fn begin(turn: &mut Turn<'_>, counter: u64) {
     turn.ledger.go_on(counter, turn.now_us);
-    let is_whole = !turn.server.links.store().has_parts();
+    let is_whole = !turn.server.links.profile().partial_grants;
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
     let mut cools_until_us = 0;
     let (token, used) = match &attempt.phase {

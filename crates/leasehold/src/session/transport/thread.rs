@@ -114,7 +114,7 @@ impl Drop for EndOfThread {
 /// P11: connects with a handshake (role, run ID), asks for the time, attaches the inbox and proves it.
 async fn open(shared: &Arc<Shared>, id: SessionId) -> Result<Arc<dyn Link>, Error> {
     let link = shared.store.open().await?;
-    shared.with(|machine, _| machine.meet(link.run()));
+    shared.with(|machine, _| machine.meet(link.run_id()));
     // Both at once, in this order. The moment of a message that comes before the reply to the first is not known: its grant
     // is claimed before it is entered.
     let attaching = link.attach(id, inbox(shared));

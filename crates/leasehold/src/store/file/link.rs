@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use super::desk::Desk;
 use super::job::{Job, Opened, Tie};
 use crate::error::{Error, ErrorKind};
-use crate::store::{Fault, Inbox, Link};
+use crate::inspection::NodeView;
+use crate::store::{Fault, Inbox, Link, Progress, inspect_whole};
 use crate::world::Pending;
 
 pub(super) struct FileLink {
@@ -53,6 +54,10 @@ impl Link for FileLink {
         self.ask(move |tie, tell| Job::Apply { tie, name, op, tell })
     }
 
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        inspect_whole(self, name, guess)
+    }
+
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
         let batch: Vec<_> = batch.iter().map(|(name, renew)| (name.clone(), Op::Renew(renew.clone()))).collect();
         let count = batch.len();
@@ -73,12 +78,24 @@ impl Link for FileLink {
         self.ask(move |tie, tell| Job::Attach { tie, session, inbox, tell })
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
         self.ask(|tie, tell| Job::Ping { tie, tell })
+    }
+
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn check_driven(&self) -> Progress {
+        Progress::Moving
+    }
+
+    fn has_unsent(&self) -> bool {
+        false
     }
 
     fn is_closed(&self) -> bool {

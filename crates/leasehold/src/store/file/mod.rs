@@ -49,7 +49,7 @@ use std::sync::Arc;
 pub use self::default::default_url;
 use self::desk::Desk;
 use self::link::FileLink;
-use super::{Link, Store};
+use super::{Link, Store, StoreProfile};
 use crate::error::Error;
 use crate::world::{Pending, World};
 
@@ -69,6 +69,10 @@ impl FileStore {
 impl Store for FileStore {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         Box::pin(FileLink::open(Arc::clone(&self.desk)))
+    }
+
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
     }
 
     fn silence(&self) -> Option<Error> {

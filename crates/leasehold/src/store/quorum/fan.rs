@@ -1,4 +1,4 @@
-//! One question to all nodes at once.
+//! Sends one request to many nodes at once, and returns the answers as they arrive.
 
 use std::collections::VecDeque;
 use std::future::{poll_fn, ready};
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use crate::world::Pending;
 
-/// Requests under way, by node. All of them are sent by the first poll.
+/// Requests in flight, by node. The first poll sends all of them.
 pub(super) struct Fan<T> {
     pending: Vec<(usize, Pending<T>)>,
     answered: VecDeque<(usize, T)>,
@@ -17,13 +17,7 @@ impl<T> Fan<T> {
         Self { pending: requests.into_iter().collect(), answered: VecDeque::new() }
     }
 
-    /// The same, with each request in something else.
-    pub(super) fn each(mut self, wrap: impl Fn(usize, Pending<T>) -> Pending<T>) -> Self {
-        self.pending = self.pending.into_iter().map(|(node, request)| (node, wrap(node, request))).collect();
-        self
-    }
-
-    /// The next answer; `None` once all have come.
+    /// Waits for the next answer. `None` if all have arrived.
     pub(super) async fn next(&mut self) -> Option<(usize, T)> {
         poll_fn(|context| {
             self.poll_all(context);
@@ -36,26 +30,26 @@ impl<T> Fan<T> {
         .await
     }
 
-    /// Polls each of them once, which sends it. For whoever does not wait for an answer.
+    /// Polls each request once, which sends it.
     pub(super) fn poll(&mut self) {
         self.poll_all(&mut Context::from_waker(Waker::noop()));
     }
 
-    /// Hears the rest out.
+    /// Waits until all answers have arrived, and drops them.
     pub(super) async fn finish(&mut self) {
         while self.next().await.is_some() {}
     }
 
-    /// What was not waited for: answers that are there, and requests under way.
+    /// Returns the answers that nobody has taken, and the requests in flight.
     pub(super) fn rest(self) -> Vec<(usize, Pending<T>)>
     where
         T: Send + 'static,
     {
-        let answered = self.answered.into_iter().map(|(node, said)| (node, Box::pin(ready(said)) as Pending<T>));
+        let answered = self.answered.into_iter().map(|(node, answer)| (node, Box::pin(ready(answer)) as Pending<T>));
         answered.chain(self.pending).collect()
     }
 
-    /// The nodes that have not answered yet.
+    /// Returns the nodes that have not answered yet.
     pub(super) fn nodes(&self) -> impl Iterator<Item = usize> {
         self.pending.iter().map(|(node, _)| *node)
     }
@@ -67,8 +61,8 @@ impl<T> Fan<T> {
     fn poll_all(&mut self, context: &mut Context<'_>) {
         let answered = &mut self.answered;
         self.pending.retain_mut(|(node, request)| match request.as_mut().poll(context) {
-            Poll::Ready(said) => {
-                answered.push_back((*node, said));
+            Poll::Ready(answer) => {
+                answered.push_back((*node, answer));
                 false
             }
             Poll::Pending => true,

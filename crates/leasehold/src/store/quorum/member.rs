@@ -1,8 +1,6 @@
-//! What a client knows of one of its nodes, over all connections: its clock, how far away it is, what it said last, and
-//! what it is still to be told.
+//! A node as one client knows it, over all connections: its clock, its round-trip time, its latest status, and its debts.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use leasehold_spec::limits::{NOT_AFTER_MAX_US, TOKEN_WINDOW_MS};
@@ -13,61 +11,183 @@ use tokio::sync::Notify;
 use super::node::Node;
 use crate::clock::{Sample, ServerClock};
 
-/// How many votes a node that was away may be told to give back: as many as a session remembers of its releases.
-const OWED: usize = 1024;
+/// The most votes that are remembered for a node: as many as a session remembers of its releases.
+const DEBTS: usize = 1024;
 
 pub(super) struct Member {
     pub(super) node: Arc<dyn Node>,
+    pub(super) debts: Debts,
     known: Mutex<Known>,
-    /// Rings when something was added to what the node is to be told.
-    owes: Notify,
 }
 
 #[derive(Default)]
 struct Known {
     clock: ServerClock,
-    run: String,
+    run_id: String,
     rtt_us: u64,
-    standing: Standing,
-    /// Whether it was in use before this: it has voted, or was another run, or its marker says so. Of any other nothing is
-    /// known: it is new, or was emptied before we met it.
+    status: NodeStatus,
+    /// Whether the node was in use before: it has voted, or its run ID has changed, or its marker says so. A node without
+    /// these signs is new, or was emptied before this client met it.
     was_used: bool,
-    owed: VecDeque<Owed>,
 }
 
-/// What was last heard of a node.
+/// The latest known status of a node.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Standing {
-    /// Nothing yet.
+pub(super) enum NodeStatus {
+    /// It has not replied yet.
     #[default]
-    Unheard,
-    /// It answers, and votes.
+    Unknown,
+    /// It replies, and votes.
     Votes,
-    /// It answers, and has no vote, as it said at that moment.
+    /// It replies, and has no vote. With the time of that reply.
     Abstains(Abstention, u64),
-    /// It answers, and its clock is too far from most others' for it to vote.
-    Far,
-    /// It is connected, and does not answer.
+    /// It replies, and its clock differs too much from the others for a vote.
+    ClockFar,
+    /// It is connected, and does not reply.
     Silent,
-    /// It cannot be reached, or refuses us.
-    Away(String),
+    /// It is unreachable, or refuses the connection.
+    Unreachable(String),
 }
 
-/// A vote that is to be given back at a node that could not be told.
+impl Member {
+    pub(super) fn new(node: Arc<dyn Node>) -> Self {
+        Self { node, debts: Debts::default(), known: Mutex::default() }
+    }
+
+    /// Notes the run ID of a new connection. Times of two runs are never compared.
+    pub(super) fn note_run(&self, run_id: &str) {
+        let mut known = self.known();
+        if known.run_id != run_id {
+            known.was_used |= !known.run_id.is_empty();
+            (known.clock, known.run_id) = (ServerClock::default(), run_id.to_owned());
+        }
+    }
+
+    pub(super) fn run_id(&self) -> String {
+        self.known().run_id.clone()
+    }
+
+    /// Takes a sample of the node's clock. Returns by how much it was set forward: leases there end as much earlier.
+    pub(super) fn sample(&self, run_id: &str, sample: Sample) -> Option<u64> {
+        let mut known = self.known();
+        if known.run_id != run_id {
+            return None;
+        }
+        let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
+        known.rtt_us = if known.rtt_us == 0 { trip_us } else { (7 * known.rtt_us + trip_us) / 8 };
+        known.clock.observe(sample)
+    }
+
+    /// Returns by how much the node's clock was set forward since it made this reply, as far as is known.
+    pub(super) fn set_forward_since(&self, run_id: &str, sample: &Sample) -> u64 {
+        let known = self.known();
+        if known.run_id == run_id { known.clock.set_forward_since(sample) } else { 0 }
+    }
+
+    pub(super) fn rtt_us(&self) -> u64 {
+        self.known().rtt_us
+    }
+
+    /// Returns the time on the node's clock at a time on our clock. `None` without a recent sample.
+    pub(super) fn time_at(&self, local_us: u64, now_us: u64) -> Option<u64> {
+        self.known().clock.server_at(local_us, now_us)
+    }
+
+    /// Returns the earliest time on our clock at which the node's clock can have shown this.
+    pub(super) fn local_of(&self, node_us: u64, now_us: u64) -> Option<u64> {
+        self.known().clock.local_of(node_us, now_us)
+    }
+
+    pub(super) fn set_status(&self, status: NodeStatus) {
+        let mut known = self.known();
+        known.was_used |= matches!(status, NodeStatus::Votes);
+        known.status = status;
+    }
+
+    pub(super) fn status(&self) -> NodeStatus {
+        self.known().status.clone()
+    }
+
+    /// Notes that the marker of the node shows an earlier use.
+    pub(super) fn note_used(&self) {
+        self.known().was_used = true;
+    }
+
+    /// Returns whether the node is known to be older than this client. Such a node is not new.
+    pub(super) fn was_used(&self) -> bool {
+        self.known().was_used
+    }
+
+    /// Describes the status, for errors and reports.
+    pub(super) fn describe(&self, now_us: u64) -> String {
+        let known = self.known();
+        known.status.describe(known.was_used, now_us)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl NodeStatus {
+    /// Returns the status of a node that replies, and whose clock shows `node_us` at our time `now_us`.
+    pub(super) fn of(quarantine_until_us: u64, node_us: u64, now_us: u64) -> Self {
+        match quarantine_until_us.saturating_sub(node_us) {
+            0 => Self::Votes,
+            left_us => Self::Abstains(Abstention::Resting { left_us }, now_us),
+        }
+    }
+
+    /// Returns the rest of the quarantine, if the node is in quarantine.
+    pub(super) fn quarantine_us(&self, now_us: u64) -> Option<u64> {
+        let Self::Abstains(Abstention::Resting { left_us }, replied_us) = self else { return None };
+        Some(left_us.saturating_sub(now_us.saturating_sub(*replied_us))).filter(|left_us| *left_us > 0)
+    }
+
+    fn describe(&self, was_used: bool, now_us: u64) -> String {
+        match self {
+            Self::Unknown => "is being connected".into(),
+            Self::Votes => "votes".into(),
+            Self::Abstains(Abstention::Resting { .. }, _) => {
+                let left_s = self.quarantine_us(now_us).unwrap_or(0).div_ceil(1_000_000);
+                let why = if was_used { "was restarted or emptied" } else { "is new, or was emptied" };
+                format!("is in quarantine for {left_s} s more: it {why}, so it may have lost leases")
+            }
+            Self::Abstains(Abstention::Unmarked, _) => "was emptied, and is being initialized".into(),
+            Self::ClockFar => {
+                let window_s = TOKEN_WINDOW_MS / 1000;
+                format!("has a clock that differs by more than {window_s} s from most others: correct it")
+            }
+            Self::Silent => "does not reply".into(),
+            Self::Unreachable(why) => why.clone(),
+        }
+    }
+
+    /// Returns whether the node votes, or has been in quarantine for long enough to vote now.
+    pub(super) fn may_vote(&self, now_us: u64) -> bool {
+        match self {
+            Self::Votes => true,
+            Self::Abstains(Abstention::Resting { .. }, _) => self.quarantine_us(now_us).is_none(),
+            _ => false,
+        }
+    }
+}
+
+/// A vote to give back at a node.
 #[derive(Clone, Debug)]
-pub(super) struct Owed {
+pub(super) struct Debt {
     pub(super) name: Name,
     pub(super) id: GrantId,
-    /// Up to the vote for this token: the attempt may have been asked for anew since.
+    /// The last token to give back. The attempt may have asked for a larger one since.
     pub(super) upto: Token,
-    /// By then it has ended there by itself.
+    /// The vote has ended at the node by then.
     pub(super) until_us: u64,
-    /// Until when the vote is to cool down, by this client's clock; 0: not at all (P23).
+    /// The end of the cool-down, on this client's clock. 0: no cool-down (P23).
     pub(super) cools_until_us: u64,
 }
 
-impl Owed {
-    /// What to ask of the node now. A cool-down that is over by now is none.
+impl Debt {
+    /// Returns the request to send to the node now. A cool-down that is over by now is a release.
     pub(super) fn request(&self, wait: Option<Wait>, now_us: u64) -> Request {
         let (id, upto, left_us) = (self.id, self.upto, self.cools_until_us.saturating_sub(now_us));
         match left_us {
@@ -77,162 +197,46 @@ impl Owed {
     }
 }
 
-impl Member {
-    pub(super) fn new(node: Arc<dyn Node>) -> Self {
-        Self { node, known: Mutex::default(), owes: Notify::new() }
-    }
+#[derive(Default)]
+pub(super) struct Debts {
+    debts: Mutex<VecDeque<Debt>>,
+    added: Notify,
+}
 
-    /// A link leads to this run of the node. Times of two runs are never compared.
-    pub(super) fn meet(&self, run: &str) {
-        let mut known = self.known();
-        if known.run != run {
-            known.was_used |= !known.run.is_empty();
-            (known.clock, known.run) = (ServerClock::default(), run.to_owned());
-        }
-    }
-
-    pub(super) fn run(&self) -> String {
-        self.known().run.clone()
-    }
-
-    /// Takes what an answer says of the node's clock. Answers by how much that was set forward, if it was: leases end as
-    /// much earlier there.
-    pub(super) fn sample(&self, run: &str, sample: Sample) -> Option<u64> {
-        let mut known = self.known();
-        if known.run != run {
-            return None;
-        }
-        let trip_us = sample.heard_us.saturating_sub(sample.sent_us).min(NOT_AFTER_MAX_US);
-        known.rtt_us = if known.rtt_us == 0 { trip_us } else { (7 * known.rtt_us + trip_us) / 8 };
-        known.clock.observe(sample)
-    }
-
-    /// By how much the node's clock is known to have been set forward since this answer was made.
-    pub(super) fn set_forward_since(&self, run: &str, sample: &Sample) -> u64 {
-        let known = self.known();
-        if known.run == run { known.clock.set_forward_since(sample) } else { 0 }
-    }
-
-    pub(super) fn rtt_us(&self) -> u64 {
-        self.known().rtt_us
-    }
-
-    /// What the node's clock shows at a moment of ours; `None` if nothing was heard of it lately.
-    pub(super) fn time_at(&self, local_us: u64, now_us: u64) -> Option<u64> {
-        self.known().clock.server_at(local_us, now_us)
-    }
-
-    /// The earliest moment of ours at which its clock can have shown this.
-    pub(super) fn local_of(&self, node_us: u64, now_us: u64) -> Option<u64> {
-        self.known().clock.local_of(node_us, now_us)
-    }
-
-    pub(super) fn stand(&self, standing: Standing) {
-        let mut known = self.known();
-        known.was_used |= matches!(standing, Standing::Votes);
-        known.standing = standing;
-    }
-
-    /// Its marker says that it was in use before.
-    pub(super) fn note_used(&self) {
-        self.known().was_used = true;
-    }
-
-    /// Whether it is known to have been in use before: then it is not new.
-    pub(super) fn was_used(&self) -> bool {
-        self.known().was_used
-    }
-
-    /// What was heard of it last, in words, for errors and reports.
-    pub(super) fn told(&self, now_us: u64) -> String {
-        let known = self.known();
-        Told { standing: &known.standing, was_used: known.was_used, now_us }.to_string()
-    }
-
-    pub(super) fn standing(&self) -> Standing {
-        self.known().standing.clone()
-    }
-
-    pub(super) fn owe(&self, mut owed: Owed, now_us: u64) {
-        let mut known = self.known();
-        known.owed.retain(|old| {
-            let is_same = old.id == owed.id;
+impl Debts {
+    /// Adds a debt. It replaces an earlier debt of the same attempt, and keeps the larger of the two tokens.
+    pub(super) fn add(&self, mut debt: Debt, now_us: u64) {
+        let mut debts = self.debts();
+        debts.retain(|old| {
+            let is_same = old.id == debt.id;
             if is_same {
-                owed.upto = owed.upto.max(old.upto);
+                debt.upto = debt.upto.max(old.upto);
             }
             !is_same && old.until_us > now_us
         });
-        if known.owed.len() >= OWED {
-            known.owed.pop_front();
+        if debts.len() >= DEBTS {
+            debts.pop_front();
         }
-        known.owed.push_back(owed);
-        drop(known);
-        self.owes.notify_one();
+        debts.push_back(debt);
+        drop(debts);
+        self.added.notify_one();
     }
 
-    /// Waits until the node is owed something more.
-    pub(super) async fn owes_more(&self) {
-        self.owes.notified().await;
+    /// Waits until a debt is added.
+    pub(super) async fn added(&self) {
+        self.added.notified().await;
     }
 
-    /// Whether there is anything that it is to be told.
-    pub(super) fn is_owed(&self) -> bool {
-        !self.known().owed.is_empty()
+    pub(super) fn is_empty(&self) -> bool {
+        self.debts().is_empty()
     }
 
-    /// What it is to be told now that it is back.
-    pub(super) fn take_owed(&self, now_us: u64) -> Vec<Owed> {
-        self.known().owed.drain(..).filter(|owed| owed.until_us > now_us).collect()
+    /// Removes all debts, and returns those that have not ended by themselves.
+    pub(super) fn take(&self, now_us: u64) -> Vec<Debt> {
+        self.debts().drain(..).filter(|debt| debt.until_us > now_us).collect()
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Standing {
-    /// Of a node that answers: whether it votes, with its clock at `node_us` at a moment of ours.
-    pub(super) fn of(rests_until_us: u64, node_us: u64, now_us: u64) -> Self {
-        match rests_until_us.saturating_sub(node_us) {
-            0 => Self::Votes,
-            left_us => Self::Abstains(Abstention::Resting { left_us }, now_us),
-        }
-    }
-
-    /// For how long it rests still, if it does.
-    pub(super) fn rests_us(&self, now_us: u64) -> Option<u64> {
-        let Self::Abstains(Abstention::Resting { left_us }, said_us) = self else { return None };
-        Some(left_us.saturating_sub(now_us.saturating_sub(*said_us))).filter(|left_us| *left_us > 0)
-    }
-}
-
-struct Told<'a> {
-    standing: &'a Standing,
-    was_used: bool,
-    now_us: u64,
-}
-
-impl fmt::Display for Told<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.standing {
-            Standing::Unheard => f.write_str("is being connected"),
-            Standing::Votes => f.write_str("votes"),
-            Standing::Abstains(Abstention::Resting { left_us }, said_us) => {
-                let left_us = left_us.saturating_sub(self.now_us.saturating_sub(*said_us));
-                let left_s = left_us.div_ceil(1_000_000);
-                let why = if self.was_used { "was restarted or emptied" } else { "is new, or was emptied" };
-                write!(f, "is in quarantine for {left_s} s more: it {why}, so it may have lost leases")
-            }
-            Standing::Abstains(Abstention::Unmarked, _) => f.write_str("was emptied, and is being initialized"),
-            Standing::Far => {
-                write!(
-                    f,
-                    "has a clock that differs by more than {} s from most others: correct it",
-                    TOKEN_WINDOW_MS / 1000
-                )
-            }
-            Standing::Silent => f.write_str("does not reply"),
-            Standing::Away(why) => f.write_str(why),
-        }
+    fn debts(&self) -> MutexGuard<'_, VecDeque<Debt>> {
+        self.debts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

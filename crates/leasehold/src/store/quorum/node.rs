@@ -1,4 +1,4 @@
-//! What a quorum needs of one of its nodes.
+//! The contract between a quorum and its nodes: [`Node`], [`NodeLink`] and [`Candidate`].
 
 use std::sync::Arc;
 
@@ -11,106 +11,101 @@ use crate::world::Pending;
 
 /// An independent server.
 pub trait Node: Send + Sync + 'static {
-    /// What errors and reports call it: no secret is in it.
+    /// Returns the address, for errors and reports. It contains no secret.
     fn at(&self) -> &str;
 
-    /// Opens a link, and greets: from then on the node knows which run it is, and rests if it may have forgotten anything.
-    /// What drives the link runs on the runtime of whoever polls this future. Bounded by the caller.
+    /// Opens a link, and greets the node: its marker then has its run ID, and a node that may have forgotten anything is in
+    /// quarantine. The runtime that polls this future drives the link. The caller bounds the time.
     fn open(&self, charter: Charter) -> Pending<Result<Arc<dyn NodeLink>, Error>>;
 
-    /// Connects, and changes nothing: the node can be asked what it knows, and have its rest ended. Bounded by the caller.
+    /// Connects, and writes nothing. The candidate can inspect and initialize the node. The caller bounds the time.
     fn prepare(&self, charter: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>>;
 }
 
-/// A connection to a node that is to begin. Dropped, it is closed.
+/// A connection to a node that is to be initialized. Dropping it closes it.
 pub trait Candidate: Send + Sync + 'static {
-    /// A page of the names that have a record, as [`Link::names`](crate::store::Link::names) has it: also at a node that
-    /// rests, or that has no marker.
+    /// Returns names as [`Link::names`](crate::store::Link::names) does. Works in quarantine and without a marker.
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>>;
 
-    /// Who holds a name, and how many wait for it, for all that this node knows, and the largest token for which it has
-    /// voted. Whatever has ended is not shown.
+    /// Returns the holder and the number of waiters of a name, as far as this node knows, and the largest token for which
+    /// the node has voted. Leases that have ended are not shown.
     fn inspect(&self, name: &Name) -> Pending<Result<(Inspection, Token), Fault>>;
 
-    /// The node's clock.
+    /// Returns the node's clock.
     fn time(&self) -> Pending<Result<u64, Fault>>;
 
-    /// Has the node vote at once, whatever it may have forgotten: no lease of this quorum is held by anybody.
+    /// Initializes the node, so that it votes at once. The caller promises that nobody holds a lease of this quorum.
     fn begin(&self, begin: Begin) -> Pending<Result<(), Error>>;
 }
 
-/// On whose word a quorum begins.
+/// The reason why a quorum may be initialized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begin {
-    /// All nodes were asked first. A node whose marker has changed since then refuses.
+    /// All nodes were inspected first. A node whose marker has changed since then refuses.
     Asked,
-    /// That of an operator.
+    /// An operator promises that no lock is held.
     Forced,
 }
 
-/// One ordered path to a node. Requests are carried out in the order in which their futures were first polled; one that was
-/// polled once is sent, also if it is dropped then.
+/// One ordered path to a node. The node carries out requests in the order in which their futures were first polled. The
+/// first poll sends a request, even if its future is dropped after that.
 pub trait NodeLink: Send + Sync + 'static {
-    /// One request about one name.
+    /// Sends one request about one name, and returns the vote.
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>>;
 
-    /// Renewals of many names, an answer for each, in order. One name's fault is its own.
+    /// Renews many votes, and returns one answer for each, in order. A fault of one name does not affect the others.
     fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>>;
 
-    /// A page of the names that have a record, as [`Link::names`](crate::store::Link::names) has it.
+    /// Returns a page of the names that have a record, as [`Link::names`](crate::store::Link::names) does.
     fn names(&self, from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>>;
 
-    /// Attaches the inbox of a session and proves it: a probe was seen to arrive.
+    /// Attaches the inbox of a session, and proves it: the future ends when a probe has arrived.
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>>;
 
-    /// Until when the node rests, by its own clock: as it said when it was greeted. Another marker is another link.
-    fn rests_until_us(&self) -> u64;
+    /// Returns the end of the quarantine on the node's clock, as of the greeting. Another marker needs another link.
+    fn quarantine_until_us(&self) -> u64;
 
-    /// Whether the node was in use before: its marker was written over that of another run.
+    /// Returns whether the node was in use before: its marker has replaced the marker of another run.
     fn was_used(&self) -> bool;
 
-    /// Which run of the server this is. No two nodes of a quorum have the same.
-    fn run(&self) -> &str;
+    /// Returns the run ID of the server. No two nodes of a quorum have the same.
+    fn run_id(&self) -> &str;
 
-    /// One exchange, for the node's clock and for a sign of life.
+    /// Exchanges one message with the node, as a sign of life, and returns the node's clock.
     fn ping(&self) -> Pending<Result<u64, Fault>>;
 
-    /// As [`Link::check_driven`](crate::store::Link::check_driven) has it.
-    fn check_driven(&self) -> Progress {
-        Progress::Moving
-    }
+    /// See [`Link::check_driven`](crate::store::Link::check_driven).
+    fn check_driven(&self) -> Progress;
 
-    /// As [`Link::has_unsent`](crate::store::Link::has_unsent) has it.
-    fn has_unsent(&self) -> bool {
-        false
-    }
+    /// See [`Link::has_unsent`](crate::store::Link::has_unsent).
+    fn has_unsent(&self) -> bool;
 
-    /// Whether the link is known to be gone.
+    /// Returns whether the link is known to be gone.
     fn is_closed(&self) -> bool;
 
-    /// Gives the link up.
+    /// Closes the link.
     fn close(&self);
 }
 
-/// Why there is no vote.
+/// The reason why there is no vote.
 #[derive(Debug)]
 pub enum NoVote {
-    /// The node answers, and has none.
+    /// The node answers, and has no vote.
     Abstains(Abstention),
-    /// There is no answer, or none to this.
+    /// There is no answer, or the answer is an error.
     Fault(Fault),
 }
 
-/// Where messages go. Called in the order of their arrival; must not block.
-pub type Inbox = Arc<dyn Fn(Rung) + Send + Sync>;
+/// Receives the messages of a node, in the order of their arrival. Must not block.
+pub type Inbox = Arc<dyn Fn(NodeMessage) + Send + Sync>;
 
-/// What arrives in an inbox.
+/// A message that arrives in an inbox.
 #[derive(Clone, Debug)]
-pub enum Rung {
+pub enum NodeMessage {
     /// A message about this name.
     Bell(Name, Bell),
-    /// Something that is no message of ours.
+    /// An unreadable message.
     Garbled,
-    /// The inbox is detached: the link is gone.
+    /// The link is gone, and no more messages arrive.
     Detached,
 }

@@ -1,133 +1,152 @@
-//! Deadlines of rounds, kept by the session's thread: a caller's runtime may have no timer, and may stand still. And what a
-//! caller without a runtime leaves behind.
+//! Deadlines of rounds, and work that no caller waits for: late answers, and votes that go back.
+//!
+//! The session's thread keeps the time: a caller's runtime may have no timer, and may stand still. Work begins on the
+//! caller's runtime. A request that is dropped before it is written is never sent, and a runtime that stands still gives no
+//! vote back. So the session's thread takes the work over if there is no runtime, if the runtime ends first, or if the work
+//! takes longer than [`TAKE_OVER_US`].
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::Poll;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold_spec::GrantId;
 use leasehold_spec::mark::{Mark, hit};
 use tokio::sync::{Notify, oneshot};
 
-use super::under_way::Work;
 use crate::world::{Pending, World};
 
 /// The longest sleep: the clock runs while the machine sleeps, and timers do not.
 const TICK_US: u64 = 250_000;
-/// The shortest: timers know no shorter one.
+/// The shortest sleep that a timer supports.
 const PAUSE_US: u64 = 1_000;
+/// The time after which the session's thread takes over the work of a caller's runtime.
+const TAKE_OVER_US: u64 = 250_000;
 
-/// What is to be woken when.
+/// The alarms of one client, and the work for its session's thread.
 #[derive(Default)]
 pub(super) struct Timers {
-    set: Mutex<Set>,
-    is_set: Notify,
+    state: Mutex<State>,
+    /// Notifies a keeper about an earlier alarm, or about adopted work.
+    changed: Notify,
+    unfinished: Arc<WorkCount>,
 }
 
 #[derive(Default)]
-struct Set {
-    /// By time, then by the order in which they were set.
-    due: BTreeMap<Key, Rings>,
-    /// The keeper sleeps until then, and need not be woken for what is later.
+struct State {
+    /// By time, then in the order in which they were set.
+    alarms: BTreeMap<Key, Action>,
+    /// The keeper sleeps until then. A later alarm need not wake it.
     planned_us: u64,
     serial: u64,
-    /// How many keep the time.
+    /// The number of futures of [`Timers::keep`]. Each link of a session has one.
     keepers: u32,
-    /// What one of them is to run.
-    left: Vec<Pending<()>>,
+    /// Work that one of the keepers spawns.
+    adopted: Vec<Pending<()>>,
 }
 
-/// When an alarm rings, and its serial number.
+/// The time of an alarm, and its serial number.
 type Key = (u64, u64);
 
-/// An alarm. Dropped, it does not ring.
-pub(super) struct Alarm {
-    pub(super) timers: Arc<Timers>,
+/// An alarm. It does not ring after it was dropped.
+struct Alarm {
+    timers: Arc<Timers>,
     key: Key,
 }
 
-enum Rings {
-    /// A round is over.
-    Round(oneshot::Sender<()>),
-    /// An attempt asks again, unless it was given another alarm since.
-    Turn(GrantId, u64),
-    /// The caller's runtime may stand still: what it has not finished is taken over.
+/// The action of an alarm that rings.
+enum Action {
+    /// Ends the wait of a round.
+    EndWait(oneshot::Sender<()>),
+    /// Has an attempt ask again, unless the attempt has a later alarm.
+    AskAgain(GrantId, u64),
+    /// Takes over work from a caller's runtime, which may stand still.
     TakeOver(Weak<Work>),
 }
 
 impl Timers {
-    /// Ends at that moment, while somebody [keeps](Self::keep) the time.
+    /// Waits until this time. Needs a keeper ([`Timers::keep`]).
     pub(super) fn at(self: &Arc<Self>, at_us: u64) -> impl Future<Output = ()> + Send + 'static {
-        let (rings, rung) = oneshot::channel();
-        let alarm = self.alarm(at_us, Rings::Round(rings));
+        let (ring, rung) = oneshot::channel();
+        let alarm = self.alarm(at_us, Action::EndWait(ring));
         async move {
             let _alarm = alarm;
             if rung.await.is_err() {
-                // Never: an alarm is dropped only when it rings.
+                // Never happens: an alarm drops its sender only when it rings.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// Has an attempt ask at that moment.
-    pub(super) fn turn_at(&self, at_us: u64, id: GrantId, alarm: u64) {
-        self.add(at_us, Rings::Turn(id, alarm));
+    pub(super) fn ask_again_at(&self, at_us: u64, id: GrantId, alarm: u64) {
+        self.add(at_us, Action::AskAgain(id, alarm));
     }
 
-    /// Has this work taken over at that moment, if it is not finished then.
-    pub(super) fn take_over_at(self: &Arc<Self>, at_us: u64, work: &Arc<Work>) -> Alarm {
-        self.alarm(at_us, Rings::TakeOver(Arc::downgrade(work)))
+    /// Runs the work on the caller's runtime, until the session's thread takes it over.
+    pub(super) fn spawn(self: &Arc<Self>, world: &dyn World, work: Pending<()>) {
+        let work = Arc::new(Work::new(work, self.unfinished.begin()));
+        let alarm = self.alarm(world.now_us() + TAKE_OVER_US, Action::TakeOver(Arc::downgrade(&work)));
+        // Without a runtime the task is dropped. Its `Drop` gives the work to the session's thread.
+        drop(world.spawn(Box::pin(Task { work, alarm })));
     }
 
-    /// Has it run by whoever keeps the time. Nobody does behind the end of a session: then it is dropped.
-    pub(super) fn leave(&self, task: Pending<()>) {
-        let mut set = self.set();
-        if set.keepers > 0 {
-            set.left.push(task);
-            drop(set);
-            self.is_set.notify_one();
+    /// Runs the work on the session's thread.
+    pub(super) fn run_at_home(&self, work: Pending<()>) {
+        self.adopt(counted((work, self.unfinished.begin())));
+    }
+
+    pub(super) async fn idle(&self) {
+        self.unfinished.idle().await;
+    }
+
+    /// Has a keeper run this work. After the end of the session there is no keeper, and the work is dropped.
+    fn adopt(&self, work: Pending<()>) {
+        let mut state = self.state();
+        if state.keepers > 0 {
+            state.adopted.push(work);
+            drop(state);
+            self.changed.notify_one();
         }
     }
 
-    fn alarm(self: &Arc<Self>, at_us: u64, rings: Rings) -> Alarm {
-        Alarm { timers: Arc::clone(self), key: self.add(at_us, rings) }
+    fn alarm(self: &Arc<Self>, at_us: u64, action: Action) -> Alarm {
+        Alarm { timers: Arc::clone(self), key: self.add(at_us, action) }
     }
 
-    fn add(&self, at_us: u64, rings: Rings) -> Key {
-        let mut set = self.set();
-        set.serial += 1;
-        let key = (at_us, set.serial);
-        set.due.insert(key, rings);
-        let is_earlier = at_us < set.planned_us;
-        drop(set);
+    fn add(&self, at_us: u64, action: Action) -> Key {
+        let mut state = self.state();
+        state.serial += 1;
+        let key = (at_us, state.serial);
+        state.alarms.insert(key, action);
+        let is_earlier = at_us < state.planned_us;
+        drop(state);
         if is_earlier {
-            self.is_set.notify_one();
+            self.changed.notify_one();
         }
         key
     }
 
-    /// Keeps the time until `is_over` says so, at the latest a tick later. What is left from now on is run when the future
-    /// is.
+    /// Keeps the time until `is_over` is true, which is noticed within a tick. Runs the work adopted since this call.
     pub(super) fn keep(
         self: Arc<Self>,
         world: Arc<dyn World>,
         is_over: impl Fn() -> bool + Send + 'static,
-        turn: impl Fn(GrantId, u64) + Send + 'static,
+        ask_again: impl Fn(GrantId, u64) + Send + 'static,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let keeping = Keeping::begin(self);
+        let keeper = Keeper::begin(self);
         async move {
-            let timers = &keeping.0;
+            let timers = &keeper.0;
             while !is_over() {
                 let now_us = world.now_us();
-                let for_us = timers.ring(now_us, &turn);
-                let left = std::mem::take(&mut timers.set().left);
-                left.into_iter().for_each(|task| drop(world.spawn(task)));
-                let mut slept = world.sleep(Duration::from_micros(for_us));
-                let mut set = pin!(timers.is_set.notified());
-                poll_fn(|context| match set.as_mut().poll(context) {
+                let sleep_us = timers.ring(now_us, &ask_again);
+                let adopted = std::mem::take(&mut timers.state().adopted);
+                adopted.into_iter().for_each(|work| drop(world.spawn(work)));
+                let mut slept = world.sleep(Duration::from_micros(sleep_us));
+                let mut changed = pin!(timers.changed.notified());
+                poll_fn(|context| match changed.as_mut().poll(context) {
                     Poll::Ready(()) => Poll::Ready(()),
                     Poll::Pending => slept.as_mut().poll(context),
                 })
@@ -136,24 +155,24 @@ impl Timers {
         }
     }
 
-    /// Wakes whoever is due, and answers how long nobody is.
-    fn ring(&self, now_us: u64, turn: impl Fn(GrantId, u64)) -> u64 {
-        let mut set = self.set();
-        let later = set.due.split_off(&(now_us + 1, 0));
-        let due = std::mem::replace(&mut set.due, later);
-        let next_us = set.due.first_key_value().map_or(u64::MAX, |((at_us, _), _)| *at_us);
-        let for_us = next_us.saturating_sub(now_us).clamp(PAUSE_US, TICK_US);
-        set.planned_us = now_us + for_us;
-        drop(set);
-        for rings in due.into_values() {
-            match rings {
-                // Nobody there: it was decided.
-                Rings::Round(round) => drop(round.send(())),
-                Rings::Turn(id, alarm) => turn(id, alarm),
-                Rings::TakeOver(work) => self.take_over(&work, now_us),
+    /// Rings all alarms that are due, and returns the time until the next one.
+    fn ring(&self, now_us: u64, ask_again: impl Fn(GrantId, u64)) -> u64 {
+        let mut state = self.state();
+        let later = state.alarms.split_off(&(now_us + 1, 0));
+        let due = std::mem::replace(&mut state.alarms, later);
+        let next_us = state.alarms.first_key_value().map_or(u64::MAX, |((at_us, _), _)| *at_us);
+        let sleep_us = next_us.saturating_sub(now_us).clamp(PAUSE_US, TICK_US);
+        state.planned_us = now_us + sleep_us;
+        drop(state);
+        for action in due.into_values() {
+            match action {
+                // Without a receiver the round is already decided.
+                Action::EndWait(round) => drop(round.send(())),
+                Action::AskAgain(id, alarm) => ask_again(id, alarm),
+                Action::TakeOver(work) => self.take_over(&work, now_us),
             }
         }
-        for_us
+        sleep_us
     }
 
     fn take_over(&self, work: &Weak<Work>, now_us: u64) {
@@ -161,47 +180,162 @@ impl Timers {
         match work.take_over() {
             Some(work) => {
                 hit(Mark::TakenOver);
-                self.set().left.push(work);
+                self.state().adopted.push(work);
             }
-            // Its runtime polls it just now.
-            None => drop(self.add(now_us + TICK_US, Rings::TakeOver(Arc::downgrade(&work)))),
+            // Its runtime polls it at this moment.
+            None => drop(self.add(now_us + TICK_US, Action::TakeOver(Arc::downgrade(&work)))),
         }
     }
 
-    fn set(&self) -> MutexGuard<'_, Set> {
-        self.set.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Somebody keeps the time.
-struct Keeping(Arc<Timers>);
+struct Keeper(Arc<Timers>);
 
-impl Keeping {
+impl Keeper {
     fn begin(timers: Arc<Timers>) -> Self {
-        timers.set().keepers += 1;
+        timers.state().keepers += 1;
         Self(timers)
     }
 }
 
-impl Drop for Keeping {
-    /// Of two links, one behind the other, each has somebody who keeps the time: the other one plans anew, with what this
-    /// one was woken for.
+impl Drop for Keeper {
+    /// If a newer link has a keeper, that keeper plans again, and rings the alarms for which this one was woken.
     fn drop(&mut self) {
-        let mut set = self.0.set();
-        set.keepers -= 1;
-        set.planned_us = u64::MAX;
-        let left = if set.keepers == 0 { std::mem::take(&mut set.left) } else { Vec::new() };
-        drop(set);
-        // They have links, and with these what they were left with.
-        drop(left);
-        self.0.is_set.notify_one();
+        let mut state = self.0.state();
+        state.keepers -= 1;
+        state.planned_us = u64::MAX;
+        let adopted = if state.keepers == 0 { std::mem::take(&mut state.adopted) } else { Vec::new() };
+        drop(state);
+        // Outside of the lock: the work owns links, and links own background work.
+        drop(adopted);
+        self.0.changed.notify_one();
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        self.timers.set().due.remove(&self.key);
+        self.timers.state().alarms.remove(&self.key);
     }
+}
+
+struct Task {
+    work: Arc<Work>,
+    alarm: Alarm,
+}
+
+impl Future for Task {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.work.poll(context)
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(work) = self.work.take() {
+            self.alarm.timers.adopt(work);
+        }
+    }
+}
+
+/// Counts the unfinished work of a client.
+#[derive(Default)]
+struct WorkCount {
+    tasks: AtomicUsize,
+    is_idle: Notify,
+}
+
+/// Counts as one task until it is dropped.
+struct Counted(Arc<WorkCount>);
+
+/// Work that a task polls, and that another task can take over.
+struct Work(Mutex<WorkState>);
+
+#[derive(Default)]
+struct WorkState {
+    /// `None` while it is polled, and after it has finished: work that panics is not polled again.
+    work: Option<(Pending<()>, Counted)>,
+    /// Wakes the task that polled the work last.
+    waker: Option<Waker>,
+}
+
+impl WorkCount {
+    /// Adds one task, until the result is dropped.
+    fn begin(self: &Arc<Self>) -> Counted {
+        self.tasks.fetch_add(1, Ordering::AcqRel);
+        Counted(Arc::clone(self))
+    }
+
+    async fn idle(&self) {
+        loop {
+            let mut is_idle = pin!(self.is_idle.notified());
+            // From here on the end of the last task notifies.
+            is_idle.as_mut().enable();
+            if self.tasks.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            is_idle.await;
+        }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if self.0.tasks.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.is_idle.notify_waiters();
+        }
+    }
+}
+
+impl Work {
+    fn new(work: Pending<()>, counted: Counted) -> Self {
+        Self(Mutex::new(WorkState { work: Some((work, counted)), waker: None }))
+    }
+
+    /// Polls the work. Ready if it has finished or was taken over.
+    fn poll(&self, context: &mut Context<'_>) -> Poll<()> {
+        let Some((mut work, counted)) = self.state().work.take() else { return Poll::Ready(()) };
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() {
+            let mut state = self.state();
+            state.work = Some((work, counted));
+            match &mut state.waker {
+                Some(known) => known.clone_from(context.waker()),
+                unknown => *unknown = Some(context.waker().clone()),
+            }
+        }
+        polled
+    }
+
+    /// Takes the work from its task, and ends the task. `None` if the task polls the work now, or has finished it.
+    fn take_over(&self) -> Option<Pending<()>> {
+        let mut state = self.state();
+        let (work, waker) = (state.work.take()?, state.waker.take());
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+        Some(counted(work))
+    }
+
+    /// Takes the work from a task that is dropped. `None` if the task has finished it.
+    fn take(&self) -> Option<Pending<()>> {
+        self.state().work.take().map(counted)
+    }
+
+    fn state(&self) -> MutexGuard<'_, WorkState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Returns work that counts as a task until it is dropped.
+fn counted((work, counted): (Pending<()>, Counted)) -> Pending<()> {
+    Box::pin(async move {
+        let _counted = counted;
+        work.await;
+    })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who keeps the time of two links.
+//! Two keepers of one set of alarms.
 
 use std::io;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Waker};
 use super::*;
 use crate::world::{Address, Pending, Socket};
 
-/// A world whose time a test sets, and in which nobody is woken by it.
+/// A world whose time a test sets. Its sleeps never end.
 #[derive(Default)]
 struct Still(AtomicU64);
 
@@ -51,7 +51,7 @@ impl World for Still {
 }
 
 #[test]
-fn whoever_ends_leaves_the_time_to_the_other() {
+fn a_keeper_that_ends_leaves_its_alarms_to_the_other() {
     let (world, timers) = (Arc::new(Still::default()), Arc::new(Timers::default()));
     let is_over = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&is_over);
@@ -61,7 +61,7 @@ fn whoever_ends_leaves_the_time_to_the_other() {
     let mut old = pin!(old.keep(old_world, move || ends.load(Ordering::Relaxed), |_, _| {}));
     let mut new = pin!(new.keep(new_world, || false, |_, _| {}));
     assert!(old.as_mut().poll(context).is_pending() && new.as_mut().poll(context).is_pending());
-    // This wakes the old one, which is over.
+    // This wakes the old keeper, which is over.
     let mut first = pin!(timers.at(10));
     is_over.store(true, Ordering::Relaxed);
     assert!(old.as_mut().poll(context).is_ready());
@@ -69,37 +69,37 @@ fn whoever_ends_leaves_the_time_to_the_other() {
     world.0.store(20, Ordering::Relaxed);
     let mut second = pin!(timers.at(15));
     assert!(new.as_mut().poll(context).is_pending());
-    assert!(first.as_mut().poll(context).is_ready(), "the new one was told of it");
-    assert!(second.as_mut().poll(context).is_ready(), "and of what came behind the old one's end");
+    assert!(first.as_mut().poll(context).is_ready(), "the new keeper rings the alarm of the old one");
+    assert!(second.as_mut().poll(context).is_ready(), "and an alarm that was set after the end of the old keeper");
 }
 
-/// Whoever was asked to keep the time has not run yet.
+/// The keeper was created and has not run yet.
 #[test]
-fn what_is_left_as_soon_as_somebody_is_to_keep_the_time_is_kept() {
+fn work_is_adopted_before_the_first_poll_of_the_keeper() {
     let (world, timers) = (Arc::new(Still::default()), Arc::new(Timers::default()));
     let (held, here) = (Arc::new(()), Arc::new(()));
-    let leave = |what: &Arc<()>| {
-        let what = Arc::clone(what);
-        timers.leave(Box::pin(async move { drop(what) }));
+    let adopt = |owned: &Arc<()>| {
+        let owned = Arc::clone(owned);
+        timers.adopt(Box::pin(async move { drop(owned) }));
     };
-    leave(&here);
-    assert_eq!(Arc::strong_count(&here), 1, "nobody is to run it");
+    adopt(&here);
+    assert_eq!(Arc::strong_count(&here), 1, "there is no keeper");
     let keep = Arc::clone(&timers).keep(world, || false, |_, _| {});
-    leave(&held);
+    adopt(&held);
     assert_eq!(Arc::strong_count(&held), 2, "dropped");
     drop(keep);
-    assert_eq!(Arc::strong_count(&held), 1, "nobody will run it");
+    assert_eq!(Arc::strong_count(&held), 1, "the last keeper has ended");
 }
 
-/// Most rounds are decided long before their deadline. An alarm that stays would hold its memory until then.
+/// Most rounds end long before their deadline. Without the removal an alarm would hold its memory until then.
 #[test]
-fn an_alarm_that_nobody_waits_for_is_removed() {
+fn a_dropped_alarm_is_removed() {
     let timers = Arc::new(Timers::default());
     let context = &mut Context::from_waker(Waker::noop());
     let mut polled = Box::pin(timers.at(10));
     assert!(polled.as_mut().poll(context).is_pending());
     let unpolled = timers.at(10);
-    assert_eq!(timers.set().due.len(), 2);
+    assert_eq!(timers.state().alarms.len(), 2);
     drop((polled, unpolled));
-    assert!(timers.set().due.is_empty());
+    assert!(timers.state().alarms.is_empty());
 }

@@ -1,10 +1,10 @@
-//! What a `quorum:` URL says. Its errors say what to do, and never repeat a secret: each node's URL may have a password.
+//! Reads a `quorum:` URL. Its errors say what to do, and never repeat a secret: each node's URL may have a password.
 //!
-//! A URL within a URL. There are two ways to write it, and a look at its beginning tells which one it is:
+//! A node is a URL within a URL. There are two ways to write it, which differ in their first characters:
 //!
-//! - as it is, with `%26` for each `&`: the sign that ends it. `node=redis://a:6379?password_file=/p%26prefix=x`. Its own
-//!   `%XX` are its own: people copy URLs that work, and a password that is written `p%2Fq` there is written so here;
-//! - percent-encoded as a whole, as programs write what they put into a URL: `node=redis%3A%2F%2Fa%3A6379`.
+//! - as it is, with `%26` for each `&`, which would end it: `node=redis://a:6379?password_file=/p%26prefix=x`. Other `%XX`
+//!   stay: people copy URLs that work, and write a password `p%2Fq` in the same way here;
+//! - percent-encoded as a whole, as programs do: `node=redis%3A%2F%2Fa%3A6379`.
 
 use std::ops::RangeInclusive;
 
@@ -15,26 +15,26 @@ use leasehold_spec::node::Charter;
 use crate::error::{Error, Result};
 use crate::store::redis::{NAMES, Target, decode};
 
-/// Two nodes survive no failure, and each one more is asked for every lock.
+/// Two nodes survive no failure, and each additional node costs a request for every lock.
 const NODES: RangeInclusive<usize> = 3..=9;
-/// A shorter one would spare nobody anything: a node that may have forgotten its tokens rests for 22 s.
+/// A shorter one would not shorten the quarantine: a node that may have forgotten its tokens does not vote for 22 s.
 const MAX_LEASE_MS: RangeInclusive<u64> = 1_000..=LEASE_MAX_MS;
 
-/// What a node's URL can say, and ours cannot.
+/// The options of a node's URL that the URL of the quorum does not have.
 const OF_NODE: [&str; 5] = ["password_file", "password_env", "ca", "cert", "key"];
 
 const EXAMPLE: &str = "use quorum:?node=redis://A&node=redis://B&node=redis://C, in quotes in a shell";
 const MAX_LEASE: &str = "invalid max_lease in the URL: expected a duration such as 500ms, 30s, 1m30s or 2h, \
                          from 1 s to 24 h in whole milliseconds";
 
-/// The nodes, and what all clients of them must agree on. It may have passwords in it: no `Debug`.
+/// The nodes, and the charter that all clients must agree on. It may contain passwords, so it has no `Debug`.
 pub(crate) struct QuorumUrl {
     pub(crate) nodes: Vec<Target>,
     pub(crate) charter: Charter,
 }
 
 impl QuorumUrl {
-    /// Reads what comes behind `quorum:`, that is `?node=redis://A&node=redis://B&…[&max_lease=60s][&prefix=app:]`.
+    /// Reads the part after `quorum:`, that is `?node=redis://A&node=redis://B&…[&max_lease=60s][&prefix=app:]`.
     pub(crate) fn parse(rest: &str) -> Result<Self> {
         let said = Parameters::of(rest)?;
         let count = said.nodes.len();
@@ -45,7 +45,7 @@ impl QuorumUrl {
         let mut nodes: Vec<Target> = Vec::with_capacity(count);
         for (at, (node, behind)) in said.nodes.iter().enumerate() {
             let target = node.read(at + 1, behind)?;
-            // The same server in other words is found by what it says of itself.
+            // A server with two addresses is detected later, by its run ID.
             let is_same = |other: &Target| {
                 let (one, two) = (&other.address, &target.address);
                 one.host.eq_ignore_ascii_case(&two.host) && one.port == two.port
@@ -73,7 +73,7 @@ impl QuorumUrl {
         }
     }
 
-    /// The same, below a prefix that the program gives.
+    /// Adds a prefix that the program gives.
     pub(crate) fn below(self, prefix: &str) -> Result<Self> {
         let Self { nodes, charter } = self;
         let nodes = nodes.into_iter().map(|node| node.below(prefix)).collect::<Result<_>>()?;
@@ -81,10 +81,10 @@ impl QuorumUrl {
     }
 }
 
-/// What stands behind the question mark.
+/// The parameters after the question mark.
 #[derive(Default)]
 struct Parameters<'a> {
-    /// Each with what comes behind it.
+    /// Each with the rest of the URL after it.
     nodes: Vec<(Written<'a>, &'a str)>,
     max_lease_ms: Option<u64>,
     prefix: Option<String>,
@@ -104,7 +104,7 @@ impl<'a> Parameters<'a> {
             match piece.split_once('=') {
                 None if piece.is_empty() => {}
                 Some(("node", node)) => all.nodes.push((Written::of(node)?, behind.unwrap_or_default())),
-                // What looks like a parameter may be the rest of a password with an '&' in it: it is not repeated.
+                // This may be the rest of a password with an '&', and must not be repeated.
                 _ if piece.contains('@') => {
                     return Err(Error::invalid(
                         "the URL has an '@' after an '&' outside of a node: write %26 for '&' in a password, and %40 \
@@ -127,7 +127,7 @@ fn once<T>(place: &mut Option<T>, name: &str, value: T) -> Result<()> {
     }
 }
 
-/// A value as other URLs have it.
+/// Decodes a value, as in other URLs.
 fn plain(value: &str) -> String {
     form_urlencoded::parse(format!("={value}").as_bytes()).map(|(_, value)| value.into_owned()).collect()
 }
@@ -139,7 +139,7 @@ fn milliseconds(lease: &str) -> Result<u64> {
     ms.filter(|ms| MAX_LEASE_MS.contains(ms)).ok_or_else(|| Error::invalid(MAX_LEASE))
 }
 
-/// A parameter that there is not, at least not here.
+/// Returns the error of a parameter that the URL of a quorum does not have.
 fn unknown(name: &str, said: &str) -> Error {
     if OF_NODE.contains(&name) {
         return Error::invalid(format!(
@@ -154,7 +154,7 @@ fn has_at(text: &str) -> bool {
     text.contains('@') || text.contains("%40")
 }
 
-/// How a node's URL is written within that of the quorum.
+/// The notation of a node's URL within the URL of the quorum.
 enum Written<'a> {
     AsItIs(&'a str),
     Encoded(&'a str),
@@ -171,14 +171,14 @@ impl<'a> Written<'a> {
         }
     }
 
-    /// The node, of which errors say the number.
+    /// Reads the node. Errors contain its number.
     fn read(&self, number: usize, behind: &str) -> Result<Target> {
         let url = match self {
             Self::AsItIs(node) => node.replace("%26", "&"),
             Self::Encoded(node) => decode(node, "node")?,
         };
         Target::parse(&url).map_err(|error| {
-            // A question mark and an '&', and behind them an '@': what looks like parameters may be a password.
+            // With an '@' after the '?' and an '&', the apparent parameters may be part of a password.
             if url.contains('?') && has_at(behind) {
                 return Error::invalid(format!(
                     "node {number} has an unknown parameter after its '?': valid are {NAMES}; in a password write %3F \

@@ -15,7 +15,7 @@ fn refused(rest: &str) -> String {
     error.to_string()
 }
 
-/// Three nodes, and what else is said.
+/// Returns a URL with three nodes and these parameters.
 fn three(more: &str) -> String {
     format!("?node=redis://a&node=redis://b:7000&node=redis://c{more}")
 }
@@ -25,14 +25,14 @@ fn of(nodes: &[Target]) -> Vec<String> {
 }
 
 #[test]
-fn nodes_and_what_they_agree_on() {
+fn nodes_and_charter() {
     let url = read(&three(""));
     assert_eq!(of(&url.nodes), ["a:6379", "b:7000", "c:6379"]);
     assert_eq!(url.charter, Charter { nodes: 3, max_lease_ms: QUORUM_LEASE_MAX_MS });
     let url = read(&three("&max_lease=2m&prefix=app%3A"));
     assert_eq!(url.charter, Charter { nodes: 3, max_lease_ms: 120_000 });
     assert!(url.nodes.iter().all(|node| node.prefix == "app:"));
-    // In any order, and an '&' too many is none.
+    // The order does not matter, and an empty parameter is ignored.
     let url = read("?max_lease=5000ms&node=redis://a&&prefix=p&node=redis://b&node=redis://c&node=redis://d&");
     assert_eq!((url.charter.nodes, url.charter.max_lease_ms, url.nodes[3].prefix.as_str()), (4, 5_000, "p"));
     let url = read(&three("")).below("tenant:").unwrap_or_else(|error| panic!("{error}"));
@@ -55,7 +55,7 @@ fn three_to_nine_nodes() {
     assert!(refused("?node=redis://a").contains("in quotes in a shell"));
 }
 
-/// A node's own parameters, with the sign that would end it encoded; or all of it encoded.
+/// A node with parameters of its own: with an encoded '&', or encoded as a whole.
 #[test]
 fn a_node_in_both_ways() {
     let as_it_is = "redis://me@a?prefix=p%26password_file=/run/a";
@@ -68,9 +68,9 @@ fn a_node_in_both_ways() {
     }
 }
 
-/// What works by itself works in here, passwords with signs in them, too.
+/// A URL that works alone also works as a node, even if its password has special characters.
 #[test]
-fn a_url_is_the_same_within_the_other() {
+fn a_node_url_means_the_same_as_alone() {
     for url in ["redis://me:p%40s%2Fs%25%23@a:7000/3", "redis://:p%26q@a", "redis://:%2526@a", "redis://:a+b@a"] {
         let alone = Target::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"));
         let encoded: String = form_urlencoded::byte_serialize(url.as_bytes()).collect();
@@ -162,7 +162,7 @@ fn refusals_say_what_to_do_and_no_secret() {
         (three("?cert=/x&key=/hunter2"), "%26key="),
         (three("?password_file=/x&ca=/hunter2"), "%26"),
         (three("&max_lease=60s&max_lease=60s"), "twice"),
-        // An '&' in a password, and a '?'.
+        // A password with an '&' or a '?'.
         (three("&node=redis://me:1&hunter2@d"), "%26"),
         (three("&node=redis://me:1&prefix=hunter2@d"), "%26"),
         (three("&node=redis://me:1&max_lease=hunter2@d"), "%26"),

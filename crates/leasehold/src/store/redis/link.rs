@@ -9,7 +9,8 @@ use super::call::Call;
 use super::reply::{self, To};
 use super::wire::{Heard, Wire};
 use crate::error::Error;
-use crate::store::{Fault, Inbox, Link, Message, Progress};
+use crate::inspection::NodeView;
+use crate::store::{Fault, Inbox, Link, Message, Progress, inspect_whole};
 use crate::world::{Pending, World};
 
 /// A connection whose first exchange succeeded.
@@ -23,6 +24,10 @@ impl Link for RedisLink {
     fn apply(&self, name: &Name, op: &Op, guess: Contention) -> Pending<Result<Answer, Fault>> {
         let call = Call::new(&self.wire.keys, name, op, guess);
         Box::pin(apply(self.wire.clone(), name.clone(), To::from(op), call))
+    }
+
+    fn inspect(&self, name: &Name, guess: Contention) -> Pending<Result<(Answer, Vec<NodeView>), Fault>> {
+        inspect_whole(self, name, guess)
     }
 
     fn renew(&self, batch: &[(Name, Renew)]) -> Pending<Vec<Result<Answer, Fault>>> {
@@ -46,12 +51,16 @@ impl Link for RedisLink {
         self.wire.attach(session, &*self.world, Arc::new(ear))
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
         Box::pin(self.wire.clone().ping())
+    }
+
+    fn idle(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
     }
 
     fn check_driven(&self) -> Progress {

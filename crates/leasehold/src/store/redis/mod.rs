@@ -9,7 +9,7 @@
 //! | `scripts.rs`, `source.rs` | the table of all scripts, and how a Lua file becomes the source that is sent |
 //! | `call.rs`, `reply.rs`, `words.rs` | from a request to the arguments of a script, and from its reply to an answer |
 //! | `fault.rs`, `rights.rs` | the meaning of each error, and the rights that the user needs |
-//! | `url.rs`, `named.rs`, `secrets.rs` | URLs, the files that they name, and the secrets in them |
+//! | `url.rs`, `named.rs` | URLs, and the files and secrets that they name |
 //! | `dial.rs`, `credentials.rs`, `tls.rs`, `sieve.rs` | how a connection is opened, and the bounds of a reply |
 //! | `handshake.rs` | the first exchange |
 //! | `wire.rs`, `gather.rs`, `link.rs`, `batch.rs` | how requests are sent, and when they are written |
@@ -33,7 +33,7 @@ mod keys;
 mod link;
 #[cfg(leasehold_lab)]
 mod mutants;
-mod named;
+pub(crate) mod named;
 #[cfg(all(test, feature = "tls"))]
 #[expect(dead_code, reason = "compiled for its test: the tests have TLS")]
 mod no_tls;
@@ -41,7 +41,6 @@ mod node;
 mod reply;
 mod rights;
 mod scripts;
-mod secrets;
 mod sieve;
 mod source;
 #[cfg(feature = "tls")]
@@ -49,7 +48,7 @@ mod tls;
 #[cfg(not(feature = "tls"))]
 #[path = "no_tls.rs"]
 mod tls;
-mod url;
+pub(crate) mod url;
 mod wire;
 mod words;
 
@@ -63,7 +62,6 @@ pub(crate) use fault::{Asker, Trouble, silent};
 pub use node::RedisNode;
 pub use rights::{FENCE_RIGHTS, NODE_RIGHTS, RIGHTS};
 pub use scripts::{Family, Flags, Script};
-pub use secrets::Secrets;
 pub use source::Source;
 pub(crate) use source::assemble;
 pub(crate) use url::{NAMES, Target, decode};
@@ -71,7 +69,7 @@ pub(crate) use url::{NAMES, Target, decode};
 use self::call::Call;
 use self::keys::Keys;
 use crate::error::Error;
-use crate::store::{Link, Store};
+use crate::store::{Link, Store, StoreProfile};
 use crate::world::{Pending, World};
 
 /// One Redis.
@@ -111,6 +109,10 @@ impl Store for RedisStore {
     fn open(&self) -> Pending<Result<Arc<dyn Link>, Error>> {
         let opening = handshake::open(self.target.clone(), Arc::clone(&self.world));
         Box::pin(async { Ok(Arc::new(opening.await?) as Arc<dyn Link>) })
+    }
+
+    fn profile(&self) -> StoreProfile {
+        StoreProfile::default()
     }
 
     fn silence(&self) -> Option<Error> {

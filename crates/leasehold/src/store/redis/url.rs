@@ -8,7 +8,7 @@ use ::url::{Host, Url};
 use super::named::{Identity, Password, Tls};
 use super::tls;
 use crate::error::Error;
-use crate::store::Scheme;
+use crate::store::scheme::Scheme;
 use crate::world::Address;
 
 const PORT: u16 = 6379;

@@ -12,7 +12,7 @@ use redis::Value;
 use super::call;
 use super::reply::{self, Greeting, To};
 use crate::error::{Error, ErrorKind};
-use crate::store::quorum::node::{Inbox, NoVote, NodeLink, Rung};
+use crate::store::quorum::node::{Inbox, NoVote, NodeLink, NodeMessage};
 use crate::store::redis::batch::in_parts;
 use crate::store::redis::call::Call;
 use crate::store::redis::fault::{self, Asker};
@@ -177,17 +177,16 @@ impl NodeLink for RedisNodeLink {
         let keys = self.wire.keys.clone();
         let ear = move |heard: Heard<'_>| {
             inbox(match heard {
-                Heard::Text(text) => {
-                    reply::bell(&keys, session, text).map_or(Rung::Garbled, |(name, bell)| Rung::Bell(name, bell))
-                }
-                Heard::Garbled => Rung::Garbled,
-                Heard::Detached => Rung::Detached,
+                Heard::Text(text) => reply::bell(&keys, session, text)
+                    .map_or(NodeMessage::Garbled, |(name, bell)| NodeMessage::Bell(name, bell)),
+                Heard::Garbled => NodeMessage::Garbled,
+                Heard::Detached => NodeMessage::Detached,
             });
         };
         self.wire.attach(session, &*self.world, Arc::new(ear))
     }
 
-    fn rests_until_us(&self) -> u64 {
+    fn quarantine_until_us(&self) -> u64 {
         reply::rests_until_us(&self.marker).unwrap_or_default()
     }
 
@@ -195,7 +194,7 @@ impl NodeLink for RedisNodeLink {
         reply::was_used(&self.marker)
     }
 
-    fn run(&self) -> &str {
+    fn run_id(&self) -> &str {
         &self.run
     }
 

@@ -1,9 +1,9 @@
 //! Finds secrets in a URL: for programs that show a URL, take one from a command line, or start other programs.
 
-use super::named::Password;
-use super::url::Target;
-use crate::store::Scheme;
-use crate::store::quorum::url::QuorumUrl;
+use super::quorum::url::QuorumUrl;
+use super::redis::named::Password;
+use super::redis::url::Target;
+use super::scheme::Scheme;
 
 /// The secrets in the URL of a store. An invalid URL may also contain a secret.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,7 +1,6 @@
-//! Counting votes. Pure: what was heard of whom, and what follows from it.
+//! Counts votes. Pure: ballots in, decisions out.
 //!
-//! The decision falls as soon as nothing that is still to be heard can change it: a node that is dead, or slow, costs
-//! nothing while a majority answers.
+//! A decision is made as soon as no missing ballot can change it, so a minority of dead or slow nodes costs no time.
 
 use leasehold_spec::mark::Mark;
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -10,21 +9,21 @@ use leasehold_spec::{Contention, Holder, LostHow, Outcome, PublicId, Token, Was}
 
 use crate::error::ErrorKind;
 
-/// Ends that are this close to each other count as one: a waiter re-checks a little late rather than twice.
+/// Ends that differ by less count as one: a waiter re-checks a little late rather than twice.
 const SAME_END_US: u64 = 100_000;
 
-/// What is known of one node's vote.
+/// The ballot of one node.
 #[derive(Clone, Debug)]
 pub(super) enum Ballot {
-    /// Nothing yet.
+    /// The node has not answered yet.
     Pending,
-    /// It answered what was asked at this moment of our clock.
+    /// The node has answered a request that was sent at this time on our clock.
     Cast { sent_us: u64, vote: Box<Vote> },
-    /// It has no vote.
+    /// The node has no vote.
     Abstained,
-    /// There was an answer, and it is an error.
+    /// The node has answered with an error.
     Failed(ErrorKind, String),
-    /// There was no answer, and there will be none that counts.
+    /// The node has not answered, and a later answer does not count.
     Silent,
 }
 
@@ -34,14 +33,14 @@ pub(super) struct Tally {
     ballots: Vec<Ballot>,
 }
 
-/// What a round for the lease came to.
+/// The result of a round for the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// A majority voted for it.
+pub(super) enum RoundResult {
+    /// A majority has voted for the attempt.
     Won { token: Token, range: u64, until_us: u64 },
-    /// It can be won with a larger token, or another clock: at once.
+    /// Another round can win at once, with a larger token or a newer clock sample.
     Again,
-    /// A majority answers, and it is somebody else's: held, or about to be, or split among several.
+    /// A majority answers, and others have its votes: a holder, a called waiter, or several competing attempts.
     Refused(Refusal),
     /// The queues are full.
     Full,
@@ -49,41 +48,41 @@ pub(super) enum Asked {
     TooFew,
 }
 
-/// How a round was refused.
+/// The details of a refused round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
-    /// Somebody has a majority. Otherwise nobody knows when the next round is better than this one.
+    /// One holder has a majority. Otherwise it is unknown when a round can win.
     pub(super) is_held: bool,
-    /// A majority has called somebody, or has one's vote who was called: it is as good as held.
+    /// A majority has called a waiter, or has voted for a called waiter: the lock is as good as held.
     pub(super) is_called: bool,
-    /// When so many nodes are free that there is a majority, on our clock.
+    /// When a majority of the nodes is free, on our clock.
     pub(super) free_us: u64,
 }
 
-/// What a renewal came to.
+/// The result of a renewal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kept {
-    /// A majority keeps it until then.
+pub(super) enum RenewResult {
+    /// A majority keeps the lease until then.
     Renewed { until_us: u64 },
-    /// No majority can keep it any more.
+    /// No majority can keep the lease any more.
     Lost(LostHow),
-    /// It came too late at so many that there is no majority: nothing was done there, and it may be asked again at once.
+    /// The renewal was late at too many nodes. These nodes did nothing, so the client may renew again at once.
     Late,
     /// Too few nodes answer.
     TooFew,
 }
 
-/// What giving back came to.
+/// The result of a release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ended {
-    /// A majority has heard it: this is the most that it was at any of them.
+pub(super) enum ReleaseResult {
+    /// A majority has answered. Contains the strongest state that the attempt had at any of these nodes.
     Done(Was),
     /// Too few nodes answer.
     TooFew,
 }
 
-impl Asked {
-    /// The path that a lost round is.
+impl RoundResult {
+    /// Returns the mark of a lost round.
     pub(super) fn lost_mark(&self) -> Mark {
         match self {
             Self::Refused(Refusal { is_held: true, .. }) => Mark::RoundRefused,
@@ -102,11 +101,11 @@ impl Tally {
         self.ballots.len() / 2 + 1
     }
 
-    pub(super) fn hear(&mut self, node: usize, ballot: Ballot) {
+    pub(super) fn accept(&mut self, node: usize, ballot: Ballot) {
         self.ballots[node] = ballot;
     }
 
-    /// Time is up: who has said nothing has no vote.
+    /// Counts every missing ballot as silent: the time is up.
     pub(super) fn close(&mut self) {
         for ballot in &mut self.ballots {
             if matches!(ballot, Ballot::Pending) {
@@ -115,7 +114,6 @@ impl Tally {
         }
     }
 
-    /// What a node said.
     pub(super) fn said(&self, node: usize) -> Option<&Said> {
         match &self.ballots[node] {
             Ballot::Cast { vote, .. } => Some(&vote.said),
@@ -123,16 +121,16 @@ impl Tally {
         }
     }
 
-    /// The nodes that have not refused: a vote of theirs may be ours, or become so.
+    /// Returns the nodes that have not refused. They may have voted for the attempt, or may do so later.
     pub(super) fn not_refused(&self) -> Vec<usize> {
         (0..self.ballots.len()).filter(|&node| !matches!(self.said(node), Some(Said::Refused { .. }))).collect()
     }
 
-    /// A token that every later grant is above, and no complete earlier one: a majority knows of that, or of a larger one.
-    /// What a single node knows of can be a lost round's, and above the next grant.
+    /// Returns a token that a majority knows of: every later grant is above it, and no complete earlier grant is. A token
+    /// that a single node knows may belong to a lost round, and be above the next grant.
     pub(super) fn passed(&self) -> Token {
         let known = |vote: Option<(u64, &Vote)>| match vote {
-            // Who was filled knew nothing of it, and knows its own token now.
+            // A filled node knew nothing of the grant, and now knows the token of this renewal.
             Some((_, vote)) if !matches!(vote.said, Said::Filled { .. }) => vote.highest,
             _ => Token::NONE,
         };
@@ -141,17 +139,16 @@ impl Tally {
         known[self.majority() - 1]
     }
 
-    /// Whether others wait.
     pub(super) fn contention(&self) -> Contention {
         self.cast().map(|(_, vote)| vote.contention).max().unwrap_or_default()
     }
 
-    /// Whether a node has called somebody.
+    /// Returns whether a node has called a waiter.
     pub(super) fn has_called(&self) -> bool {
         self.cast().any(|(_, vote)| vote.has_called)
     }
 
-    /// The nodes that answered with an error, and what they said.
+    /// Returns the errors with which nodes answered.
     pub(super) fn failed(&self) -> Vec<(ErrorKind, String)> {
         let failed = |ballot: &Ballot| match ballot {
             Ballot::Failed(kind, text) => Some((*kind, text.clone())),
@@ -160,18 +157,17 @@ impl Tally {
         self.ballots.iter().filter_map(failed).collect()
     }
 
-    /// The nodes of which nothing was heard yet.
     pub(super) fn pending_nodes(&self) -> Vec<usize> {
         (0..self.ballots.len()).filter(|&node| matches!(self.ballots[node], Ballot::Pending)).collect()
     }
 
-    /// Who holds, by what a majority shows to who looks.
+    /// Returns the holder that a majority of the inspected nodes shows.
     pub(super) fn shown(&self) -> Option<&Holder> {
         let is_same = |one: &Holder| self.shows(one) >= self.majority();
         self.holders().filter(|holder| is_same(holder)).max_by_key(|holder| holder.left_us)
     }
 
-    /// Whether what is still to come says nothing new of who holds.
+    /// Returns whether no missing answer can change the holder that [`Tally::shown`] returns.
     pub(super) fn shows_enough(&self) -> bool {
         let most = self.holders().map(|holder| self.shows(holder)).max().unwrap_or(0);
         self.answered() >= self.majority() && (most >= self.majority() || most + self.pending() < self.majority())
@@ -188,33 +184,31 @@ impl Tally {
         })
     }
 
-    /// Whether a node has not answered in time, or not yet.
+    /// Returns whether a node has not answered yet, or not in time.
     pub(super) fn is_late(&self, node: usize) -> bool {
         matches!(self.ballots[node], Ballot::Pending | Ballot::Silent)
     }
 
-    /// How many have answered.
     pub(super) fn answered(&self) -> usize {
         self.cast().count()
     }
 
-    /// Whether somebody was only silent.
     pub(super) fn has_silent(&self) -> bool {
         self.ballots.iter().any(|ballot| matches!(ballot, Ballot::Silent))
     }
 
-    /// Whether so many do not have the vote that they are asked to confirm that no majority has. (Late says nothing.)
+    /// Returns whether too many nodes lack the vote for a majority to confirm it. (A late answer does not count.)
     pub(super) fn has_ended(&self) -> bool {
         let has_not = |said: &Said| matches!(said, Said::Below | Said::Far | Said::Refused { .. } | Said::Full);
         self.count(has_not) > self.ballots.len() - self.majority()
     }
 
-    /// Whether so many find every token too far from their clocks that there is no majority for any.
+    /// Returns whether no token can win, because every token is too far from the clocks of too many nodes.
     pub(super) fn is_far(&self) -> bool {
         self.count(|said| *said == Said::Far) > self.ballots.len() - self.majority()
     }
 
-    /// What each node answered, where it did.
+    /// Returns the answer of each node that has answered.
     pub(super) fn votes(&self) -> impl Iterator<Item = Option<(u64, &Vote)>> {
         self.ballots.iter().map(|ballot| match ballot {
             Ballot::Cast { sent_us, vote } => Some((*sent_us, &**vote)),
@@ -222,8 +216,8 @@ impl Tally {
         })
     }
 
-    /// Counts the votes for this token. `None`: it is still open.
-    pub(super) fn asked(&self, token: Token) -> Option<Asked> {
+    /// Decides a round for this token. `None` while it is undecided.
+    pub(super) fn round(&self, token: Token) -> Option<RoundResult> {
         let majority = self.majority();
         let mine = |said: &Said| matches!(said, Said::Granted { token: granted, .. } if *granted == token);
         let yes = self.count(mine);
@@ -236,49 +230,49 @@ impl Tally {
                 _ => None,
             });
             let (range, until_us) = (range.min().unwrap_or(1), self.kept_until(mine)?);
-            return Some(Asked::Won { token, range, until_us });
+            return Some(RoundResult::Won { token, range, until_us });
         }
         let pending = self.pending();
         if yes + pending >= majority {
             return None;
         }
         if yes + again >= majority {
-            return Some(Asked::Again);
+            return Some(RoundResult::Again);
         }
         if yes + again + pending >= majority {
             return None;
         }
         if full > self.ballots.len() - majority {
-            return Some(Asked::Full);
+            return Some(RoundResult::Full);
         }
         if yes + again + no >= majority {
-            return Some(Asked::Refused(self.refusal()));
+            return Some(RoundResult::Refused(self.refusal()));
         }
-        (pending == 0).then_some(Asked::TooFew)
+        (pending == 0).then_some(RoundResult::TooFew)
     }
 
-    /// What became of a renewal. `None`: it is still open.
-    pub(super) fn kept(&self) -> Option<Kept> {
+    /// Decides a renewal. `None` while it is undecided.
+    pub(super) fn renewal(&self) -> Option<RenewResult> {
         let majority = self.majority();
         let renewed = |said: &Said| matches!(said, Said::Renewed { .. });
         if self.count(renewed) >= majority {
-            return self.kept_until(renewed).map(|until_us| Kept::Renewed { until_us });
+            return self.kept_until(renewed).map(|until_us| RenewResult::Renewed { until_us });
         }
-        // A node that is filled only now did not keep it.
+        // A node that this renewal filled did not keep the lease before.
         let lost = self.count(|said| matches!(said, Said::Lost { .. } | Said::Filled { .. } | Said::Refused { .. }));
         if lost > self.ballots.len() - majority {
             let is_revoked = self.count(|said| *said == Said::Lost { how: LostHow::Revoked }) > 0;
-            return Some(Kept::Lost(if is_revoked { LostHow::Revoked } else { LostHow::NotHeld }));
+            return Some(RenewResult::Lost(if is_revoked { LostHow::Revoked } else { LostHow::NotHeld }));
         }
         if self.pending() > 0 {
             return None;
         }
         let late = self.count(|said| *said == Said::Late);
-        Some(if self.count(renewed) + late >= majority && late > 0 { Kept::Late } else { Kept::TooFew })
+        Some(if self.count(renewed) + late >= majority && late > 0 { RenewResult::Late } else { RenewResult::TooFew })
     }
 
-    /// What became of giving back. `None`: it is still open.
-    pub(super) fn ended(&self) -> Option<Ended> {
+    /// Decides a release. `None` while it is undecided.
+    pub(super) fn release(&self) -> Option<ReleaseResult> {
         let was = |wanted: Was| self.count(|said| *said == Said::GivenBack { was: wanted });
         let (granted, queued, absent) = (was(Was::Granted), was(Was::Queued), was(Was::Absent));
         if granted + queued + absent >= self.majority() {
@@ -289,18 +283,18 @@ impl Tally {
             } else {
                 Was::Absent
             };
-            return Some(Ended::Done(most));
+            return Some(ReleaseResult::Done(most));
         }
-        (self.pending() == 0).then_some(Ended::TooFew)
+        (self.pending() == 0).then_some(ReleaseResult::TooFew)
     }
 
-    /// What became of a revocation, behind the last answer. `None`: nobody knows.
+    /// Decides a revocation after the last answer. `None` if the effect is unknown.
     pub(super) fn revoked(&self) -> Option<Outcome> {
         let left = |said: &Said| if let Said::Revoking { left_us } = said { Some(*left_us) } else { None };
         let marked = || self.cast().filter_map(|(_, vote)| left(&vote.said));
         let not_held = self.count(|said| *said == Said::NotHeld);
-        // So many are marked that the others are no majority: none can keep it any more. Or it is gone at a majority
-        // already, and with a mark its holder was told by one node, and gave back at the others before they were.
+        // The nodes without a mark are no majority, so no majority can keep the lease. Or a majority does not hold it any
+        // more: one node had a mark and notified the holder, which released at the others before they were marked.
         if marked().count() > self.ballots.len() - self.majority() || not_held >= self.majority() {
             let left_us = marked().max();
             return Some(left_us.map_or(Outcome::NotHeld, |left_us| Outcome::Revoking { left_us }));
@@ -308,30 +302,30 @@ impl Tally {
         None
     }
 
-    /// Who has a majority, if anybody.
+    /// Returns the holder with a majority of the votes.
     pub(super) fn holder(&self) -> Option<PublicId> {
         self.most().filter(|(_, votes)| *votes >= self.majority()).map(|(holder, _)| holder)
     }
 
-    /// Who has the most votes, and how many.
+    /// Returns the holder with the most votes, and their number.
     fn most(&self) -> Option<(PublicId, usize)> {
         let holders = || self.cast().filter_map(|(_, vote)| holder(&vote.said));
         let votes = |one: PublicId| holders().filter(|other| *other == one).count();
         holders().map(|one| (one, votes(one))).max_by_key(|(_, votes)| *votes)
     }
 
-    /// Takes an answer that comes after the decision. If somebody holds, and a majority is free clearly earlier than the
-    /// answers before it said, returns that time.
+    /// Accepts an answer that arrives after the decision. If there is a holder, and a majority is free clearly earlier than
+    /// the answers before this one showed, returns the time at which a majority is free.
     pub(super) fn free_earlier(&mut self, node: usize, ballot: Ballot) -> Option<u64> {
         let before = self.refusal();
-        self.hear(node, ballot);
+        self.accept(node, ballot);
         let now = self.refusal();
         let is_earlier = before.is_held && now.free_us + SAME_END_US < before.free_us && !is_on(Mutant::QKeepsFirstEnd);
         is_earlier.then_some(now.free_us)
     }
 
     fn refusal(&self) -> Refusal {
-        // What is free, or ours, is free now; of what is not heard of nothing is known.
+        // A node that is free, or has our vote, is free now. A node that has not answered does not count.
         let mut free: Vec<u64> = self
             .cast()
             .map(|(sent_us, vote)| match vote.said {
@@ -346,7 +340,7 @@ impl Tally {
         Refusal { is_held: self.holder().is_some(), is_called, free_us }
     }
 
-    /// Until when a majority of those keeps what it said to be left, each counted from before it was asked.
+    /// Returns until when a majority of these nodes keeps its votes. Each vote counts from before its request was sent.
     fn kept_until(&self, keeps: impl Fn(&Said) -> bool) -> Option<u64> {
         let end = |(sent_us, vote): (u64, &Vote)| match vote.said {
             Said::Granted { left_us, .. } | Said::Renewed { left_us } => Some(sent_us + left_us),
@@ -378,5 +372,5 @@ fn holder(said: &Said) -> Option<PublicId> {
 }
 
 #[cfg(test)]
-#[path = "round_tests.rs"]
+#[path = "tally_tests.rs"]
 mod tests;

@@ -1,22 +1,27 @@
-//! The beginning of a quorum: its nodes vote at once, whatever they may have forgotten.
+//! `quorum begin`: initializes a quorum, so that its nodes vote at once, whatever they may have forgotten.
 //!
-//! An operator promises that nobody holds. That promise is easily broken. A holds by the votes of three nodes. Two of them
-//! restart, forget, and rest. Every call fails, and an operator in a hurry begins the quorum anew. B is granted by the two.
-//! So all nodes are asked first, and one that knows a holder or a waiter is enough for a refusal.
+//! An operator promises that nobody holds a lock. That promise is easily broken:
+//!
+//! 1. A holds a lock by the votes of three nodes.
+//! 2. Two of them restart, forget the lock, and are in quarantine. Every call fails.
+//! 3. An operator in a hurry initializes the quorum again.
+//! 4. The two nodes grant the lock to B.
+//!
+//! So this inspects all nodes first, and refuses if one node knows a holder or a waiter.
 //!
 //! ```text
-//!   all nodes    connect, ask for the run and the marker    nothing is written
-//!   all nodes    SCAN, and look at each record              the first holder or waiter ends it
+//!   all nodes    connect, read the run ID and the marker    nothing is written
+//!   all nodes    SCAN, and inspect each record              the first holder or waiter ends it
 //!                wait until all clocks have passed the largest token that any node has voted for
-//!   all nodes    write the marker                           while the node remembers what it was asked
+//!   all nodes    write the marker                           refused if the node has forgotten since
 //! ```
 //!
-//! The wait is for tokens: a node that has forgotten one that was ahead of its clock votes for a smaller one. Mostly it is
-//! over before it begins.
+//! The wait protects tokens: a node that has forgotten a token ahead of its clock votes for a smaller one.
 //!
-//! What is granted between the question and the marker is no harm: nodes keep their records when they begin, so those that
-//! granted it know of it. Only what takes records away is. A restart breaks the connection, and a node that is emptied
-//! loses its marker, which is compared ([`leasehold_spec::node::has_lost`]). What no node remembers nobody can ask for.
+//! A grant between the inspection and the marker is harmless: nodes keep their records when they are initialized, so the
+//! nodes that granted the lock know it. Only a loss of records is harmful. A restart breaks the connection. A node that is
+//! emptied loses its marker, which is compared ([`leasehold_spec::node::has_lost`]). A lock that no node remembers cannot
+//! be found.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,70 +33,81 @@ use leasehold_spec::mutant::{Mutant, is_on};
 use leasehold_spec::{GrantState, Inspection, Name, Token};
 use tokio::sync::Notify;
 
+use super::connector::{OPEN_WITHIN_US, unanswered};
 use super::fan::Fan;
 use super::member::Member;
 use super::node::{Begin, Candidate};
-use super::{QuorumStore, Shared};
+use super::shared::Shared;
 use crate::error::{Error, ErrorKind};
 use crate::store::Fault;
 use crate::world::Pending;
 
-/// How long it may take to look through all nodes. They are looked through at once.
-const LOOK_WITHIN_US: u64 = 60_000_000;
-/// How long others are looked for once the answer is known, to be named as well.
+/// The longest time to inspect all nodes. They are inspected at the same time.
+const INSPECT_WITHIN_US: u64 = 60_000_000;
+/// How long the inspection goes on after the first holder or waiter, to list others as well.
 const LIST_WITHIN_US: u64 = 1_000_000;
-/// Records that a node is asked for at once.
+/// The number of records that a node is asked for at once.
 const AT_ONCE: usize = 64;
-/// Names that are remembered. With so many the answer is known.
+/// The most names that are remembered. With so many the answer is certain.
 const MOST: usize = 1_000;
-/// How far behind a node's clock a client may propose: it knows that clock by answers which were under way.
+/// How far behind a node's clock a client may propose a token: it knows that clock from replies that were in flight.
 const BEHIND_US: u64 = CLOCK_ERROR_MS * 1000;
-/// How far a token can be ahead of the clocks: further no node votes for it.
+/// How far a token can be ahead of the clocks: a node does not vote for a token further ahead.
 const AHEAD_US: u64 = TOKEN_WINDOW_MS * 1000;
-/// Names that are listed.
+/// The most names in the error.
 const LISTED: usize = 10;
 
-impl QuorumStore {
-    /// Has all nodes vote at once: nobody holds a lease of this quorum. None is told before all are there: those that were
-    /// would grant leases, and whoever begins it again, with a better URL, would have them forgotten.
-    pub async fn begin(&self, begin: Begin) -> Result<(), Error> {
-        let shared = &self.shared;
-        let charter = shared.charter;
-        let prepare = |(node, member): (usize, &Member)| (node, shared.in_time(node, member.node.prepare(charter)));
-        let mut preparing = Fan::of(shared.members.iter().enumerate().map(prepare));
-        let mut here = Vec::new();
-        while let Some((node, candidate)) = preparing.next().await {
-            here.push((node, candidate?));
-        }
-        if begin == Begin::Asked && !is_on(Mutant::QBeginsUnasked) {
-            ask(shared, &here).await?;
-        }
-        let tell =
-            |(node, candidate): &(usize, Arc<dyn Candidate>)| (*node, shared.in_time(*node, candidate.begin(begin)));
-        let (mut told, mut all) = (Fan::of(here.iter().map(tell)), Ok(()));
-        while let Some((_, one)) = told.next().await {
-            all = all.and(one);
-        }
-        all
+pub(super) async fn begin(shared: &Arc<Shared>, begin: Begin) -> Result<(), Error> {
+    let charter = shared.charter;
+    let prepare = |(node, member): (usize, &Member)| (node, in_time(shared, node, member.node.prepare(charter)));
+    let mut preparing = Fan::of(shared.members.iter().enumerate().map(prepare));
+    let mut candidates = Vec::new();
+    while let Some((node, candidate)) = preparing.next().await {
+        candidates.push((node, candidate?));
     }
+    if begin == Begin::Asked && !is_on(Mutant::QBeginsUnasked) {
+        inspect_all(shared, &candidates).await?;
+    }
+    let write =
+        |(node, candidate): &(usize, Arc<dyn Candidate>)| (*node, in_time(shared, *node, candidate.begin(begin)));
+    let (mut writing, mut result) = (Fan::of(candidates.iter().map(write)), Ok(()));
+    while let Some((_, written)) = writing.next().await {
+        result = result.and(written);
+    }
+    result
 }
 
-/// Asks all nodes whether anybody holds or waits.
-async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Result<(), Error> {
-    let census = Arc::new(Census::default());
-    let looking = |(node, candidate): &(usize, Arc<dyn Candidate>)| -> (usize, Pending<Result<(), Error>>) {
-        let (shared, census, candidate) = (Arc::clone(shared), Arc::clone(&census), Arc::clone(candidate));
-        let node = *node;
-        (node, Box::pin(async move { look(&shared, node, &*candidate, &census).await }))
-    };
-    let mut looks = Fan::of(nodes.iter().map(looking));
-    let (mut trouble, mut is_known) = (None, false);
-    let mut until_us = shared.world.now_us() + LOOK_WITHIN_US;
-    loop {
-        let left = Duration::from_micros(until_us.saturating_sub(shared.world.now_us()));
+/// Limits the time that a node has for an answer.
+fn in_time<T: 'static>(shared: &Shared, node: usize, answer: Pending<Result<T, Error>>) -> Pending<Result<T, Error>> {
+    let (world, at) = (Arc::clone(&shared.world), shared.members[node].node.at().to_owned());
+    Box::pin(async move {
         tokio::select! {
             biased;
-            looked = looks.next() => match looked {
+            answer = answer => answer,
+            () = world.sleep(Duration::from_micros(OPEN_WITHIN_US)) => {
+                let error = unanswered();
+                Err(Error::new(error.kind(), format!("{at} {error}")))
+            }
+        }
+    })
+}
+
+/// Inspects all nodes, and refuses if there is a holder or a waiter.
+async fn inspect_all(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Result<(), Error> {
+    let census = Arc::new(Census::default());
+    let inspecting = |(node, candidate): &(usize, Arc<dyn Candidate>)| -> (usize, Pending<Result<(), Error>>) {
+        let (shared, census, candidate) = (Arc::clone(shared), Arc::clone(&census), Arc::clone(candidate));
+        let node = *node;
+        (node, Box::pin(async move { inspect(&shared, node, &*candidate, &census).await }))
+    };
+    let mut inspecting = Fan::of(nodes.iter().map(inspecting));
+    let (mut trouble, mut is_known) = (None, false);
+    let mut until_us = shared.now_us() + INSPECT_WITHIN_US;
+    loop {
+        let left = Duration::from_micros(until_us.saturating_sub(shared.now_us()));
+        tokio::select! {
+            biased;
+            inspected = inspecting.next() => match inspected {
                 Some((_, Ok(()))) => continue,
                 Some((_, Err(error))) => trouble = trouble.or(Some(error)),
                 None => break,
@@ -100,12 +116,12 @@ async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Res
             () = shared.world.sleep(left) => break,
         }
         if !std::mem::replace(&mut is_known, true) {
-            until_us = until_us.min(shared.world.now_us() + LIST_WITHIN_US);
+            until_us = until_us.min(shared.now_us() + LIST_WITHIN_US);
         }
     }
-    let unlooked: Vec<&str> = looks.nodes().map(|node| shared.members[node].node.at()).collect();
-    match (census.told(&shared.members, unlooked.is_empty() && trouble.is_none()), trouble) {
-        (None, None) if unlooked.is_empty() => pass_tokens(shared, &census).await,
+    let unfinished: Vec<&str> = inspecting.nodes().map(|node| shared.members[node].node.at()).collect();
+    match (census.describe(&shared.members, unfinished.is_empty() && trouble.is_none()), trouble) {
+        (None, None) if unfinished.is_empty() => pass_tokens(shared, &census).await,
         (Some(names), _) => Err(Error::new(
             ErrorKind::InUse,
             format!(
@@ -115,17 +131,17 @@ async fn ask(shared: &Arc<Shared>, nodes: &[(usize, Arc<dyn Candidate>)]) -> Res
         )),
         (None, Some(error)) => Err(Error::new(error.kind(), format!("{error}; no node was initialized: {UNKNOWN}"))),
         (None, None) => {
-            let within = LOOK_WITHIN_US / 1_000_000;
-            let (nodes, what) = (unlooked.join(", "), "too many keys to read");
+            let within = INSPECT_WITHIN_US / 1_000_000;
+            let (nodes, what) = (unfinished.join(", "), "too many keys to read");
             let message = format!("{nodes}: {what} within {within} s; no node was initialized: {UNKNOWN}");
             Err(Error::new(ErrorKind::Unreachable, message))
         }
     }
 }
 
-/// Waits until every clock has passed every token that is remembered: from then on clients propose larger ones.
+/// Waits until every clock has passed every known token: from then on clients propose larger tokens.
 async fn pass_tokens(shared: &Shared, census: &Census) -> Result<(), Error> {
-    let Some((node, left_us)) = census.behind(shared.world.now_us()) else { return Ok(()) };
+    let Some((node, left_us)) = census.behind(shared.now_us()) else { return Ok(()) };
     if left_us > AHEAD_US + BEHIND_US {
         let (at, behind_s) = (shared.members[node].node.at(), (left_us - BEHIND_US) / 1_000_000);
         let message = format!(
@@ -143,11 +159,11 @@ const FORCE: &str = "use `leasehold quorum begin --force` if you know that no lo
 const UNKNOWN: &str = "there may be holders or waiters; use `leasehold quorum begin --force` if you know that no lock \
                        is held";
 
-/// Looks through one node. Each exchange has a bound of its own: a node that stands still is told as such.
-async fn look(shared: &Shared, node: usize, candidate: &dyn Candidate, census: &Census) -> Result<(), Error> {
+/// Inspects one node. Each exchange has its own bound, so the error names a node that stands still.
+async fn inspect(shared: &Shared, node: usize, candidate: &dyn Candidate, census: &Census) -> Result<(), Error> {
     let mut from = 0;
     loop {
-        let (names, next) = shared.in_time(node, sound(candidate.names(from))).await?;
+        let (names, next) = in_time(shared, node, sound(candidate.names(from))).await?;
         for names in names.chunks(AT_ONCE) {
             let asking = names.iter().map(|name| candidate.inspect(name)).enumerate();
             let mut asked = Fan::of(asking.collect::<Vec<_>>());
@@ -158,13 +174,13 @@ async fn look(shared: &Shared, node: usize, candidate: &dyn Candidate, census: &
                 }
                 Ok(answers)
             });
-            for (at, (seen, highest)) in shared.in_time(node, answers).await? {
+            for (at, (seen, highest)) in in_time(shared, node, answers).await? {
                 census.note(node, &names[at], seen, highest);
             }
         }
         if next == 0 || census.is_full() {
-            let node_us = shared.in_time(node, sound(candidate.time())).await?;
-            census.note_clock(node, Clock { node_us, heard_us: shared.world.now_us() });
+            let node_us = in_time(shared, node, sound(candidate.time())).await?;
+            census.note_clock(node, Clock { node_us, heard_us: shared.now_us() });
             return Ok(());
         }
         from = next;
@@ -175,24 +191,24 @@ fn sound<T: 'static>(answer: Pending<Result<T, Fault>>) -> Pending<Result<T, Err
     Box::pin(async { answer.await.map_err(Fault::error) })
 }
 
-/// What the nodes know.
+/// The holders and waiters that the nodes know.
 #[derive(Default)]
 struct Census {
     known: Mutex<Known>,
-    /// Told at the first holder or waiter.
+    /// Notified at each holder or waiter.
     found: Notify,
 }
 
 #[derive(Default)]
 struct Known {
-    /// Who holds and who waits, by name and node.
+    /// Holders and waiters, by name and node.
     names: BTreeMap<Name, BTreeMap<usize, Inspection>>,
-    /// The largest token of all.
+    /// The largest token of all nodes.
     highest: Token,
     clocks: BTreeMap<usize, Clock>,
 }
 
-/// What a node's clock showed, no later than it was heard.
+/// The time on a node's clock, and our time at which the reply arrived.
 #[derive(Clone, Copy)]
 struct Clock {
     node_us: u64,
@@ -200,7 +216,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// The least that it shows at this moment of ours.
+    /// Returns the least time that the clock shows at this time of ours.
     const fn at(self, now_us: u64) -> u64 {
         (self.node_us + now_us).saturating_sub(self.heard_us)
     }
@@ -211,7 +227,7 @@ impl Census {
         let mut known = self.known();
         known.highest = known.highest.max(highest);
         if seen.holder.is_none() && seen.waiters == 0 {
-            return; // It is remembered, and nobody has it.
+            return; // The record has neither.
         }
         if known.names.len() < MOST || known.names.contains_key(name) {
             known.names.entry(name.clone()).or_default().insert(node, seen);
@@ -224,7 +240,7 @@ impl Census {
         self.known().clocks.insert(node, clock);
     }
 
-    /// The node whose clock is the last to pass every token, and in how long; `None` if all have.
+    /// Returns the node whose clock passes all tokens last, and the time until then. `None` if all clocks have passed.
     fn behind(&self, now_us: u64) -> Option<(usize, u64)> {
         let known = self.known();
         let past_us = known.highest.get() + BEHIND_US;
@@ -236,18 +252,18 @@ impl Census {
         self.known().names.len() >= MOST
     }
 
-    /// In words; `None` if there is nobody.
-    fn told(&self, members: &[Member], is_whole: bool) -> Option<String> {
+    /// Lists the names with holders and waiters. `None` if there are none.
+    fn describe(&self, members: &[Member], is_whole: bool) -> Option<String> {
         let names = &self.known().names;
         let each = names.iter().take(LISTED).map(|(name, nodes)| one(name, nodes, members));
-        let mut told = each.collect::<Vec<_>>().join("; ");
+        let mut list = each.collect::<Vec<_>>().join("; ");
         let more = names.len().saturating_sub(LISTED);
         let least = if is_whole && names.len() < MOST { "" } else { "at least " };
         if more > 0 {
-            // A `String` takes everything.
-            let _written = write!(told, "; and {least}{more} more");
+            // Writing to a `String` never fails.
+            let _written = write!(list, "; and {least}{more} more");
         }
-        (!told.is_empty()).then_some(told)
+        (!list.is_empty()).then_some(list)
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -255,7 +271,7 @@ impl Census {
     }
 }
 
-/// One name, with who holds it or how many wait, and which nodes say so.
+/// Describes one name: its holder or its waiters, and the nodes that know them.
 fn one(name: &Name, nodes: &BTreeMap<usize, Inspection>, members: &[Member]) -> String {
     let mut says: Vec<(String, Vec<&str>)> = Vec::new();
     for (node, seen) in nodes {
@@ -277,7 +293,7 @@ fn one(name: &Name, nodes: &BTreeMap<usize, Inspection>, members: &[Member]) -> 
     format!("{:?} {}", name.as_str(), says.join(" and "))
 }
 
-/// A label, without what a terminal would obey: whoever writes to a node by hand can write anything there.
+/// Escapes the control characters of a label, which a terminal would obey. A user can write any label into a node.
 fn plain(label: &str) -> String {
     label.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
 }

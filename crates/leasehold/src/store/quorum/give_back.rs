@@ -1,0 +1,236 @@
+//! Gives votes back: of lost rounds, and of attempts that are over. Unreachable nodes get them back later.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use leasehold_spec::mark::{Mark, hit};
+use leasehold_spec::node::{Request, Said, Wait};
+use leasehold_spec::{GrantId, Name, Token};
+use tokio::task::unconstrained;
+
+use super::attempts::Traces;
+use super::collect::{self, Question};
+use super::fan::Fan;
+use super::links::Links;
+use super::member::Debt;
+use super::tally::{Ballot, Tally};
+use crate::error::ErrorKind;
+use crate::store::Message;
+use crate::world::Pending;
+
+/// A round that was lost. The attempt may wait for the next round.
+#[derive(Clone)]
+pub(super) struct LostRound {
+    pub(super) name: Name,
+    pub(super) id: GrantId,
+    /// The proposed token. A vote for a later token stays.
+    pub(super) token: Token,
+    /// The place of the attempt in the queues, if it waits.
+    pub(super) wait: Option<Wait>,
+}
+
+impl LostRound {
+    /// Gives the votes back, or waits at the nodes, and returns the ballots. Late answers are handled when they arrive.
+    pub(super) fn abandon(self, question: Question) -> Tally {
+        let Question { links, fan, tally } = question;
+        let (answered, late) = self.not_refused(&tally);
+        self.withdraw(&links, answered);
+        match late.is_empty() {
+            true => collect::finish(&links, fan),
+            false => self.withdraw_late(&links, fan, tally.clone()),
+        }
+        tally
+    }
+
+    /// Gives the votes of the last of several rounds back. Late nodes are notified on the link that asked them.
+    pub(super) fn abandon_last(&self, links: &Arc<Links>, tally: &Tally) {
+        let (answered, late) = self.not_refused(tally);
+        self.withdraw(links, answered);
+        self.withdraw_by(links, late);
+    }
+
+    /// Returns the nodes that may have voted: those that have answered, and those that have not.
+    fn not_refused(&self, tally: &Tally) -> (Vec<usize>, Vec<usize>) {
+        tally.not_refused().into_iter().partition(|node| !tally.is_late(*node))
+    }
+
+    /// Gives the votes of these nodes back, and waits at the nodes. They have answered, so any link keeps the order. The
+    /// session's link is preferred: the caller's runtime may not be polled any more.
+    fn withdraw(&self, links: &Arc<Links>, nodes: Vec<usize>) {
+        let home = links.home();
+        let (by_home, by_links): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| home.to(*node).is_some());
+        self.withdraw_by(&home, by_home);
+        self.withdraw_by(links, by_links);
+    }
+
+    /// Gives the votes of these nodes back by this link, and waits at the nodes.
+    fn withdraw_by(&self, links: &Arc<Links>, nodes: Vec<usize>) {
+        let Self { ref name, id, token: upto, wait } = *self;
+        let Some(wait) = wait.filter(|_| links.shared.attempts().is_live(&id)) else {
+            return nodes.into_iter().for_each(|node| at_node(links, node, name, id, upto));
+        };
+        links.shared.attempts().note_asked(&id, nodes.iter().copied());
+        let withdraw = |node| -> Option<(usize, Pending<()>)> {
+            // A node that is not connected is notified by the next round of the attempt, or by its end.
+            let waiting = collect::ask(links, node, name, &Request::GiveBack { id, upto, wait: Some(wait) })?;
+            let (links, name) = (Arc::clone(links), name.clone());
+            let waiting = async move {
+                waiting.await;
+                // The leave of the attempt may have overtaken this request on another connection.
+                if !links.shared.attempts().is_live(&id) {
+                    hit(Mark::StoodBackGone);
+                    at_node(&links, node, &name, id, upto);
+                }
+            };
+            Some((node, Box::pin(waiting)))
+        };
+        collect::send(links, Fan::of(nodes.into_iter().filter_map(withdraw).collect::<Vec<_>>()));
+    }
+
+    /// Gives the votes of late nodes back once they answer. Most of them refuse, and then there is no vote. If such a
+    /// refusal shows that a majority is free earlier than the session knows, the session is notified. If the link is closed
+    /// because its runtime stands still, nobody reads the answers: then all of these nodes are notified.
+    fn withdraw_late(self, links: &Arc<Links>, mut fan: Fan<Ballot>, mut tally: Tally) {
+        let (links, id) = (Arc::clone(links), self.id);
+        let shared = Arc::clone(&links.shared);
+        let withdraw = async move {
+            loop {
+                let answer = tokio::select! {
+                    biased;
+                    answer = fan.next() => answer,
+                    () = links.closed() => break,
+                };
+                let Some((node, ballot)) = answer else { return };
+                let is_refused =
+                    matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Refused { .. }));
+                if let Some(at_us) = tally.free_earlier(node, ballot).filter(|_| self.wait.is_some()) {
+                    hit(Mark::FreeEarlier);
+                    links.home.deliver(Message::Ending { name: self.name.clone(), at_us });
+                }
+                let holds = links.shared.attempts().held(&id).is_some();
+                if !holds && (!is_refused || !links.shared.attempts().is_live(&id)) {
+                    hit(Mark::StoodBackLate);
+                    self.withdraw(&links, vec![node]);
+                }
+            }
+            if links.shared.attempts().held(&id).is_none() {
+                hit(Mark::StoodBackLate);
+                self.withdraw(&links, fan.nodes().collect());
+            }
+        };
+        shared.spawn(Box::pin(unconstrained(withdraw)));
+    }
+}
+
+/// Returns a vote that arrives after the end of its attempt. The release may have overtaken the request on another
+/// connection. Then this is the only code that gives the vote back: otherwise the node would block others for a lease.
+pub(super) fn return_if_over(
+    links: &Arc<Links>,
+    node: usize,
+    name: &Name,
+    (id, token): (GrantId, Token),
+    asking: Pending<Ballot>,
+) -> Pending<Ballot> {
+    let (links, name) = (Arc::clone(links), name.clone());
+    Box::pin(async move {
+        let ballot = asking.await;
+        let is_mine = matches!(&ballot, Ballot::Cast { vote, .. } if matches!(vote.said, Said::Granted { .. }));
+        if is_mine && !links.shared.attempts().is_live(&id) && !links.has_released(&id) {
+            hit(Mark::VotedGone);
+            at_node(&links, node, &name, id, token);
+        }
+        ballot
+    })
+}
+
+/// Gives the votes of an attempt back at all nodes, up to this token. Does not wait for the answers.
+pub(super) fn everywhere(links: &Arc<Links>, name: &Name, id: GrantId, upto: Token) {
+    let traces = links.shared.attempts().traces(&id);
+    let debt = votes(links, name, id, upto);
+    let mut question = at_all(links, &debt, traces);
+    question.fan.poll();
+    question.finish();
+}
+
+/// Gives the votes of an attempt back at one node, up to this token. Does not wait for the answer.
+pub(super) fn at_node(links: &Arc<Links>, node: usize, name: &Name, id: GrantId, upto: Token) {
+    let traces = links.shared.attempts().traces(&id);
+    let debt = votes(links, name, id, upto);
+    collect::send(links, Fan::of(at(links, node, &debt, traces).map(|giving_back| (node, giving_back))));
+}
+
+fn votes(links: &Links, name: &Name, id: GrantId, upto: Token) -> Debt {
+    Debt { name: name.clone(), id, upto, until_us: longest_lease_end_us(links), cools_until_us: 0 }
+}
+
+/// Returns the time at which every lease has ended that was granted before this call.
+pub(super) fn longest_lease_end_us(links: &Links) -> u64 {
+    links.now_us() + links.shared.charter.max_lease_ms * 1000
+}
+
+pub(super) fn at_all(links: &Arc<Links>, debt: &Debt, traces: Traces) -> Question {
+    Question::of(links, |node| at(links, node, debt, traces))
+}
+
+/// Gives a vote back at one node. The attempt keeps a later vote for a larger token. If the node cannot be reached, the
+/// vote becomes a debt. A node that was never asked gets no debt: the number of debts has a limit.
+fn at(links: &Arc<Links>, node: usize, debt: &Debt, traces: Traces) -> Option<Pending<Ballot>> {
+    if !traces.asked.has(node) && links.to(node).is_none() {
+        return None;
+    }
+    pay(links, node, debt.clone(), traces.wait)
+}
+
+/// Pays the debts at a node that was reconnected, or that has refused a payment.
+pub(super) fn pay_all(links: &Arc<Links>, node: usize) {
+    if links.to(node).is_none() {
+        return; // The node is gone again, or this link was closed meanwhile. Another link pays.
+    }
+    for debt in links.shared.members[node].debts.take(links.now_us()) {
+        hit(Mark::OwedPaid);
+        let wait = links.shared.attempts().traces(&debt.id).wait;
+        let mut fan = Fan::of(pay(links, node, debt, wait).map(|paying| (node, paying)));
+        fan.poll();
+        collect::finish(links, fan);
+    }
+}
+
+/// Pays one debt. The debt belongs to an earlier round: if the attempt waits again, it keeps its place in the queue.
+///
+/// The link may be closed because its runtime stands still. Then nobody reads the answer, and the debt must be paid again.
+/// Closing the link does not wake this future, so its caller waits for the close, too.
+fn pay(links: &Arc<Links>, node: usize, debt: Debt, wait: Option<Wait>) -> Option<Pending<Ballot>> {
+    let request = debt.request(wait, links.now_us());
+    let Some(mut paying) = collect::ask(links, node, &debt.name, &request) else {
+        remember(links, node, debt);
+        return None;
+    };
+    let links = Arc::clone(links);
+    Some(Box::pin(async move {
+        let closed = || Ballot::Failed(ErrorKind::Unreachable, "the connection was closed".into());
+        let ballot = poll_fn(|context| match paying.as_mut().poll(context) {
+            Poll::Pending if links.is_closed() => Poll::Ready(closed()),
+            polled => polled,
+        })
+        .await;
+        match ballot {
+            Ballot::Cast { .. } if wait.is_none() || links.shared.attempts().is_live(&debt.id) => {}
+            // The leave of the attempt may have overtaken this request on another connection.
+            Ballot::Cast { .. } => at_node(&links, node, &debt.name, debt.id, debt.upto),
+            _ => remember(&links, node, debt),
+        }
+        // The connection broke, and the connector may have replaced it and paid before this debt was remembered.
+        if matches!(ballot, Ballot::Failed(ErrorKind::Unreachable, _)) {
+            pay_all(&links, node);
+        }
+        ballot
+    }))
+}
+
+fn remember(links: &Links, node: usize, debt: Debt) {
+    hit(Mark::Owed);
+    links.shared.members[node].debts.add(debt, links.now_us());
+    // If the node is connected and has refused, its connector pays again.
+    links.poke(node);
+}

@@ -1,0 +1,62 @@
+//! Release, leave and cool down: the attempt ends here, and all nodes give its votes back.
+
+use std::sync::Arc;
+
+use leasehold_spec::{Answer, GrantId, Name, Outcome, Token, Was};
+
+use super::attempts::Traces;
+use super::collect::answer;
+use super::give_back;
+use super::links::Links;
+use super::member::Debt;
+use super::tally::{ReleaseResult, Tally};
+use crate::store::Fault;
+
+/// How long a majority may take for an answer. Only the caller waits for it.
+const WITHIN_US: u64 = 1_000_000;
+
+/// Releases a grant. If the attempt was granted again with another token, that grant stays (P3).
+pub(super) async fn release(links: Arc<Links>, name: Name, id: GrantId, token: Token) -> Result<Answer, Fault> {
+    if links.shared.attempts().holds_another(&id, token) {
+        return Ok(answer(links.now_us(), &Tally::new(links.shared.nodes()), Outcome::NotHeld));
+    }
+    let outcome = |was| if was == Was::Granted { Outcome::Released } else { Outcome::NotHeld };
+    end(links, name, id, 0, outcome).await
+}
+
+/// Ends an attempt in any state. Each node counts a `cool_down_ms` from when it carries the request out (P23).
+pub(super) async fn leave(links: Arc<Links>, name: Name, id: GrantId, cool_down_ms: u64) -> Result<Answer, Fault> {
+    let cools_until_us = if cool_down_ms > 0 { links.now_us() + cool_down_ms * 1000 } else { 0 };
+    end(links, name, id, cools_until_us, |was| Outcome::Left { was }).await
+}
+
+async fn end(
+    links: Arc<Links>,
+    name: Name,
+    id: GrantId,
+    cools_until_us: u64,
+    outcome: impl FnOnce(Was) -> Outcome,
+) -> Result<Answer, Fault> {
+    let begun_us = links.now_us();
+    let traces = {
+        let mut attempts = links.shared.attempts();
+        let traces = attempts.traces(&id);
+        attempts.end(&id);
+        Traces { wait: None, ..traces }
+    };
+    links.note_released(id);
+    // A cool-down that is longer than a lease stays a debt until its end: the node keeps the vote until then.
+    let until_us = cools_until_us.max(give_back::longest_lease_end_us(&links));
+    let debt = Debt { name, id, upto: Token::HIGHEST, until_us, cools_until_us };
+    let mut question = give_back::at_all(&links, &debt, traces);
+    let result = tokio::select! {
+        biased;
+        result = question.count(WITHIN_US, Tally::release) => result,
+        () = links.closed() => None,
+    };
+    let tally = question.finish();
+    match result.unwrap_or(ReleaseResult::TooFew) {
+        ReleaseResult::Done(was) => Ok(answer(begun_us, &tally, outcome(was))),
+        ReleaseResult::TooFew => Err(links.shared.undecided(&tally)),
+    }
+}
