@@ -143,6 +143,7 @@ mod guard;
 mod inspection;
 mod lost;
 mod mutex;
+mod observe;
 mod owner;
 #[cfg(feature = "redis")]
 pub mod quorum;

@@ -214,7 +214,7 @@ impl Mutex {
         }
         let op = Op::Revoke { holder: holder.id, token: holder.token, grace_ms: grace_ms as u64 };
         let name = self.name().map_err(failed)?;
-        match self.client.session().ask_once(name, op).await.map_err(failed)? {
+        match self.client.session().revoke(name, op).await.map_err(failed)? {
             Outcome::Revoking { left_us } => Ok(Revoked::Within(Duration::from_micros(left_us))),
             _ => Ok(Revoked::NotHeld),
         }

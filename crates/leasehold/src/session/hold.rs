@@ -12,6 +12,7 @@ use leasehold_spec::{Contention, GrantId, Name, Token};
 use super::expiry::Lifetime;
 use crate::clock::Term;
 use crate::lost::{Lost, LostReason};
+use crate::observe::{self, Event};
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use crate::world::World;
 
@@ -50,6 +51,22 @@ struct Fate {
 #[derive(Debug, Default)]
 pub(crate) struct Seat(Option<u64>);
 
+/// The end of a hold.
+pub(crate) struct Ended {
+    pub(crate) reason: LostReason,
+    /// Whether this call has ended the hold.
+    is_first: bool,
+    /// The tasks to wake.
+    pub(crate) waiting: Vec<Waker>,
+}
+
+impl Ended {
+    /// Returns whether the holder has lost its lease by this end.
+    pub(crate) fn is_loss(&self) -> bool {
+        self.is_first && self.reason != LostReason::Released
+    }
+}
+
 impl Hold {
     pub(crate) fn new(grant: Grant, token: Token, valid_until_us: u64) -> Self {
         let grant = Arc::new(grant);
@@ -76,13 +93,20 @@ impl Hold {
     /// Ends a hold whose time is over, and returns why it has ended.
     #[cold]
     fn over(&self, now_us: u64) -> Lost {
-        let (why, waiting) = self.expire(now_us);
-        waiting.into_iter().for_each(Waker::wake);
-        self.lost(why)
+        let ended = self.expire(now_us);
+        if ended.is_loss() {
+            observe::emit(self.lost_event(ended.reason));
+        }
+        ended.waiting.into_iter().for_each(Waker::wake);
+        self.lost(ended.reason)
     }
 
     pub(crate) fn lost(&self, reason: LostReason) -> Lost {
         Lost::new(&self.name, reason)
+    }
+
+    pub(crate) fn lost_event(&self, reason: LostReason) -> Event {
+        Event::Lost { name: self.name.clone(), reason }
     }
 
     pub(crate) fn remaining_us(&self) -> u64 {
@@ -121,24 +145,26 @@ impl Hold {
         self.remaining_us().max(kept_until_us.saturating_sub(self.world.now_us()))
     }
 
-    /// Ends the hold. Returns why it ended (the first reason stays), and the tasks to wake.
-    pub(crate) fn end(&self, why: LostReason) -> (LostReason, Vec<Waker>) {
-        self.end_with(|_| why)
+    /// Ends the hold. If it has ended before, the first reason stays.
+    pub(crate) fn end(&self, reason: LostReason) -> Ended {
+        self.end_with(|_| reason)
     }
 
     /// Ends a hold whose validity is over.
-    pub(crate) fn expire(&self, now_us: u64) -> (LostReason, Vec<Waker>) {
+    pub(crate) fn expire(&self, now_us: u64) -> Ended {
         self.end_with(|until_us| self.end.why_over(until_us, now_us))
     }
 
-    fn end_with(&self, why: impl FnOnce(u64) -> LostReason) -> (LostReason, Vec<Waker>) {
+    fn end_with(&self, reason: impl FnOnce(u64) -> LostReason) -> Ended {
         let mut fate = self.fate();
-        let why = *fate.lost.get_or_insert_with(|| why(self.valid_until_us()));
+        let is_first = fate.lost.is_none();
+        let reason = *fate.lost.get_or_insert_with(|| reason(self.valid_until_us()));
         self.valid_until_us.store(0, Ordering::Release);
         // Nearly always nobody waits, and every hand-over ends a hold.
         let waiting = if fate.waiting.is_empty() { BTreeMap::new() } else { std::mem::take(&mut fate.waiting) };
         drop(fate);
-        (why, if waiting.is_empty() { Vec::new() } else { waiting.into_values().collect() })
+        let waiting = if waiting.is_empty() { Vec::new() } else { waiting.into_values().collect() };
+        Ended { reason, is_first, waiting }
     }
 
     pub(crate) fn why_lost(&self) -> Option<LostReason> {

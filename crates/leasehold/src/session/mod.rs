@@ -47,6 +47,7 @@ use self::transport::{lane, thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::inspection::NodeView;
 use crate::lost::Released;
+use crate::observe::{self, Call};
 use crate::store::{Fault, Link, Store};
 use crate::world::{Pending, World};
 
@@ -89,12 +90,12 @@ impl Session {
 
     /// Acquires a lock: see [`calls::acquire`].
     pub(crate) async fn acquire(&self, name: &Name, terms: &Arc<Terms>, wait: Wait) -> Result<Option<Arc<Hold>>> {
-        calls::acquire(&self.shared, name, terms, wait).await
+        observe::call(Call::Acquire, name, calls::acquire(&self.shared, name, terms, wait)).await
     }
 
     /// Releases a lock: see [`calls::release`].
     pub(crate) async fn release(&self, hold: &Arc<Hold>) -> Result<Released> {
-        calls::release(&self.shared, hold).await
+        observe::call(Call::Release, &hold.name, calls::release(&self.shared, hold)).await
     }
 
     /// Makes the lease of a hold as long as this, if it is renewed and was shorter: by a renewal, as soon as possible.
@@ -102,10 +103,11 @@ impl Session {
         self.with(|machine, now_us| machine.lengthen(hold, lease_ms, now_us));
     }
 
-    /// Sends one request outside any attempt.
-    pub(crate) async fn ask_once(&self, name: &Name, op: Op) -> Result<Outcome> {
+    /// Revokes a lease, by a request outside any attempt.
+    pub(crate) async fn revoke(&self, name: &Name, op: Op) -> Result<Outcome> {
         let contention = self.with(|machine, _| machine.ledger.names.contention(name));
-        let (answer, link, sent_us) = self.exchange(|link| link.apply(name, &op, contention)).await?;
+        let asking = self.exchange(|link| link.apply(name, &op, contention));
+        let (answer, link, sent_us) = observe::call(Call::Revoke, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
         Ok(answer.outcome)
     }
@@ -132,7 +134,8 @@ impl Session {
     /// Returns the holder and the number of waiters, and what each node of the store says by itself, if it has nodes.
     pub(crate) async fn inspect(&self, name: &Name) -> Result<(Inspection, Vec<NodeView>)> {
         let contention = self.with(|machine, _| machine.ledger.names.contention(name));
-        let ((answer, nodes), link, sent_us) = self.exchange(|link| link.inspect(name, contention)).await?;
+        let asking = self.exchange(|link| link.inspect(name, contention));
+        let ((answer, nodes), link, sent_us) = observe::call(Call::Inspect, name, asking).await?;
         self.note(name, &answer, &*link, sent_us);
         match answer.outcome {
             Outcome::Inspected(inspection) => Ok((inspection, nodes)),

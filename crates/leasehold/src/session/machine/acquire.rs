@@ -25,6 +25,7 @@ use super::turn::Turn;
 use crate::clock::Term;
 use crate::error::{Error, ErrorKind};
 use crate::lost::LostReason;
+use crate::observe::Event;
 use crate::session::bounds::RETRY_US;
 use crate::session::terms::{Terms, Wait};
 use crate::store::{Fault, Link};
@@ -249,7 +250,8 @@ fn accept_grant(turn: &mut Turn<'_>, counter: u64, (answer, since_us): (&Answer,
 fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
     let Outcome::Queued { ticket, left_us, joined } = answer.outcome else { return };
     let Some(attempt) = turn.ledger.attempts.get_mut(&counter) else { return };
-    let is_back = joined == Joined::Now && attempt.ticket.is_some();
+    let is_first = attempt.ticket.is_none();
+    let is_back = joined == Joined::Now && !is_first;
     attempt.latest = answer.highest;
     attempt.ticket = Some(ticket);
     let (lease_ms, name, queue) = (attempt.terms.lease_ms, attempt.name.clone(), attempt.queue());
@@ -268,6 +270,9 @@ fn accept_place(turn: &mut Turn<'_>, counter: u64, answer: &Answer) {
         false => turn.ledger.next_recheck_us(lease_ms, turn.now_us),
     };
     turn.ledger.set_phase(counter, Phase::Queued { next_us });
+    if is_first {
+        turn.ledger.effects.event(|| Event::Waits { name: name.clone() });
+    }
     if is_back {
         hit(Mark::LookReentered);
         rally(turn, &name, counter);

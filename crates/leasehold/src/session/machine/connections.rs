@@ -142,8 +142,8 @@ impl Connections {
     /// release to the clients that are still connected to it. Its clock must not be compared with the clock of this run.
     ///
     /// A store that is not the one to ask (a replica, or one that loads) never replies with an answer. Its connection is
-    /// closed, and the next one starts with a handshake. What it says of itself concerns every caller that waits for a
-    /// reply, unlike the refusal of one name.
+    /// closed, and the next one starts with a handshake. Its refusal concerns every caller that waits for a reply,
+    /// unlike the refusal of one name.
     pub(crate) fn judge(
         &mut self,
         agenda: &mut Agenda,

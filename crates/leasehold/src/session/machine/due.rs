@@ -1,4 +1,4 @@
-//! What is due: the one place that decides what the session's thread sends, and when.
+//! The due requests: the one place that decides what the session's thread sends, and when.
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::{GrantId, Name, Op};
@@ -12,6 +12,7 @@ use super::renew::{self, Batch};
 use super::reserve::{self, Reserving};
 use super::turn::Turn;
 use super::{recheck, waiting};
+use crate::observe::Event;
 use crate::session::agenda::window::Kind;
 use crate::session::terms::Wait;
 
@@ -116,6 +117,9 @@ fn serve(turn: &mut Turn<'_>, counter: u64, reservations: &mut Vec<Reserving>) -
     let is_overdue = |request: &mut InFlight| request.until_us <= turn.now_us;
     if let Some(request) = turn.ledger.attempts.get_mut(&counter)?.in_flight.take_if(is_overdue) {
         turn.server.links.doubt(&mut turn.ledger.agenda, &request.link);
+        if let Some(attempt) = turn.ledger.attempts.get(&counter).filter(|attempt| attempt.is_held()) {
+            turn.ledger.effects.event(|| Event::RenewalLate { name: attempt.name.clone() });
+        }
         time_out(turn, counter);
     }
     let attempt = turn.ledger.attempts.get_mut(&counter)?;

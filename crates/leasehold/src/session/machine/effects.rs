@@ -1,4 +1,4 @@
-//! What a change of the machine does to callers, once the lock of the machine is free.
+//! The effects of a change on callers, which take place once the lock of the machine is free.
 //!
 //! A notified caller is woken, and a waker is the caller's own code. It may poll what it wakes, call this session again,
 //! or, in an executor that shuts down, drop futures and guards, all on our stack. Under the lock of the machine this would
@@ -13,7 +13,8 @@ use tokio::sync::oneshot;
 use crate::error::{Error, Result};
 
 use crate::lost::{LostReason, Released};
-use crate::session::hold::Hold;
+use crate::observe::{Event, Events};
+use crate::session::hold::{Ended, Hold};
 use crate::store::Link;
 
 /// The result of an acquire.
@@ -33,6 +34,8 @@ pub(crate) struct Effects {
     more: Vec<Effect>,
     /// Connections to close.
     links: Vec<Arc<dyn Link>>,
+    /// Events for the subscriber of the program.
+    events: Events,
 }
 
 /// A result, and the caller that waits for it.
@@ -80,18 +83,26 @@ impl Effects {
 
     /// Ends a hold, and wakes the tasks that wait for its loss.
     pub(crate) fn lost(&mut self, hold: &Hold, reason: LostReason) {
-        self.wake(hold.end(reason).1);
+        self.ended(hold, hold.end(reason));
     }
 
     /// Ends a hold whose validity is over, and wakes the tasks that wait for its loss.
     pub(crate) fn expired(&mut self, hold: &Hold, now_us: u64) {
-        self.wake(hold.expire(now_us).1);
+        self.ended(hold, hold.expire(now_us));
     }
 
-    fn wake(&mut self, waiting: Vec<Waker>) {
-        if !waiting.is_empty() {
-            self.push(Effect::Lost(waiting));
+    fn ended(&mut self, hold: &Hold, ended: Ended) {
+        if ended.is_loss() {
+            self.events.push(|| hold.lost_event(ended.reason));
         }
+        if !ended.waiting.is_empty() {
+            self.push(Effect::Lost(ended.waiting));
+        }
+    }
+
+    /// Adds an event for the subscriber of the program.
+    pub(crate) fn event(&mut self, event: impl FnOnce() -> Event) {
+        self.events.push(event);
     }
 
     /// Signals an event by dropping the sender.
@@ -148,6 +159,7 @@ impl Effects {
 
     /// Notifies everybody. Never called under a lock. `untaken` gets each grant whose caller has just gone.
     pub(crate) fn flush(self, mut untaken: impl FnMut(&Hold)) {
+        self.events.emit();
         for effect in self.first.into_iter().chain(self.more) {
             match effect {
                 Effect::Verdict(Reply { caller, result, .. }) => {

@@ -22,7 +22,7 @@ use crate::lost::{LostReason, Released};
 use crate::session::hold::Hold;
 use crate::world::RuntimeId;
 
-/// What becomes of a lease that its guard releases.
+/// The next step after a guard has released its lease.
 pub(crate) enum ReleaseStep {
     /// The next caller here has it. There is nothing to wait for.
     HandedOn,

@@ -10,6 +10,7 @@ use super::effects::Verdict;
 use super::ledger::{Ledger, Stage};
 use super::release;
 use super::turn::Turn;
+use crate::observe::{Event, To};
 use crate::session::hold::Hold;
 use crate::session::local::budget::Needs;
 use crate::session::terms::Terms;
@@ -34,6 +35,7 @@ pub(crate) fn pass(turn: &mut Turn<'_>, hold: &Hold) -> bool {
             holding.succeed(token, &mut turn.ledger.effects);
             holding.sticky_us = waiter.sticky_us;
             let verdict = Verdict::Granted(Arc::clone(&holding.hold));
+            turn.ledger.effects.event(|| Event::HandedOver { name: hold.name.clone(), to: To::Local });
             turn.ledger.effects.verdict(waiter.number, Some(waiter.caller), verdict);
         }
         None if holding.sticky_us == 0 || holding.budget.contention() != Contention::None => return false,

@@ -59,7 +59,7 @@ enum Place {
     },
 }
 
-/// What a caller that wanted the lane has to do for it.
+/// The work of a caller that wanted the lane.
 pub(crate) enum Upkeep {
     Fine,
     /// Open it on this runtime, unless the other end says that somebody else does.

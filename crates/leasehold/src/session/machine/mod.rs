@@ -272,10 +272,9 @@ impl Machine {
 
     // The thread.
 
-    /// Returns what to send now, and the connections to ping.
-    pub(crate) fn due_requests(&mut self, now_us: u64) -> (Vec<DueRequest>, Vec<Arc<dyn Link>>) {
-        let requests = due::due_requests(&mut self.turn(now_us));
-        (requests, self.server.links.take_doubted())
+    /// Returns the requests to send now.
+    pub(crate) fn due_requests(&mut self, now_us: u64) -> Vec<DueRequest> {
+        due::due_requests(&mut self.turn(now_us))
     }
 
     pub(crate) fn accept_renewals(&mut self, batch: &Batch, replies: Vec<Reply>, now_us: u64) {

@@ -1,4 +1,4 @@
-//! What a client sends before its own acquire.
+//! The release that a client sends before its own acquire.
 //!
 //! A lease of this session that nobody uses is in the way of the session's own acquire of the same name. There are two such
 //! leases: one that is kept on other terms, and one whose guard was dropped and whose release the thread has still to send.

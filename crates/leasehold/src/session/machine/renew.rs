@@ -16,6 +16,7 @@ use super::release::finish;
 use super::replies::note;
 use super::turn::Turn;
 use crate::clock::{Term, margin_us};
+use crate::observe::Event;
 use crate::session::agenda::window::Kind;
 use crate::session::hold::Hold;
 use crate::session::terms::{Renewal, Terms};
@@ -164,8 +165,10 @@ fn accept_reply(
         }
         Err(_) if !is_of_this_grant => {}
         // Unknown is not lost: the renewal is repeated until the validity ends.
-        Err(_) => {
+        Err(fault) => {
             hit(Mark::RenewalUnanswered);
+            let failed = || Event::RenewalFailed { name: name.clone(), error: fault.error().to_string() };
+            turn.ledger.effects.event(failed);
             let pause_us = match is_on(Mutant::P13RenewsOnce) {
                 true => attempt.terms.lease_us(),
                 false => attempt.terms.answer_within_us() / 2,

@@ -1,4 +1,4 @@
-//! What every reply says, whatever it answers, and what happens to requests that get none.
+//! The part that all replies have in common, and the requests that get none.
 
 use leasehold_spec::mark::{Mark, hit};
 use leasehold_spec::mutant::{Mutant, is_on};
@@ -8,6 +8,7 @@ use super::attempt::Phase;
 use super::names::WatchAction;
 use super::order::same;
 use super::turn::Turn;
+use crate::observe::{Event, To};
 
 /// Notes what a reply says about its name and about time. Returns the local moment from which the time counts that it says
 /// to be left: see [`Server::note_time`].
@@ -15,6 +16,7 @@ pub(crate) fn note(turn: &mut Turn<'_>, name: &Name, answer: &Answer, sent_us: u
     let since_us = turn.server.note_time(turn.ledger, answer, sent_us, turn.now_us);
     turn.ledger.names.set_contention(name, answer.contention);
     if let Some(claim_ms) = answer.handed_claim_ms {
+        turn.ledger.effects.event(|| Event::HandedOver { name: name.clone(), to: To::Remote });
         // A client that handed over re-checks once when the claim has ended: the receiver may be frozen or dead (P7).
         turn.ledger.watch(name, answer.highest, turn.now_us, claim_ms * 1000, WatchAction::Recheck);
     }

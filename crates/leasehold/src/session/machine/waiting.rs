@@ -23,6 +23,7 @@ use super::release::give_back;
 use super::replies::{give_up_reply, leave_to_thread};
 use super::turn::Turn;
 use crate::error::Error;
+use crate::observe::Event;
 use crate::session::local::queue::{Waiter, WaiterId};
 use crate::session::terms::{Terms, Wait};
 use crate::world::RuntimeId;
@@ -95,6 +96,7 @@ pub(crate) fn join(
         let link = turn.server.links.way_in(route.lane.clone());
         (first, upkeep) = (begin_for_queue(turn, queue, (link, &route)).map(Box::new), care);
     } else {
+        turn.ledger.effects.event(|| Event::Waits { name: name.clone() });
         outlast(turn, queue, until_us);
     }
     turn.ledger.arm_queue(queue);

@@ -16,6 +16,7 @@ use tokio::task::unconstrained;
 
 use crate::clock::Sample;
 use crate::error::{Error, ErrorKind};
+use crate::observe::{self, Event};
 use crate::session::agenda::window::Kind;
 use crate::session::bounds::{ANSWER_MAX_US, OPEN_WITHIN_US, REOPEN_MAX_US};
 use crate::session::machine::{DueRequest, InFlight, Reply, for_now, silent};
@@ -58,7 +59,7 @@ pub(crate) enum Start {
 pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready: Ready) {
     let _end = EndOfThread(Arc::clone(&shared));
     let mut ready = Some(ready);
-    let mut backoff_us = BACKOFF_MIN_US;
+    let (mut backoff_us, mut is_lost) = (BACKOFF_MIN_US, false);
     while !is_over(&shared) {
         let opening = race(&*shared.world, OPEN_WITHIN_US, open(&shared, id));
         let is_first = ready.is_some();
@@ -70,6 +71,9 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
             Ok(link) => {
                 backoff_us = BACKOFF_MIN_US;
                 shared.with(|machine, now_us| machine.attached(Arc::clone(&link), now_us));
+                if std::mem::take(&mut is_lost) {
+                    observe::emit(Event::StoreBack);
+                }
                 if let Some(ready) = ready.take() {
                     drop(ready.send(Ok(())));
                 }
@@ -79,6 +83,10 @@ pub(crate) async fn run(shared: Arc<Shared>, id: SessionId, start: Start, ready:
                 }
                 shared.with(|machine, _| machine.server.links.set_home(None));
                 link.close();
+                is_lost = !is_over(&shared);
+                if is_lost {
+                    observe::emit(Event::StoreLost);
+                }
             }
             Err(error) => {
                 let first = ready.take();
@@ -136,7 +144,8 @@ async fn serve(shared: &Arc<Shared>, link: &Arc<dyn Link>) {
     let mut asked_time_us = shared.world.now_us();
     let mut check_lane_us = asked_time_us + LANE_US;
     while !link.is_closed() && !is_over(shared) {
-        let ((requests, doubted), now_us) = shared.with(|machine, now_us| (machine.due_requests(now_us), now_us));
+        let (requests, doubted, now_us) =
+            shared.with(|machine, now_us| (machine.due_requests(now_us), machine.server.links.take_doubted(), now_us));
         requests.into_iter().for_each(|request| send(shared, link, request));
         doubted.into_iter().for_each(|doubted| prove(shared, doubted));
         if check_lane_us <= now_us {
@@ -159,8 +168,7 @@ async fn meanwhile<T>(shared: &Arc<Shared>, work: impl Future<Output = T>) -> T 
             return output;
         }
         // A leave behind an acquire on the callers' connection: that one may still be up.
-        let (requests, _) = shared.with(|machine, now_us| machine.due_requests(now_us));
-        for request in requests {
+        for request in shared.with(|machine, now_us| machine.due_requests(now_us)) {
             if let DueRequest::Return { counter, name, op, request } = request {
                 send_return(shared, counter, (name, op, request));
             }
