@@ -1,10 +1,10 @@
-//! `leasehold-lab bytes`, as CI plays it.
+//! Tests of `leasehold-lab bytes`, as CI runs it.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::process::Command;
 
-/// Plays so many seeds; answers what it printed.
+/// Plays this many seeds. Returns the output.
 fn play(seeds: &str) -> String {
     let played = lab(seeds).output().unwrap();
     let said = String::from_utf8_lossy(&played.stdout).into_owned();
@@ -13,7 +13,7 @@ fn play(seeds: &str) -> String {
     said
 }
 
-/// As many as LEASEHOLD_SEEDS says.
+/// Plays as many seeds as LEASEHOLD_SEEDS says.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn every_seed_is_clean() {
@@ -29,7 +29,7 @@ fn a_seed_is_played_again_to_the_same_trace() {
     assert_eq!(first, second);
 }
 
-/// Those that few seeds find.
+/// The flaws that few seeds find.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeded_flaws_are_found() {

@@ -1,10 +1,10 @@
-//! Chaos on a quorum, as a command: real servers of which most are emptied, which costs time and no promise; and the same
-//! with nodes that forget and vote at once, which it has to see.
+//! Chaos on a quorum, as a command: real servers, most of which are emptied, which costs time but breaks no promise;
+//! and the same with nodes that forget and vote at once, which the command has to find.
 
 use std::process::{Command, Output};
 
-/// A schedule whose first round empties most of the nodes three times, and whose next five do so three times more:
-/// `plan.rs` has a test that says so.
+/// A schedule whose first round empties most of the nodes three times, and whose next five do so three times more: a
+/// test in `plan.rs` checks that.
 const SEED: &str = "6516004";
 
 fn chaos(minutes: &str, flaw: Option<&str>) -> (Output, serde_json::Value) {
@@ -16,7 +16,7 @@ fn chaos(minutes: &str, flaw: Option<&str>) -> (Output, serde_json::Value) {
     (played, told)
 }
 
-/// One round: nobody is granted anything until a majority has rested, and then everybody is.
+/// One round: no client is granted anything until the quarantine of a majority has ended, and then every client is.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn most_nodes_forget_and_nothing_is_wrong() {
@@ -30,11 +30,12 @@ fn most_nodes_forget_and_nothing_is_wrong() {
 
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn nodes_that_forget_and_vote_at_once_are_found_out() {
+fn nodes_that_forget_and_vote_at_once_are_found() {
     let (played, told) = chaos("1", Some("QNoRest"));
     assert_eq!(played.status.code(), Some(1), "{}", String::from_utf8_lossy(&played.stderr));
     let violations = told["violations"].as_array().expect("a list");
-    // Two holders, or a vote that came back with the state of a second ago. Not that the run proved nothing.
+    // Two holders, or a vote that came back with the state of a second ago. A run that only proved nothing does not
+    // count.
     let is_of_the_flaw = |violation: &serde_json::Value| {
         let words = violation.as_str().expect("words");
         ["both held", "both granted", "which is not larger", "left behind"].iter().any(|what| words.contains(what))

@@ -1,4 +1,4 @@
-//! The simulation as a command: the same seed is the same run in another process, and a seeded flaw is found.
+//! The simulation as a command: the same seed is the same run in another process, and seeded flaws are found.
 
 use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
@@ -11,7 +11,7 @@ fn sim(args: &[&str]) -> Output {
     lab().arg("sim").args(args).output().expect("the laboratory is built, and starts")
 }
 
-/// Enough for every kind of fault; without optimisation.
+/// Enough seeds for every kind of fault, in a build without optimization.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn nothing_is_wrong_with_many_seeds() {
@@ -35,7 +35,7 @@ fn a_seed_is_the_same_run_in_every_process() {
 
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn what_is_said_wrongly_is_told() {
+fn invalid_arguments_are_rejected() {
     assert_eq!(sim(&["--sedes", "5"]).status.code(), Some(2));
     assert_eq!(sim(&["--seeds", "0"]).status.code(), Some(2));
     assert_eq!(sim(&["--mutant", "P99NoSuchFlaw"]).status.code(), Some(2));
@@ -47,7 +47,7 @@ fn what_is_said_wrongly_is_told() {
 
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn who_stops_reading_sees_no_panic() {
+fn a_closed_pipe_causes_no_panic() {
     let mut lab = lab().args(["sim", "--seed", "77", "-v"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let lab = lab.as_mut().expect("it starts");
     drop(lab.stdout.take());
@@ -56,10 +56,10 @@ fn who_stops_reading_sees_no_panic() {
     assert_eq!((lab.wait().expect("it ends").code(), cries.as_str()), (Some(141), ""));
 }
 
-/// What is printed is a command that plays the same again.
+/// The printed command plays the same again.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn a_failure_says_how_to_play_it_again() {
+fn a_failure_prints_the_command_that_plays_it_again() {
     let found = sim(&["--mutant", "P15NoLook"]);
     let said = String::from_utf8_lossy(&found.stdout).into_owned();
     let (_, again) = said.split_once("LEASEHOLD_MUTANT=P15NoLook cargo run").expect("the flaw and the command");
@@ -70,7 +70,7 @@ fn a_failure_says_how_to_play_it_again() {
     assert!(said.contains("FAILED") && said.contains("LEASEHOLD_MUTANT=P15NoLook cargo run"), "{args}");
 }
 
-/// Those that few seeds find: `sim --mutant all` tries the others, too.
+/// The flaws that few seeds find: `sim --mutant all` tries the others, too.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeded_flaws_are_found() {

@@ -1,4 +1,4 @@
-//! The simulated clients: programs that lock, work, lose and give back, in every way that the library has.
+//! The simulated clients: programs that lock, work, lose leases and give them back, in every way that the library has.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::world::{Clock, Simulated};
 pub(super) const NAMES: [&str; 2] = ["a", "b {%}"];
 /// Tasks of one client.
 const TASKS: usize = 2;
-/// What a program's own waiting adds to a bound that the library states.
+/// The time that a program's own waiting adds to a bound of the library.
 const SLACK_US: u64 = 50_000;
 
 /// How programs use locks in this seed.
@@ -27,29 +27,29 @@ const SLACK_US: u64 = 50_000;
 pub(super) struct Habits {
     /// The leases that they ask for.
     pub(super) lease_ms: (u64, u64),
-    /// How often in a hundred a lease is never renewed.
+    /// In how many cases of a hundred a lease is never renewed.
     pub(super) fixed_percent: u64,
     /// The longest section.
     pub(super) work_ms: u64,
-    /// How often in a hundred a future is dropped.
+    /// In how many cases of a hundred a future is dropped.
     pub(super) drop_percent: u64,
     pub(super) owner_percent: u64,
 }
 
-/// What all programs of a simulation share: it is no part of the system under test.
+/// The state that all programs of a simulation share; it is no part of the system under test.
 pub(super) struct Yard {
     pub(super) clock: Clock,
     pub(super) trace: Trace,
     pub(super) recorder: Recorder,
     pub(super) habits: Habits,
-    /// What the locks protect.
+    /// The registers that the locks protect.
     registers: RefCell<BTreeMap<&'static str, InMemory>>,
     random: RefCell<Random>,
-    /// Nobody begins anything new.
+    /// Programs begin nothing new.
     pub(super) is_over: Cell<bool>,
     /// Programs that were started, and have neither ended nor been killed.
     pub(super) running: RefCell<BTreeMap<String, u64>>,
-    /// What nobody should ever see.
+    /// The failures.
     pub(super) wrong: RefCell<Vec<String>>,
     incarnations: Cell<u64>,
 }
@@ -80,7 +80,7 @@ impl Yard {
         self.wrong.borrow_mut().push(what);
     }
 
-    /// What the registers have at the end.
+    /// Records the final values of the registers.
     pub(super) fn record_final(&self) {
         for (name, register) in &*self.registers.borrow() {
             register.finals(name).into_iter().for_each(|event| self.recorder.record(event));
@@ -88,9 +88,9 @@ impl Yard {
     }
 }
 
-/// The program on a client's host. It begins anew when the host does.
+/// Runs the program on a client's host. It starts anew when the host does.
 pub(super) async fn run(yard: Rc<Yard>, host: String) -> turmoil::Result {
-    // A new name for each life: no two clients of a history have the same.
+    // Each life has a new name: no two clients of a history have the same.
     yard.incarnations.set(yard.incarnations.get() + 1);
     let me = format!("{host}.{}", yard.incarnations.get());
     yard.running.borrow_mut().insert(host.clone(), yard.clock.now_us());
@@ -127,7 +127,7 @@ async fn connect(yard: &Yard, me: &str, world: Arc<dyn World>) -> Option<Leaseho
         let store = Arc::new(RedisStore::new(&url, Arc::clone(&world)).expect("a good URL"));
         let connected = Leasehold::builder(&url).holder(me).connect_to(store, Arc::clone(&world)).await;
         let took_us = yard.clock.now_us() - asked_us;
-        // The callers' lane is awaited for a second more.
+        // The client waits a second longer for the callers' lane.
         if took_us > 6_000_000 + SLACK_US {
             yard.wrong(format!("{me}: connect took {took_us} µs"));
         }
@@ -212,7 +212,7 @@ impl Program {
                 let within = (lease / 6).clamp(Duration::from_millis(50), Duration::from_secs(2));
                 ("try_lock", mutex.try_lock().await, Some(within))
             }
-            // Half a second, or four round trips: a reply that was held up made those long.
+            // Half a second, or four round trips: a delayed reply makes those long.
             _ => ("try_lock_for", mutex.try_lock_for(patience).await, Some(patience + Duration::from_secs(2))),
         };
         let took_us = self.yard.clock.now_us() - asked_us;
@@ -232,11 +232,11 @@ impl Program {
         }
     }
 
-    /// Whether this error may be: the docs of each call say which.
+    /// Judges whether this error is permitted: the docs of each call say so.
     fn judge(&self, way: &'static str, error: &Error) {
         let is_fine = match error.kind() {
             ErrorKind::Unreachable => way != "lock",
-            // A server without memory; or an owner's lease that was lost. Nothing here makes either without being told.
+            // A server without memory, or an owner's lost lease. Here only an injected fault causes either.
             ErrorKind::Store => error.to_string().contains("out of memory"),
             _ => false,
         };
@@ -260,7 +260,7 @@ impl Program {
         }
     }
 
-    /// Looks, works and writes, until the section ends or the lease does.
+    /// Checks, works and writes, until the section or the lease ends.
     async fn work(&mut self, name: &'static str, guard: &Guard, held: &Held) {
         let until_us = self.yard.clock.now_us() + self.random.below(self.yard.habits.work_ms * 1000);
         let is_valid = || guard.check().is_ok();
@@ -272,7 +272,7 @@ impl Program {
             if !held.claims(is_valid) {
                 break;
             }
-            // What it writes is under way for some time: the fence is for this.
+            // The write is in flight for some time: the fence is for this.
             let way_ms = self.random.below(3);
             tokio::time::sleep(Duration::from_millis(way_ms)).await;
             let answer = {

@@ -1,6 +1,6 @@
-//! The simulated server: the front of the test kit behind a listener of turmoil's, and what goes wrong with its bytes.
+//! The simulated server: the front of the test kit behind a listener of turmoil's, and the faults of its bytes.
 //!
-//! Whoever makes the faults stands outside of the simulation and changes [`Server`] between two ticks.
+//! The code that injects faults is outside the simulation and changes [`Server`] between two ticks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,18 +20,18 @@ use super::world::{Clock, wall_us};
 pub(super) const HOST: &str = "redis";
 pub(super) const PORT: u16 = 6379;
 
-/// The server, as those see it who make its faults.
+/// The server, as the code that injects its faults sees it.
 pub(super) struct Server {
     pub(super) front: RefCell<Front>,
     pub(super) trace: Trace,
     clock: Clock,
     random: RefCell<Random>,
     lines: RefCell<BTreeMap<Client, Line>>,
-    /// Until then nothing is read.
+    /// Nothing is read until this time.
     pub(super) frozen_until_us: Cell<u64>,
-    /// How many of a hundred replies come in pieces.
+    /// How many of a hundred replies are sent in pieces.
     pub(super) split_percent: Cell<u64>,
-    /// How many connections are to break within their next reply.
+    /// How many connections break within their next reply.
     pub(super) cuts: Cell<u64>,
     /// How many of the next messages to inboxes are lost.
     pub(super) lost_pushes: Cell<u64>,
@@ -40,13 +40,13 @@ pub(super) struct Server {
 /// A connection.
 struct Line {
     out: UnboundedSender<Out>,
-    /// Until then nothing of it is read.
+    /// Nothing is read from it until this time.
     stalled_until_us: u64,
 }
 
 enum Out {
     Bytes(Vec<u8>),
-    /// So many bytes of it, and then the connection ends.
+    /// This many bytes of it, and then the connection ends.
     Cut(Vec<u8>),
     Close,
 }
@@ -67,7 +67,7 @@ impl Server {
         })
     }
 
-    /// The program on its host. It begins anew when the host does.
+    /// Runs the program on its host. It starts anew when the host does.
     pub(super) async fn run(self: Rc<Self>) -> turmoil::Result {
         self.lines.borrow_mut().clear();
         let run = u128::from(self.random.borrow_mut().number());
@@ -79,12 +79,12 @@ impl Server {
         }
     }
 
-    /// `CLIENT KILL` for one of them. Whether there was any.
+    /// Does `CLIENT KILL` for one connection. Returns whether there was one.
     pub(super) fn kill_one(&self) -> bool {
         self.with_one(|line| drop(line.out.send(Out::Close)))
     }
 
-    /// Nothing is read of one of them for so long, with all that is in its buffers.
+    /// Stops reading from one connection for this time, including all that is in its buffers.
     pub(super) fn stall_one(&self, for_us: u64) -> bool {
         let until_us = self.clock.now_us() + for_us;
         self.with_one(|line| line.stalled_until_us = until_us)
@@ -112,7 +112,7 @@ impl Server {
         let writing = Rc::clone(self);
         tokio::task::spawn_local(async move {
             writing.write(write, outgoing).await;
-            // The other half of a broken connection is of no use to anybody.
+            // The other half of a broken connection is useless.
             reader.abort();
             writing.forget(client);
         });
@@ -139,7 +139,7 @@ impl Server {
         }
     }
 
-    /// Waits until the server, and this connection, go on.
+    /// Waits until the server, and this connection, continue.
     async fn thaw(&self, client: Client) {
         loop {
             let stalled_until_us = self.lines.borrow().get(&client).map_or(0, |line| line.stalled_until_us);
@@ -154,7 +154,7 @@ impl Server {
 
     fn answer(&self, client: Client, words: &[Vec<u8>]) {
         for word in words {
-            // A script is 20 kB, and known by how it begins and how long it is.
+            // A script has 20 kB; its beginning and its length identify it.
             self.trace.bytes("in", &word[..word.len().min(200)]);
             self.trace.bytes("of", &word.len().to_le_bytes());
         }
@@ -162,14 +162,14 @@ impl Server {
         let lines = self.lines.borrow();
         for sent in sent {
             self.trace.bytes("out", &sent.bytes);
-            // Not a proof of an inbox: without that there is no connection.
+            // The proof of an inbox is never lost: without it there is no connection.
             if sent.what == What::Push && take_one(&self.lost_pushes) {
                 self.trace.say("lose push", &String::from_utf8_lossy(&sent.bytes[..1]));
                 continue;
             }
             let Some(line) = lines.get(&sent.to) else { continue };
             let is_cut = take_one(&self.cuts);
-            // The writer has gone with its connection.
+            // The writer may have ended with its connection.
             let _ = line.out.send(if is_cut { Out::Cut(sent.bytes) } else { Out::Bytes(sent.bytes) });
         }
     }
@@ -192,7 +192,7 @@ impl Server {
         }
     }
 
-    /// Writes, with a pause at any byte now and then.
+    /// Writes, sometimes with a pause at any byte.
     async fn in_pieces(&self, stream: &mut OwnedWriteHalf, mut bytes: &[u8]) -> std::io::Result<()> {
         while !bytes.is_empty() {
             let (mut len, mut pause_ms) = (bytes.len(), 0);
@@ -210,7 +210,7 @@ impl Server {
         Ok(())
     }
 
-    /// What a server in trouble says that is none.
+    /// Sets the abnormal replies of a server in trouble.
     pub(super) fn set_mood(&self, mood: Mood) {
         self.front.borrow_mut().mood = mood;
     }

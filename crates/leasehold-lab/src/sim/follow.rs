@@ -17,7 +17,7 @@ use super::stage::Sim;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// The grants that are to be followed, by number.
+/// The grants to judge, by number.
 #[derive(Default)]
 pub(super) struct Follow(Mutex<BTreeMap<u64, Ended>>);
 
@@ -36,8 +36,8 @@ struct Ended {
     notified_us: u64,
     /// The waiters that know the end.
     told: Vec<Waiter>,
-    /// Of a quorum: the waiters in the queue of any node when it began. Those that have died, or stand still, may be called
-    /// before the others, for a second.
+    /// Of a quorum: the waiters in the queue of any node when the grant began to end. Waiters that have died or stand
+    /// still may be called before the others, for a second.
     queue: Vec<Waiter>,
 }
 
@@ -83,7 +83,8 @@ pub(super) struct Held {
     pub(super) length_us: u64,
 }
 
-/// Judges this grant when its lease is over. Its holder will not give it back, and the waiters in `told` know the end.
+/// Judges this grant when its lease is over. Its holder will not give it back, and the waiters in `informed` know the
+/// end.
 pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
     if !sim.plan.carries() {
         return;
@@ -125,8 +126,8 @@ pub(super) fn notified(sim: &Sim, held: &Held, waiters: &[(GrantId, Pid)]) {
     }
 }
 
-/// Records that a node's clock was set back. A lease that lies in the future of that clock lasts for its length from when
-/// somebody asks next (P1). Nodes whose clocks are set back at the same time cost that once.
+/// Records that a node's clock was set back. A lease that lies in the future of that clock lasts for its length from
+/// the next request on (P1). Nodes whose clocks are set back at the same time cost that once.
 pub(super) fn set_back(sim: &Sim, node: usize) {
     let now_us = sim.exec.now_us();
     for ended in lock(&sim.follow.0).values_mut().filter(|ended| ended.due_us() >= now_us) {
@@ -162,7 +163,7 @@ fn look_at(sim: &Arc<Sim>, number: u64, due_us: u64) {
 }
 
 impl Follow {
-    /// Records who waits. Runs after the step that ended the grant, because that step holds the store's lock.
+    /// Records the waiters. Runs after the step that ended the grant, because that step holds the store's lock.
     fn queue(&self, sim: &Sim, number: u64) {
         if let Some(ended) = lock(&self.0).get_mut(&number).filter(|_| sim.plan.quorum.is_some()) {
             let waiters = lock(&sim.votes).waiters_at(&ended.name, 1);
@@ -181,8 +182,8 @@ impl Ended {
         self.notified_us.max(self.base_us + set_back_us)
     }
 
-    /// The same, as it is known now. A quorum grants the lease when a majority votes, and silent waiters may be called
-    /// before that.
+    /// Returns when the next grant must have been made, as it is known now. A quorum grants the lease when a majority
+    /// votes, and silent waiters may be called before that.
     fn due_at(&self, sim: &Sim) -> u64 {
         if sim.plan.quorum.is_none() {
             return self.due_us();
@@ -199,13 +200,13 @@ impl Ended {
         let must_know = self.told.iter().any(|waiter| waiter.has_run(sim) && still.contains(&waiter.id));
         if is_followed || must_know {
             sim.book.met(match why {
-                Why::Death => "a death is looked after",
-                Why::UnseenDeath => "an unseen death is looked after",
-                Why::Revocation => "a revocation is looked after",
+                Why::Death => "the next waiter is served after a death",
+                Why::UnseenDeath => "the next waiter is served after an unseen death",
+                Why::Revocation => "the next waiter is served after a revocation",
             });
         }
         if must_know && !is_followed {
-            let what = format!("{name}: the grant of token {token} is not followed in time behind a {why:?}");
+            let what = format!("{name}: the grant after token {token} was not made in time after a {why:?}");
             sim.book.wrong(sim.exec.now_us(), &what);
         }
     }
@@ -224,7 +225,8 @@ mod tests {
     const LEASE_US: u64 = 2_000_000;
     const NAME: &str = "name-0";
 
-    /// A world in which nothing is wrong, a holder with a lease of two seconds, and so many waiters: each in a process.
+    /// A world without faults, a holder with a lease of two seconds, and this many waiters, each in a process of its
+    /// own.
     struct Scene {
         sim: Arc<Sim>,
         waiters: Vec<(GrantId, Pid)>,
@@ -287,7 +289,7 @@ mod tests {
             serve(&self.sim, waiter + 1, &Ask::One(name(), leave));
         }
 
-        /// Returns what was wrong by then.
+        /// Returns what was wrong by this time.
         fn wrong(&self, until_us: u64) -> Vec<String> {
             self.sim.exec.run(until_us, || false);
             self.sim.book.wrongs()
@@ -304,7 +306,7 @@ mod tests {
         scene.dies();
         assert!(scene.wrong(LEASE_US + SECOND_US).is_empty(), "it is not late yet");
         let wrong = scene.wrong(10_000_000);
-        assert!(wrong.len() == 1 && wrong[0].contains("behind a Death"), "{wrong:?}");
+        assert!(wrong.len() == 1 && wrong[0].contains("after a Death"), "{wrong:?}");
     }
 
     #[test]
@@ -346,7 +348,7 @@ mod tests {
         resumed.dies();
         resumed.stands_still(0);
         resumed.sim.exec.resume(resumed.waiters[0].1, Still::All);
-        assert!(resumed.is_late(), "it stood still for no time at all");
+        assert!(resumed.is_late(), "it never stood still");
     }
 
     #[test]
@@ -377,7 +379,7 @@ mod tests {
         }
         set_back(&set.sim, 0);
         for scene in [&set, &not] {
-            assert!(scene.wrong(2_500_000).is_empty(), "nobody waits");
+            assert!(scene.wrong(2_500_000).is_empty(), "no client waits");
             notified(&scene.sim, &Scene::held(), &scene.next());
         }
         assert!(not.is_late(), "the clock was not set");

@@ -12,7 +12,7 @@ use super::exec::Pid;
 const SLACK_US: u64 = 1_000;
 const DRIFT: u64 = 500;
 
-/// When an answer was asked for, made and heard, in true time.
+/// When an answer was requested, made and received, in true time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trip {
     pub(super) sent_us: u64,
@@ -27,7 +27,7 @@ pub(super) struct Jumps {
     known: BTreeMap<Pid, Known>,
 }
 
-/// What a client knows of the server's clock.
+/// A client's knowledge of the server's clock.
 struct Known {
     /// The client knows all jumps before this time.
     until_us: u64,
@@ -40,7 +40,7 @@ impl Jumps {
         self.set_us.push((at_us, by_us));
     }
 
-    /// Records that a client hears an answer.
+    /// Records that a client receives an answer.
     pub(super) fn heard(&mut self, pid: Pid, trip: Trip) {
         let Some(known) = self.known.get_mut(&pid) else {
             self.known.insert(pid, Known { until_us: trip.made_us, best: trip });
@@ -85,7 +85,7 @@ mod tests {
         jumps.set_forward(200 * MS, 300 * MS);
         assert!(jumps.is_unknown(1, 250 * MS) && !jumps.is_unknown(1, 150 * MS));
         jumps.heard(2, trip(210, 1, 1));
-        assert!(!jumps.is_unknown(2, 250 * MS), "its clock is from behind the jump");
+        assert!(!jumps.is_unknown(2, 250 * MS), "its clock is from after the jump");
         jumps.heard(1, trip(260, 1, 1));
         assert!(!jumps.is_unknown(1, 250 * MS));
     }
@@ -96,11 +96,11 @@ mod tests {
         jumps.heard(1, trip(1_000, 150, 1));
         jumps.set_forward(1_100 * MS, 300 * MS);
         jumps.heard(1, trip(1_200, 1, 200));
-        assert!(jumps.is_unknown(1, 1_300 * MS), "150 ms and 200 ms are more than 300 ms");
+        assert!(jumps.is_unknown(1, 1_300 * MS), "the sum of 150 ms and 200 ms is more than 300 ms");
         jumps.heard(1, trip(1_300, 1, 100));
         assert!(!jumps.is_unknown(1, 1_300 * MS));
         jumps.set_forward(1_400 * MS, 300 * MS);
         jumps.heard(1, trip(1_500, 1, 200));
-        assert!(!jumps.is_unknown(1, 1_600 * MS), "the answer that showed the jump had a way of 1 ms");
+        assert!(!jumps.is_unknown(1, 1_600 * MS), "the answer that showed the jump took 1 ms");
     }
 }

@@ -3,11 +3,11 @@
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A connection breaks; what was under way is gone.
+    /// A connection breaks; the requests and replies in flight are lost.
     Cut,
-    /// A connection breaks; the requests that were under way are carried out later.
+    /// A connection breaks; the requests in flight are carried out later.
     Ghosts,
-    /// A connection carries nothing any more, and nobody is told.
+    /// A connection carries nothing any more, and neither end is notified.
     HalfOpen,
     /// A connection carries nothing for a while.
     Stall,
@@ -47,11 +47,11 @@ pub(super) enum Kind {
     KillHolder,
     /// A holder stands still. Mostly an operator revokes its lease then.
     PauseHolder,
-    /// All who wait in a process drop their futures.
+    /// All waiters in a process drop their futures.
     Storm,
     /// Of a quorum: a node loses everything, and its connections live on.
     Flush,
-    /// Of a quorum: a node restarts, without what it had written last.
+    /// Of a quorum: a node restarts, without its last writes.
     Rollback,
     /// Of a quorum: all clients are cut off from some nodes.
     Isolate,
@@ -84,7 +84,7 @@ impl Kind {
         Self::Storm,
     ];
 
-    /// Those of a quorum.
+    /// The kinds of faults of a quorum.
     pub(super) const OF_QUORUM: &[Self] = &[
         Self::Cut,
         Self::Ghosts,
@@ -113,7 +113,7 @@ impl Kind {
         Self::Storm,
     ];
 
-    /// Whether it befalls one client.
+    /// Returns whether it acts on one client.
     pub(super) const fn is_of_a_process(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! A connection as its client has it: the store's two traits, and where what is asked goes.
+//! A connection as its client has it: the store's two traits, and where its requests go.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -21,7 +21,7 @@ pub(super) struct Shop {
     pub(super) pid: Pid,
 }
 
-/// Where a connection leads: to the server, by the network.
+/// The route of a connection: to the server, by the network.
 pub(super) struct Road {
     sim: Arc<Sim>,
     pid: Pid,
@@ -39,7 +39,7 @@ impl Store for Shop {
             let inbox = Arc::new(Mutex::new(None));
             let road = Road { sim: Arc::clone(&sim), pid, id, inbox: Arc::clone(&inbox), sent_us: Mutex::default() };
             let driver = Box::pin(wire.drive(road));
-            // Dropped, it closes what was opened.
+            // Dropping the link closes the connection.
             let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
             spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
             Ok(Arc::new(Line { sim, run, wire, inbox }) as Arc<dyn Link>)
@@ -61,7 +61,7 @@ impl Store for Shop {
 
 impl Way for Road {
     type Ask = Ask;
-    /// With the moment at which it was made.
+    /// An answer, and the moment at which the server made it.
     type Said = (Said, u64);
     type Push = (Name, Delivery);
 
@@ -73,7 +73,8 @@ impl Way for Road {
     fn answered(&self, (_, made_us): &(Said, u64)) {
         let (made_us, heard_us) = (*made_us, self.sim.exec.now_us());
         let sent_us = lock(&self.sent_us).pop_front().unwrap_or(made_us);
-        // Of which name, nobody knows here. It may have been the word that who asked for strict order has gone.
+        // The link does not know the name of the answer. The answer may have said that the waiter in strict order has
+        // left.
         self.sim.book.heard_answer(self.pid, Trip { sent_us, made_us, heard_us });
     }
 
@@ -166,7 +167,7 @@ impl Link for Line {
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let (ours, said) = (Arc::clone(&self.inbox), self.exchange(Ask::Attach(session)));
         Box::pin(async move {
-            // Before it is asked for: a push may come before the answer.
+            // Set before the request is sent: a push may come before the answer.
             *lock(&ours) = Some(inbox);
             said.await.map(drop)
         })

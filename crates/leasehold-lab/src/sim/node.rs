@@ -1,5 +1,5 @@
-//! A server: the specification over records of its own, with a clock that can be set, a memory that can be full, and a
-//! past of which a failover loses the end.
+//! A server: the specification over records of its own. Its clock can be set, its memory can be full, and a failover
+//! loses its last writes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -18,7 +18,7 @@ pub(super) enum Ask {
     Time,
     Attach(SessionId),
     Names,
-    /// The client has closed the connection, and has nothing more to say.
+    /// The client has closed the connection and sends no more requests.
     End,
 }
 
@@ -31,20 +31,20 @@ pub(super) enum Said {
     Attached,
     Names(Vec<Name>),
     NoMemory,
-    /// Not the one to ask.
+    /// This server is not the primary.
     NotPrimary,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Primary,
-    /// It answers, and never with an answer.
+    /// It replies with `NotPrimary` only.
     Replica,
     /// Not running.
     Down,
 }
 
-/// So many writes are remembered for a failover to lose.
+/// How many of the last writes are remembered, for a failover to lose.
 const TAIL: usize = 256;
 /// The wall clock at the beginning.
 const BEGAN_US: u64 = 1_795_193_818_000_000;
@@ -53,23 +53,23 @@ pub(super) struct Node {
     pub(super) run: String,
     pub(super) role: Role,
     pub(super) records: BTreeMap<Name, Resource>,
-    /// Through which connections an inbox is attached.
+    /// The connections through which an inbox is attached.
     pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
     pub(super) clock: Clock,
-    /// Until when its clock shows what it has shown before, because it was set back: a request that comes too late by then
-    /// is in time once more, also behind what took it back.
+    /// Until when its clock shows times that it has shown before, because it was set back. Until then a request that
+    /// was too late is in time once more, also after the request that took it back.
     pub(super) relives_until_us: u64,
-    /// How many reasons there are to do nothing.
+    /// For how many reasons it is frozen.
     pub(super) freezes: u32,
-    /// The requests that arrived meanwhile.
+    /// The requests that arrived while it was frozen.
     pub(super) pending: VecDeque<(u64, Option<u64>, Ask)>,
-    /// How many reasons there are for the memory to be full.
+    /// For how many reasons the memory is full.
     pub(super) full: u32,
     /// The record before each of the last writes.
     tail: VecDeque<(u64, Name, Option<Resource>)>,
 }
 
-/// A server's wall clock: set, and of another rate than true time.
+/// A server's wall clock: it can be set, and its rate differs from true time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) offset_us: i64,
@@ -107,7 +107,7 @@ impl Node {
         }
     }
 
-    /// Carries a request out.
+    /// Carries out a request.
     pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
         let mut done = Done { said: Said::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
         if self.role != Role::Primary {
@@ -155,7 +155,7 @@ impl Node {
         answer
     }
 
-    /// A connection is gone, and the inbox with it, if it had one.
+    /// Ends a connection, and detaches its inbox if it has one.
     pub(super) fn detach(&mut self, conn: u64) {
         self.inboxes.retain(|_, conns| {
             conns.remove(&conn);
@@ -163,7 +163,7 @@ impl Node {
         });
     }
 
-    /// Another one with the same records, but for the writes since then.
+    /// Returns another server with the same records, without the writes since this time.
     pub(super) fn promoted(&self, run: String, clock: Clock, since_us: u64) -> Self {
         let mut node = Self::new(run, clock);
         node.relives_until_us = self.relives_until_us;
@@ -177,7 +177,7 @@ impl Node {
         node
     }
 
-    /// The highest token of any name.
+    /// Returns the highest token of any name.
     pub(super) fn highest(&self) -> u64 {
         self.records.values().map(|record| record.last).max().map_or(0, Token::get)
     }

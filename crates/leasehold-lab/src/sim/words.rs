@@ -1,4 +1,4 @@
-//! The events of a run, in words that a person can read.
+//! Descriptions of the events of a run, for the trace.
 
 use leasehold_spec::{Acquire, Answer, Delivery, GrantId, Name, Op, Outcome, PublicId, Renew, SessionId};
 

@@ -1,4 +1,4 @@
-//! Returns what the nodes know about holders and waiters.
+//! The nodes' knowledge of holders and waiters.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! The network between clients and nodes, and the nodes at its end.
 //!
-//! As in `net.rs` a connection is two ordered pipes, and what is in a pipe stays there while the way is blocked, or is
-//! carried out seconds after the connection broke. Here each way has a block of its own: requests that arrive and replies
-//! that do not are what splits votes.
+//! As in the `net.rs` of one server, a connection is two ordered pipes. Messages stay in a pipe while it is blocked, or
+//! are carried out seconds after the connection broke. Here each direction can be blocked alone: requests that arrive
+//! and replies that do not arrive are what splits votes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -34,11 +34,11 @@ pub(in super::super) struct Net {
     next_conn: u64,
     delays_us: Vec<(u64, u64)>,
     slow_in: u64,
-    /// How many reasons there are for a client to be cut off from a node.
+    /// For how many reasons a client is cut off from a node.
     pub(super) cut_off: BTreeMap<(Pid, usize), u32>,
-    /// Of a hundred messages of nodes so many are lost.
+    /// How many of a hundred messages of nodes are lost.
     pub(super) lost_pushes: u64,
-    /// Who a session is.
+    /// The client of each session.
     pub(super) who: BTreeMap<SessionId, Pid>,
     pub(super) is_calm: bool,
     pub(super) pledges: Pledges,
@@ -54,7 +54,7 @@ pub(super) struct Conn {
     wire: Arc<Wire<Road>>,
     up: Pipe<(Option<u64>, Query)>,
     down: Pipe<Word<Road>>,
-    /// How many reasons there are for nothing to flow, up and down.
+    /// For how many reasons nothing flows, up and down.
     pub(super) stalls: [u32; 2],
     pub(super) is_half_open: bool,
     /// The next reply is lost, and the connection with it.
@@ -63,7 +63,7 @@ pub(super) struct Conn {
     is_left: bool,
 }
 
-/// Which way a message goes.
+/// The direction of a message.
 pub(super) enum Way {
     Up { reply: Option<u64>, ask: Query },
     Down(Word<Road>),
@@ -107,13 +107,14 @@ impl Net {
         if is_slow { us * 10 } else { us }
     }
 
-    /// The open connections of those who are alive.
+    /// Returns the open connections of live clients.
     pub(super) fn open_conns(&self) -> Vec<u64> {
         self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
     }
 }
 
-/// A client connects: two round trips. Answers the number of the connection, the run, and the client's end.
+/// Connects a client: this takes two round trips. Returns the number of the connection, the run ID, and the client's
+/// end.
 pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, String, Arc<Wire<Road>>)> {
     for _ in 0..2 {
         let (us, refused, unheard) = {
@@ -123,14 +124,14 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, 
             let unheard = voter.freezes > 0 || net.is_cut_off(pid, node);
             (2 * net.delay_us(node), refused, unheard)
         };
-        sim.rest(if unheard { HANG_US } else { us }).await;
+        sim.sleep_true(if unheard { HANG_US } else { us }).await;
         if refused || unheard {
-            return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+            return Err(error(ErrorKind::Unreachable, "no node listens there"));
         }
     }
     let mut net = lock(&sim.votes);
     if net.nodes[node].downs > 0 || net.is_cut_off(pid, node) || net.nodes[node].refuses > 0 {
-        return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+        return Err(error(ErrorKind::Unreachable, "no node listens there"));
     }
     let id = net.next_conn;
     net.next_conn += 1;
@@ -151,7 +152,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, 
     Ok((id, run, wire))
 }
 
-/// Puts a message on its way.
+/// Sends a message.
 pub(super) fn send(sim: &Arc<Sim>, id: u64, node: usize, way: Way) {
     let mut net = lock(&sim.votes);
     let us = net.delay_us(node);
@@ -170,7 +171,7 @@ fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
     sim.exec.after(at_us - now_us, move || pump(&there, id));
 }
 
-/// Lets arrive what has come to the end of its way.
+/// Delivers the messages that are due.
 pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
     let now_us = sim.exec.now_us();
     loop {
@@ -195,7 +196,7 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
     }
 }
 
-/// A way is open again.
+/// Delivers again on connections whose block has ended.
 pub(super) fn unblocked(sim: &Arc<Sim>, which: impl Fn(&Conn) -> bool) {
     let ids: Vec<u64> = lock(&sim.votes).conns.iter().filter(|(_, conn)| which(conn)).map(|(id, _)| *id).collect();
     ids.into_iter().for_each(|id| pump(sim, id));
@@ -210,7 +211,7 @@ fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u6
     }
 }
 
-/// A node that stood still goes on: what has piled up is carried out, whoever still waits for it.
+/// Thaws a frozen node: it carries out the requests that have piled up, whether anyone still waits for them or not.
 pub(super) fn thaw(sim: &Arc<Sim>, node: usize) {
     let mut net = lock(&sim.votes);
     net.nodes[node].freezes -= 1;
@@ -227,7 +228,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         return;
     }
     if let Query::Attach(session) = ask {
-        // A connection that is gone is not subscribed by what it had asked for.
+        // A request to subscribe that arrives after its connection is gone subscribes nothing.
         let Some(conn) = net.conns.get(&id) else { return };
         net.who.insert(*session, conn.pid);
     }
@@ -246,7 +247,8 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
             format!("{}: {name}: {request:?} of connection {id}: {:?}", voter.run(), vote.as_ref().map(|v| &v.said))
         });
     }
-    // The messages first; they go by another connection than the answer, or by the same before it.
+    // The messages are sent first. They use another connection than the answer, or arrive before it on the same
+    // connection.
     for (name, bell) in bells {
         if bell.rings == Rings::Call {
             sim.book.met("a call");
@@ -272,7 +274,7 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     push(sim, net, id, us, Way::Down(Word::Reply(reply, said)));
 }
 
-/// What the laboratory learns from what a node does.
+/// Notes the facts that the laboratory learns from a step of a node.
 fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Request, vote: &Vote) {
     let now_us = sim.exec.now_us();
     let known = match request {
@@ -296,7 +298,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
             if broken.is_none() {
                 sim.book.renewed(name.as_str(), token.get(), now_us);
             }
-            promise_ends(sim, broken, "clocks that were set forward have left no majority");
+            promise_ends(sim, broken, "clocks that were set forward left no majority");
         }
         let majority = net.nodes.len() / 2 + 1;
         let voted = net.voted.entry(grant).or_default();
@@ -325,12 +327,12 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
             net.voted.keys().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
         for grant in grants {
             let broken = net.pledges.ends(node, grant, at_us, now_us);
-            promise_ends(sim, broken, "a revocation that its holder may not have heard of");
+            promise_ends(sim, broken, "a revocation of which its holder may not know");
         }
     }
 }
 
-/// The client has closed its end: what it sent arrives, and then its end.
+/// Closes the client's end: the requests that it has sent arrive, and then the end of the stream.
 pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     let mut net = lock(&sim.votes);
     let Some(conn) = net.conns.get_mut(&id) else { return };
@@ -344,7 +346,7 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Query::End });
 }
 
-/// Breaks a connection: the client hears of it after `told_us`, the node after `noticed_us`.
+/// Breaks a connection. The client notices it after `told_us`, the node after `noticed_us`.
 pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
     let Some(conn) = net.conns.get_mut(&id) else { return };
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
@@ -353,7 +355,7 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
     let count = under_way.len() as u64;
     conn.down.clear();
     if !was_left {
-        // Nor does that reach who is cut off.
+        // A client that is cut off does not notice the break either.
         let told_us = if net.is_cut_off(pid, node) { told_us + HANG_US } else { told_us };
         sim.exec.after(told_us, move || wire.arrive(Word::Broken));
     }
@@ -364,7 +366,7 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
             sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.votes), node, id, reply, ask));
         }
     }
-    // A node is done with a connection behind the last that it has read of it.
+    // The node ends a connection after the last request that it has read from it.
     let read_us = if let Fate::Late(us) = fate { us + count + 1 } else { 0 };
     let there = Arc::clone(sim);
     sim.exec.after(noticed_us.max(read_us), move || {

@@ -1,20 +1,21 @@
-//! What holders rely on: until when each node has said to keep a vote, and until when it will.
+//! The pledges on which holders rely: until when each node has said that it keeps a vote, and until when it really
+//! does.
 //!
-//! A holder believes in what a majority has said to be left. A node keeps its word by its own clock; one that forgot it
-//! rests for as long. So two can hold only if nodes end votes early: their clock was set forward, or the grant was revoked.
-//! Here it is counted how early, and only the time between what a majority will keep and what a majority has said is
-//! excused.
+//! A holder relies on the remaining time that a majority has reported. A node keeps its pledge by its own clock; a node
+//! that forgot the pledge is in quarantine for as long. So two clients can hold only if nodes end votes early: their
+//! clock was set forward, or the grant was revoked. This module computes how early, and only the time between what a
+//! majority keeps and what a majority has reported is excused.
 
 use std::collections::BTreeMap;
 
 use leasehold_spec::{GrantId, Name, Token};
 
-/// One node's word about one grant, in true time.
+/// One node's pledge for one grant, in true time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Word {
-    /// Until when it has said to keep the vote.
+    /// Until when the node has said that it keeps the vote.
     said_us: u64,
-    /// Until when it will, or rests.
+    /// Until when it keeps the vote, or is in quarantine.
     keeps_us: u64,
 }
 
@@ -22,7 +23,7 @@ struct Word {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Broken {
     pub(super) name: Name,
-    /// Of the grant.
+    /// The token of the grant.
     pub(super) token: Token,
     pub(super) from_us: u64,
     pub(super) to_us: u64,
@@ -38,7 +39,8 @@ impl Pledges {
         Self { nodes, of: BTreeMap::new() }
     }
 
-    /// A node has said to keep it until then. What another had said before can be broken already.
+    /// Records that a node has said that it keeps the vote until then. The pledge of another node can be broken
+    /// already.
     pub(super) fn said(
         &mut self,
         node: usize,
@@ -53,12 +55,12 @@ impl Pledges {
         gap(of, words, majority, now_us)
     }
 
-    /// A node keeps it until then, and has not said so to anybody who counts on it.
+    /// Records that a node keeps the vote until then, but has not said so to a client that relies on it.
     pub(super) fn keeps(&mut self, node: usize, grant: (Name, GrantId, Token), until_us: u64) {
         self.words(grant)[node].keeps_us = until_us;
     }
 
-    /// A node's clock was set forward by so much.
+    /// Records that a node's clock was set forward by this much.
     pub(super) fn jumps(&mut self, node: usize, by_us: u64, now_us: u64) -> Vec<Broken> {
         self.forget(now_us);
         let majority = self.nodes / 2 + 1;
@@ -73,7 +75,7 @@ impl Pledges {
         broken
     }
 
-    /// A node ends it then, whatever it has said.
+    /// Records that a node ends the vote then, whatever it has said.
     pub(super) fn ends(
         &mut self,
         node: usize,

@@ -1,4 +1,4 @@
-//! A path to a node as its client has it: the two traits of `store/quorum/node.rs`, and where what is asked goes.
+//! A connection to a node as its client has it: the two traits of `store/quorum/node.rs`, and where its requests go.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,7 +23,7 @@ pub(in super::super) struct Seat {
 }
 
 impl Seat {
-    /// All of them.
+    /// Returns all nodes.
     pub(in super::super) fn all(sim: &Arc<Sim>, pid: Pid) -> Vec<Arc<dyn Node>> {
         let names: Vec<String> = lock(&sim.votes).nodes.iter().map(|voter| voter.at.clone()).collect();
         let seat = |(node, at)| Arc::new(Self { sim: Arc::clone(sim), pid, node, at }) as Arc<dyn Node>;
@@ -43,7 +43,7 @@ impl Node for Seat {
             let inbox = Arc::new(Mutex::new(None));
             let road = Road { sim: Arc::clone(&sim), node, id, inbox: Arc::clone(&inbox) };
             let driver = Box::pin(wire.drive(road));
-            // Owned from here on: dropped, it closes the connection.
+            // Owns the connection from here on: dropping it closes the connection.
             let mut line = Line { sim: Arc::clone(&sim), run, wire, inbox, marker: None };
             let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
             spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
@@ -56,14 +56,14 @@ impl Node for Seat {
         })
     }
 
-    /// Every node of a simulation has begun before the first client comes.
+    /// Every node of a simulation was initialized before the first client starts.
     fn prepare(&self, _: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>> {
-        let begun = error(ErrorKind::Unsupported, "every node has begun");
+        let begun = error(ErrorKind::Unsupported, "every node is initialized");
         Box::pin(std::future::ready(Err(begun)))
     }
 }
 
-/// Where a connection leads: to a node, by the network.
+/// The route of a connection: to a node, by the network.
 pub(super) struct Road {
     sim: Arc<Sim>,
     node: usize,
@@ -99,7 +99,7 @@ struct Line {
     run: String,
     wire: Arc<Wire<Road>>,
     inbox: Arc<Mutex<Option<Inbox>>>,
-    /// `None` until it was greeted.
+    /// `None` until the node was greeted.
     marker: Option<Arc<Marker>>,
 }
 
@@ -118,8 +118,8 @@ impl Line {
     }
 
     fn seen(&self) -> Arc<Marker> {
-        // Nobody has a line that was not greeted.
-        self.marker.clone().unwrap_or_else(|| unreachable!("a line is greeted before it is used"))
+        // No link is used before its node was greeted.
+        self.marker.clone().unwrap_or_else(|| unreachable!("a node is greeted before its link is used"))
     }
 }
 
@@ -131,7 +131,7 @@ impl NodeLink for Line {
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
         let mut request = request.clone();
         if let Request::Ask(ask) = &mut request {
-            // Small in some plans, so that sessions come to the end of what they have reserved.
+            // The range is small in some plans, so that sessions use up their reserved tokens.
             ask.range = ask.range.min(self.sim.plan.range);
         }
         let said = self.exchange(Query::One(name.clone(), request, self.seen()));
@@ -167,7 +167,7 @@ impl NodeLink for Line {
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let (ours, said) = (Arc::clone(&self.inbox), self.exchange(Query::Attach(session)));
         Box::pin(async move {
-            // Before it is asked for: a message may come before the answer.
+            // Set before the request is sent: a message may come before the answer.
             *lock(&ours) = Some(inbox);
             said.await.map(drop)
         })
