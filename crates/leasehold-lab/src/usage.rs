@@ -54,9 +54,9 @@ pub(crate) fn help() -> ExitCode {
 }
 
 /// Reports wrong arguments, and prints the usage.
-pub(crate) fn refuse(said: &[String], usages: &[&str]) -> ExitCode {
-    if !said.is_empty() {
-        eprintln!("leasehold-lab: invalid arguments: leasehold-lab {}", said.join(" "));
+pub(crate) fn refuse(args: &[String], usages: &[&str]) -> ExitCode {
+    if !args.is_empty() {
+        eprintln!("leasehold-lab: invalid arguments: leasehold-lab {}", args.join(" "));
     }
     eprintln!("usage: {}\n       leasehold-lab --help", usages.join("\n       "));
     ExitCode::from(2)

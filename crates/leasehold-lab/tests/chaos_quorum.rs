@@ -12,28 +12,28 @@ fn chaos(minutes: &str, flaw: Option<&str>) -> (Output, serde_json::Value) {
     lab.args(["chaos", "--quorum", "--json", "--seed", SEED, "--minutes", minutes]);
     lab.env_remove("LEASEHOLD_MUTANT").envs(flaw.map(|flaw| ("LEASEHOLD_MUTANT", flaw)));
     let played = lab.output().expect("the laboratory is built, and starts");
-    let told = serde_json::from_slice(&played.stdout).expect("it is JSON");
-    (played, told)
+    let json = serde_json::from_slice(&played.stdout).expect("it is JSON");
+    (played, json)
 }
 
 /// One round: no client is granted anything until the quarantine of a majority has ended, and then every client is.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn most_nodes_forget_and_nothing_is_wrong() {
-    let (played, told) = chaos("0.05", None);
+    let (played, json) = chaos("0.05", None);
     assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
-    assert_eq!(told["rounds"], 1);
-    let empty = ["FlushAll", "CrashEmpty"].map(|kind| told["faults"][kind].as_u64().unwrap_or(0));
-    assert!(empty.iter().sum::<u64>() >= 3, "{told}");
-    assert!(told["fenced_writes"].as_u64().expect("they are counted") > 50, "{told}");
+    assert_eq!(json["rounds"], 1);
+    let empty = ["FlushAll", "CrashEmpty"].map(|kind| json["faults"][kind].as_u64().unwrap_or(0));
+    assert!(empty.iter().sum::<u64>() >= 3, "{json}");
+    assert!(json["fenced_writes"].as_u64().expect("they are counted") > 50, "{json}");
 }
 
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn nodes_that_forget_and_vote_at_once_are_found() {
-    let (played, told) = chaos("1", Some("QNoRest"));
+    let (played, json) = chaos("1", Some("QNoRest"));
     assert_eq!(played.status.code(), Some(1), "{}", String::from_utf8_lossy(&played.stderr));
-    let violations = told["violations"].as_array().expect("a list");
+    let violations = json["violations"].as_array().expect("a list");
     // Two holders, or a vote that came back with the state of a second ago. A run that only proved nothing does not
     // count.
     let is_of_the_flaw = |violation: &serde_json::Value| {

@@ -76,7 +76,7 @@ impl Yard {
     }
 
     pub(super) fn wrong(&self, what: String) {
-        self.trace.say("WRONG", &what);
+        self.trace.record("WRONG", &what);
         self.wrong.borrow_mut().push(what);
     }
 
@@ -133,11 +133,11 @@ async fn connect(yard: &Yard, me: &str, world: Arc<dyn World>) -> Option<Leaseho
         }
         match connected {
             Ok(client) => {
-                yard.trace.say("connect", me);
+                yard.trace.record("connect", me);
                 return Some(client);
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Unsupported) => {
-                yard.trace.say("no connection", &format!("{me}: {error}"));
+                yard.trace.record("no connection", &format!("{me}: {error}"));
             }
             Err(error) => yard.wrong(format!("{me}: connect: {error}")),
         }
@@ -185,7 +185,7 @@ impl Program {
             Ok(guard) => guard,
             Err(why) => return attempt.gave_up(why),
         };
-        self.yard.trace.say("granted", &format!("{} {name} {}", self.me, guard.token()));
+        self.yard.trace.record("granted", &format!("{} {name} {}", self.me, guard.token()));
         let held = attempt.granted(guard.token().get());
         if is_owner {
             self.enter_again(&mutex, &guard).await;
@@ -202,7 +202,7 @@ impl Program {
         let (way, answer, within) = match self.random.below(10) {
             _ if is_dropped => {
                 let Ok(locked) = tokio::time::timeout(patience, mutex.lock()).await else {
-                    self.yard.trace.say("drop", &self.me);
+                    self.yard.trace.record("drop", &self.me);
                     return Err(GaveUp::Cancelled);
                 };
                 ("lock", locked.map(Some), None)
@@ -222,7 +222,7 @@ impl Program {
         match answer {
             Ok(Some(guard)) => Ok(guard),
             Ok(None) => {
-                self.yard.trace.say("busy", &self.me);
+                self.yard.trace.record("busy", &self.me);
                 Err(if way == "try_lock" { GaveUp::Busy } else { GaveUp::TimedOut })
             }
             Err(error) => {
@@ -240,7 +240,7 @@ impl Program {
             ErrorKind::Store => error.to_string().contains("out of memory"),
             _ => false,
         };
-        self.yard.trace.say("error", &format!("{} {way}: {error}", self.me));
+        self.yard.trace.record("error", &format!("{} {way}: {error}", self.me));
         if !is_fine {
             self.yard.wrong(format!("{}: {way}: {error}", self.me));
         }
@@ -249,7 +249,7 @@ impl Program {
     async fn enter_again(&self, mutex: &Mutex, outer: &Guard) {
         match mutex.try_lock().await {
             Ok(Some(inner)) => {
-                self.yard.trace.say("re-enter", &self.me);
+                self.yard.trace.record("re-enter", &self.me);
                 if inner.token() != outer.token() {
                     self.yard.wrong(format!("{}: entered again with {} for {}", self.me, inner.token(), outer.token()));
                 }
@@ -292,7 +292,7 @@ impl Program {
     async fn give_back(&mut self, name: &str, guard: Guard, held: &Held) {
         let how = guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason())));
         if let Ended::Lost(why) = &how {
-            self.yard.trace.say("lost", &format!("{} {name} {} {why}", self.me, guard.token()));
+            self.yard.trace.record("lost", &format!("{} {name} {} {why}", self.me, guard.token()));
         }
         held.ended(how);
         match self.random.below(4) {
@@ -300,13 +300,13 @@ impl Program {
             1 => {
                 let patience = Duration::from_millis(self.random.below(20));
                 if tokio::time::timeout(patience, guard.release()).await.is_err() {
-                    self.yard.trace.say("drop release", &self.me);
+                    self.yard.trace.record("drop release", &self.me);
                 }
             }
             _ => match guard.release().await {
-                Ok(released) => self.yard.trace.say("release", &format!("{} {released:?}", self.me)),
+                Ok(released) => self.yard.trace.record("release", &format!("{} {released:?}", self.me)),
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
-                    self.yard.trace.say("error", &format!("{} release: {error}", self.me));
+                    self.yard.trace.record("error", &format!("{} release: {error}", self.me));
                 }
                 Err(error) => self.yard.wrong(format!("{}: release: {error}", self.me)),
             },

@@ -38,7 +38,7 @@ use Fault::{
     OneWay, Partition, Replica, Split, Stall,
 };
 
-/// All kinds of faults, each with the word under which the trace counts it.
+/// All kinds of faults, each with the label under which the trace counts it.
 pub(super) const FAULTS: [(Fault, &str); 17] = [
     (Partition, "partition"),
     (OneWay, "one-way"),
@@ -147,8 +147,8 @@ impl Nemesis {
         due.drain(..).for_each(|(_, mend)| self.mend(sim, &mend));
         if now_us >= self.next_us && !self.plan.faults.is_empty() {
             self.next_us = now_us + 1_000 * self.random.within(1, 2 * self.plan.pace_ms);
-            let (fault, word) = *self.random.pick(&self.plan.faults);
-            self.make(sim, fault, word);
+            let (fault, label) = *self.random.pick(&self.plan.faults);
+            self.make(sim, fault, label);
         }
     }
 
@@ -167,10 +167,10 @@ impl Nemesis {
         self.server.split_percent.set(0);
         self.server.cuts.set(0);
         self.server.lost_pushes.set(0);
-        self.yard.trace.say("healed", "");
+        self.yard.trace.record("healed", "");
     }
 
-    fn make(&mut self, sim: &mut Sim<'_>, fault: Fault, word: &'static str) {
+    fn make(&mut self, sim: &mut Sim<'_>, fault: Fault, label: &'static str) {
         let client = self.random.pick(&self.clients).clone();
         let for_ms = *self.random.pick(&[20, 200, 1_000, 3_000]);
         let for_ms = self.random.within(1, for_ms);
@@ -217,7 +217,7 @@ impl Nemesis {
             FlushScripts | Freeze | Stall | Cut | Kill | LosePush => None,
         };
         if fault != Split {
-            self.yard.trace.say(word, &what);
+            self.yard.trace.record(label, &what);
         }
         self.mends.extend(mend.map(|mend| (until_us, mend)));
     }
@@ -256,7 +256,7 @@ impl Nemesis {
             Mend::Mood => self.server.set_mood(Mood::Primary),
             Mend::Split => self.server.split_percent.set(0),
         }
-        self.yard.trace.say("mend", &format!("{mend:?}"));
+        self.yard.trace.record("mend", &format!("{mend:?}"));
     }
 }
 

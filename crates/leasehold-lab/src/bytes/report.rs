@@ -14,7 +14,7 @@ const GRANTS_MEAN: u64 = 40;
 /// From this many seeds on, every fault must have occurred.
 const COVERS: u64 = 50;
 /// The number of failures that are printed.
-const TOLD: usize = 20;
+const PRINTED: usize = 20;
 
 /// The totals of many seeds.
 #[derive(Debug, Default)]
@@ -65,7 +65,7 @@ impl Total {
         self.refused += report.refused;
         self.lost_updates += report.lost_updates;
         self.excused += report.excused.len() as u64;
-        let is_fault = |what: &str| FAULTS.iter().any(|(_, word)| *word == what);
+        let is_fault = |what: &str| FAULTS.iter().any(|(_, label)| *label == what);
         for (what, times) in counts {
             self.coverage.count(if is_fault(what) { Kind::Fault } else { Kind::Event }, what, times);
         }
@@ -76,7 +76,7 @@ impl Total {
         if self.seeds < COVERS {
             return;
         }
-        let never = self.coverage.missing(Kind::Fault, FAULTS.iter().map(|(_, word)| *word));
+        let never = self.coverage.missing(Kind::Fault, FAULTS.iter().map(|(_, label)| *label));
         if !never.is_empty() {
             self.vacuous.push(format!("these never occurred in {} seeds: {}", self.seeds, never.join(", ")));
         }
@@ -103,7 +103,7 @@ impl Total {
             println!("{}", counts.join(", "));
         }
         println!("trace {:016x}", self.hash);
-        for (seed, wrong) in self.wrong.iter().take(TOLD) {
+        for (seed, wrong) in self.wrong.iter().take(PRINTED) {
             println!("WRONG in seed {seed}: {wrong}\n  {}", replay(&format!("bytes --seed {seed} -v")));
         }
         self.vacuous.iter().for_each(|what| println!("VACUOUS: {what}"));

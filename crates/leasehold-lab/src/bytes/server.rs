@@ -26,7 +26,7 @@ pub(super) struct Server {
     pub(super) trace: Trace,
     clock: Clock,
     random: RefCell<Random>,
-    lines: RefCell<BTreeMap<Client, Line>>,
+    connections: RefCell<BTreeMap<Client, Connection>>,
     /// Nothing is read until this time.
     pub(super) frozen_until_us: Cell<u64>,
     /// How many of a hundred replies are sent in pieces.
@@ -38,7 +38,7 @@ pub(super) struct Server {
 }
 
 /// A connection.
-struct Line {
+struct Connection {
     out: UnboundedSender<Out>,
     /// Nothing is read from it until this time.
     stalled_until_us: u64,
@@ -59,7 +59,7 @@ impl Server {
             trace: trace.clone(),
             clock: clock.clone(),
             random: RefCell::new(random),
-            lines: RefCell::default(),
+            connections: RefCell::default(),
             frozen_until_us: Cell::new(0),
             split_percent: Cell::new(0),
             cuts: Cell::new(0),
@@ -69,7 +69,7 @@ impl Server {
 
     /// Runs the program on its host. It starts anew when the host does.
     pub(super) async fn run(self: Rc<Self>) -> turmoil::Result {
-        self.lines.borrow_mut().clear();
+        self.connections.borrow_mut().clear();
         let run = u128::from(self.random.borrow_mut().number());
         self.front.borrow_mut().restart(run);
         let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
@@ -81,28 +81,28 @@ impl Server {
 
     /// Does `CLIENT KILL` for one connection. Returns whether there was one.
     pub(super) fn kill_one(&self) -> bool {
-        self.with_one(|line| drop(line.out.send(Out::Close)))
+        self.with_one(|connection| drop(connection.out.send(Out::Close)))
     }
 
     /// Stops reading from one connection for this time, including all that is in its buffers.
     pub(super) fn stall_one(&self, for_us: u64) -> bool {
         let until_us = self.clock.now_us() + for_us;
-        self.with_one(|line| line.stalled_until_us = until_us)
+        self.with_one(|connection| connection.stalled_until_us = until_us)
     }
 
-    fn with_one(&self, change: impl FnOnce(&mut Line)) -> bool {
-        let mut lines = self.lines.borrow_mut();
-        if lines.is_empty() {
+    fn with_one(&self, change: impl FnOnce(&mut Connection)) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        if connections.is_empty() {
             return false;
         }
-        let at = self.random.borrow_mut().index(lines.len());
-        lines.values_mut().nth(at).map(change).is_some()
+        let at = self.random.borrow_mut().index(connections.len());
+        connections.values_mut().nth(at).map(change).is_some()
     }
 
     fn serve(self: &Rc<Self>, stream: TcpStream) {
         let client = self.front.borrow_mut().connect();
         let (out, outgoing) = unbounded_channel();
-        self.lines.borrow_mut().insert(client, Line { out, stalled_until_us: 0 });
+        self.connections.borrow_mut().insert(client, Connection { out, stalled_until_us: 0 });
         let (read, write) = stream.into_split();
         let reading = Rc::clone(self);
         let reader = tokio::task::spawn_local(async move {
@@ -120,17 +120,17 @@ impl Server {
 
     fn forget(&self, client: Client) {
         self.front.borrow_mut().hang_up(client);
-        self.lines.borrow_mut().remove(&client);
+        self.connections.borrow_mut().remove(&client);
     }
 
     async fn read(&self, client: Client, mut stream: OwnedReadHalf) {
         let mut unread = Vec::new();
         let mut chunk = vec![0; 16 * 1024];
         loop {
-            while let Ok(Some((words, len))) = request(&unread) {
+            while let Ok(Some((args, len))) = request(&unread) {
                 unread.drain(..len);
                 self.thaw(client).await;
-                self.answer(client, &words);
+                self.answer(client, &args);
             }
             match stream.read(&mut chunk).await {
                 Ok(len) if len > 0 => unread.extend_from_slice(&chunk[..len]),
@@ -142,7 +142,8 @@ impl Server {
     /// Waits until the server, and this connection, continue.
     async fn thaw(&self, client: Client) {
         loop {
-            let stalled_until_us = self.lines.borrow().get(&client).map_or(0, |line| line.stalled_until_us);
+            let stalled_until_us =
+                self.connections.borrow().get(&client).map_or(0, |connection| connection.stalled_until_us);
             let until_us = stalled_until_us.max(self.frozen_until_us.get());
             let left_us = until_us.saturating_sub(self.clock.now_us());
             if left_us == 0 {
@@ -152,25 +153,25 @@ impl Server {
         }
     }
 
-    fn answer(&self, client: Client, words: &[Vec<u8>]) {
-        for word in words {
+    fn answer(&self, client: Client, args: &[Vec<u8>]) {
+        for arg in args {
             // A script has 20 kB; its beginning and its length identify it.
-            self.trace.bytes("in", &word[..word.len().min(200)]);
-            self.trace.bytes("of", &word.len().to_le_bytes());
+            self.trace.bytes("in", &arg[..arg.len().min(200)]);
+            self.trace.bytes("of", &arg.len().to_le_bytes());
         }
-        let sent = self.front.borrow_mut().answer(client, wall_us(&self.clock), words);
-        let lines = self.lines.borrow();
+        let sent = self.front.borrow_mut().answer(client, wall_us(&self.clock), args);
+        let connections = self.connections.borrow();
         for sent in sent {
             self.trace.bytes("out", &sent.bytes);
             // The proof of an inbox is never lost: without it there is no connection.
             if sent.what == What::Push && take_one(&self.lost_pushes) {
-                self.trace.say("lose push", &String::from_utf8_lossy(&sent.bytes[..1]));
+                self.trace.record("lose push", &String::from_utf8_lossy(&sent.bytes[..1]));
                 continue;
             }
-            let Some(line) = lines.get(&sent.to) else { continue };
+            let Some(connection) = connections.get(&sent.to) else { continue };
             let is_cut = take_one(&self.cuts);
             // The writer may have ended with its connection.
-            let _ = line.out.send(if is_cut { Out::Cut(sent.bytes) } else { Out::Bytes(sent.bytes) });
+            let _ = connection.out.send(if is_cut { Out::Cut(sent.bytes) } else { Out::Bytes(sent.bytes) });
         }
     }
 
@@ -181,7 +182,7 @@ impl Server {
                 Out::Cut(mut bytes) => {
                     let keep = self.random.borrow_mut().index(bytes.len());
                     bytes.truncate(keep);
-                    self.trace.say("cut reply", &keep.to_string());
+                    self.trace.record("cut reply", &keep.to_string());
                     (bytes, true)
                 }
                 Out::Close => (Vec::new(), true),
@@ -199,7 +200,7 @@ impl Server {
             if self.random.borrow_mut().chance(self.split_percent.get()) {
                 len = 1 + self.random.borrow_mut().index(bytes.len());
                 pause_ms = self.random.borrow_mut().within(1, 20);
-                self.trace.say("split reply", &len.to_string());
+                self.trace.record("split reply", &len.to_string());
             }
             stream.write_all(&bytes[..len]).await?;
             if pause_ms > 0 {

@@ -34,7 +34,7 @@ impl Trace {
     }
 
     /// Records an event of this kind: it is counted, and is part of the hash.
-    pub(super) fn say(&self, kind: &'static str, what: &str) {
+    pub(super) fn record(&self, kind: &'static str, what: &str) {
         self.bytes(kind, what.as_bytes());
         *self.0.counts.borrow_mut().entry(kind).or_default() += 1;
         if self.0.form == Form::Long {

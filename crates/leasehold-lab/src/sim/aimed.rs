@@ -5,7 +5,7 @@ use std::sync::Arc;
 use leasehold_spec::limits::REVOKE_GRACE_MS;
 
 use super::crew::Crew;
-use super::exec::{Pid, Still, lock};
+use super::exec::{Halt, Pid, lock};
 use super::faults::{crash, set_clock};
 use super::kind::Kind;
 use super::quorum;
@@ -32,8 +32,8 @@ pub(super) fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng
         let left_us = sim.plan.chaos_us.saturating_sub(sim.exec.now_us());
         let for_us = rng.scaled(least_us, 20_000 * MS).min(left_us);
         let there = Arc::clone(sim);
-        sim.exec.halt(pid, Still::All);
-        sim.exec.after(for_us, move || there.exec.resume(pid, Still::All));
+        sim.exec.halt(pid, Halt::All);
+        sim.exec.after(for_us, move || there.exec.resume(pid, Halt::All));
         if is_revoked {
             let (there, crew, mut rng) = (Arc::clone(sim), Arc::clone(crew), rng.fork());
             sim.exec.after(rng.scaled(MS, 2_000 * MS), move || revoke(&there, &crew, pid, &mut rng));
@@ -79,7 +79,7 @@ fn set_back(sim: &Arc<Sim>, rng: &mut Rng) {
         None => {
             let by_us = rng.scaled(100 * MS, 20_000 * MS).cast_signed();
             set_clock(sim, &mut lock(&sim.net), -by_us);
-            sim.book.met(Kind::JumpBack.name());
+            sim.book.count(Kind::JumpBack.name());
         }
     }
 }

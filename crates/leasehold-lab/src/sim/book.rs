@@ -77,12 +77,12 @@ pub(super) struct Overwritten {
 }
 
 impl Book {
-    pub(super) fn with_words() -> Self {
+    pub(super) fn with_trace() -> Self {
         Self(Mutex::new(Pages { lines: Some(Vec::new()), ..Pages::default() }))
     }
 
     /// Adds a line to the trace.
-    pub(super) fn say(&self, at_us: u64, words: impl FnOnce() -> String) {
+    pub(super) fn trace(&self, at_us: u64, words: impl FnOnce() -> String) {
         if let Some(lines) = &mut lock(&self.0).lines {
             lines.push(format!("{:>12.6} {}", at_us as f64 / 1e6, words()));
         }
@@ -93,13 +93,13 @@ impl Book {
     }
 
     /// Counts an event.
-    pub(super) fn met(&self, what: impl Into<Cow<'static, str>>) {
+    pub(super) fn count(&self, what: impl Into<Cow<'static, str>>) {
         *lock(&self.0).counts.entry(what.into()).or_default() += 1;
     }
 
     /// Records a broken promise of which the checker knows nothing.
     pub(super) fn wrong(&self, at_us: u64, what: &str) {
-        self.say(at_us, || format!("WRONG: {what}"));
+        self.trace(at_us, || format!("WRONG: {what}"));
         lock(&self.0).wrong.push(format!("{:.6}: {what}", at_us as f64 / 1e6));
     }
 
@@ -172,7 +172,7 @@ impl Book {
     }
 
     /// Records a message that says who waits.
-    pub(super) fn heard_level(&self, pid: Pid, message: &Delivery, at_us: u64) {
+    pub(super) fn record_contention(&self, pid: Pid, message: &Delivery, at_us: u64) {
         let (mut pages, of) = (lock(&self.0), (pid, message.token.get()));
         if message.contention == Contention::Strict {
             pages.strict_us.entry(of).or_insert(at_us);
@@ -182,10 +182,10 @@ impl Book {
     }
 
     /// Records an answer that says who waits. The answer shows the server's clock, too.
-    pub(super) fn heard_answer(&self, pid: Pid, trip: Trip) {
+    pub(super) fn record_answer(&self, pid: Pid, trip: Trip) {
         let mut pages = lock(&self.0);
         pages.strict_us.clear();
-        pages.jumps.heard(pid, trip);
+        pages.jumps.record_answer(pid, trip);
     }
 
     /// Records that the server's clock was set forward.
@@ -254,7 +254,7 @@ impl Book {
 
     /// Returns why the client did not know that the store had ended the grant when it handed this token on inside
     /// itself.
-    pub(super) fn handed_on_unheard(&self, name: &str, token: u64, at_us: u64) -> Option<&'static str> {
+    pub(super) fn handed_on_unaware(&self, name: &str, token: u64, at_us: u64) -> Option<&'static str> {
         let pages = lock(&self.0);
         let grant = (name.to_owned(), pages.grant_of(name, token).filter(|grant| *grant < token)?);
         if pages.revoked_us.get(&grant).is_some_and(|revoked_us| *revoked_us <= at_us) {

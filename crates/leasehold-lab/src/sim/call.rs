@@ -8,7 +8,7 @@ use super::worker::MS;
 /// A call that has begun.
 pub(super) struct Call {
     what: &'static str,
-    who: String,
+    caller: String,
     pid: Pid,
     /// The part on which it is polled.
     part: Part,
@@ -18,11 +18,11 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn begins(sim: &Sim, what: &'static str, who: &str, (pid, part): (Pid, Part)) -> Self {
+    pub(super) fn begins(sim: &Sim, what: &'static str, caller: &str, (pid, part): (Pid, Part)) -> Self {
         let (began_us, halted_us) = (sim.exec.now_us(), sim.exec.halted_us(pid, part));
         let halted_in_all_us = sim.exec.halted_in_all_us(pid);
-        sim.note(3, || format!("{who} on {part:?}: {what}"));
-        Self { what, who: who.to_owned(), pid, part, began_us, halted_us, halted_in_all_us }
+        sim.note(3, || format!("{caller} on {part:?}: {what}"));
+        Self { what, caller: caller.to_owned(), pid, part, began_us, halted_us, halted_in_all_us }
     }
 
     /// Returns for how long the caller could not run since the call began.
@@ -67,7 +67,7 @@ impl Call {
     }
 
     fn wrong(&self, sim: &Sim, what: &str) {
-        let Self { what: call, who, part, .. } = self;
-        sim.book.wrong(sim.exec.now_us(), &format!("{call} of {who} on {part:?} {what}"));
+        let Self { what: call, caller, part, .. } = self;
+        sim.book.wrong(sim.exec.now_us(), &format!("{call} of {caller} on {part:?} {what}"));
     }
 }

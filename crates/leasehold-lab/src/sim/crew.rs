@@ -10,9 +10,9 @@ use tokio::sync::{Notify, oneshot};
 
 use super::call::Call;
 use super::exec::{Part, Pid, lock};
-use super::link::Shop;
+use super::link::SimStore;
 use super::net::drift;
-use super::quorum::Seat;
+use super::quorum::SimNode;
 use super::rng::Rng;
 use super::stage::{Host, Sim};
 use super::words::client;
@@ -57,7 +57,7 @@ pub(super) enum Fate {
         unconfirmed: Vec<String>,
         at_us: u64,
         /// Whether it had waited until all its nodes were connected and had got their pending requests.
-        has_rested: bool,
+        has_settled: bool,
     },
 }
 
@@ -100,7 +100,7 @@ impl Crew {
     }
 
     pub(super) fn dies(&self, pid: Pid) {
-        self.fare(pid, Fate::Crashed);
+        self.set_fate(pid, Fate::Crashed);
     }
 
     pub(super) fn storm(&self, pid: Pid) {
@@ -128,7 +128,7 @@ impl Crew {
         lock(&self.members).known.values().all(|member| member.fate != Fate::Alive || member.is_served)
     }
 
-    fn fare(&self, pid: Pid, fate: Fate) {
+    fn set_fate(&self, pid: Pid, fate: Fate) {
         if let Some(member) = lock(&self.members).known.get_mut(&pid) {
             member.fate = fate;
         }
@@ -136,10 +136,10 @@ impl Crew {
 }
 
 /// Returns the store, as a process reaches it.
-fn shop(sim: &Arc<Sim>, pid: Pid, world: &Arc<dyn World>) -> Arc<dyn Store> {
+fn store(sim: &Arc<Sim>, pid: Pid, world: &Arc<dyn World>) -> Arc<dyn Store> {
     match &sim.plan.quorum {
-        Some(settings) => Arc::new(QuorumStore::new(Seat::all(sim, pid), settings.max_lease_ms, Arc::clone(world))),
-        None => Arc::new(Shop { sim: Arc::clone(sim), pid }),
+        Some(settings) => Arc::new(QuorumStore::new(SimNode::all(sim, pid), settings.max_lease_ms, Arc::clone(world))),
+        None => Arc::new(SimStore { sim: Arc::clone(sim), pid }),
     }
 }
 
@@ -172,7 +172,7 @@ async fn live(crew: Arc<Crew>, pid: Pid, calls: Calls, mut rng: Rng) {
             sim: Arc::clone(&sim),
             pid,
             part,
-            who: format!("{}.{number}", client(pid)),
+            caller: format!("{}.{number}", client(pid)),
             leasehold: leasehold.clone(),
             storm: Arc::clone(&calls.storm),
             rng: rng.fork(),
@@ -201,14 +201,14 @@ async fn live(crew: Arc<Crew>, pid: Pid, calls: Calls, mut rng: Rng) {
     if let Some(member) = lock(&crew.members).known.get_mut(&pid) {
         member.is_served = true;
     }
-    let has_rested = sim.plan.quorum.is_some() && rng.percent(60);
-    if has_rested {
+    let has_settled = sim.plan.quorum.is_some() && rng.percent(60);
+    if has_settled {
         // Until its nodes are connected again: then it owes nothing to any of them.
         sim.exec.sleep(pid, CONNECTED).await;
     }
     let unconfirmed = close(&sim, leasehold, pid, &mut rng).await;
     sim.note(pid as u64, || format!("{} is closed; not confirmed: {unconfirmed:?}", client(pid)));
-    crew.fare(pid, Fate::Closed { unconfirmed, at_us: sim.exec.now_us(), has_rested });
+    crew.set_fate(pid, Fate::Closed { unconfirmed, at_us: sim.exec.now_us(), has_settled });
     crew.replace();
 }
 
@@ -217,13 +217,13 @@ async fn connect(sim: &Arc<Sim>, host: &Arc<Host>, pid: Pid, rng: &mut Rng) -> L
     let is_remote = rng.percent(sim.plan.remote);
     loop {
         let world: Arc<dyn World> = Arc::clone(host) as Arc<dyn World>;
-        let shop = shop(sim, pid, &world);
+        let store = store(sim, pid, &world);
         let builder = Leasehold::builder("").holder(client(pid));
         let builder = if is_remote { builder.remote_hand_over() } else { builder };
         let (there, part) = (Arc::clone(sim), some_part(sim, pid, rng));
         let connecting = async move {
             let call = Call::begins(&there, "connect", &client(pid), (pid, part));
-            let connected = builder.connect_to(shop, world).await;
+            let connected = builder.connect_to(store, world).await;
             call.returned_within(&there, 5_000 * MS);
             connected
         };
@@ -248,7 +248,7 @@ async fn operate(sim: Arc<Sim>, pid: Pid, leasehold: Leasehold, called: Arc<Noti
                 mutex.revoke(&holder, grace).await.ok()
             };
             if sim.exec.on(pid, part, "an operator", revoking).await.flatten().is_some() {
-                sim.book.met("an operator revokes");
+                sim.book.count("an operator revokes");
             }
         }
     }
@@ -262,7 +262,7 @@ async fn keep_working(mut worker: Worker) {
         if sim.exec.on(pid, part, "a worker", worker.work()).await.is_some() {
             return;
         }
-        sim.book.met("a worker on another runtime");
+        sim.book.count("a worker on another runtime");
         sim.exec.sleep(pid, Duration::from_micros(next.rng.scaled(MS, 2_000 * MS))).await;
         next.part = some_part(&sim, pid, &mut next.rng);
         worker = next;

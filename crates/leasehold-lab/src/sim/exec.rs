@@ -25,7 +25,7 @@ use tokio::sync::oneshot;
 pub(super) use super::core::Stop;
 use super::core::{Core, Ready, Task, TaskWaker};
 use super::plan::HICCUP_US;
-pub(super) use super::process::{Part, Still};
+pub(super) use super::process::{Halt, Part};
 use super::process::{Process, scale};
 use super::rng::Rng;
 use super::timer::{Bell, Sleep, Timer, What};
@@ -100,17 +100,17 @@ impl Exec {
     }
 
     /// Stops the process or part. It stands still until [`Exec::resume`] was called as many times.
-    pub(super) fn halt(&self, pid: Pid, what: Still) {
+    pub(super) fn halt(&self, pid: Pid, what: Halt) {
         let mut core = self.core();
         let now_us = core.now_us;
         core.processes[pid].halt(what, now_us);
     }
 
-    pub(super) fn resume(&self, pid: Pid, what: Still) {
+    pub(super) fn resume(&self, pid: Pid, what: Halt) {
         let mut core = self.core();
         let now_us = core.now_us;
-        let (woken, unheard) = core.processes[pid].resume(what, now_us);
-        core.timers.extend(unheard.into_iter().map(Reverse));
+        let (woken, late_timers) = core.processes[pid].resume(what, now_us);
+        core.timers.extend(late_timers.into_iter().map(Reverse));
         lock(&self.ready).extend(woken);
     }
 
@@ -154,7 +154,7 @@ impl Exec {
 
     /// Puts the machine to sleep: nothing runs, timers stand still, the clock continues.
     pub(super) fn suspend(&self, pid: Pid) {
-        self.halt(pid, Still::All);
+        self.halt(pid, Halt::All);
         let mut core = self.core();
         let now_us = core.now_us;
         core.processes[pid].fall_asleep(now_us);
@@ -166,7 +166,7 @@ impl Exec {
         let overslept = core.processes[pid].wake_up(now_us);
         core.timers.extend(overslept.into_iter().map(Reverse));
         drop(core);
-        self.resume(pid, Still::All);
+        self.resume(pid, Halt::All);
     }
 
     /// Kills the process. Its tasks are dropped; tasks that this wakes or spawns do not run any more.
@@ -212,10 +212,10 @@ impl Exec {
         what: &'static str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Pending<Option<T>> {
-        let (tell, told) = oneshot::channel();
-        let work = async move { drop(tell.send(work.await)) };
+        let (sender, receiver) = oneshot::channel();
+        let work = async move { drop(sender.send(work.await)) };
         self.spawn(pid, part, what, Box::pin(work));
-        Box::pin(async move { told.await.ok() })
+        Box::pin(async move { receiver.await.ok() })
     }
 
     /// Spawns on the runtime of the task that runs now. If there is no runtime, returns the future.
@@ -374,7 +374,7 @@ impl Exec {
                     return;
                 }
                 if process.stands_still(part) {
-                    process.unheard.push(timer);
+                    process.late_timers.push(timer);
                     return;
                 }
                 drop(core);

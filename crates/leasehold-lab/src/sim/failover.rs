@@ -95,7 +95,7 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
     let there = Arc::clone(sim);
     sim.exec.after(elect_us, move || lock(&there.net).nodes[new].role = Role::Primary);
     if goes_on {
-        sim.book.met("an old primary continues");
+        sim.book.count("an old primary continues");
         let there = Arc::clone(sim);
         sim.exec.after(split_us, move || lock(&there.net).nodes[old].role = Role::Replica);
     }
@@ -103,14 +103,14 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
 
 /// The server's clock is ahead of its former time, so the server ends its grants earlier by that difference. A client
 /// that does not know this hands on inside itself, for as long as P20 lets it do so without an answer, from
-/// `unheard_us` on.
-pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, unheard_us: u64) {
+/// `silent_from_us` on.
+pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, silent_from_us: u64) {
     let now_us = sim.exec.now_us();
     let (was_us, is_us) = (before.at_us(now_us), node.clock.at_us(now_us));
     for (name, record) in node.records.iter().filter(|_| is_us > was_us) {
         let Some(grant) = record.grants.sole() else { continue };
         let [left_us, said_us] = [is_us, was_us].map(|clock_us| grant.left_us(clock_us));
-        let to_us = now_us + said_us.min(unheard_us + run_us(sim));
+        let to_us = now_us + said_us.min(silent_from_us + run_us(sim));
         sim.book.ended_early(name.as_str(), grant.token.get(), (now_us + left_us, to_us));
     }
 }
@@ -135,8 +135,8 @@ pub(super) fn tokens_may_fall(sim: &Sim, net: &Net) {
 fn break_all(sim: &Arc<Sim>, net: &mut Net, node: usize, rng: &mut Rng) {
     let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == node).map(|(id, _)| *id).collect();
     for id in ids {
-        let told_us = rng.scaled(1, 100 * MS);
-        net::sever(sim, net, id, Fate::Gone, told_us, 0);
+        let client_us = rng.scaled(1, 100 * MS);
+        net::sever(sim, net, id, Fate::Gone, client_us, 0);
     }
     net.nodes[node].pending.clear();
     net.nodes[node].inboxes.clear();

@@ -12,7 +12,7 @@ use leasehold_testkit::history::Promise;
 use super::aimed;
 use super::book::Excuse;
 use super::crew::Crew;
-use super::exec::{Part, Pid, Still, lock};
+use super::exec::{Halt, Part, Pid, lock};
 use super::follow::{self, Waiter, Why};
 use super::kind::Kind;
 use super::net::{self, Fate, Net, unblocked};
@@ -58,7 +58,7 @@ fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
         (None, _) => server(sim, kind, rng),
     };
     if is_done {
-        sim.book.met(kind.name());
+        sim.book.count(kind.name());
     }
 }
 
@@ -77,14 +77,14 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     }
     let id = *rng.pick(&open);
     sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
-    let told_us = rng.scaled(1, 200 * MS);
-    let noticed_us = if rng.percent(70) { told_us } else { rng.scaled(MS, 5_000 * MS) };
+    let client_us = rng.scaled(1, 200 * MS);
+    let server_us = if rng.percent(70) { client_us } else { rng.scaled(MS, 5_000 * MS) };
     match kind {
-        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, told_us, noticed_us),
+        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, client_us, server_us),
         Kind::Ghosts => {
             let late_us = rng.scaled(MS, 3_000 * MS);
             // A late request arrives after the server has noticed the break, or before.
-            net::sever(sim, &mut net, id, Fate::Late(late_us), told_us, noticed_us.max(late_us));
+            net::sever(sim, &mut net, id, Fate::Late(late_us), client_us, server_us.max(late_us));
         }
         Kind::LoseReply => {
             if let Some(conn) = net.conns.get_mut(&id) {
@@ -128,8 +128,8 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
             });
         }
         Kind::Pause => {
-            sim.exec.halt(pid, Still::All);
-            sim.exec.after(for_us, move || there.exec.resume(pid, Still::All));
+            sim.exec.halt(pid, Halt::All);
+            sim.exec.after(for_us, move || there.exec.resume(pid, Halt::All));
         }
         Kind::Block | Kind::EndRuntime => {
             let runtimes = sim.exec.runtimes(pid);
@@ -141,7 +141,7 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
             if kind == Kind::EndRuntime {
                 return sim.exec.end_runtime(pid, number);
             }
-            let blocked = Still::Only(Part::Runtime(number));
+            let blocked = Halt::Only(Part::Runtime(number));
             sim.exec.halt(pid, blocked);
             sim.exec.after(for_us, move || there.exec.resume(pid, blocked));
         }
@@ -170,8 +170,8 @@ pub(super) fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
             let late_us = rng.scaled(MS, 3_000 * MS);
             let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
             // The server notices the death of a process. It does not notice the death of a machine for this time.
-            let noticed_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
-            net::sever(sim, &mut net, id, fate, 0, noticed_us);
+            let server_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
+            net::sever(sim, &mut net, id, fate, 0, server_us);
         }
     }
     quorum::cut_all(sim, pid, rng);
@@ -263,7 +263,7 @@ pub(super) fn revoked(sim: &Arc<Sim>, name: &Name, token: Token, left_us: u64) {
     sim.book.excuse(Excuse { name: spent, breaks: Promise::Order, from_us: now_us, to_us: now_us, why });
     // Clocks differ in rate: this runs a little before the server ends the grant.
     sim.exec.after(left_us - left_us / 100, move || {
-        if lock(&there.net).told.contains(&token.get()) {
+        if lock(&there.net).notified.contains(&token.get()) {
             return;
         }
         let (from_us, why) = (there.exec.now_us(), "a revocation of which its holder was not notified");

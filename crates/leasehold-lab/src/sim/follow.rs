@@ -35,7 +35,7 @@ struct Ended {
     /// When the next grant must have been made, if waiters were notified after a clock was set back.
     notified_us: u64,
     /// The waiters that know the end.
-    told: Vec<Waiter>,
+    informed: Vec<Waiter>,
     /// Of a quorum: the waiters in the queue of any node when the grant began to end. Waiters that have died or stand
     /// still may be called before the others, for a second.
     queue: Vec<Waiter>,
@@ -85,12 +85,12 @@ pub(super) struct Held {
 
 /// Judges this grant when its lease is over. Its holder will not give it back, and the waiters in `informed` know the
 /// end.
-pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
+pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, informed: Vec<Waiter>) {
     if !sim.plan.carries() {
         return;
     }
     let Held { name, token, left_us, length_us } = held;
-    let least_us = if why == Why::UnseenDeath { sim.plan.look_us() } else { 0 };
+    let least_us = if why == Why::UnseenDeath { sim.plan.recheck_us() } else { 0 };
     let base_us = due_us(sim, left_us.max(least_us));
     let ended = Ended {
         name,
@@ -100,7 +100,7 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
         length_us,
         set_back: BTreeMap::new(),
         notified_us: 0,
-        told,
+        informed,
         queue: Vec::new(),
     };
     let mut known = lock(&sim.follow.0);
@@ -109,7 +109,7 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
     drop(known);
     let there = Arc::clone(sim);
     sim.exec.after(0, move || there.follow.queue(&there, number));
-    look_at(sim, number, base_us);
+    check_at(sim, number, base_us);
 }
 
 /// Records that the store had to notify these waiters of the end of a revoked grant. If the clock was set back, and no
@@ -119,7 +119,7 @@ pub(super) fn notified(sim: &Sim, held: &Held, waiters: &[(GrantId, Pid)]) {
     let mut known = lock(&sim.follow.0);
     let is_it = |ended: &&mut Ended| ended.why == Why::Revocation && ended.is_of(&held.name, held.token);
     for ended in known.values_mut().filter(is_it) {
-        ended.told.extend(waiters.iter().map(|waiter| Waiter::new(sim, *waiter)));
+        ended.informed.extend(waiters.iter().map(|waiter| Waiter::new(sim, *waiter)));
         if !ended.set_back.is_empty() {
             ended.notified_us = due_us.max(ended.notified_us);
         }
@@ -148,14 +148,14 @@ fn due_us(sim: &Sim, left_us: u64) -> u64 {
     sim.exec.now_us() + left_us + SECOND_US + sim.plan.soon_us()
 }
 
-fn look_at(sim: &Arc<Sim>, number: u64, due_us: u64) {
+fn check_at(sim: &Arc<Sim>, number: u64, due_us: u64) {
     let (there, now_us) = (Arc::clone(sim), sim.exec.now_us());
     sim.exec.after(due_us.saturating_sub(now_us), move || {
         let Some(ended) = lock(&there.follow.0).remove(&number) else { return };
         let due_us = ended.due_at(&there);
         if due_us > there.exec.now_us() {
             lock(&there.follow.0).insert(number, ended);
-            look_at(&there, number, due_us);
+            check_at(&there, number, due_us);
         } else {
             ended.judge(&there);
         }
@@ -197,9 +197,9 @@ impl Ended {
         let Self { name, token, why, .. } = self;
         let still: Vec<GrantId> = sim.waiters(name).iter().map(|waiter| waiter.id).collect();
         let is_followed = !sim.book.is_last_given(name, *token);
-        let must_know = self.told.iter().any(|waiter| waiter.has_run(sim) && still.contains(&waiter.id));
+        let must_know = self.informed.iter().any(|waiter| waiter.has_run(sim) && still.contains(&waiter.id));
         if is_followed || must_know {
-            sim.book.met(match why {
+            sim.book.count(match why {
                 Why::Death => "the next waiter is served after a death",
                 Why::UnseenDeath => "the next waiter is served after an unseen death",
                 Why::Revocation => "the next waiter is served after a revocation",
@@ -217,7 +217,7 @@ mod tests {
     use leasehold_spec::{Acquire, Hears, Name, Op, Order, Patience, Place, SessionId, Token};
 
     use super::super::book::Book;
-    use super::super::exec::Still;
+    use super::super::exec::Halt;
     use super::super::node::Ask;
     use super::super::plan::Plan;
     use super::*;
@@ -244,7 +244,7 @@ mod tests {
             let patience = if conn == 0 { Patience::Try } else { Patience::Queue(place) };
             let (lease_ms, range, not_after_us, label) = (LEASE_US / 1000, 1, u64::MAX, String::new());
             let acquire = Op::Acquire(Acquire { id, lease_ms, range, not_after_us, patience, label });
-            lock(&sim.net).who.insert(session, pid);
+            lock(&sim.net).pids.insert(session, pid);
             serve(&sim, conn, &Ask::Attach(session));
             serve(&sim, conn, &Ask::One(name(), acquire));
             ids.push((id, pid));
@@ -281,7 +281,7 @@ mod tests {
         }
 
         fn stands_still(&self, waiter: usize) {
-            self.sim.exec.halt(self.waiters[waiter].1, Still::All);
+            self.sim.exec.halt(self.waiters[waiter].1, Halt::All);
         }
 
         fn leaves(&self, waiter: usize) {
@@ -330,7 +330,7 @@ mod tests {
     fn a_lease_that_no_waiter_has_seen_is_followed_when_waiters_re_check() {
         let scene = scene(1);
         begins(&scene.sim, Scene::held(), Why::UnseenDeath, scene.sim.waiters(NAME));
-        assert!(scene.wrong(LEASE_US.max(scene.sim.plan.look_us()) + SECOND_US).is_empty(), "it is not late yet");
+        assert!(scene.wrong(LEASE_US.max(scene.sim.plan.recheck_us()) + SECOND_US).is_empty(), "it is not late yet");
         assert!(scene.is_late());
     }
 
@@ -347,7 +347,7 @@ mod tests {
         let resumed = scene(1);
         resumed.dies();
         resumed.stands_still(0);
-        resumed.sim.exec.resume(resumed.waiters[0].1, Still::All);
+        resumed.sim.exec.resume(resumed.waiters[0].1, Halt::All);
         assert!(resumed.is_late(), "it never stood still");
     }
 

@@ -25,7 +25,6 @@ mod holders;
 mod jumps;
 mod kind;
 mod link;
-mod look;
 mod mutants;
 mod net;
 mod node;
@@ -41,6 +40,7 @@ mod roam;
 mod run;
 mod sent;
 mod stage;
+mod step_rules;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -68,7 +68,7 @@ pub(crate) fn run(options: &Options) -> ExitCode {
 
 /// Plays one seed, with a trace if the options ask for it.
 fn one(seed: u64, options: &Options) -> ExitCode {
-    let book = if options.tells { Book::with_words() } else { Book::default() };
+    let book = if options.verbose { Book::with_trace() } else { Book::default() };
     let verdict = run::play(options.plan(seed), book);
     verdict.lines.iter().for_each(|line| println!("{line}"));
     println!("seed {seed}: hash {:016x}, {} steps, {} grants", verdict.hash, verdict.steps, verdict.report.grants);

@@ -19,13 +19,13 @@ use super::book::Grant;
 use super::exec::{Pid, lock};
 use super::follow;
 use super::holders;
-use super::link::Road;
-use super::node::{Ask, Clock, Done, Node, Role, Said, label};
+use super::link::Route;
+use super::node::{Ask, Clock, Done, Node, Reply, Role, label};
 use super::pipe::Pipe;
 use super::plan::Plan;
 use super::rng::Rng;
 use super::stage::Sim;
-use super::wire::{Wire, Word};
+use super::wire::{Incoming, Wire};
 use super::words;
 
 pub(super) struct Net {
@@ -44,11 +44,11 @@ pub(super) struct Net {
     /// How many of a hundred pushes are lost.
     pub(super) lost_pushes: u64,
     /// The client of each session, for the trace.
-    pub(super) who: BTreeMap<SessionId, Pid>,
+    pub(super) pids: BTreeMap<SessionId, Pid>,
     /// When an attempt first was in the queue.
     queued_us: BTreeMap<GrantId, u64>,
     /// The tokens of revoked grants whose holders were notified.
-    pub(super) told: BTreeSet<u64>,
+    pub(super) notified: BTreeSet<u64>,
     pub(super) is_calm: bool,
     /// The highest token that a server may have forgotten.
     pub(super) forgotten: u64,
@@ -66,9 +66,9 @@ pub(super) struct Run {
 pub(super) struct Conn {
     pub(super) pid: Pid,
     pub(super) node: usize,
-    wire: Arc<Wire<Road>>,
+    wire: Arc<Wire<Route>>,
     up: Pipe<(Option<u64>, Ask)>,
-    down: Pipe<Word<Road>>,
+    down: Pipe<Incoming<Route>>,
     /// For how many reasons nothing flows.
     pub(super) stalls: u32,
     pub(super) is_half_open: bool,
@@ -81,7 +81,7 @@ pub(super) struct Conn {
 /// The direction of a message.
 pub(super) enum Way {
     Up { reply: Option<u64>, ask: Ask },
-    Down(Word<Road>),
+    Down(Incoming<Route>),
 }
 
 /// The fate of the requests that are in flight when a connection breaks.
@@ -109,9 +109,9 @@ impl Net {
             cut_off: BTreeMap::new(),
             refuses: 0,
             lost_pushes: 0,
-            who: BTreeMap::new(),
+            pids: BTreeMap::new(),
             queued_us: BTreeMap::new(),
-            told: BTreeSet::new(),
+            notified: BTreeSet::new(),
             is_calm: false,
             forgotten: 0,
         }
@@ -159,17 +159,17 @@ pub(super) fn drift(rng: &mut Rng, most_ppm: i64) -> i64 {
 
 /// Connects a client: this takes two round trips, and then the client knows the run ID of the server. Returns the
 /// number of the connection, the run ID, and the client's end.
-pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<(u64, String, Arc<Wire<Road>>)> {
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<(u64, String, Arc<Wire<Route>>)> {
     for _ in 0..2 {
-        let (us, refused, unheard) = {
+        let (us, refused, hangs) = {
             let mut net = lock(&sim.net);
             let node = &net.nodes[net.primary];
             let refused = net.refuses > 0 || node.role == Role::Down;
-            let unheard = net.is_cut_off(pid) || node.freezes > 0;
-            (2 * net.delay_us(), refused, unheard)
+            let hangs = net.is_cut_off(pid) || node.freezes > 0;
+            (2 * net.delay_us(), refused, hangs)
         };
-        sim.sleep_true(if unheard { HANG_US } else { us }).await;
-        if refused || unheard {
+        sim.sleep_true(if hangs { HANG_US } else { us }).await;
+        if refused || hangs {
             return Err(error(ErrorKind::Unreachable, "no server listens there"));
         }
     }
@@ -211,7 +211,7 @@ fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
     let at_us = match way {
         Way::Up { reply, ask } => conn.up.push(now_us + us, (reply, ask)),
         Way::Down(_) if conn.is_left => return,
-        Way::Down(word) => conn.down.push(now_us + us, word),
+        Way::Down(message) => conn.down.push(now_us + us, message),
     };
     pump_at(sim, id, at_us - now_us);
 }
@@ -233,8 +233,8 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
         let node = conn.node;
         let Some(conn) = net.conns.get_mut(&id) else { return };
         if conn.down.is_due(now_us) {
-            if let Some(word) = conn.down.pop() {
-                conn.wire.arrive(word);
+            if let Some(message) = conn.down.pop() {
+                conn.wire.arrive(message);
             }
         } else if conn.up.is_due(now_us) {
             let Some((reply, ask)) = conn.up.pop() else { return };
@@ -280,29 +280,29 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     if let Ask::Attach(session) = ask {
         // A request to subscribe that arrives after its connection is gone subscribes nothing.
         let Some(conn) = net.conns.get(&id) else { return };
-        net.who.insert(*session, conn.pid);
+        net.pids.insert(*session, conn.pid);
     }
     let Done { said, deliveries, steps, wrong } = net.nodes[node].serve(id, ask, now_us);
-    if matches!(said, Said::NoMemory) {
-        sim.book.met("an acquire finds no memory");
+    if matches!(said, Reply::NoMemory) {
+        sim.book.count("an acquire finds no memory");
     }
     wrong.into_iter().for_each(|what| sim.book.wrong(now_us, what));
     for (name, op, answer) in &steps {
-        look(sim, net, (node, now_us), name, op, answer);
+        observe(sim, net, (node, now_us), name, op, answer);
     }
     let us = net.delay_us();
     // The pushes are sent first, as on Redis 7.0. They use other connections than the answer, or arrive before it on
     // the same connection.
     for (name, delivery) in deliveries {
         if net.rng.percent(net.lost_pushes) {
-            sim.book.met("a push is lost");
+            sim.book.count("a push is lost");
             sim.note(delivery.token.get(), || format!("{}: a push of {name} is lost", net.nodes[node].run));
             continue;
         }
         sim.note(delivery.token.get(), || words::push(net, &name, &delivery));
         for to in net.nodes[node].inboxes.get(&delivery.to).cloned().unwrap_or_default() {
             let us = net.delay_us();
-            push(sim, net, to, us, Way::Down(Word::Push((name.clone(), delivery.clone()))));
+            push(sim, net, to, us, Way::Down(Incoming::Push((name.clone(), delivery.clone()))));
         }
     }
     let Some(reply) = reply else { return };
@@ -311,17 +311,17 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sever(sim, net, id, Fate::Gone, us, 0);
         return;
     }
-    push(sim, net, id, us, Way::Down(Word::Reply(reply, (said, now_us))));
+    push(sim, net, id, us, Way::Down(Incoming::Reply(reply, (said, now_us))));
 }
 
 /// Records the facts that the laboratory learns from a step of the server.
-fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name, op: &Op, answer: &Answer) {
-    sim.book.met(label(op, answer));
+fn observe(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name, op: &Op, answer: &Answer) {
+    sim.book.count(label(op, answer));
     if answer.rest == leasehold_spec::Rest::More {
-        sim.book.met("more to settle");
+        sim.book.count("more to settle");
     }
     if answer.handed_claim_ms.is_some() {
-        sim.book.met("a hand-over");
+        sim.book.count("a hand-over");
     }
     let queued = match (op, &answer.outcome) {
         (Op::Acquire(acquire), Outcome::Queued { .. }) => Some(acquire.id),
@@ -360,8 +360,8 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
 }
 
-/// Breaks a connection. The client notices it after `told_us`, the server after `noticed_us`.
-pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
+/// Breaks a connection. The client notices it after `client_us`, the server after `server_us`.
+pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, client_us: u64, server_us: u64) {
     let Some(conn) = net.conns.get_mut(&id) else { return };
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
     let was_left = std::mem::replace(&mut conn.is_left, true);
@@ -370,20 +370,20 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
     conn.down.clear();
     if !was_left {
         // A client that is cut off does not notice the break either.
-        let told_us = if net.is_cut_off(pid) { told_us + HANG_US } else { told_us };
-        sim.exec.after(told_us, move || wire.arrive(Word::Broken));
+        let client_us = if net.is_cut_off(pid) { client_us + HANG_US } else { client_us };
+        sim.exec.after(client_us, move || wire.arrive(Incoming::Broken));
     }
     if let Fate::Late(us) = fate {
         for (nth, (reply, ask)) in under_way.into_iter().enumerate() {
             let there = Arc::clone(sim);
-            sim.book.met("a request outlives its connection");
+            sim.book.count("a request outlives its connection");
             sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.net), node, id, reply, ask));
         }
     }
     // The server ends a connection after the last request that it has read from it.
     let read_us = if let Fate::Late(us) = fate { us + under_way_count + 1 } else { 0 };
     let there = Arc::clone(sim);
-    sim.exec.after(noticed_us.max(read_us), move || {
+    sim.exec.after(server_us.max(read_us), move || {
         let mut net = lock(&there.net);
         net.nodes[node].detach(id);
         net.conns.remove(&id);

@@ -8,7 +8,7 @@ use leasehold_spec::{
     Answer, Delivery, Env, GrantState, Joined, Name, Op, Outcome, Renew, Resource, SessionId, Token, step,
 };
 
-use super::look::{self, Seen};
+use super::step_rules::{self, Seen};
 
 /// A request of a client.
 #[derive(Clone, Debug)]
@@ -24,7 +24,7 @@ pub(super) enum Ask {
 
 /// A reply to a client.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum Reply {
     Answer(Answer),
     Answers(Vec<Answer>),
     Time(u64),
@@ -85,7 +85,7 @@ impl Clock {
 
 /// The effects of carrying out a request.
 pub(super) struct Done {
-    pub(super) said: Said,
+    pub(super) said: Reply,
     pub(super) deliveries: Vec<(Name, Delivery)>,
     pub(super) steps: Vec<(Name, Op, Answer)>,
     pub(super) wrong: Vec<&'static str>,
@@ -109,25 +109,25 @@ impl Node {
 
     /// Carries out a request.
     pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
-        let mut done = Done { said: Said::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
+        let mut done = Done { said: Reply::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
         if self.role != Role::Primary {
             return done;
         }
         done.said = match ask {
-            Ask::One(_, Op::Acquire(_)) if self.full > 0 => Said::NoMemory,
-            Ask::One(name, op) => Said::Answer(self.apply(name, op.clone(), now_us, &mut done)),
+            Ask::One(_, Op::Acquire(_)) if self.full > 0 => Reply::NoMemory,
+            Ask::One(name, op) => Reply::Answer(self.apply(name, op.clone(), now_us, &mut done)),
             Ask::Batch(batch) => {
                 let each =
                     batch.iter().map(|(name, renew)| self.apply(name, Op::Renew(renew.clone()), now_us, &mut done));
-                Said::Answers(each.collect())
+                Reply::Answers(each.collect())
             }
-            Ask::Time => Said::Time(self.clock.at_us(now_us)),
+            Ask::Time => Reply::Time(self.clock.at_us(now_us)),
             Ask::Attach(session) => {
                 self.inboxes.entry(*session).or_default().insert(conn);
-                Said::Attached
+                Reply::Attached
             }
-            Ask::Names => Said::Names(self.records.keys().cloned().collect()),
-            Ask::End => Said::Attached,
+            Ask::Names => Reply::Names(self.records.keys().cloned().collect()),
+            Ask::End => Reply::Attached,
         };
         done
     }
@@ -142,7 +142,7 @@ impl Node {
         let was = before.clone().unwrap_or_default();
         let seen =
             Seen { before: &was, op: &op, now_us: clock_us, after: &record, answer: &answer, deliveries: &deliveries };
-        done.wrong.extend(look::wrong(&seen, |session| inboxes.contains_key(&session)));
+        done.wrong.extend(step_rules::wrong(&seen, |session| inboxes.contains_key(&session)));
         if before.as_ref() != Some(&record) && (before.is_some() || record != Resource::default()) {
             if self.tail.len() == TAIL {
                 self.tail.pop_front();

@@ -14,7 +14,7 @@ pub(crate) struct Options {
     pub(super) seed: Option<u64>,
     /// Plays a quorum of nodes instead of one server.
     pub(super) is_quorum: bool,
-    pub(super) tells: bool,
+    pub(super) verbose: bool,
     pub(super) json: bool,
     pub(super) mutant: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Options {
             at_most: None,
             seed: None,
             is_quorum: false,
-            tells: false,
+            verbose: false,
             json: false,
             mutant: None,
         };
@@ -56,7 +56,7 @@ impl Options {
                 "--mutant" => options.mutant = Some(args.next()?),
                 "--quorum" => options.is_quorum = true,
                 "--json" => options.json = true,
-                "-v" => options.tells = true,
+                "-v" => options.verbose = true,
                 _ => return None,
             }
         }

@@ -221,7 +221,7 @@ impl Plan {
     }
 
     /// Returns whether nothing makes a waiter lose its turn: its inbox stays attached, its pushes come in time, and no
-    /// client hands on past it. (For the limit of local hand-over see [`Worker::is_bounded`](super::worker::Worker).)
+    /// client hands on past it. (For the limit of local hand-over see [`Worker::judge_passes`](super::worker::Worker).)
     pub(super) fn keeps_order(&self) -> bool {
         let shortest_us = self.lease_min_us();
         self.remote == 100 && self.faults.is_empty() && shortest_us.min(1_000_000) > 4 * (self.trip_us() + HICCUP_US)
@@ -263,7 +263,7 @@ impl Plan {
     }
 
     /// Returns the time within which a waiter re-checks (P15).
-    pub(super) fn look_us(&self) -> u64 {
+    pub(super) fn recheck_us(&self) -> u64 {
         look_floor_ms(self.lease_max_us() / 1000) * 1000 * 6 / 5
     }
 

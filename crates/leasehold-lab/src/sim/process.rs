@@ -19,7 +19,7 @@ pub(super) enum Part {
 
 /// The part of a process that stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Still {
+pub(super) enum Halt {
     /// The whole process.
     All,
     /// One part; the others continue.
@@ -43,7 +43,7 @@ pub(super) struct Process {
     /// Timers that came due while the machine slept.
     pub(super) overslept: Vec<Timer>,
     /// Timers that came due while their part stood still: they take effect when it continues.
-    pub(super) unheard: Vec<Timer>,
+    pub(super) late_timers: Vec<Timer>,
 }
 
 /// One part.
@@ -107,20 +107,20 @@ impl Process {
         self.parts.keys().map(|part| self.halted_us(*part, now_us)).sum()
     }
 
-    pub(super) fn halt(&mut self, what: Still, now_us: u64) {
+    pub(super) fn halt(&mut self, what: Halt, now_us: u64) {
         self.change(now_us, |process| *process.reasons(what) += 1);
     }
 
     /// Returns the tasks that were woken meanwhile, and the timers that came due.
-    pub(super) fn resume(&mut self, what: Still, now_us: u64) -> (Vec<u64>, Vec<Timer>) {
+    pub(super) fn resume(&mut self, what: Halt, now_us: u64) -> (Vec<u64>, Vec<Timer>) {
         self.change(now_us, |process| *process.reasons(what) -= 1);
-        (std::mem::take(&mut self.woken), std::mem::take(&mut self.unheard))
+        (std::mem::take(&mut self.woken), std::mem::take(&mut self.late_timers))
     }
 
-    fn reasons(&mut self, what: Still) -> &mut u32 {
+    fn reasons(&mut self, what: Halt) -> &mut u32 {
         match what {
-            Still::All => &mut self.halts,
-            Still::Only(part) => &mut self.parts.entry(part).or_default().halts,
+            Halt::All => &mut self.halts,
+            Halt::Only(part) => &mut self.parts.entry(part).or_default().halts,
         }
     }
 

@@ -76,8 +76,8 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
         let (name, client) = (grant.name.clone(), grant.client.clone());
         for Late { from_us, met, why } in sent.arrives(sim.book.cut_us(&name, grant.token), at_us) {
             let breaks = Promise::UnfencedWrites;
-            sim.book.met(met);
-            sim.book.say(at_us, || format!("{name}, {client}: {met}: {why}, since {:.6}", from_us as f64 / 1e6));
+            sim.book.count(met);
+            sim.book.trace(at_us, || format!("{name}, {client}: {met}: {why}, since {:.6}", from_us as f64 / 1e6));
             sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us, to_us: at_us, why });
         }
         let found = {
@@ -107,11 +107,11 @@ async fn ask<T: Send + 'static>(sim: &Arc<Sim>, work: impl FnOnce() -> T + Send 
         let (now_us, mut registers) = (sim.exec.now_us(), lock(&sim.registers));
         (registers.delay_us(now_us), registers.delay_us(now_us))
     };
-    let (tell, answer) = oneshot::channel();
+    let (sender, answer) = oneshot::channel();
     let exec = Arc::clone(&sim.exec);
     sim.exec.after(there_us, move || {
         let said = work();
-        exec.after(back_us, move || drop(tell.send(said)));
+        exec.after(back_us, move || drop(sender.send(said)));
     });
     answer.await.ok()
 }
@@ -161,8 +161,8 @@ mod tests {
         }
 
         fn signal(&mut self) -> Pending<Lost> {
-            let (tell, signal) = oneshot::channel();
-            self.lost = Some(tell);
+            let (sender, signal) = oneshot::channel();
+            self.lost = Some(sender);
             Box::pin(async { signal.await.unwrap_or(lost("a", LostReason::Released)) })
         }
 
@@ -200,9 +200,9 @@ mod tests {
         }
 
         fn loses(&mut self) {
-            let tell = self.lost.take().expect("no loss was reported yet");
+            let sender = self.lost.take().expect("no loss was reported yet");
             // If the write has arrived, the receiver is gone.
-            tell.send(lost("a", LostReason::Expired)).ok();
+            sender.send(lost("a", LostReason::Expired)).ok();
         }
 
         /// Returns why updates were lost, by the book, and the numbers of updates that nothing excuses, by the book and
@@ -306,9 +306,9 @@ mod tests {
         first.fenced(&scene.sim.book, 7_000, Fenced::Accepted(2));
         scene.until(30_000);
         let report = check(&scene.sim.book.history(&scene.sim.plan.names), &Rules::mutex().at_least(0));
-        let told: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
-        assert!(told.iter().any(|told| told.contains("both held")), "{told:?}");
-        assert!(told.iter().any(|told| told.contains("the fenced register's write")), "{told:?}");
+        let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+        assert!(violations.iter().any(|violation| violation.contains("both held")), "{violations:?}");
+        assert!(violations.iter().any(|violation| violation.contains("the fenced register's write")), "{violations:?}");
         assert!(!scene.sim.book.is_excused(&first.name, 0, 30_000), "it lost no lease");
     }
 }

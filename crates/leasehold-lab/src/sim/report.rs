@@ -45,7 +45,7 @@ pub(super) enum When {
 }
 
 /// The number of failures that are printed in full.
-const TOLD: usize = 10;
+const PRINTED: usize = 10;
 
 /// Plays seeds on every core, each on one thread.
 pub(super) fn play_all(options: &Options, until: When) -> Total {
@@ -147,11 +147,11 @@ impl Total {
             println!("{title}:");
             self.coverage.iter(kind).for_each(|(what, times)| println!("  {times:>8}  {what}"));
         }
-        for (seed, (hash, wrong)) in self.failed.iter().take(TOLD) {
+        for (seed, (hash, wrong)) in self.failed.iter().take(PRINTED) {
             print_failure(*seed, self.is_quorum, *hash, wrong);
         }
-        if self.failed.len() > TOLD {
-            let rest: Vec<String> = self.failed.keys().skip(TOLD).map(u64::to_string).collect();
+        if self.failed.len() > PRINTED {
+            let rest: Vec<String> = self.failed.keys().skip(PRINTED).map(u64::to_string).collect();
             println!("failed as well: {}", rest.join(", "));
         }
         println!("{} seeds failed", self.failed.len());
@@ -175,9 +175,9 @@ impl Total {
 
 pub(super) fn print_failure(seed: u64, is_quorum: bool, hash: u64, wrong: &[String]) {
     println!("seed {seed} FAILED (hash {hash:016x}):");
-    wrong.iter().take(TOLD).for_each(|what| println!("    {what}"));
-    if wrong.len() > TOLD {
-        println!("    and {} more", wrong.len() - TOLD);
+    wrong.iter().take(PRINTED).for_each(|what| println!("    {what}"));
+    if wrong.len() > PRINTED {
+        println!("    and {} more", wrong.len() - PRINTED);
     }
     println!(
         "  to play it again: {}",

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::book::Grant;
 use super::call::Call;
-use super::exec::{Exec, Part, Pid, Still};
+use super::exec::{Exec, Halt, Part, Pid};
 use super::worker::{MS, Worker};
 
 /// A blocked runtime, until this is dropped.
@@ -24,7 +24,7 @@ struct Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        self.exec.resume(self.pid, Still::Only(self.part));
+        self.exec.resume(self.pid, Halt::Only(self.part));
     }
 }
 
@@ -48,7 +48,7 @@ impl Worker {
     pub(super) async fn give_back(&mut self, guard: Guard, grant: &Grant) {
         let there = if self.rng.percent(self.sim.plan.abroad) { self.elsewhere() } else { None };
         let Some(there) = there else { return self.release(guard, grant).await };
-        self.sim.book.met("a release on another runtime");
+        self.sim.book.count("a release on another runtime");
         let (mut deputy, grant) = (self.deputy(there), grant.clone());
         let release = async move { deputy.release(guard, &grant).await };
         // If that part ends meanwhile, the session continues with the release.
@@ -59,12 +59,12 @@ impl Worker {
     pub(super) async fn wander(&mut self, mutex: &Mutex, name: &str) {
         let Some(there) = self.elsewhere() else { return self.try_lock_for(mutex, name).await };
         let (wait_us, mutex) = (self.rng.scaled(MS, 10_000 * MS), mutex.clone());
-        let call = Call::begins(&self.sim, "try_lock_for, from elsewhere", &self.who, (self.pid, there));
+        let call = Call::begins(&self.sim, "try_lock_for, from elsewhere", &self.caller, (self.pid, there));
         let mut asking = Box::pin(async move { mutex.try_lock_for(Duration::from_micros(wait_us)).await });
         let tried = match poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await {
             Poll::Ready(tried) => tried,
             Poll::Pending => {
-                self.sim.book.met("a future that continues on another runtime");
+                self.sim.book.count("a future that continues on another runtime");
                 let sim = Arc::clone(&self.sim);
                 let asking = async move {
                     let tried = asking.await;
@@ -87,7 +87,7 @@ impl Worker {
         let wait_us = self.rng.scaled(MS, 2_000 * MS);
         let waits = self.rng.percent(70);
         let call =
-            Call::begins(&self.sim, "a call that blocks its runtime", &self.who, (self.pid, Part::Inside(number)));
+            Call::begins(&self.sim, "a call that blocks its runtime", &self.caller, (self.pid, Part::Inside(number)));
         let (sim, mutex) = (Arc::clone(&self.sim), mutex.clone());
         let tried = self.blocked(number, async move {
             let tried = match waits {
@@ -127,16 +127,16 @@ impl Worker {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (exec, pid, part) = (Arc::clone(&self.sim.exec), self.pid, Part::Runtime(number));
-        self.sim.book.met("a runtime that its caller blocks");
-        exec.halt(pid, Still::Only(part));
+        self.sim.book.count("a runtime that its caller blocks");
+        exec.halt(pid, Halt::Only(part));
         let blocked = Blocked { exec: Arc::clone(&exec), pid, part };
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let work = async move {
             let done = work.await;
-            drop(tell.send(done));
+            drop(sender.send(done));
             drop(blocked);
         };
         exec.spawn(pid, Part::Inside(number), "a call that blocks its runtime", Box::pin(work));
-        told.await.ok()
+        receiver.await.ok()
     }
 }

@@ -155,7 +155,7 @@ fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
         if state == GrantState::Pushed && !was_set_back {
             return None;
         }
-        let is_dead = net.who.get(&session).is_none_or(|pid| fates.get(pid) != Some(&Fate::Alive));
+        let is_dead = net.pids.get(&session).is_none_or(|pid| fates.get(pid) != Some(&Fate::Alive));
         (is_dead || was_set_back).then_some(left_us)
     });
     kept.max().unwrap_or(0)
@@ -210,7 +210,7 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
             if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us)
     };
     for (session, conns) in &node.inboxes {
-        if net.who.get(session).is_none_or(is_clean) {
+        if net.pids.get(session).is_none_or(is_clean) {
             wrong(format!("an inbox is still attached, on connections {conns:?}"));
         }
     }
@@ -218,14 +218,14 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
         let held = node
             .held(name, now_us)
             .filter(|(_, state, left_us)| *left_us > 0 && *state != GrantState::CoolingDown && !was_set_back);
-        if let Some(pid) = held.and_then(|(session, ..)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
+        if let Some(pid) = held.and_then(|(session, ..)| net.pids.get(&session)).filter(|pid| is_clean(pid)) {
             wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
         }
         // A failover can bring an entry back. A clock that was set back can bring back an acquire that was to come too
         // late. The entry is passed over at its turn, and costs no client anything.
         let is_relived = |seen_us: u64| seen_us < node.relives_until_us;
         for entry in record.queue.iter().filter(|entry| !has_failed_over && !is_relived(entry.seen_us)) {
-            if let Some(pid) = net.who.get(&entry.id.session).filter(|pid| is_clean(pid)) {
+            if let Some(pid) = net.pids.get(&entry.id.session).filter(|pid| is_clean(pid)) {
                 left.push(format!("{} has closed, and still waits for {name}", client(*pid)));
             }
         }

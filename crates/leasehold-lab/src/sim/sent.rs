@@ -18,13 +18,13 @@ pub(super) struct Sent {
     /// How much was left of its lease.
     left_us: u64,
     /// `None` if its guard had already reported that the lease is lost.
-    told: Option<Arc<Told>>,
+    own_end: Option<Arc<OwnEnd>>,
     /// Keeps the hold's loss signal registered for as long as the write lives.
     _lost: Pending<Lost>,
 }
 
 /// When the hold ended by its own guard: it was released, or its loss was reported.
-struct Told {
+struct OwnEnd {
     exec: Arc<Exec>,
     pid: Pid,
     at_us: OnceLock<u64>,
@@ -42,15 +42,15 @@ impl Sent {
     /// Returns a write that is sent now; `lost` is the signal of its guard. The signal wakes no task, so that this
     /// observation does not change the run.
     pub(super) fn now(exec: &Arc<Exec>, pid: Pid, left_us: u64, mut lost: Pending<Lost>) -> Self {
-        let told = Arc::new(Told { exec: Arc::clone(exec), pid, at_us: OnceLock::new() });
-        let waker = Waker::from(Arc::clone(&told));
+        let own_end = Arc::new(OwnEnd { exec: Arc::clone(exec), pid, at_us: OnceLock::new() });
+        let waker = Waker::from(Arc::clone(&own_end));
         let is_held = lost.as_mut().poll(&mut Context::from_waker(&waker)).is_pending();
-        Self { at_us: exec.now_us(), left_us, told: is_held.then_some(told), _lost: lost }
+        Self { at_us: exec.now_us(), left_us, own_end: is_held.then_some(own_end), _lost: lost }
     }
 
     /// Returns why the arriving write is late. Its work was dropped, or its lease revoked, at `cut_us`.
     pub(super) fn arrives(&self, cut_us: Option<u64>, now_us: u64) -> Vec<Late> {
-        let Some(told) = &self.told else { return Vec::new() };
+        let Some(own_end) = &self.own_end else { return Vec::new() };
         let lease = (now_us - self.at_us >= self.left_us).then_some(Late {
             from_us: self.at_us,
             met: "a write arrives after its lease",
@@ -63,9 +63,11 @@ impl Sent {
             why: "a write was in flight when its work was dropped, or its lease revoked",
         });
         // The other reasons already cover their own cases.
-        let told_us =
-            told.at_us.get().filter(|told_us| lease.is_none() && cut_us.is_none_or(|cut_us| **told_us < cut_us));
-        let hold = told_us.map(|&from_us| Late {
+        let own_end_us = own_end
+            .at_us
+            .get()
+            .filter(|own_end_us| lease.is_none() && cut_us.is_none_or(|cut_us| **own_end_us < cut_us));
+        let hold = own_end_us.map(|&from_us| Late {
             from_us,
             met: "a write arrives after its hold",
             why: "a write was in flight when its sender released, or was notified that the lease is lost",
@@ -74,7 +76,7 @@ impl Sent {
     }
 }
 
-impl Wake for Told {
+impl Wake for OwnEnd {
     fn wake(self: Arc<Self>) {
         // A dying client gives nothing back and is notified of nothing: the lease stays what it was.
         if !self.exec.tasks_of(self.pid).is_empty() {

@@ -42,7 +42,7 @@ impl Sim {
     /// Records an event: in the hash, and in the trace.
     pub(super) fn note(&self, number: u64, words: impl FnOnce() -> String) {
         self.exec.mix(number);
-        self.book.say(self.exec.now_us(), words);
+        self.book.trace(self.exec.now_us(), words);
     }
 
     /// Returns whether no client holds this name at the server, and none waits. Of a quorum this cannot be known.

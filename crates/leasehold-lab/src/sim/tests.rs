@@ -2,7 +2,7 @@
 //! models switch flaws on and off, for every test in this process.
 
 use super::book::Book;
-use super::exec::{Exec, NOBODY, Part, Still, Stop};
+use super::exec::{Exec, Halt, NOBODY, Part, Stop};
 use super::jumps::Trip;
 use super::mutants::ALL;
 use super::plan::Plan;
@@ -38,7 +38,7 @@ fn a_revocation_excuses_only_later_tokens_of_its_own_grant() {
     book.given("a", 7, 100);
     book.revoked("a", 7, 400);
     book.given("a", 20, 500);
-    let is_excused = |name, token, at_us| book.handed_on_unheard(name, token, at_us).is_some();
+    let is_excused = |name, token, at_us| book.handed_on_unaware(name, token, at_us).is_some();
     assert!(is_excused("a", 8, 400));
     assert!(!is_excused("a", 8, 399), "it has not ended");
     assert!(!is_excused("a", 7, 400), "the store's own grant");
@@ -52,7 +52,7 @@ fn an_early_end_excuses_only_later_tokens_of_its_own_grant() {
     book.given("a", 7, 100);
     book.ended_early("a", 7, (400, 900));
     book.given("a", 20, 500);
-    let is_excused = |token, at_us| book.handed_on_unheard("a", token, at_us).is_some();
+    let is_excused = |token, at_us| book.handed_on_unaware("a", token, at_us).is_some();
     assert!(is_excused(8, 400) && is_excused(9, 900));
     assert!(!is_excused(8, 399), "it has not ended");
     assert!(!is_excused(8, 901), "it would have ended");
@@ -66,15 +66,15 @@ fn an_early_end_excuses_only_later_tokens_of_its_own_grant() {
 #[test]
 fn an_old_clock_dates_only_a_grant_after_a_jump_that_its_client_does_not_know() {
     let book = Book::default();
-    let at = |us| Trip { sent_us: us, made_us: us, heard_us: us };
-    book.heard_answer(1, at(100));
+    let at = |us| Trip { sent_us: us, made_us: us, received_us: us };
+    book.record_answer(1, at(100));
     book.jumps(200, 10_000);
     [("a", 7, 150), ("a", 8, 250)].into_iter().for_each(|(name, token, at_us)| book.given(name, token, at_us));
     assert!(book.is_placed_by_an_old_clock(1, "a", 8));
     assert!(!book.is_placed_by_an_old_clock(1, "a", 7), "made before it");
-    book.heard_answer(2, at(210));
+    book.record_answer(2, at(210));
     assert!(!book.is_placed_by_an_old_clock(2, "a", 8), "another client, which knows the jump");
-    book.heard_answer(1, at(260));
+    book.record_answer(1, at(260));
     assert!(!book.is_placed_by_an_old_clock(1, "a", 8), "it knows the jump now");
 }
 
@@ -113,9 +113,9 @@ fn timers_run_at_the_rate_of_their_process() {
 fn a_halted_process_wakes_late_and_its_clock_continues() {
     let (exec, pid, woke_us) = sleeper(0);
     exec.run(500_000, || false);
-    exec.halt(pid, Still::All);
+    exec.halt(pid, Halt::All);
     let there = Arc::clone(&exec);
-    exec.after(2_000_000, move || there.resume(pid, Still::All));
+    exec.after(2_000_000, move || there.resume(pid, Halt::All));
     exec.run(10_000_000, || false);
     assert_eq!(woke_us.load(Ordering::SeqCst), 2_500_000, "as soon as it runs");
     assert_eq!(exec.halted_us(pid, Part::Thread), 2_000_000);
@@ -166,7 +166,7 @@ fn two_runtimes() -> (Arc<Exec>, usize, [Arc<AtomicU64>; 2]) {
 #[test]
 fn a_runtime_stands_still_alone() {
     let (exec, pid, woke_us) = two_runtimes();
-    let (there, first) = (Arc::clone(&exec), Still::Only(Part::Runtime(0)));
+    let (there, first) = (Arc::clone(&exec), Halt::Only(Part::Runtime(0)));
     exec.run(500_000, || false);
     exec.halt(pid, first);
     exec.after(2_000_000, move || there.resume(pid, first));
@@ -193,7 +193,7 @@ fn a_runtime_ends_alone_and_later_tasks_for_it_are_dropped() {
 #[test]
 fn a_blocked_runtime_polls_only_the_caller_that_blocks_it() {
     let (exec, pid, woke_us) = two_runtimes();
-    exec.halt(pid, Still::Only(Part::Runtime(1)));
+    exec.halt(pid, Halt::Only(Part::Runtime(1)));
     let (there, seen) = (Arc::clone(&exec), Arc::new(AtomicU64::new(0)));
     let inside = Arc::clone(&seen);
     let blocking = async move {

@@ -38,11 +38,11 @@ impl Worker {
 
     pub(super) fn entered(&self, guard: &Guard, name: &str, asked_us: u64) -> Grant {
         let token = guard.token().get();
-        let grant = Grant { name: name.into(), client: self.who.clone(), token };
+        let grant = Grant { name: name.into(), client: self.caller.clone(), token };
         let now_us = self.sim.exec.now_us();
         grant.granted(&self.sim.book, asked_us, now_us);
         // Only a holder that was not notified hands on, and the store's next holder was granted a larger token.
-        if let Some(why) = self.sim.book.handed_on_unheard(name, token, now_us) {
+        if let Some(why) = self.sim.book.handed_on_unaware(name, token, now_us) {
             let (name, breaks) = (Some(name.to_owned()), Promise::Tokens);
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us: now_us, why });
         }
@@ -52,12 +52,12 @@ impl Worker {
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us, why });
         }
         if self.sim.plan.keeps_leases() {
-            self.is_bounded(&grant, now_us);
+            self.judge_passes(&grant, now_us);
         }
         if self.sim.book.is_behind_a_panic(self.pid, name, token) {
             self.wrong("P20: a lease was handed on after its section had panicked");
         }
-        self.sim.note(token, || format!("{} holds {name} with token {token}", self.who));
+        self.sim.note(token, || format!("{} holds {name} with token {token}", self.caller));
         if guard.check().is_err() {
             self.wrong("lock() returned a guard whose lease was already lost");
         }
@@ -66,20 +66,20 @@ impl Worker {
 
     /// Judges local hand-over. Once another client waits, a client may hand on only for a limited time and number of
     /// passes (P20), counted from when the message about the waiter must have arrived.
-    fn is_bounded(&self, grant: &Grant, now_us: u64) {
+    fn judge_passes(&self, grant: &Grant, now_us: u64) {
         let Some(run) = lock(&self.sim.net).run_of(grant) else { return };
         let given_us = self.sim.book.given_us(&grant.name, run.token).unwrap_or(now_us);
         let soon_us = self.sim.plan.soon_us();
-        let heard_us = given_us.max(run.waited_us) + soon_us;
-        if run.token == grant.token || now_us <= heard_us {
+        let known_us = given_us.max(run.waited_us) + soon_us;
+        if run.token == grant.token || now_us <= known_us {
             return;
         }
         if now_us > given_us.max(run.strict_us) + soon_us {
             self.wrong("P20: a pass, but a client waits in strict order");
         }
         let passes = self.sim.book.passed(&grant.name, run.token);
-        if now_us > heard_us + RUN_MAX_US || passes > u64::from(RUN_PASSES) {
-            let late_us = now_us - heard_us;
+        if now_us > known_us + RUN_MAX_US || passes > u64::from(RUN_PASSES) {
+            let late_us = now_us - known_us;
             self.wrong(&format!(
                 "P20: pass {passes}, but another client has waited for {late_us} µs since this client knew it"
             ));
@@ -99,7 +99,7 @@ impl Worker {
                 () = self.sleep(us) => None,
             };
             if let Some(lost) = lost {
-                self.sim.note(1, || format!("{} is notified that {} is lost: {lost}", self.who, grant.name));
+                self.sim.note(1, || format!("{} is notified that {} is lost: {lost}", self.caller, grant.name));
                 if guard.check().is_ok() {
                     self.wrong("a guard is valid after its loss was reported");
                 }
@@ -165,12 +165,12 @@ impl Worker {
             }
             Some(Err(_)) => "released: no answer",
         };
-        self.sim.book.met(what);
+        self.sim.book.count(what);
     }
 
     /// Panics in the section; the panic drops the guard.
     fn panics(&self, guard: Guard, grant: &Grant) {
-        self.sim.book.met("a panic under the lock");
+        self.sim.book.count("a panic under the lock");
         self.sim.book.panicked(self.pid, &grant.name, grant.token);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _guard = guard;
@@ -257,7 +257,7 @@ impl Worker {
                 true
             }
             Err(lost) => {
-                self.sim.book.met(lost_label(lost.reason()));
+                self.sim.book.count(lost_label(lost.reason()));
                 if self.is_renewed && self.sim.plan.keeps_leases() && !self.is_set_right(grant) {
                     self.wrong(&format!("a renewed lease was lost ({lost}), but no fault interfered"));
                 }

@@ -18,14 +18,14 @@ use super::exec::lock;
 /// The requests, answers and pushes of a connection, and its route.
 pub(super) trait Way: Send + Sync + 'static {
     type Ask: Send;
-    type Said: Send;
+    type Reply: Send;
     type Push: Send;
 
     /// Sends a request.
     fn send(&self, number: u64, ask: Self::Ask);
 
     /// Notes an answer that is read, whether any caller waits for it or not.
-    fn answered(&self, said: &Self::Said);
+    fn answered(&self, said: &Self::Reply);
 
     /// Handles a push that is read.
     fn pushed(&self, push: Self::Push);
@@ -46,17 +46,17 @@ struct Ends<W: Way> {
     /// The requests that were handed over and are not sent yet.
     outbox: VecDeque<(u64, W::Ask)>,
     /// The messages that have arrived and are not read yet.
-    socket: VecDeque<Word<W>>,
+    socket: VecDeque<Incoming<W>>,
     driver: Option<Waker>,
-    waiting: BTreeMap<u64, oneshot::Sender<W::Said>>,
+    waiting: BTreeMap<u64, oneshot::Sender<W::Reply>>,
     next: u64,
     /// The driver has ended: requests are not accepted any more.
     has_ended: bool,
 }
 
 /// A message that arrives.
-pub(super) enum Word<W: Way> {
-    Reply(u64, W::Said),
+pub(super) enum Incoming<W: Way> {
+    Reply(u64, W::Reply),
     Push(W::Push),
     /// The connection is gone.
     Broken,
@@ -72,9 +72,9 @@ impl<W: Way> Default for Wire<W> {
 
 impl<W: Way> Wire<W> {
     /// Delivers a message, whether any caller reads it or not.
-    pub(super) fn arrive(&self, word: Word<W>) {
+    pub(super) fn arrive(&self, message: Incoming<W>) {
         let mut ends = lock(&self.ends);
-        ends.socket.push_back(word);
+        ends.socket.push_back(message);
         let driver = ends.driver.take();
         drop(ends);
         driver.into_iter().for_each(Waker::wake);
@@ -114,10 +114,10 @@ impl<W: Way> Wire<W> {
     /// Sends a request, and returns its answer. The request is handed over at the first poll. The future may be dropped
     /// after that, and the request continues. Returns `None` if the connection is gone. A connection that was given up
     /// is gone when its driver notices that; until then it accepts requests that are never sent.
-    pub(super) fn exchange(self: &Arc<Self>, ask: W::Ask) -> impl Future<Output = Option<W::Said>> + Send + use<W> {
+    pub(super) fn exchange(self: &Arc<Self>, ask: W::Ask) -> impl Future<Output = Option<W::Reply>> + Send + use<W> {
         let wire = Arc::clone(self);
         async move {
-            let (tell, said) = oneshot::channel();
+            let (sender, said) = oneshot::channel();
             let driver = {
                 let mut ends = lock(&wire.ends);
                 if ends.has_ended {
@@ -125,7 +125,7 @@ impl<W: Way> Wire<W> {
                 }
                 ends.next += 1;
                 let number = ends.next;
-                ends.waiting.insert(number, tell);
+                ends.waiting.insert(number, sender);
                 ends.outbox.push_back((number, ask));
                 ends.driver.take()
             };
@@ -149,23 +149,23 @@ impl<W: Way> Wire<W> {
         }
         self.is_suspect.store(false, Ordering::Relaxed);
         let mut ends = lock(&self.ends);
-        let (outbox, word) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
-        let waiting = if let Some(Word::Reply(number, _)) = &word { ends.waiting.remove(number) } else { None };
-        if word.is_none() {
+        let (outbox, message) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
+        let waiting = if let Some(Incoming::Reply(number, _)) = &message { ends.waiting.remove(number) } else { None };
+        if message.is_none() {
             ends.driver = Some(context.waker().clone());
         }
         drop(ends);
         outbox.into_iter().for_each(|(number, ask)| way.send(number, ask));
-        match word {
+        match message {
             None => return Poll::Pending,
-            Some(Word::Reply(_, said)) => {
+            Some(Incoming::Reply(_, said)) => {
                 way.answered(&said);
                 if let Some(waiting) = waiting {
                     drop(waiting.send(said));
                 }
             }
-            Some(Word::Push(push)) => way.pushed(push),
-            Some(Word::Broken) => return Poll::Ready(()),
+            Some(Incoming::Push(push)) => way.pushed(push),
+            Some(Incoming::Broken) => return Poll::Ready(()),
         }
         context.waker().wake_by_ref();
         Poll::Pending
@@ -203,7 +203,7 @@ mod tests {
 
     impl Way for Numbers {
         type Ask = u64;
-        type Said = u64;
+        type Reply = u64;
         type Push = u64;
 
         fn send(&self, number: u64, ask: u64) {
@@ -239,7 +239,7 @@ mod tests {
         let (wire, mut driver, seen) = connection();
         let (mut first, mut second) = (pin!(wire.exchange(7)), pin!(wire.exchange(8)));
         assert!(turn(first.as_mut()).is_pending() && turn(second.as_mut()).is_pending());
-        wire.arrive(Word::Reply(1, 70));
+        wire.arrive(Incoming::Reply(1, 70));
         assert!(lock(&seen).is_empty() && turn(first.as_mut()).is_pending());
         assert_eq!((wire.check_driven(), wire.check_driven()), (Progress::Waiting, Progress::Stalled));
         assert!(turn(driver.as_mut()).is_pending());

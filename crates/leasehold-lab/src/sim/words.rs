@@ -10,7 +10,7 @@ pub(super) fn client(pid: Pid) -> String {
 }
 
 fn session(net: &Net, session: SessionId) -> String {
-    net.who.get(&session).map_or_else(|| "somebody".into(), |pid| client(*pid))
+    net.pids.get(&session).map_or_else(|| "an unknown client".into(), |pid| client(*pid))
 }
 
 fn attempt(net: &Net, id: GrantId) -> String {

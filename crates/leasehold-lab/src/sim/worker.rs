@@ -22,7 +22,7 @@ pub(super) struct Worker {
     pub(super) pid: Pid,
     /// The part on which it is polled.
     pub(super) part: Part,
-    pub(super) who: String,
+    pub(super) caller: String,
     pub(super) leasehold: Leasehold,
     pub(super) storm: Arc<Notify>,
     pub(super) rng: Rng,
@@ -96,7 +96,7 @@ impl Worker {
                 let call = self.call("inspect");
                 let inspected = mutex.inspect().await;
                 self.returned(&call, 2_000 * MS);
-                self.said("inspect", inspected.map(drop).err().as_ref(), &call);
+                self.check_result("inspect", inspected.map(drop).err().as_ref(), &call);
             }
         }
     }
@@ -106,8 +106,8 @@ impl Worker {
         let (call, was_free) = (self.call("lock"), self.sim.is_free(name));
         match mutex.lock().await {
             Ok(guard) => {
-                self.is_soon(&guard, name);
-                self.gives_way(&guard, name);
+                self.judge_latency(&guard, name);
+                self.judge_strict_order(&guard, name);
                 let is_first = || self.sim.book.is_first_since(name, guard.token().get(), call.began_us);
                 if was_free && !call.program_stood_still(&self.sim) && is_first() {
                     call.returned_soon(&self.sim);
@@ -116,14 +116,14 @@ impl Worker {
                 true
             }
             Err(error) => {
-                self.said("lock", Some(&error), &call);
+                self.check_result("lock", Some(&error), &call);
                 false
             }
         }
     }
 
     /// Checks that a grant reaches its waiter by its push, and not by a later re-check.
-    fn is_soon(&self, guard: &Guard, name: &str) {
+    fn judge_latency(&self, guard: &Guard, name: &str) {
         let Some(given_us) = self.sim.book.given_us(name, guard.token().get()) else { return };
         let took_us = self.sim.exec.now_us() - given_us;
         if self.sim.plan.keeps_leases() && took_us > self.sim.plan.soon_us() {
@@ -132,7 +132,7 @@ impl Worker {
     }
 
     /// Checks that a client hands nothing on when it knows of a waiter in strict order.
-    fn gives_way(&self, guard: &Guard, name: &str) {
+    fn judge_strict_order(&self, guard: &Guard, name: &str) {
         let (plan, token, now_us) = (&self.sim.plan, guard.token().get(), self.sim.exec.now_us());
         let grant = self.sim.book.grant_of(name, token).filter(|grant| *grant != token);
         let known_us = grant.and_then(|grant| self.sim.book.strict_us(self.pid, grant));
@@ -175,7 +175,7 @@ impl Worker {
                 }
                 self.section(guard, name, call.began_us).await;
             }
-            Err(error) => self.said("lock", Some(&error), &call),
+            Err(error) => self.check_result("lock", Some(&error), &call),
         }
     }
 
@@ -194,8 +194,8 @@ impl Worker {
         };
         match locked {
             Some(Ok(guard)) => self.section(guard, name, call.began_us).await,
-            Some(Err(error)) => self.said("lock", Some(&error), &call),
-            None => self.sim.book.met("a dropped future"),
+            Some(Err(error)) => self.check_result("lock", Some(&error), &call),
+            None => self.sim.book.count("a dropped future"),
         }
     }
 
@@ -208,7 +208,7 @@ impl Worker {
             self.sleep(us).await;
         }
         drop(locking);
-        self.sim.book.met("a dropped future");
+        self.sim.book.count("a dropped future");
     }
 
     async fn run(&mut self, mutex: &Mutex, name: &str) {
@@ -226,7 +226,7 @@ impl Worker {
         });
         let ran = ran.await;
         done.inspect(|done| done.returned_within(&self.sim, 5_000 * MS));
-        self.said("run", ran.err().as_ref(), &call);
+        self.check_result("run", ran.err().as_ref(), &call);
     }
 
     /// Enters again as an owner that holds, at once and with the same token.
@@ -235,22 +235,22 @@ impl Worker {
         let call = self.call("lock of an owner");
         let outer = match mutex.lock().await {
             Ok(guard) => guard,
-            Err(error) => return self.said("lock of an owner", Some(&error), &call),
+            Err(error) => return self.check_result("lock of an owner", Some(&error), &call),
         };
         let grant = self.entered(&outer, name, call.began_us);
         let us = self.rng.scaled(1, self.sim.plan.section_us);
         self.sleep(us).await;
         match mutex.lock().await {
             Ok(inner) => {
-                self.sim.book.met("a re-entry");
+                self.sim.book.count("a re-entry");
                 if inner.check().is_err() || inner.token() != outer.token() {
                     self.wrong("a re-entry got a lost lease, or a lease with another token");
                 }
                 self.effect(&inner, &grant).await;
                 let _ = inner.release().await;
             }
-            Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.met("a re-entry is refused"),
-            Err(error) => self.said("lock of an owner", Some(&error), &call),
+            Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.count("a re-entry is refused"),
+            Err(error) => self.check_result("lock of an owner", Some(&error), &call),
         }
         self.hold(outer, &grant, 1).await;
     }
@@ -269,8 +269,8 @@ impl Worker {
                 self.hold(first, &grant, 1).await;
             }
             (one, other) => {
-                self.said("lock of an owner", one.err().as_ref(), &call);
-                self.said("lock of an owner", other.err().as_ref(), &call);
+                self.check_result("lock of an owner", one.err().as_ref(), &call);
+                self.check_result("lock of an owner", other.err().as_ref(), &call);
             }
         }
     }
@@ -292,7 +292,7 @@ impl Worker {
             waiter.as_mut().poll(&mut context).is_ready()
         });
         let ready = polled.filter(|is_ready| *is_ready).count();
-        self.sim.note(ready as u64, || format!("{}: a crowd asks for {name}", self.who));
+        self.sim.note(ready as u64, || format!("{}: a crowd asks for {name}", self.caller));
         let us = self.rng.scaled(MS, 300 * MS);
         self.sleep(us).await;
         drop(crowd);
@@ -311,12 +311,12 @@ impl Worker {
         let call = self.call("revoke");
         let revoked = mutex.revoke(&holder, grace).await;
         self.returned(&call, 2_000 * MS);
-        self.sim.book.met("an operator revokes");
-        self.said("revoke", revoked.map(drop).err().as_ref(), &call);
+        self.sim.book.count("an operator revokes");
+        self.check_result("revoke", revoked.map(drop).err().as_ref(), &call);
     }
 
     pub(super) fn call(&self, what: &'static str) -> Call {
-        Call::begins(&self.sim, what, &self.who, (self.pid, self.part))
+        Call::begins(&self.sim, what, &self.caller, (self.pid, self.part))
     }
 
     /// Judges a call that waits for one answer of the store: it returns within its time, and soon if no fault
@@ -326,14 +326,14 @@ impl Worker {
         call.returned_soon(&self.sim);
     }
 
-    fn said(&self, what: &'static str, error: Option<&Error>, call: &Call) {
+    fn check_result(&self, what: &'static str, error: Option<&Error>, call: &Call) {
         error.into_iter().for_each(|error| self.failed(what, error, call.program_stood_still(&self.sim)));
     }
 
     /// Handles a failed call. `has_stood` says whether its caller stood still meanwhile.
     pub(super) fn failed(&self, what: &'static str, error: &Error, has_stood: bool) {
-        self.sim.note(2, || format!("{}: {what}: {error}", self.who));
-        self.sim.book.met(error_label(error.kind()));
+        self.sim.note(2, || format!("{}: {what}: {error}", self.caller));
+        self.sim.book.count(error_label(error.kind()));
         let may = match error.kind() {
             ErrorKind::Unreachable | ErrorKind::Quorum => {
                 !what.starts_with("lock") && (has_stood || !self.sim.plan.is_well())
@@ -349,7 +349,7 @@ impl Worker {
     }
 
     pub(super) fn wrong(&self, what: &str) {
-        self.sim.book.wrong(self.sim.exec.now_us(), &format!("{}: {what}", self.who));
+        self.sim.book.wrong(self.sim.exec.now_us(), &format!("{}: {what}", self.caller));
     }
 
     fn name(&mut self) -> String {

@@ -52,13 +52,13 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     }
     let id = *rng.pick(&open);
     sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
-    let told_us = rng.scaled(1, 200 * MS);
-    let noticed_us = if rng.percent(70) { told_us } else { rng.scaled(MS, 5_000 * MS) };
+    let client_us = rng.scaled(1, 200 * MS);
+    let node_us = if rng.percent(70) { client_us } else { rng.scaled(MS, 5_000 * MS) };
     match kind {
-        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, told_us, noticed_us),
+        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, client_us, node_us),
         Kind::Ghosts => {
             let late_us = rng.scaled(MS, 3_000 * MS);
-            net::sever(sim, &mut net, id, Fate::Late(late_us), told_us, noticed_us.max(late_us));
+            net::sever(sim, &mut net, id, Fate::Late(late_us), client_us, node_us.max(late_us));
         }
         Kind::LoseReply => {
             net.conns.entry(id).and_modify(|conn| conn.loses_reply = true);
@@ -125,7 +125,7 @@ fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool 
     }
     sim.note(at as u64, || format!("FAULT {kind:?} of {} for {} ms", net.nodes[at].run(), for_us / MS));
     if forgets {
-        sim.book.met("a node forgets");
+        sim.book.count("a node forgets");
     }
     match kind {
         Kind::Refuse => {
@@ -162,7 +162,7 @@ fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool 
         }
     }
     if net.nodes.iter().all(|voter| voter.is_out(now_us)) {
-        sim.book.met("all nodes are quarantined or away");
+        sim.book.count("all nodes are quarantined or away");
     }
     true
 }
@@ -192,8 +192,8 @@ pub(in super::super) fn set_back(sim: &Arc<Sim>, settings: &Settings, rng: &mut 
 fn restart(sim: &Arc<Sim>, net: &mut Net, at: usize, rng: &mut Rng) {
     let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == at).map(|(id, _)| *id).collect();
     for id in ids {
-        let told_us = rng.scaled(1, 100 * MS);
-        net::sever(sim, net, id, Fate::Gone, told_us, 0);
+        let client_us = rng.scaled(1, 100 * MS);
+        net::sever(sim, net, id, Fate::Gone, client_us, 0);
     }
     net.nodes[at].restarts();
     net.nodes[at].downs += 1;
@@ -211,7 +211,7 @@ pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, at: usize, offset_us: i64
     sim.note(by_us.unsigned_abs(), || format!("  {}: by {} ms", net.nodes[at].at, by_us / 1000));
     if by_us > 0 {
         for broken in net.pledges.jumps(at, by_us.unsigned_abs(), sim.exec.now_us()) {
-            sim.book.met("a jump leaves no majority");
+            sim.book.count("a jump leaves no majority");
             promise_ends(sim, Some(broken), "clocks that were set forward left no majority");
         }
     }
@@ -232,7 +232,7 @@ pub(in super::super) fn cut_all(sim: &Arc<Sim>, pid: Pid, rng: &mut Rng) {
     for id in ids {
         let late_us = rng.scaled(MS, 3_000 * MS);
         let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
-        let noticed_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
-        net::sever(sim, &mut net, id, fate, 0, noticed_us);
+        let node_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
+        net::sever(sim, &mut net, id, fate, 0, node_us);
     }
 }

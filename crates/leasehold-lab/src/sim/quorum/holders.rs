@@ -27,7 +27,7 @@ impl Net {
             }
         }
         let enough = at.into_iter().filter(|(_, count)| *count >= least);
-        enough.filter_map(|(id, _)| Some((id, *self.who.get(&id.session)?))).collect()
+        enough.filter_map(|(id, _)| Some((id, *self.pids.get(&id.session)?))).collect()
     }
 
     /// Returns the waiters that a node has to notify when its vote is revoked (P10). The node looks at the first entries of
@@ -39,7 +39,7 @@ impl Net {
         let first = queue.take(SETTLE_STEPS);
         for (_, id) in first.filter(|(_, id)| voter.inboxes.contains_key(&id.session)) {
             let is_known = next.iter().any(|(known, _)| known.session == id.session);
-            if let Some(pid) = self.who.get(&id.session).filter(|_| !is_known) {
+            if let Some(pid) = self.pids.get(&id.session).filter(|_| !is_known) {
                 next.push((*id, *pid));
             }
         }
@@ -76,7 +76,7 @@ impl Net {
         let mut held: BTreeMap<(&Name, Token), (usize, u64, u64)> = BTreeMap::new();
         for voter in &self.nodes {
             for (name, record) in &voter.records {
-                let is_its = |grant: &&Granted| grant.is_held() && self.who.get(&grant.id.session) == Some(&pid);
+                let is_its = |grant: &&Granted| grant.is_held() && self.pids.get(&grant.id.session) == Some(&pid);
                 let Some(grant) = record.grant.as_ref().filter(is_its) else { continue };
                 let left_us = grant.left_us(voter.clock.at_us(now_us));
                 let (count, longest_us, length_us) = held.entry((name, grant.token)).or_default();
@@ -85,13 +85,13 @@ impl Net {
             }
         }
         let most = held.into_iter().filter(|(_, (count, ..))| *count > self.nodes.len() / 2);
-        let told = |((name, token), (_, left_us, length_us)): ((&Name, Token), _)| Held {
+        let as_held = |((name, token), (_, left_us, length_us)): ((&Name, Token), _)| Held {
             name: name.as_str().to_owned(),
             token: token.get(),
             left_us,
             length_us,
         };
-        most.map(told).collect()
+        most.map(as_held).collect()
     }
 }
 

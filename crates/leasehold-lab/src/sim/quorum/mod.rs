@@ -24,5 +24,5 @@ mod voter;
 pub(super) use after::{heal, kept, residue};
 pub(super) use faults::{cut_all, inject, set_back};
 pub(super) use net::Net;
-pub(super) use seat::Seat;
+pub(super) use seat::SimNode;
 pub(super) use settings::{MUST, RARE, Settings, plan};

@@ -20,11 +20,11 @@ use super::super::pipe::Pipe;
 use super::super::plan::Plan;
 use super::super::rng::Rng;
 use super::super::stage::Sim;
-use super::super::wire::{Wire, Word};
+use super::super::wire::{Incoming, Wire};
 use super::super::words::client;
 use super::faults::promise_ends;
 use super::pledges::Pledges;
-use super::seat::Road;
+use super::seat::Route;
 use super::voter::{Done, Query, Reply, Voter, label};
 
 pub(in super::super) struct Net {
@@ -39,7 +39,7 @@ pub(in super::super) struct Net {
     /// How many of a hundred messages of nodes are lost.
     pub(super) lost_pushes: u64,
     /// The client of each session.
-    pub(super) who: BTreeMap<SessionId, Pid>,
+    pub(super) pids: BTreeMap<SessionId, Pid>,
     pub(super) is_calm: bool,
     pub(super) pledges: Pledges,
     /// The nodes at which a grant was revoked.
@@ -51,9 +51,9 @@ pub(in super::super) struct Net {
 pub(super) struct Conn {
     pub(super) pid: Pid,
     pub(super) node: usize,
-    wire: Arc<Wire<Road>>,
+    wire: Arc<Wire<Route>>,
     up: Pipe<(Option<u64>, Query)>,
-    down: Pipe<Word<Road>>,
+    down: Pipe<Incoming<Route>>,
     /// For how many reasons nothing flows, up and down.
     pub(super) stalls: [u32; 2],
     pub(super) is_half_open: bool,
@@ -66,7 +66,7 @@ pub(super) struct Conn {
 /// The direction of a message.
 pub(super) enum Way {
     Up { reply: Option<u64>, ask: Query },
-    Down(Word<Road>),
+    Down(Incoming<Route>),
 }
 
 impl Net {
@@ -88,7 +88,7 @@ impl Net {
             slow_in: plan.slow_in,
             cut_off: BTreeMap::new(),
             lost_pushes: 0,
-            who: BTreeMap::new(),
+            pids: BTreeMap::new(),
             is_calm: false,
             pledges,
             marked: BTreeMap::new(),
@@ -115,17 +115,17 @@ impl Net {
 
 /// Connects a client: this takes two round trips. Returns the number of the connection, the run ID, and the client's
 /// end.
-pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, String, Arc<Wire<Road>>)> {
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, String, Arc<Wire<Route>>)> {
     for _ in 0..2 {
-        let (us, refused, unheard) = {
+        let (us, refused, hangs) = {
             let mut net = lock(&sim.votes);
             let voter = &net.nodes[node];
             let refused = voter.refuses > 0 || voter.downs > 0;
-            let unheard = voter.freezes > 0 || net.is_cut_off(pid, node);
-            (2 * net.delay_us(node), refused, unheard)
+            let hangs = voter.freezes > 0 || net.is_cut_off(pid, node);
+            (2 * net.delay_us(node), refused, hangs)
         };
-        sim.sleep_true(if unheard { HANG_US } else { us }).await;
-        if refused || unheard {
+        sim.sleep_true(if hangs { HANG_US } else { us }).await;
+        if refused || hangs {
             return Err(error(ErrorKind::Unreachable, "no node listens there"));
         }
     }
@@ -165,7 +165,7 @@ fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
     let at_us = match way {
         Way::Up { reply, ask } => conn.up.push(now_us + us, (reply, ask)),
         Way::Down(_) if conn.is_left => return,
-        Way::Down(word) => conn.down.push(now_us + us, word),
+        Way::Down(message) => conn.down.push(now_us + us, message),
     };
     let there = Arc::clone(sim);
     sim.exec.after(at_us - now_us, move || pump(&there, id));
@@ -184,8 +184,8 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
         let Some(conn) = net.conns.get_mut(&id) else { return };
         let [up, down] = conn.stalls.map(|stalls| stalls == 0);
         if down && conn.down.is_due(now_us) {
-            if let Some(word) = conn.down.pop() {
-                conn.wire.arrive(word);
+            if let Some(message) = conn.down.pop() {
+                conn.wire.arrive(message);
             }
         } else if up && conn.up.is_due(now_us) {
             let Some((reply, ask)) = conn.up.pop() else { return };
@@ -230,16 +230,16 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     if let Query::Attach(session) = ask {
         // A request to subscribe that arrives after its connection is gone subscribes nothing.
         let Some(conn) = net.conns.get(&id) else { return };
-        net.who.insert(*session, conn.pid);
+        net.pids.insert(*session, conn.pid);
     }
     let Done { said, bells, steps } = net.nodes[node].serve(id, ask, sim.exec.now_us());
     if matches!(said, Reply::NoMemory) {
-        sim.book.met("an acquire finds no memory");
+        sim.book.count("an acquire finds no memory");
     }
     for (name, request, vote) in &steps {
-        sim.book.met(label(request, vote));
+        sim.book.count(label(request, vote));
         if let Ok(vote) = vote {
-            look(sim, net, node, name, request, vote);
+            observe(sim, net, node, name, request, vote);
         }
         let number = vote.as_ref().map_or(3, |vote| vote.highest.get() ^ vote.now_us);
         sim.note(number, || {
@@ -251,17 +251,17 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     // connection.
     for (name, bell) in bells {
         if bell.rings == Rings::Call {
-            sim.book.met("a call");
+            sim.book.count("a call");
         }
         if net.rng.percent(net.lost_pushes) {
-            sim.book.met("a push is lost");
+            sim.book.count("a push is lost");
             sim.note(4, || format!("{}: {bell:?} is lost", net.nodes[node].at));
             continue;
         }
         sim.note(bell.highest.get(), || format!("{}: {name}: {bell:?}", net.nodes[node].at));
         for to in net.nodes[node].inboxes.get(&bell.to).cloned().unwrap_or_default() {
             let us = net.delay_us(node);
-            push(sim, net, to, us, Way::Down(Word::Push((name.clone(), bell.clone()))));
+            push(sim, net, to, us, Way::Down(Incoming::Push((name.clone(), bell.clone()))));
         }
     }
     let us = net.delay_us(node);
@@ -271,11 +271,11 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sever(sim, net, id, Fate::Gone, us, 0);
         return;
     }
-    push(sim, net, id, us, Way::Down(Word::Reply(reply, said)));
+    push(sim, net, id, us, Way::Down(Incoming::Reply(reply, said)));
 }
 
 /// Notes the facts that the laboratory learns from a step of a node.
-fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Request, vote: &Vote) {
+fn observe(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Request, vote: &Vote) {
     let now_us = sim.exec.now_us();
     let known = match request {
         Request::Ask(ask) => match vote.said {
@@ -303,7 +303,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
         let majority = net.nodes.len() / 2 + 1;
         let voted = net.voted.entry(grant).or_default();
         if matches!(request, Request::Ask(_)) && voted.insert(node) && voted.len() == majority {
-            sim.book.met("a majority votes");
+            sim.book.count("a majority votes");
             sim.book.given(name.as_str(), token.get(), now_us);
         }
     }
@@ -346,8 +346,8 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Query::End });
 }
 
-/// Breaks a connection. The client notices it after `told_us`, the node after `noticed_us`.
-pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
+/// Breaks a connection. The client notices it after `client_us`, the node after `node_us`.
+pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, client_us: u64, node_us: u64) {
     let Some(conn) = net.conns.get_mut(&id) else { return };
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
     let was_left = std::mem::replace(&mut conn.is_left, true);
@@ -356,20 +356,20 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
     conn.down.clear();
     if !was_left {
         // A client that is cut off does not notice the break either.
-        let told_us = if net.is_cut_off(pid, node) { told_us + HANG_US } else { told_us };
-        sim.exec.after(told_us, move || wire.arrive(Word::Broken));
+        let client_us = if net.is_cut_off(pid, node) { client_us + HANG_US } else { client_us };
+        sim.exec.after(client_us, move || wire.arrive(Incoming::Broken));
     }
     if let Fate::Late(us) = fate {
         for (nth, (reply, ask)) in under_way.into_iter().enumerate() {
             let there = Arc::clone(sim);
-            sim.book.met("a request outlives its connection");
+            sim.book.count("a request outlives its connection");
             sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.votes), node, id, reply, ask));
         }
     }
     // The node ends a connection after the last request that it has read from it.
     let read_us = if let Fate::Late(us) = fate { us + count + 1 } else { 0 };
     let there = Arc::clone(sim);
-    sim.exec.after(noticed_us.max(read_us), move || {
+    sim.exec.after(node_us.max(read_us), move || {
         let mut net = lock(&there.votes);
         net.nodes[node].detach(id);
         net.conns.remove(&id);

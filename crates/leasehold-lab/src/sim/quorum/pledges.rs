@@ -12,7 +12,7 @@ use leasehold_spec::{GrantId, Name, Token};
 
 /// One node's pledge for one grant, in true time.
 #[derive(Clone, Copy, Debug, Default)]
-struct Word {
+struct Pledge {
     /// Until when the node has said that it keeps the vote.
     said_us: u64,
     /// Until when it keeps the vote, or is in quarantine.
@@ -31,7 +31,7 @@ pub(super) struct Broken {
 
 pub(super) struct Pledges {
     nodes: usize,
-    of: BTreeMap<(Name, GrantId, Token), Vec<Word>>,
+    of: BTreeMap<(Name, GrantId, Token), Vec<Pledge>>,
 }
 
 impl Pledges {
@@ -49,15 +49,15 @@ impl Pledges {
         now_us: u64,
     ) -> Option<Broken> {
         let (of, majority) = ((grant.0.clone(), grant.2), self.nodes / 2 + 1);
-        let words = self.words(grant);
-        let word = &mut words[node];
-        (word.said_us, word.keeps_us) = (word.said_us.max(until_us), until_us);
-        gap(of, words, majority, now_us)
+        let pledges = self.pledges(grant);
+        let pledge = &mut pledges[node];
+        (pledge.said_us, pledge.keeps_us) = (pledge.said_us.max(until_us), until_us);
+        gap(of, pledges, majority, now_us)
     }
 
     /// Records that a node keeps the vote until then, but has not said so to a client that relies on it.
     pub(super) fn keeps(&mut self, node: usize, grant: (Name, GrantId, Token), until_us: u64) {
-        self.words(grant)[node].keeps_us = until_us;
+        self.pledges(grant)[node].keeps_us = until_us;
     }
 
     /// Records that a node's clock was set forward by this much.
@@ -65,11 +65,11 @@ impl Pledges {
         self.forget(now_us);
         let majority = self.nodes / 2 + 1;
         let mut broken = Vec::new();
-        for ((name, _, token), words) in &mut self.of {
-            let word = &mut words[node];
-            if word.keeps_us > now_us {
-                word.keeps_us = word.keeps_us.saturating_sub(by_us).max(now_us);
-                broken.extend(gap((name.clone(), *token), words, majority, now_us));
+        for ((name, _, token), pledges) in &mut self.of {
+            let pledge = &mut pledges[node];
+            if pledge.keeps_us > now_us {
+                pledge.keeps_us = pledge.keeps_us.saturating_sub(by_us).max(now_us);
+                broken.extend(gap((name.clone(), *token), pledges, majority, now_us));
             }
         }
         broken
@@ -84,27 +84,27 @@ impl Pledges {
         now_us: u64,
     ) -> Option<Broken> {
         let (of, majority) = ((grant.0.clone(), grant.2), self.nodes / 2 + 1);
-        let words = self.words(grant);
-        words[node].keeps_us = words[node].keeps_us.min(at_us);
-        gap(of, words, majority, now_us)
+        let pledges = self.pledges(grant);
+        pledges[node].keeps_us = pledges[node].keeps_us.min(at_us);
+        gap(of, pledges, majority, now_us)
     }
 
-    fn words(&mut self, grant: (Name, GrantId, Token)) -> &mut Vec<Word> {
+    fn pledges(&mut self, grant: (Name, GrantId, Token)) -> &mut Vec<Pledge> {
         let nodes = self.nodes;
-        self.of.entry(grant).or_insert_with(|| vec![Word::default(); nodes])
+        self.of.entry(grant).or_insert_with(|| vec![Pledge::default(); nodes])
     }
 
     fn forget(&mut self, now_us: u64) {
-        self.of.retain(|_, words| words.iter().any(|word| word.said_us > now_us));
+        self.of.retain(|_, pledges| pledges.iter().any(|pledge| pledge.said_us > now_us));
     }
 }
 
-fn gap((name, token): (Name, Token), words: &[Word], majority: usize, now_us: u64) -> Option<Broken> {
-    let nth = |of: fn(&Word) -> u64| {
-        let mut ends: Vec<u64> = words.iter().map(of).collect();
+fn gap((name, token): (Name, Token), pledges: &[Pledge], majority: usize, now_us: u64) -> Option<Broken> {
+    let nth = |of: fn(&Pledge) -> u64| {
+        let mut ends: Vec<u64> = pledges.iter().map(of).collect();
         ends.sort_unstable_by(|a, b| b.cmp(a));
         ends[majority - 1]
     };
-    let (from_us, to_us) = (nth(|word| word.keeps_us).max(now_us), nth(|word| word.said_us));
+    let (from_us, to_us) = (nth(|pledge| pledge.keeps_us).max(now_us), nth(|pledge| pledge.said_us));
     (from_us < to_us).then_some(Broken { name, token, from_us, to_us })
 }

@@ -15,14 +15,14 @@ use super::net;
 use super::voter::{Query, Reply};
 
 /// A node, as one process reaches it.
-pub(in super::super) struct Seat {
+pub(in super::super) struct SimNode {
     sim: Arc<Sim>,
     pid: Pid,
     node: usize,
     at: String,
 }
 
-impl Seat {
+impl SimNode {
     /// Returns all nodes.
     pub(in super::super) fn all(sim: &Arc<Sim>, pid: Pid) -> Vec<Arc<dyn Node>> {
         let names: Vec<String> = lock(&sim.votes).nodes.iter().map(|voter| voter.at.clone()).collect();
@@ -31,7 +31,7 @@ impl Seat {
     }
 }
 
-impl Node for Seat {
+impl Node for SimNode {
     fn at(&self) -> &str {
         &self.at
     }
@@ -41,18 +41,18 @@ impl Node for Seat {
         Box::pin(async move {
             let (id, run, wire) = net::open(&sim, pid, node).await?;
             let inbox = Arc::new(Mutex::new(None));
-            let road = Road { sim: Arc::clone(&sim), node, id, inbox: Arc::clone(&inbox) };
-            let driver = Box::pin(wire.drive(road));
+            let route = Route { sim: Arc::clone(&sim), node, id, inbox: Arc::clone(&inbox) };
+            let driver = Box::pin(wire.drive(route));
             // Owns the connection from here on: dropping it closes the connection.
-            let mut line = Line { sim: Arc::clone(&sim), run, wire, inbox, marker: None };
+            let mut link = SimNodeLink { sim: Arc::clone(&sim), run, wire, inbox, marker: None };
             let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
             spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
-            match line.exchange(Query::Greet(charter)).await {
-                Ok(Reply::Greeted(marker)) => line.marker = Some(Arc::new(marker)),
+            match link.exchange(Query::Greet(charter)).await {
+                Ok(Reply::Greeted(marker)) => link.marker = Some(Arc::new(marker)),
                 Ok(_) => return Err(error(ErrorKind::Invalid, "a quorum with another charter")),
                 Err(_) => return Err(error(ErrorKind::Unreachable, "the connection is gone")),
             }
-            Ok(Arc::new(line) as Arc<dyn NodeLink>)
+            Ok(Arc::new(link) as Arc<dyn NodeLink>)
         })
     }
 
@@ -64,16 +64,16 @@ impl Node for Seat {
 }
 
 /// The route of a connection: to a node, by the network.
-pub(super) struct Road {
+pub(super) struct Route {
     sim: Arc<Sim>,
     node: usize,
     id: u64,
     inbox: Arc<Mutex<Option<Inbox>>>,
 }
 
-impl Way for Road {
+impl Way for Route {
     type Ask = Query;
-    type Said = Reply;
+    type Reply = Reply;
     type Push = (Name, Bell);
 
     fn send(&self, number: u64, ask: Query) {
@@ -94,16 +94,16 @@ impl Way for Road {
     }
 }
 
-struct Line {
+struct SimNodeLink {
     sim: Arc<Sim>,
     run: String,
-    wire: Arc<Wire<Road>>,
+    wire: Arc<Wire<Route>>,
     inbox: Arc<Mutex<Option<Inbox>>>,
     /// `None` until the node was greeted.
     marker: Option<Arc<Marker>>,
 }
 
-impl Line {
+impl SimNodeLink {
     fn exchange(&self, ask: Query) -> impl Future<Output = Result<Reply, Fault>> + Send + use<> {
         let said = self.wire.exchange(ask);
         async move {
@@ -127,7 +127,7 @@ fn vote(said: Result<Vote, Abstention>) -> Result<Vote, NoVote> {
     said.map_err(NoVote::Abstains)
 }
 
-impl NodeLink for Line {
+impl NodeLink for SimNodeLink {
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
         let mut request = request.clone();
         if let Request::Ask(ask) = &mut request {
@@ -212,7 +212,7 @@ impl NodeLink for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for SimNodeLink {
     fn drop(&mut self) {
         self.close();
     }

@@ -39,7 +39,7 @@ impl Settings {
         2 * self.clocks_us.unsigned_abs()
     }
 
-    pub(super) fn rest_us(&self) -> u64 {
+    pub(super) fn quarantine_us(&self) -> u64 {
         rest_ms(self.max_lease_ms) * MS
     }
 }

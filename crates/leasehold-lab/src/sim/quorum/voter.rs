@@ -104,12 +104,12 @@ impl Voter {
 
     /// Returns whether it has no vote whatever the request is.
     pub(super) fn is_out(&self, now_us: u64) -> bool {
-        self.downs > 0 || self.freezes > 0 || self.rest_us(now_us) > 0
+        self.downs > 0 || self.freezes > 0 || self.quarantine_us(now_us) > 0
     }
 
     /// Returns how much of its quarantine is left by its clock, or 0. Before a run that may have forgotten something is
     /// greeted, this is the whole quarantine as far as it is known.
-    pub(super) fn rest_us(&self, now_us: u64) -> u64 {
+    pub(super) fn quarantine_us(&self, now_us: u64) -> u64 {
         let run = self.run();
         let is_known = |marker: &&Marker| marker.run == run || !marker.forgets && !self.forgets;
         let known = self.marker.as_ref().filter(is_known);
