@@ -90,7 +90,7 @@ pub(crate) fn replay_with(flaw: Option<&str>, args: &str) -> String {
     format!("RUSTFLAGS=\"--cfg leasehold_lab\" {flaw}cargo run{profile} -p leasehold-lab -- {args}")
 }
 
-/// Ends the process quietly when the reader of the output stops reading (`| head`): nobody has to see a panic then. Not
+/// Ends the process quietly when the reader of the output stops reading (`| head`), so that no panic is printed. Not
 /// for chaos, which has processes to end first.
 pub(crate) fn end_with_the_reader() {
     let usual = std::panic::take_hook();

@@ -1,5 +1,5 @@
-//! Chaos on a quorum, as a command: real servers, most of which are emptied, which costs time but breaks no promise;
-//! and the same with nodes that forget and vote at once, which the command has to find.
+//! Chaos on a quorum, as a command. Most of the real servers are emptied: this costs time but breaks no promise. The
+//! same with nodes that forget and vote at once: the command has to find that.
 
 use std::process::{Command, Output};
 

@@ -8,7 +8,7 @@ use std::task::Wake;
 
 use leasehold::seam::Pending;
 
-use super::exec::{NOBODY, Pid, lock};
+use super::exec::{Pid, WORLD, lock};
 use super::process::{Part, Process};
 use super::rng::Rng;
 use super::timer::{Timer, What};
@@ -69,7 +69,7 @@ impl Core {
             timers: BinaryHeap::new(),
             tasks: BTreeMap::new(),
             processes: vec![Process::default()],
-            current: (NOBODY, Part::Thread),
+            current: (WORLD, Part::Thread),
             hiccup_in,
         }
     }

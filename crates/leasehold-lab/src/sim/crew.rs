@@ -236,7 +236,7 @@ async fn connect(sim: &Arc<Sim>, host: &Arc<Host>, pid: Pid, rng: &mut Rng) -> L
     }
 }
 
-/// An operator, who revokes the leases that are held whenever it is signaled.
+/// Runs an operator: it revokes the leases that are held whenever it is signaled.
 async fn operate(sim: Arc<Sim>, pid: Pid, leasehold: Leasehold, called: Arc<Notify>, mut rng: Rng) {
     loop {
         called.notified().await;

@@ -34,7 +34,7 @@ use super::timer::{Bell, Sleep, Timer, What};
 pub(super) type Pid = usize;
 
 /// The world around the clients: it has no clock but the true one, and it never stops.
-pub(super) const NOBODY: Pid = 0;
+pub(super) const WORLD: Pid = 0;
 
 /// This many polls and events at one moment are a livelock.
 const STEPS_AT_ONCE: u32 = 200_000;
@@ -142,7 +142,7 @@ impl Exec {
         core.current = (pid, part);
         drop(core);
         drop(ended);
-        self.core().current = (NOBODY, Part::Thread);
+        self.core().current = (WORLD, Part::Thread);
         true
     }
 
@@ -301,7 +301,7 @@ impl Exec {
             return;
         }
         let hiccup_in = core.hiccup_in;
-        if hiccup_in > 0 && pid != NOBODY && core.rng.below(hiccup_in) == 0 {
+        if hiccup_in > 0 && pid != WORLD && core.rng.below(hiccup_in) == 0 {
             let at_us = core.now_us + core.rng.scaled(100, HICCUP_US);
             return core.set(at_us, What::Wake(id));
         }
@@ -314,7 +314,7 @@ impl Exec {
         drop(core);
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         let mut core = self.core();
-        core.current = (NOBODY, Part::Thread);
+        core.current = (WORLD, Part::Thread);
         let done = match (polled, core.tasks.get_mut(&id)) {
             (Poll::Pending, Some(task)) => {
                 task.future = Some(future);

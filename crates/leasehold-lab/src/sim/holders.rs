@@ -29,8 +29,8 @@ impl Net {
         self.waiters(&held.name).into_iter().filter(|(id, _)| know.contains(id)).collect()
     }
 
-    /// Returns the waiters that a server has to notify when a lease of this name is revoked (P10). The server looks at the
-    /// first entries of the queue, and notifies the first two sessions that could be granted the lease.
+    /// Returns the waiters that a server has to notify when a lease of this name is revoked (P10). The server examines
+    /// the first entries of the queue, and notifies the first two sessions that could be granted the lease.
     pub(super) fn next_waiters(&self, node: usize, name: &str, now_us: u64) -> Vec<(GrantId, Pid)> {
         let clock_us = self.nodes[node].clock.at_us(now_us);
         let mut next: Vec<(GrantId, Pid)> = Vec::new();
@@ -58,7 +58,7 @@ impl Net {
         (left_us > 0).then_some(Held { name, token, left_us, length_us })
     }
 
-    /// Returns what a process holds.
+    /// Returns the leases that a process holds.
     pub(super) fn held_by(&self, pid: Pid, now_us: u64) -> Vec<Held> {
         let node = &self.nodes[self.primary];
         let clock_us = node.clock.at_us(now_us);

@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Restart,
     /// The server restarts empty.
     Amnesia,
-    /// A replica takes over, without the last writes; the old primary may go on for a while.
+    /// A replica takes over, without the last writes; the old primary may continue for a while.
     Failover,
     /// The server's clock is set forward.
     JumpForward,
@@ -33,13 +33,13 @@ pub(super) enum Kind {
     JumpBack,
     /// The server's memory is full.
     NoMemory,
-    /// A process stands still; its clock goes on.
+    /// A process stands still; its clock continues.
     Pause,
     /// A machine sleeps: its timers stand still, too.
     Suspend,
-    /// A program blocks one of its runtimes; the client's thread goes on.
+    /// A program blocks one of its runtimes; the client's thread continues.
     Block,
-    /// A runtime ends, with all that runs on it; the program goes on.
+    /// A runtime ends, with all that runs on it; the program continues.
     EndRuntime,
     /// A process dies, and another comes.
     Crash,

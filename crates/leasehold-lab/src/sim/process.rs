@@ -124,7 +124,7 @@ impl Process {
         }
     }
 
-    /// Updates the halted time of each part before and after a change of what stands still.
+    /// Updates the halted time of each part before and after a part stops or continues.
     fn change(&mut self, now_us: u64, change: impl FnOnce(&mut Self)) {
         let parts: Vec<Part> = self.parts.keys().copied().collect();
         let were: Vec<bool> = parts.iter().map(|part| self.stands_still(*part)).collect();

@@ -133,7 +133,7 @@ mod tests {
     use leasehold_testkit::history::Ended;
 
     use super::super::book::Book;
-    use super::super::exec::{NOBODY, Part, Pid};
+    use super::super::exec::{Part, Pid, WORLD};
     use super::*;
 
     const WRITTEN_LATE: &str = "a write was in flight when its sender released, or was notified that the lease is lost";
@@ -166,7 +166,7 @@ mod tests {
             Box::pin(async { signal.await.unwrap_or(lost("a", LostReason::Released)) })
         }
 
-        /// Makes the first client send what it read at the very beginning.
+        /// Makes the first client send the value that it read at the very beginning.
         fn sends(&self, left_us: u64, signal: Pending<Lost>) {
             let delay_us = std::mem::replace(&mut lock(&self.sim.registers).delay_us, (10_000, 10_000));
             let sent = Sent::now(&self.sim.exec, self.client, left_us, signal);
@@ -180,7 +180,7 @@ mod tests {
             let writing = async move {
                 write(&sim, &grant, read, sent).await;
             };
-            self.sim.exec.spawn(NOBODY, Part::Thread, "a write", Box::pin(writing));
+            self.sim.exec.spawn(WORLD, Part::Thread, "a write", Box::pin(writing));
         }
 
         /// Another client is granted the lock now, reads, writes, and ends in time.

@@ -11,7 +11,7 @@ use leasehold_testkit::checker::{Report, Rules, Violation, check};
 
 use super::book::Book;
 use super::crew::{Crew, Fate};
-use super::exec::{NOBODY, Part, Pid, Stop, lock};
+use super::exec::{Part, Pid, Stop, WORLD, lock};
 use super::faults::go_wrong;
 use super::kind::Kind;
 use super::node::Role;
@@ -88,7 +88,7 @@ fn go(sim: &Arc<Sim>) -> Vec<String> {
     let crew = Crew::new(sim, rng.fork());
     (0..sim.plan.clients).for_each(|_| crew.start());
     let wrong = go_wrong(Arc::clone(sim), Arc::clone(&crew), rng.fork());
-    sim.exec.spawn(NOBODY, Part::Thread, "the faults", Box::pin(wrong));
+    sim.exec.spawn(WORLD, Part::Thread, "the faults", Box::pin(wrong));
     if !ran(sim, sim.exec.run(sim.plan.chaos_us, || false)) {
         return Vec::new();
     }
@@ -132,7 +132,7 @@ fn go(sim: &Arc<Sim>) -> Vec<String> {
 /// Returns whether the executor reached the end of its time.
 fn ran(sim: &Sim, stop: Stop) -> bool {
     if stop == Stop::Livelock {
-        sim.book.wrong(sim.exec.now_us(), "a livelock: time does not go on");
+        sim.book.wrong(sim.exec.now_us(), "a livelock: time does not advance");
     }
     stop != Stop::Livelock
 }
@@ -239,8 +239,8 @@ fn judge(sim: &Arc<Sim>) -> Verdict {
     let mut report = check(&sim.book.history(&sim.plan.names), &rules);
     let mut wrong = sim.book.wrongs();
     let twice = granted_twice(&report);
-    // If a token was granted twice, nobody can tell to which of the two grants a claim belongs. That there are two grants
-    // is reported.
+    // If a token was granted twice, a claim cannot be assigned to one of the two grants. The second grant is reported
+    // by itself.
     let is_of_two = |v: &Violation| matches!(v, Violation::ClaimedAfterEnd { token, .. } if twice.contains(token));
     wrong.extend(report.violations.drain(..).filter(|v| !is_of_two(v)).map(|violation| violation.to_string()));
     let (lost_updates, unexcused) = sim.book.lost_updates();

@@ -10,7 +10,7 @@ use leasehold::seam::{Address, Pending, RuntimeId, Socket, World};
 use leasehold_spec::{Name, Resource};
 
 use super::book::Book;
-use super::exec::{Exec, NOBODY, Part, Pid, lock};
+use super::exec::{Exec, Part, Pid, WORLD, lock};
 use super::follow::{Follow, Held, Waiter};
 use super::net::Net;
 use super::plan::Plan;
@@ -87,7 +87,7 @@ impl Sim {
 
     /// Sleeps in true time.
     pub(super) fn sleep_true(&self, us: u64) -> Pending<()> {
-        self.exec.sleep(NOBODY, Duration::from_micros(us))
+        self.exec.sleep(WORLD, Duration::from_micros(us))
     }
 }
 

@@ -2,7 +2,7 @@
 //! models switch flaws on and off, for every test in this process.
 
 use super::book::Book;
-use super::exec::{Exec, Halt, NOBODY, Part, Stop};
+use super::exec::{Exec, Halt, Part, Stop, WORLD};
 use super::jumps::Trip;
 use super::mutants::ALL;
 use super::plan::Plan;
@@ -214,7 +214,7 @@ fn a_livelock_ends_the_run() {
         context.waker().wake_by_ref();
         std::task::Poll::Pending
     });
-    exec.spawn(NOBODY, Part::Thread, "a spinner", Box::pin(spinning));
+    exec.spawn(WORLD, Part::Thread, "a spinner", Box::pin(spinning));
     assert_eq!(exec.run(1_000_000, || false), Stop::Livelock);
 }
 
@@ -230,7 +230,7 @@ fn order_of_three(seed: u64) -> Vec<u32> {
     for number in 0..3 {
         let order = Arc::clone(&order);
         let task = async move { order.lock().expect("no task panics").push(number) };
-        exec.spawn(NOBODY, Part::Thread, "one of three", Box::pin(task));
+        exec.spawn(WORLD, Part::Thread, "one of three", Box::pin(task));
     }
     exec.run(1, || false);
     let order = order.lock().expect("no task panics");

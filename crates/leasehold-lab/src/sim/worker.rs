@@ -1,5 +1,4 @@
-//! The work of clients: a task that asks for locks in every way there is, and does under them the work that locks
-//! protect.
+//! The work of clients: a task that asks for locks in every possible way, and does under them what locks protect.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -48,7 +47,7 @@ impl Worker {
             self.sleep(think_us).await;
             self.act().await;
         }
-        // A caller that asks now is served, whatever has happened.
+        // Any caller that asks now is served, whatever has happened.
         let name = self.sim.plan.names[0].clone();
         let mutex = self.leasehold.mutex(&name).lease(self.lease());
         (self.is_renewed, self.is_kept) = (true, false);
@@ -319,8 +318,7 @@ impl Worker {
         Call::begins(&self.sim, what, &self.caller, (self.pid, self.part))
     }
 
-    /// Judges a call that waits for one answer of the store: it returns within its time, and soon if no fault
-    /// interferes.
+    /// Judges a call that waits for one answer of the store: it returns in time, and soon if no fault interferes.
     pub(super) fn returned(&self, call: &Call, within_us: u64) {
         call.returned_within(&self.sim, within_us);
         call.returned_soon(&self.sim);

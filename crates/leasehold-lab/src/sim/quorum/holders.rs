@@ -30,8 +30,8 @@ impl Net {
         enough.filter_map(|(id, _)| Some((id, *self.pids.get(&id.session)?))).collect()
     }
 
-    /// Returns the waiters that a node has to notify when its vote is revoked (P10). The node looks at the first entries of
-    /// its queue, and notifies the first two sessions that have an inbox.
+    /// Returns the waiters that a node has to notify when its vote is revoked (P10). The node examines the first
+    /// entries of its queue, and notifies the first two sessions that have an inbox.
     pub(super) fn next_waiters(&self, node: usize, name: &str) -> Vec<(GrantId, Pid)> {
         let mut next: Vec<(GrantId, Pid)> = Vec::new();
         let voter = &self.nodes[node];
@@ -57,7 +57,7 @@ impl Net {
         (left_us > 0).then_some(Held { name, token, left_us, length_us })
     }
 
-    /// Returns from when on a majority votes for this name again. A node whose clock was set back votes when its clock is
+    /// Returns when a majority votes for this name again. A node whose clock was set back votes once its clock is
     /// within the window of the last token.
     pub(in super::super) fn votes_from_us(&self, name: &str, now_us: u64) -> u64 {
         let records = self.nodes.iter().filter_map(|voter| record(&voter.records, name));
@@ -71,7 +71,7 @@ impl Net {
         from_us[self.nodes.len() / 2]
     }
 
-    /// Returns what a process holds at most nodes, for as long as the last of them keeps it.
+    /// Returns the leases that a process holds at most nodes, for as long as the last of them keeps it.
     pub(in super::super) fn held_by(&self, pid: Pid, now_us: u64) -> Vec<Held> {
         let mut held: BTreeMap<(&Name, Token), (usize, u64, u64)> = BTreeMap::new();
         for voter in &self.nodes {

@@ -1,8 +1,8 @@
 //! The network between clients and nodes, and the nodes at its end.
 //!
 //! As in the `net.rs` of one server, a connection is two ordered pipes. Messages stay in a pipe while it is blocked, or
-//! are carried out seconds after the connection broke. Here each direction can be blocked alone: requests that arrive
-//! and replies that do not arrive are what splits votes.
+//! are carried out seconds after the connection broke. Here each direction can be blocked alone: votes are split if
+//! requests arrive and their replies do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

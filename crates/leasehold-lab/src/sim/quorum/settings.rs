@@ -20,8 +20,8 @@ pub(in super::super) struct Settings {
     pub(super) forgets: Vec<bool>,
     /// The delay of each node in one direction.
     pub(super) delays_us: Vec<(u64, u64)>,
-    /// How far a clock may be from true time. If that is beyond what the promise about tokens permits, no node of the
-    /// seed forgets.
+    /// How far a clock may be from true time. If that exceeds the bound that the promise about tokens permits, no node
+    /// of the seed forgets.
     pub(super) clocks_us: i64,
 }
 
