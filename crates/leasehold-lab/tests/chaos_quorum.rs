@@ -34,8 +34,8 @@ fn nodes_that_forget_and_vote_at_once_are_found() {
     let (played, json) = chaos("1", Some("QNoRest"));
     assert_eq!(played.status.code(), Some(1), "{}", String::from_utf8_lossy(&played.stderr));
     let violations = json["violations"].as_array().expect("a list");
-    // Two holders, or a vote that came back with the state of a second ago. A run that only proved nothing does not
-    // count.
+    // Two holders, or a vote that came back with the state of a second ago. That the run proved nothing
+    // is not enough.
     let is_of_the_flaw = |violation: &serde_json::Value| {
         let words = violation.as_str().expect("words");
         ["both held", "both granted", "which is not larger", "left behind"].iter().any(|what| words.contains(what))

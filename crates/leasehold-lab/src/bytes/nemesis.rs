@@ -148,7 +148,7 @@ impl Nemesis {
         if now_us >= self.next_us && !self.plan.faults.is_empty() {
             self.next_us = now_us + 1_000 * self.random.within(1, 2 * self.plan.pace_ms);
             let (fault, label) = *self.random.pick(&self.plan.faults);
-            self.make(sim, fault, label);
+            self.inject(sim, fault, label);
         }
     }
 
@@ -170,7 +170,7 @@ impl Nemesis {
         self.yard.trace.record("healed", "");
     }
 
-    fn make(&mut self, sim: &mut Sim<'_>, fault: Fault, label: &'static str) {
+    fn inject(&mut self, sim: &mut Sim<'_>, fault: Fault, label: &'static str) {
         let client = self.random.pick(&self.clients).clone();
         let for_ms = *self.random.pick(&[20, 200, 1_000, 3_000]);
         let for_ms = self.random.within(1, for_ms);

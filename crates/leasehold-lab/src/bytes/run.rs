@@ -18,9 +18,9 @@ const CLIENTS: usize = 3;
 const TICK_US: u64 = 5_000;
 /// How long there are faults.
 const FAULTS_US: u64 = 10_000_000;
-/// How long it may take, from then on, until all clients were served and have closed: a request without an answer (2
-/// s), the connection's replacement (5 s, and 1 s between two tries), a re-check (6 s), and the claims of inboxes that
-/// no client reads.
+/// How long it may take, from then on, until all clients were served and have closed: a request without an answer
+/// (2 s), the connection's replacement (5 s, and 1 s between two tries), a re-check (6 s), and the claims of inboxes
+/// that no client reads.
 const HEALED_US: u64 = 20_000_000;
 
 /// The result of a seed.

@@ -15,12 +15,12 @@ use super::stage::Sim;
 const MS: u64 = 1000;
 
 /// The client uses the tokens that were reserved with the lease, and the next holder already has larger ones.
-const FORGOTTEN_RUN: &str = "a client hands on a lease that the server has forgotten";
+const FORGOTTEN_LEASE: &str = "a client hands on a lease that the server has forgotten";
 
 /// The time for which a client hands on without an answer from the store (P20). Clocks differ in rate.
-fn run_us(sim: &Sim) -> u64 {
-    let run_us = (sim.plan.lease_max_us() / 3).min(1_000 * MS);
-    run_us + run_us / 50
+fn hand_over_us(sim: &Sim) -> u64 {
+    let hand_over_us = (sim.plan.lease_max_us() / 3).min(1_000 * MS);
+    hand_over_us + hand_over_us / 50
 }
 
 /// Ends the server, and starts it again with a new run ID.
@@ -42,7 +42,7 @@ pub(super) fn restart(sim: &Arc<Sim>, kind: Kind, down_us: u64, rng: &mut Rng) {
     drop(net);
     if kind == Kind::Amnesia {
         exclusion(sim, down_us + sim.plan.lease_max_us(), "the server restarted without its data");
-        excuse(sim, Promise::Tokens, run_us(sim), FORGOTTEN_RUN);
+        excuse(sim, Promise::Tokens, hand_over_us(sim), FORGOTTEN_LEASE);
         forgets(sim, highest);
     }
     let there = Arc::clone(sim);
@@ -88,7 +88,7 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
         excuse(sim, Promise::Tokens, for_us, "two lineages whose clocks differ");
     }
     if goes_on || tail_us > 0 {
-        excuse(sim, Promise::Tokens, split_us + run_us(sim), FORGOTTEN_RUN);
+        excuse(sim, Promise::Tokens, split_us + hand_over_us(sim), FORGOTTEN_LEASE);
     }
     // The old primary may grant by its own clock until that is over.
     forgets(sim, highest.max(old_clock.at_us(now_us)) + split_us);
@@ -110,7 +110,7 @@ pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, silent_from_us: u
     for (name, record) in node.records.iter().filter(|_| is_us > was_us) {
         let Some(grant) = record.grants.sole() else { continue };
         let [left_us, said_us] = [is_us, was_us].map(|clock_us| grant.left_us(clock_us));
-        let to_us = now_us + said_us.min(silent_from_us + run_us(sim));
+        let to_us = now_us + said_us.min(silent_from_us + hand_over_us(sim));
         sim.book.ended_early(name.as_str(), grant.token.get(), (now_us + left_us, to_us));
     }
 }

@@ -55,7 +55,7 @@ pub(super) struct Net {
 }
 
 /// A grant that is handed on inside its client.
-pub(super) struct Run {
+pub(super) struct HandOver {
     pub(super) token: u64,
     /// Since when a client waits in the queue.
     pub(super) waited_us: u64,
@@ -132,7 +132,7 @@ impl Net {
     }
 
     /// Returns the grant of the server to which this hold belongs, as the server has it now.
-    pub(super) fn run_of(&self, hold: &Grant) -> Option<Run> {
+    pub(super) fn hand_over_of(&self, hold: &Grant) -> Option<HandOver> {
         let records = &self.nodes[self.primary].records;
         let (_, record) = records.iter().find(|(name, _)| name.as_str() == hold.name)?;
         let grant = record.grants.sole().filter(|grant| grant.is_held())?;
@@ -142,7 +142,7 @@ impl Net {
             waits.filter_map(|entry| self.queued_us.get(&entry.id)).min().copied().unwrap_or(u64::MAX / 2)
         };
         let (waited_us, strict_us) = (since_us(&[Order::Relaxed, Order::Strict]), since_us(&[Order::Strict]));
-        let run = Run { token, waited_us, strict_us };
+        let run = HandOver { token, waited_us, strict_us };
         (token <= hold.token && hold.token <= last).then_some(run)
     }
 

@@ -247,10 +247,10 @@ impl Plan {
     /// its own program.
     pub(super) fn is_well(&self) -> bool {
         // A node whose reply is late is a node that has not voted.
-        let is_heard = self.quorum.is_none() || self.hiccup_in == 0;
+        let is_prompt = self.quorum.is_none() || self.hiccup_in == 0;
         // A request has a sixth of the lease for its answer.
         let has_time = self.lease_min_us() / 6 > self.answers_us();
-        self.slow_in == 0 && is_heard && has_time && self.faults.iter().all(|(kind, _)| OF_RUNTIMES.contains(kind))
+        self.slow_in == 0 && is_prompt && has_time && self.faults.iter().all(|(kind, _)| OF_RUNTIMES.contains(kind))
     }
 
     /// Returns whether every message reaches every receiver that is able to read it, and every request the store:

@@ -30,8 +30,8 @@ const EXTENDED_MOST: u32 = 5;
 /// The time after which everything that was given back or closed is gone.
 const QUIET_AFTER_US: u64 = 8_000_000;
 
-/// Paths that no session takes if nothing fails. A client that gets no messages, or is slow, still breaks no promise:
-/// these re-checks prevent that. Only they can reveal it.
+/// Paths that no session takes if nothing fails. A client that gets no messages, or is slow, still breaks no promise,
+/// because these paths make up for that. So only these paths reveal such a client.
 const ONLY_AFTER_FAULTS: &[Mark] =
     &[Mark::ClaimLapsed, Mark::ClaimRanOut, Mark::ClaimLost, Mark::LinkReplaced, Mark::PassedDetached];
 

@@ -67,7 +67,7 @@ impl Worker {
     /// Judges local hand-over. Once another client waits, a client may hand on only for a limited time and number of
     /// passes (P20), counted from when the message about the waiter must have arrived.
     fn judge_passes(&self, grant: &Grant, now_us: u64) {
-        let Some(run) = lock(&self.sim.net).run_of(grant) else { return };
+        let Some(run) = lock(&self.sim.net).hand_over_of(grant) else { return };
         let given_us = self.sim.book.given_us(&grant.name, run.token).unwrap_or(now_us);
         let soon_us = self.sim.plan.soon_us();
         let known_us = given_us.max(run.waited_us) + soon_us;
@@ -186,7 +186,7 @@ impl Worker {
             return;
         }
         self.sleep(self.sim.plan.soon_us()).await;
-        let run = lock(&self.sim.net).run_of(grant);
+        let run = lock(&self.sim.net).hand_over_of(grant);
         if run.is_some() && self.sim.book.is_last_entered(&grant.name, grant.token) {
             self.wrong("a dropped lock is still held, but no fault interfered");
         }

@@ -294,7 +294,7 @@ fn observe(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Re
         if matches!(vote.said, Said::Filled { .. }) {
             net.pledges.keeps(node, grant.clone(), until_us);
         } else {
-            let broken = net.pledges.said(node, grant.clone(), until_us, now_us);
+            let broken = net.pledges.record(node, grant.clone(), until_us, now_us);
             if broken.is_none() {
                 sim.book.renewed(name.as_str(), token.get(), now_us);
             }

@@ -41,7 +41,7 @@ impl Pledges {
 
     /// Records that a node has said that it keeps the vote until then. The pledge of another node can be broken
     /// already.
-    pub(super) fn said(
+    pub(super) fn record(
         &mut self,
         node: usize,
         grant: (Name, GrantId, Token),

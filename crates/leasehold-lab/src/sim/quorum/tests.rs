@@ -11,7 +11,7 @@ fn grant() -> (Name, GrantId, Token) {
 #[test]
 fn one_jump_of_three_clocks_breaks_no_pledge_but_two_do() {
     let mut pledges = Pledges::new(3);
-    (0..3).for_each(|node| assert!(pledges.said(node, grant(), 1_000, 0).is_none()));
+    (0..3).for_each(|node| assert!(pledges.record(node, grant(), 1_000, 0).is_none()));
     assert!(pledges.jumps(0, 900, 10).is_empty());
     let broken = pledges.jumps(1, 400, 10);
     assert_eq!((broken[0].from_us, broken[0].to_us), (600, 1_000), "until then two of them keep it");
@@ -21,17 +21,17 @@ fn one_jump_of_three_clocks_breaks_no_pledge_but_two_do() {
 #[test]
 fn one_jump_breaks_a_bare_majority_even_before_it_is_complete() {
     let mut pledges = Pledges::new(3);
-    assert!(pledges.said(0, grant(), 1_000, 0).is_none());
+    assert!(pledges.record(0, grant(), 1_000, 0).is_none());
     assert!(pledges.jumps(0, 400, 10).is_empty(), "no client relies on one node");
-    let broken = pledges.said(1, grant(), 1_020, 20).expect("a client relies on both");
+    let broken = pledges.record(1, grant(), 1_020, 20).expect("a client relies on both");
     assert_eq!((broken.from_us, broken.to_us), (600, 1_000));
 }
 
 #[test]
 fn a_filled_node_keeps_the_vote_but_no_client_relies_on_it() {
     let mut pledges = Pledges::new(3);
-    pledges.said(0, grant(), 1_000, 0);
-    pledges.said(1, grant(), 1_000, 0);
+    pledges.record(0, grant(), 1_000, 0);
+    pledges.record(1, grant(), 1_000, 0);
     pledges.keeps(2, grant(), 1_000);
     assert!(pledges.jumps(0, 900, 10).is_empty());
 }
