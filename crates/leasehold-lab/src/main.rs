@@ -1,5 +1,6 @@
-//! Leasehold's laboratory: where the protocol is taken apart. What each of its layers sees, and which promise it tries to
-//! break, is in README.md; what each is told, in its `options.rs`; `leasehold-lab --help` says how.
+//! Leasehold's laboratory: it tries to break the protocol. README.md describes what each of its layers can see, and
+//! which promise it tries to break; the `options.rs` of each layer has its options; `leasehold-lab --help` shows the
+//! usage.
 //!
 //! It is built with `--cfg leasehold_lab`, which compiles seeded flaws into the product and counts its paths.
 
@@ -18,7 +19,7 @@ mod usage;
 
 use std::process::ExitCode;
 
-/// Refuses: without the flaws and the counts no run would prove anything.
+/// Refuses to run: without the flaws and the counts no run would prove anything.
 #[cfg(not(leasehold_lab))]
 fn main() -> ExitCode {
     eprintln!("leasehold-lab: this build has no seeded flaws and counts no paths, so it can prove nothing; run");
@@ -26,7 +27,7 @@ fn main() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Stands for the unit tests of a build that has none of them.
+/// Represents the unit tests in a build that has none of them.
 #[cfg(not(leasehold_lab))]
 #[test]
 #[ignore = "the unit tests of the laboratory need RUSTFLAGS=\"--cfg leasehold_lab\""]

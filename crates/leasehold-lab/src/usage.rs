@@ -1,19 +1,19 @@
-//! What the command says of itself, and of how a run is played again.
+//! The help text, and the commands that play a run again.
 
 use std::process::ExitCode;
 
 use leasehold_spec::mutant;
 
-/// `leasehold-lab --help`.
+/// The text of `leasehold-lab --help`.
 const HELP: &str = "\
 Leasehold's laboratory: it tries to break what Leasehold promises. crates/leasehold-lab/README.md says what each layer
 is for, and what it cannot see.
 
-leasehold-lab sim: sessions, faces and a store under virtual time
+leasehold-lab sim: sessions, the public API and a store under virtual time
   --seeds N           play N seeds, on every core [1000]
-  --from S            beginning with seed S [1]
+  --from S            begin with seed S [1]
   --minutes M         begin no seed after M minutes of real time; without --seeds, as many seeds as there is time for
-  --json              the figures once more, as a line of JSON, after the others
+  --json              after the output, the figures as a line of JSON
   --seed S [-v]       this seed alone; with -v each step in words, after its time in seconds
   --mutant NAME|all   after how many seeds is this seeded flaw found? With --seeds and --from
   --quorum            a quorum of three or five nodes in place of the one server; with all of the above
@@ -23,7 +23,7 @@ leasehold-lab bytes: the same through the real client crate, byte by byte
   --seed S [-v]       this seed alone, or N seeds from S on; with -v each event, after its time in seconds
 
 leasehold-lab chaos: real processes and servers, killed, frozen and cut; needs redis-server
-  --minutes M         for M minutes; from 2 on it has to meet every kind of fault [2]
+  --minutes M         for M minutes; from 2 minutes on, every kind of fault must occur [2]
   --seed N            the schedule of faults of this seed; real processes do not repeat themselves [any]
   --store redis|file  which store is broken [redis]
   --quorum            five servers that are a quorum: mostly a minority is broken; all kinds from 4 minutes on
@@ -33,7 +33,7 @@ leasehold-lab models: every schedule of small worlds, over the shipped `step`
   --rule P6           only the flaws of this rule
   --scene ghosts      only this scene
   --deep              larger ones; 6 minutes of processor time, 2.3 GB
-  -v | --markdown     each schedule step by step, in words | tables for a document
+  -v | --markdown     print each step of each schedule | print tables for a document
 
 leasehold-lab times: how long each public call takes, in each place where it can be made, against its bound
   --stores A,B        of memory, file, redis, rediss, quorum [all]; the last three need redis-server
@@ -42,10 +42,10 @@ leasehold-lab times: how long each public call takes, in each place where it can
 LEASEHOLD_MUTANT=NAME in the environment breaks one rule of the product on purpose; docs/MUTANTS.md and
 scripts/mutants.txt have the names. Build this program with RUSTFLAGS=\"--cfg leasehold_lab\".
 
-Exit status: 0 nothing is wrong; 1 something is, or the run proves nothing; 2 it was called wrongly.
+Exit status: 0 nothing is wrong; 1 something is wrong, or the run proves nothing; 2 the arguments are wrong.
 ";
 
-/// Every seeded flaw, in its second column.
+/// Every seeded flaw, in the second column.
 const FLAWS: &str = include_str!("../../../scripts/mutants.txt");
 
 pub(crate) fn help() -> ExitCode {
@@ -53,16 +53,17 @@ pub(crate) fn help() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// It was called wrongly: like this.
-pub(crate) fn refuse(said: &[String], usages: &[&str]) -> ExitCode {
-    if !said.is_empty() {
-        eprintln!("leasehold-lab: this is not understood: leasehold-lab {}", said.join(" "));
+/// Reports wrong arguments, and prints the usage.
+pub(crate) fn refuse(args: &[String], usages: &[&str]) -> ExitCode {
+    if !args.is_empty() {
+        eprintln!("leasehold-lab: invalid arguments: leasehold-lab {}", args.join(" "));
     }
     eprintln!("usage: {}\n       leasehold-lab --help", usages.join("\n       "));
     ExitCode::from(2)
 }
 
-/// Whether the environment names a flaw that there is, if any. One that nothing knows would be noticed by nothing.
+/// Returns whether the flaw that the environment names exists, or none is named. An unknown flaw would change nothing,
+/// so no run could find it.
 pub(crate) fn is_flaw_known() -> bool {
     let Some(name) = mutant::named() else { return true };
     let is_known = flaws().any(|flaw| flaw == name);
@@ -77,26 +78,26 @@ fn flaws() -> impl Iterator<Item = &'static str> {
     FLAWS.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_whitespace().nth(1))
 }
 
-/// The command that plays this again, with the flaw that is on.
+/// Returns the command that plays this again, with the active flaw.
 pub(crate) fn replay(args: &str) -> String {
     replay_with(mutant::named(), args)
 }
 
-/// The same, with this flaw.
+/// Returns the command that plays this again, with this flaw.
 pub(crate) fn replay_with(flaw: Option<&str>, args: &str) -> String {
     let flaw = flaw.map(|name| format!("LEASEHOLD_MUTANT={name} ")).unwrap_or_default();
     let profile = if cfg!(debug_assertions) { "" } else { " --release" };
     format!("RUSTFLAGS=\"--cfg leasehold_lab\" {flaw}cargo run{profile} -p leasehold-lab -- {args}")
 }
 
-/// Whoever reads what we print may stop reading (`| head`): that is the end, and no panic that anybody has to see. Not
+/// Ends the process quietly when the reader of the output stops reading (`| head`), so that no panic is printed. Not
 /// for chaos, which has processes to end first.
 pub(crate) fn end_with_the_reader() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         let is_unread = |what: &String| what.starts_with("failed printing to std") && what.contains("os error 32");
         if info.payload().downcast_ref().is_some_and(is_unread) {
-            // What a shell says of whoever a SIGPIPE ended.
+            // A shell reports this status for a process that SIGPIPE ended.
             std::process::exit(141);
         }
         usual(info);

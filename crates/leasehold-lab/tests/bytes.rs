@@ -1,19 +1,19 @@
-//! `leasehold-lab bytes`, as CI plays it.
+//! Tests of `leasehold-lab bytes`, as CI runs it.
 
 #![expect(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
 use std::process::Command;
 
-/// Plays so many seeds; answers what it printed.
+/// Plays this many seeds. Returns the output.
 fn play(seeds: &str) -> String {
     let played = lab(seeds).output().unwrap();
-    let said = String::from_utf8_lossy(&played.stdout).into_owned();
-    let cries = String::from_utf8_lossy(&played.stderr).into_owned();
-    assert!(played.status.success(), "{said}{cries}");
-    said
+    let output = String::from_utf8_lossy(&played.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&played.stderr).into_owned();
+    assert!(played.status.success(), "{output}{errors}");
+    output
 }
 
-/// As many as LEASEHOLD_SEEDS says.
+/// Plays as many seeds as LEASEHOLD_SEEDS says.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn every_seed_is_clean() {
@@ -23,20 +23,20 @@ fn every_seed_is_clean() {
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn a_seed_is_played_again_to_the_same_trace() {
-    let trace = |said: &str| said.lines().find(|line| line.starts_with("trace ")).unwrap().to_owned();
+    let trace = |output: &str| output.lines().find(|line| line.starts_with("trace ")).unwrap().to_owned();
     let (first, second) = (trace(&play("6")), trace(&play("6")));
     println!("{first}\n{second}");
     assert_eq!(first, second);
 }
 
-/// Those that few seeds find.
+/// The flaws that few seeds find.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeded_flaws_are_found() {
     for flaw in ["P12FromReceipt", "P13ReleaseOnce", "P15NoLook"] {
         let played = lab("12").env("LEASEHOLD_MUTANT", flaw).output().unwrap();
-        let said = String::from_utf8_lossy(&played.stdout);
-        assert!(played.status.code() == Some(1) && said.contains("WRONG in seed"), "{flaw}: {said}");
+        let output = String::from_utf8_lossy(&played.stdout);
+        assert!(played.status.code() == Some(1) && output.contains("WRONG in seed"), "{flaw}: {output}");
     }
 }
 

@@ -1,10 +1,10 @@
-//! Chaos on a quorum, as a command: real servers of which most are emptied, which costs time and no promise; and the same
-//! with nodes that forget and vote at once, which it has to see.
+//! Chaos on a quorum, as a command. Most of the real servers are emptied: this costs time but breaks no promise. The
+//! same with nodes that forget and vote at once: the command has to find that.
 
 use std::process::{Command, Output};
 
-/// A schedule whose first round empties most of the nodes three times, and whose next five do so three times more:
-/// `plan.rs` has a test that says so.
+/// A schedule whose first round empties most of the nodes three times, and whose next five do so three times more: a
+/// test in `plan.rs` checks that.
 const SEED: &str = "6516004";
 
 fn chaos(minutes: &str, flaw: Option<&str>) -> (Output, serde_json::Value) {
@@ -12,29 +12,30 @@ fn chaos(minutes: &str, flaw: Option<&str>) -> (Output, serde_json::Value) {
     lab.args(["chaos", "--quorum", "--json", "--seed", SEED, "--minutes", minutes]);
     lab.env_remove("LEASEHOLD_MUTANT").envs(flaw.map(|flaw| ("LEASEHOLD_MUTANT", flaw)));
     let played = lab.output().expect("the laboratory is built, and starts");
-    let told = serde_json::from_slice(&played.stdout).expect("it is JSON");
-    (played, told)
+    let json = serde_json::from_slice(&played.stdout).expect("it is JSON");
+    (played, json)
 }
 
-/// One round: nobody is granted anything until a majority has rested, and then everybody is.
+/// One round: no client is granted anything until the quarantine of a majority has ended, and then every client is.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn most_nodes_forget_and_nothing_is_wrong() {
-    let (played, told) = chaos("0.05", None);
+    let (played, json) = chaos("0.05", None);
     assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stderr));
-    assert_eq!(told["rounds"], 1);
-    let empty = ["FlushAll", "CrashEmpty"].map(|kind| told["faults"][kind].as_u64().unwrap_or(0));
-    assert!(empty.iter().sum::<u64>() >= 3, "{told}");
-    assert!(told["fenced_writes"].as_u64().expect("they are counted") > 50, "{told}");
+    assert_eq!(json["rounds"], 1);
+    let empty = ["FlushAll", "CrashEmpty"].map(|kind| json["faults"][kind].as_u64().unwrap_or(0));
+    assert!(empty.iter().sum::<u64>() >= 3, "{json}");
+    assert!(json["fenced_writes"].as_u64().expect("they are counted") > 50, "{json}");
 }
 
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn nodes_that_forget_and_vote_at_once_are_found_out() {
-    let (played, told) = chaos("1", Some("QNoRest"));
+fn nodes_that_forget_and_vote_at_once_are_found() {
+    let (played, json) = chaos("1", Some("QNoRest"));
     assert_eq!(played.status.code(), Some(1), "{}", String::from_utf8_lossy(&played.stderr));
-    let violations = told["violations"].as_array().expect("a list");
-    // Two holders, or a vote that came back with the state of a second ago. Not that the run proved nothing.
+    let violations = json["violations"].as_array().expect("a list");
+    // Two holders, or a vote that came back with the state of a second ago. That the run proved nothing
+    // is not enough.
     let is_of_the_flaw = |violation: &serde_json::Value| {
         let words = violation.as_str().expect("words");
         ["both held", "both granted", "which is not larger", "left behind"].iter().any(|what| words.contains(what))

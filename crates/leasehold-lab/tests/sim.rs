@@ -1,4 +1,4 @@
-//! The simulation as a command: the same seed is the same run in another process, and a seeded flaw is found.
+//! The simulation as a command: the same seed is the same run in another process, and seeded flaws are found.
 
 use std::io::Read as _;
 use std::process::{Command, Output, Stdio};
@@ -11,14 +11,14 @@ fn sim(args: &[&str]) -> Output {
     lab().arg("sim").args(args).output().expect("the laboratory is built, and starts")
 }
 
-/// Enough for every kind of fault; without optimisation.
+/// Enough seeds for every kind of fault, in a build without optimization.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn nothing_is_wrong_with_many_seeds() {
-    let (played, told) = (sim(&["--seeds", "150"]), sim(&["--seeds", "20", "--json"]));
+    let (played, json) = (sim(&["--seeds", "150"]), sim(&["--seeds", "20", "--json"]));
     assert!(played.status.success(), "{}", String::from_utf8_lossy(&played.stdout));
-    let told: serde_json::Value = serde_json::from_slice(&told.stdout).expect("it is JSON");
-    let (seeds, grants) = (told["seeds"].as_u64(), told["grants"].as_u64());
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("it is JSON");
+    let (seeds, grants) = (json["seeds"].as_u64(), json["grants"].as_u64());
     assert_eq!(seeds, Some(20));
     assert!(grants.expect("they are counted") > 20 * 20, "only {grants:?} grants");
 }
@@ -35,7 +35,7 @@ fn a_seed_is_the_same_run_in_every_process() {
 
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn what_is_said_wrongly_is_told() {
+fn invalid_arguments_are_rejected() {
     assert_eq!(sim(&["--sedes", "5"]).status.code(), Some(2));
     assert_eq!(sim(&["--seeds", "0"]).status.code(), Some(2));
     assert_eq!(sim(&["--mutant", "P99NoSuchFlaw"]).status.code(), Some(2));
@@ -47,30 +47,30 @@ fn what_is_said_wrongly_is_told() {
 
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn who_stops_reading_sees_no_panic() {
+fn a_closed_pipe_causes_no_panic() {
     let mut lab = lab().args(["sim", "--seed", "77", "-v"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let lab = lab.as_mut().expect("it starts");
     drop(lab.stdout.take());
-    let mut cries = String::new();
-    lab.stderr.take().expect("piped").read_to_string(&mut cries).expect("read");
-    assert_eq!((lab.wait().expect("it ends").code(), cries.as_str()), (Some(141), ""));
+    let mut errors = String::new();
+    lab.stderr.take().expect("piped").read_to_string(&mut errors).expect("read");
+    assert_eq!((lab.wait().expect("it ends").code(), errors.as_str()), (Some(141), ""));
 }
 
-/// What is printed is a command that plays the same again.
+/// The printed command plays the same again.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
-fn a_failure_says_how_to_play_it_again() {
+fn a_failure_prints_the_command_that_plays_it_again() {
     let found = sim(&["--mutant", "P15NoLook"]);
-    let said = String::from_utf8_lossy(&found.stdout).into_owned();
-    let (_, again) = said.split_once("LEASEHOLD_MUTANT=P15NoLook cargo run").expect("the flaw and the command");
+    let output = String::from_utf8_lossy(&found.stdout).into_owned();
+    let (_, again) = output.split_once("LEASEHOLD_MUTANT=P15NoLook cargo run").expect("the flaw and the command");
     let (_, args) = again.trim().split_once(" -- ").expect("arguments");
     let played = lab().args(args.split(' ')).env("LEASEHOLD_MUTANT", "P15NoLook").output().expect("it starts");
     assert_eq!(played.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&played.stdout).into_owned();
-    assert!(said.contains("FAILED") && said.contains("LEASEHOLD_MUTANT=P15NoLook cargo run"), "{args}");
+    let output = String::from_utf8_lossy(&played.stdout).into_owned();
+    assert!(output.contains("FAILED") && output.contains("LEASEHOLD_MUTANT=P15NoLook cargo run"), "{args}");
 }
 
-/// Those that few seeds find: `sim --mutant all` tries the others, too.
+/// The flaws that few seeds find: `sim --mutant all` tries the others, too.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeded_flaws_are_found() {

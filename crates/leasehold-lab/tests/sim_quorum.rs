@@ -21,7 +21,7 @@ fn a_seed_of_a_quorum_is_the_same_run_in_every_process() {
     assert!(once.stdout.len() > 10_000 && once.stdout == again.stdout);
 }
 
-/// What is random in them has moved since, mostly; the worlds are those that were too much for an earlier state.
+/// These seeds mostly make other random choices now; the kept worlds are those that were too much for an earlier state.
 #[test]
 #[cfg_attr(not(leasehold_lab), ignore = "needs RUSTFLAGS=\"--cfg leasehold_lab\"")]
 fn seeds_that_have_found_something_find_nothing() {

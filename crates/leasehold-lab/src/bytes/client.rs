@@ -1,4 +1,4 @@
-//! The simulated clients: programs that lock, work, lose and give back, in every way that the library has.
+//! The simulated clients: programs that lock, work, lose leases and give them back, in every way that the library has.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::world::{Clock, Simulated};
 pub(super) const NAMES: [&str; 2] = ["a", "b {%}"];
 /// Tasks of one client.
 const TASKS: usize = 2;
-/// What a program's own waiting adds to a bound that the library states.
+/// The time that a program's own waiting adds to a bound of the library.
 const SLACK_US: u64 = 50_000;
 
 /// How programs use locks in this seed.
@@ -27,29 +27,29 @@ const SLACK_US: u64 = 50_000;
 pub(super) struct Habits {
     /// The leases that they ask for.
     pub(super) lease_ms: (u64, u64),
-    /// How often in a hundred a lease is never renewed.
+    /// In how many cases of a hundred a lease is never renewed.
     pub(super) fixed_percent: u64,
     /// The longest section.
     pub(super) work_ms: u64,
-    /// How often in a hundred a future is dropped.
+    /// In how many cases of a hundred a future is dropped.
     pub(super) drop_percent: u64,
     pub(super) owner_percent: u64,
 }
 
-/// What all programs of a simulation share: it is no part of the system under test.
+/// The state that all programs of a simulation share; it is no part of the system under test.
 pub(super) struct Yard {
     pub(super) clock: Clock,
     pub(super) trace: Trace,
     pub(super) recorder: Recorder,
     pub(super) habits: Habits,
-    /// What the locks protect.
+    /// The registers that the locks protect.
     registers: RefCell<BTreeMap<&'static str, InMemory>>,
     random: RefCell<Random>,
-    /// Nobody begins anything new.
+    /// Programs begin nothing new.
     pub(super) is_over: Cell<bool>,
     /// Programs that were started, and have neither ended nor been killed.
     pub(super) running: RefCell<BTreeMap<String, u64>>,
-    /// What nobody should ever see.
+    /// The failures.
     pub(super) wrong: RefCell<Vec<String>>,
     incarnations: Cell<u64>,
 }
@@ -76,11 +76,11 @@ impl Yard {
     }
 
     pub(super) fn wrong(&self, what: String) {
-        self.trace.say("WRONG", &what);
+        self.trace.record("WRONG", &what);
         self.wrong.borrow_mut().push(what);
     }
 
-    /// What the registers have at the end.
+    /// Records the final values of the registers.
     pub(super) fn record_final(&self) {
         for (name, register) in &*self.registers.borrow() {
             register.finals(name).into_iter().for_each(|event| self.recorder.record(event));
@@ -88,9 +88,9 @@ impl Yard {
     }
 }
 
-/// The program on a client's host. It begins anew when the host does.
+/// Runs the program on a client's host. It starts anew when the host does.
 pub(super) async fn run(yard: Rc<Yard>, host: String) -> turmoil::Result {
-    // A new name for each life: no two clients of a history have the same.
+    // Each life has a new name: no two clients of a history have the same.
     yard.incarnations.set(yard.incarnations.get() + 1);
     let me = format!("{host}.{}", yard.incarnations.get());
     yard.running.borrow_mut().insert(host.clone(), yard.clock.now_us());
@@ -127,17 +127,17 @@ async fn connect(yard: &Yard, me: &str, world: Arc<dyn World>) -> Option<Leaseho
         let store = Arc::new(RedisStore::new(&url, Arc::clone(&world)).expect("a good URL"));
         let connected = Leasehold::builder(&url).holder(me).connect_to(store, Arc::clone(&world)).await;
         let took_us = yard.clock.now_us() - asked_us;
-        // The callers' lane is awaited for a second more.
+        // The client waits a second longer for the callers' lane.
         if took_us > 6_000_000 + SLACK_US {
             yard.wrong(format!("{me}: connect took {took_us} µs"));
         }
         match connected {
             Ok(client) => {
-                yard.trace.say("connect", me);
+                yard.trace.record("connect", me);
                 return Some(client);
             }
             Err(error) if matches!(error.kind(), ErrorKind::Unreachable | ErrorKind::Unsupported) => {
-                yard.trace.say("no connection", &format!("{me}: {error}"));
+                yard.trace.record("no connection", &format!("{me}: {error}"));
             }
             Err(error) => yard.wrong(format!("{me}: connect: {error}")),
         }
@@ -185,7 +185,7 @@ impl Program {
             Ok(guard) => guard,
             Err(why) => return attempt.gave_up(why),
         };
-        self.yard.trace.say("granted", &format!("{} {name} {}", self.me, guard.token()));
+        self.yard.trace.record("granted", &format!("{} {name} {}", self.me, guard.token()));
         let held = attempt.granted(guard.token().get());
         if is_owner {
             self.enter_again(&mutex, &guard).await;
@@ -202,7 +202,7 @@ impl Program {
         let (way, answer, within) = match self.random.below(10) {
             _ if is_dropped => {
                 let Ok(locked) = tokio::time::timeout(patience, mutex.lock()).await else {
-                    self.yard.trace.say("drop", &self.me);
+                    self.yard.trace.record("drop", &self.me);
                     return Err(GaveUp::Cancelled);
                 };
                 ("lock", locked.map(Some), None)
@@ -212,7 +212,7 @@ impl Program {
                 let within = (lease / 6).clamp(Duration::from_millis(50), Duration::from_secs(2));
                 ("try_lock", mutex.try_lock().await, Some(within))
             }
-            // Half a second, or four round trips: a reply that was held up made those long.
+            // Half a second, or four round trips: a delayed reply makes those long.
             _ => ("try_lock_for", mutex.try_lock_for(patience).await, Some(patience + Duration::from_secs(2))),
         };
         let took_us = self.yard.clock.now_us() - asked_us;
@@ -222,7 +222,7 @@ impl Program {
         match answer {
             Ok(Some(guard)) => Ok(guard),
             Ok(None) => {
-                self.yard.trace.say("busy", &self.me);
+                self.yard.trace.record("busy", &self.me);
                 Err(if way == "try_lock" { GaveUp::Busy } else { GaveUp::TimedOut })
             }
             Err(error) => {
@@ -232,15 +232,15 @@ impl Program {
         }
     }
 
-    /// Whether this error may be: the docs of each call say which.
+    /// Judges whether this error is permitted: the docs of each call say so.
     fn judge(&self, way: &'static str, error: &Error) {
         let is_fine = match error.kind() {
             ErrorKind::Unreachable => way != "lock",
-            // A server without memory; or an owner's lease that was lost. Nothing here makes either without being told.
+            // A server without memory, or an owner's lost lease. Here only an injected fault causes either.
             ErrorKind::Store => error.to_string().contains("out of memory"),
             _ => false,
         };
-        self.yard.trace.say("error", &format!("{} {way}: {error}", self.me));
+        self.yard.trace.record("error", &format!("{} {way}: {error}", self.me));
         if !is_fine {
             self.yard.wrong(format!("{}: {way}: {error}", self.me));
         }
@@ -249,7 +249,7 @@ impl Program {
     async fn enter_again(&self, mutex: &Mutex, outer: &Guard) {
         match mutex.try_lock().await {
             Ok(Some(inner)) => {
-                self.yard.trace.say("re-enter", &self.me);
+                self.yard.trace.record("re-enter", &self.me);
                 if inner.token() != outer.token() {
                     self.yard.wrong(format!("{}: entered again with {} for {}", self.me, inner.token(), outer.token()));
                 }
@@ -260,7 +260,7 @@ impl Program {
         }
     }
 
-    /// Looks, works and writes, until the section ends or the lease does.
+    /// Checks, works and writes, until the section or the lease ends.
     async fn work(&mut self, name: &'static str, guard: &Guard, held: &Held) {
         let until_us = self.yard.clock.now_us() + self.random.below(self.yard.habits.work_ms * 1000);
         let is_valid = || guard.check().is_ok();
@@ -272,7 +272,7 @@ impl Program {
             if !held.claims(is_valid) {
                 break;
             }
-            // What it writes is under way for some time: the fence is for this.
+            // The write is in flight for some time: the fence is for this.
             let way_ms = self.random.below(3);
             tokio::time::sleep(Duration::from_millis(way_ms)).await;
             let answer = {
@@ -292,7 +292,7 @@ impl Program {
     async fn give_back(&mut self, name: &str, guard: Guard, held: &Held) {
         let how = guard.check().err().map_or(Ended::Released, |lost| Ended::Lost(format!("{:?}", lost.reason())));
         if let Ended::Lost(why) = &how {
-            self.yard.trace.say("lost", &format!("{} {name} {} {why}", self.me, guard.token()));
+            self.yard.trace.record("lost", &format!("{} {name} {} {why}", self.me, guard.token()));
         }
         held.ended(how);
         match self.random.below(4) {
@@ -300,13 +300,13 @@ impl Program {
             1 => {
                 let patience = Duration::from_millis(self.random.below(20));
                 if tokio::time::timeout(patience, guard.release()).await.is_err() {
-                    self.yard.trace.say("drop release", &self.me);
+                    self.yard.trace.record("drop release", &self.me);
                 }
             }
             _ => match guard.release().await {
-                Ok(released) => self.yard.trace.say("release", &format!("{} {released:?}", self.me)),
+                Ok(released) => self.yard.trace.record("release", &format!("{} {released:?}", self.me)),
                 Err(error) if error.kind() == ErrorKind::Unreachable => {
-                    self.yard.trace.say("error", &format!("{} release: {error}", self.me));
+                    self.yard.trace.record("error", &format!("{} release: {error}", self.me));
                 }
                 Err(error) => self.yard.wrong(format!("{}: release: {error}", self.me)),
             },

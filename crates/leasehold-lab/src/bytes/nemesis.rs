@@ -1,5 +1,5 @@
-//! What goes wrong: faults chosen by the seed, a different few of them in each (swarm testing: a run with every fault at
-//! once finds less, because the one hides what the other would show).
+//! The faults: the seed chooses a different few of them each time (swarm testing: a run with every fault at once finds
+//! less, because one fault hides what another would reveal).
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use turmoil::Sim;
 use super::client::{Habits, NAMES, Yard};
 use super::server::{HOST, Server};
 
-/// Something that can go wrong.
+/// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     Partition,
@@ -38,7 +38,7 @@ use Fault::{
     OneWay, Partition, Replica, Split, Stall,
 };
 
-/// All of them, each with the word that the trace counts it by.
+/// All kinds of faults, each with the label under which the trace counts it.
 pub(super) const FAULTS: [(Fault, &str); 17] = [
     (Partition, "partition"),
     (OneWay, "one-way"),
@@ -59,11 +59,11 @@ pub(super) const FAULTS: [(Fault, &str); 17] = [
     (LosePush, "lose push"),
 ];
 
-/// What a seed makes of it.
+/// The plan of a seed.
 pub(super) struct Plan {
     pub(super) habits: Habits,
     pub(super) latency_ms: u64,
-    /// How far away the first client is, where it is not as near as the others: what it hears is old.
+    /// The delay of the first client, if it is farther away than the others: the messages that it receives are old.
     far_ms: Option<u64>,
     faults: Vec<(Fault, &'static str)>,
     /// The mean time between two faults.
@@ -90,16 +90,17 @@ impl Plan {
             pace_ms: *random.pick(&[100, 300, 900]),
         };
         match random.below(10) {
-            // Leases that outlive the whole run: what is not given back shows. Who dies cannot give back.
+            // Leases that outlive the whole run, so that a lease that is not given back shows. A client that dies
+            // cannot give back.
             0..3 => {
                 faults.retain(|(fault, _)| *fault != CrashClient);
                 plan.habits.lease_ms = (60_000, 90_000);
                 plan.habits.fixed_percent = 0;
             }
-            // Leases that are worked under until they end, by one who hears late of all: a validity that is counted from
-            // the wrong moment shows.
+            // Sections last to the end of their leases, at a client that receives everything late. So a validity that
+            // is counted from the wrong moment shows.
             3..6 => {
-                // Several round trips long: nobody ever holds a lease that ends on its way.
+                // Several round trips long: no holder ever has a lease that ends before its grant arrives.
                 plan.habits.lease_ms = (600, 1_000);
                 plan.habits.fixed_percent = 80;
                 plan.habits.work_ms = 3_000;
@@ -113,7 +114,7 @@ impl Plan {
     }
 }
 
-/// Makes the faults, and mends them.
+/// Injects the faults, and heals them.
 pub(super) struct Nemesis {
     plan: Plan,
     random: Random,
@@ -121,7 +122,7 @@ pub(super) struct Nemesis {
     server: Rc<Server>,
     clients: Vec<String>,
     next_us: u64,
-    /// What ends when.
+    /// The pending repairs, with their times.
     mends: Vec<(u64, Mend)>,
 }
 
@@ -139,19 +140,19 @@ impl Nemesis {
         Self { plan, random, yard, server, clients, next_us: 500_000, mends: Vec::new() }
     }
 
-    /// Does what is due.
+    /// Does everything that is due.
     pub(super) fn act(&mut self, sim: &mut Sim<'_>) {
         let now_us = self.yard.clock.now_us();
         let mut due = self.mends.extract_if(.., |(at_us, _)| *at_us <= now_us).collect::<Vec<_>>();
         due.drain(..).for_each(|(_, mend)| self.mend(sim, &mend));
         if now_us >= self.next_us && !self.plan.faults.is_empty() {
             self.next_us = now_us + 1_000 * self.random.within(1, 2 * self.plan.pace_ms);
-            let (fault, word) = *self.random.pick(&self.plan.faults);
-            self.make(sim, fault, word);
+            let (fault, label) = *self.random.pick(&self.plan.faults);
+            self.inject(sim, fault, label);
         }
     }
 
-    /// Mends everything.
+    /// Heals everything.
     pub(super) fn heal(&mut self, sim: &mut Sim<'_>) {
         for (_, mend) in std::mem::take(&mut self.mends) {
             self.mend(sim, &mend);
@@ -166,10 +167,10 @@ impl Nemesis {
         self.server.split_percent.set(0);
         self.server.cuts.set(0);
         self.server.lost_pushes.set(0);
-        self.yard.trace.say("healed", "");
+        self.yard.trace.record("healed", "");
     }
 
-    fn make(&mut self, sim: &mut Sim<'_>, fault: Fault, word: &'static str) {
+    fn inject(&mut self, sim: &mut Sim<'_>, fault: Fault, label: &'static str) {
         let client = self.random.pick(&self.clients).clone();
         let for_ms = *self.random.pick(&[20, 200, 1_000, 3_000]);
         let for_ms = self.random.within(1, for_ms);
@@ -180,7 +181,7 @@ impl Nemesis {
             OneWay if self.random.chance(50) => sim.partition_oneway(client.as_str(), HOST),
             OneWay => sim.partition_oneway(HOST, client.as_str()),
             Hold => sim.hold(client.as_str(), HOST),
-            // Far away already: less than that cannot be said to turmoil.
+            // That client is far away already, and turmoil cannot express less latency than that.
             Latency if self.plan.far_ms.is_some() && client == self.clients[0] => return,
             Latency => sim.set_link_max_message_latency(client.as_str(), HOST, milliseconds(for_ms.min(300))),
             CrashClient => {
@@ -194,10 +195,10 @@ impl Nemesis {
             }
             FlushScripts => self.server.front.borrow_mut().flush_scripts(),
             Freeze => self.server.frozen_until_us.set(until_us),
-            // Up to long after everybody has given up what is in it.
+            // Up to a time long after every client has given up its requests in that connection.
             Stall if !self.server.stall_one(for_ms * 2_000) => return,
             Stall => {}
-            // Counted where they happen.
+            // These are counted when they occur.
             Cut => return self.server.cuts.set(self.random.within(1, 3)),
             Split => self.server.split_percent.set(30),
             Kill if !self.server.kill_one() => return,
@@ -216,12 +217,12 @@ impl Nemesis {
             FlushScripts | Freeze | Stall | Cut | Kill | LosePush => None,
         };
         if fault != Split {
-            self.yard.trace.say(word, &what);
+            self.yard.trace.record(label, &what);
         }
         self.mends.extend(mend.map(|mend| (until_us, mend)));
     }
 
-    /// The usual latency.
+    /// Sets the usual latency.
     pub(super) fn settle_link(&self, sim: &Sim<'_>, client: &str) {
         match self.plan.far_ms.filter(|_| client == self.clients[0]) {
             Some(far_ms) => sim.set_link_latency(client, HOST, milliseconds(far_ms)),
@@ -229,7 +230,8 @@ impl Nemesis {
         }
     }
 
-    /// The server forgets whom it granted what: for as long as anybody may believe in that, nothing keeps them apart.
+    /// Excuses overlapping holders after the server has forgotten its grants: as long as a client may rely on such a
+    /// grant, nothing keeps the holders apart.
     fn lose_data(&self) {
         self.server.front.borrow_mut().flush_records();
         let from_us = self.yard.clock.now_us();
@@ -248,13 +250,13 @@ impl Nemesis {
                 sim.repair(client.as_str(), HOST);
                 self.settle_link(sim, client);
             }
-            // Crashed twice, it is mended once.
+            // A host that crashed twice is started once.
             Mend::Bounce(host) if !sim.is_host_running(host.as_str()) => sim.bounce(host.as_str()),
             Mend::Bounce(_) => {}
             Mend::Mood => self.server.set_mood(Mood::Primary),
             Mend::Split => self.server.split_percent.set(0),
         }
-        self.yard.trace.say("mend", &format!("{mend:?}"));
+        self.yard.trace.record("mend", &format!("{mend:?}"));
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is said on the command line.
+//! The options of the command line.
 
 use super::trace::Form;
 
@@ -14,14 +14,14 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// `None`: that is not how it is said.
+    /// Parses the arguments. Returns `None` if they are not valid.
     pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let mut options = Self { seeds: 300, from: 1, form: Form::Brief };
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--seeds" => options.seeds = args.next()?.parse().ok().filter(|seeds| *seeds > 0)?,
                 "--from" => options.from = args.next()?.parse().ok()?,
-                // One alone.
+                // This seed alone.
                 "--seed" => (options.from, options.seeds) = (args.next()?.parse().ok()?, 1),
                 "-v" => options.form = Form::Long,
                 _ => return None,

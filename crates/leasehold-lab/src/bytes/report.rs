@@ -1,4 +1,4 @@
-//! Many seeds, and what they amount to.
+//! Many seeds, and their totals.
 
 use leasehold_testkit::coverage::{Coverage, Kind};
 
@@ -8,23 +8,23 @@ use super::run::{Verdict, play};
 use super::trace::Form;
 use crate::usage::replay;
 
-/// As many grants each seed has at least, on average: fewer prove nothing.
+/// The least mean number of grants per seed: fewer grants prove nothing.
 const GRANTS_MEAN: u64 = 40;
 
-/// From so many seeds on every fault has to have happened.
+/// From this many seeds on, every fault must have occurred.
 const COVERS: u64 = 50;
-/// How much of what is wrong is told of.
-const TOLD: usize = 20;
+/// The number of failures that are printed.
+const PRINTED: usize = 20;
 
-/// What many seeds amount to.
+/// The totals of many seeds.
 #[derive(Debug, Default)]
 pub(super) struct Total {
     seeds: u64,
-    /// What is wrong, with the seed.
+    /// The failures, each with its seed.
     pub(super) wrong: Vec<(u64, String)>,
-    /// What only all of them together show, and no seed alone would.
+    /// The failures of all seeds together, which no single seed can show.
     pub(super) vacuous: Vec<String>,
-    /// One of all traces.
+    /// The hash of all traces.
     hash: u64,
     coverage: Coverage,
     grants: u64,
@@ -34,7 +34,7 @@ pub(super) struct Total {
     excused: u64,
 }
 
-/// Plays seeds on every core, each on one thread; one after the other where all that happens is printed.
+/// Plays seeds on every core, each on one thread. If every event is printed, plays them one after the other.
 pub(super) fn play_all(options: &Options) -> Total {
     let cores = std::thread::available_parallelism().map_or(1, usize::from) as u64;
     let workers = if options.form == Form::Long { 1 } else { cores.min(options.seeds) };
@@ -65,28 +65,28 @@ impl Total {
         self.refused += report.refused;
         self.lost_updates += report.lost_updates;
         self.excused += report.excused.len() as u64;
-        let is_fault = |what: &str| FAULTS.iter().any(|(_, word)| *word == what);
+        let is_fault = |what: &str| FAULTS.iter().any(|(_, label)| *label == what);
         for (what, times) in counts {
             self.coverage.count(if is_fault(what) { Kind::Fault } else { Kind::Event }, what, times);
         }
     }
 
-    /// What only many seeds can show: that they were no vacuum.
+    /// Judges all seeds together: whether they proved anything.
     fn judge(&mut self) {
         if self.seeds < COVERS {
             return;
         }
-        let never = self.coverage.missing(Kind::Fault, FAULTS.iter().map(|(_, word)| *word));
+        let never = self.coverage.missing(Kind::Fault, FAULTS.iter().map(|(_, label)| *label));
         if !never.is_empty() {
-            self.vacuous.push(format!("in {} seeds these never happened: {}", self.seeds, never.join(", ")));
+            self.vacuous.push(format!("these never occurred in {} seeds: {}", self.seeds, never.join(", ")));
         }
         let mean = self.grants / self.seeds;
         if mean < GRANTS_MEAN {
-            self.vacuous.push(format!("{mean} grants a seed prove nothing: at least {GRANTS_MEAN} are wanted"));
+            self.vacuous.push(format!("{mean} grants per seed prove nothing: at least {GRANTS_MEAN} are required"));
         }
     }
 
-    /// What happened, and what is wrong.
+    /// Prints the events and the failures.
     pub(super) fn print(&self) {
         println!(
             "{} seeds, {} s simulated, {} grants; the fenced register refused {} old tokens, the unfenced one lost {} \
@@ -103,7 +103,7 @@ impl Total {
             println!("{}", counts.join(", "));
         }
         println!("trace {:016x}", self.hash);
-        for (seed, wrong) in self.wrong.iter().take(TOLD) {
+        for (seed, wrong) in self.wrong.iter().take(PRINTED) {
             println!("WRONG in seed {seed}: {wrong}\n  {}", replay(&format!("bytes --seed {seed} -v")));
         }
         self.vacuous.iter().for_each(|what| println!("VACUOUS: {what}"));

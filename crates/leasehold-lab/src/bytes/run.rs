@@ -18,17 +18,18 @@ const CLIENTS: usize = 3;
 const TICK_US: u64 = 5_000;
 /// How long there are faults.
 const FAULTS_US: u64 = 10_000_000;
-/// How long it may take, from then on, until everybody was served and has closed: a request that is not answered (2 s), the
-/// connection's replacement (5 s, and 1 s between two tries), a look (6 s), and the claims of inboxes that nobody hears.
+/// How long it may take, from then on, until all clients were served and have closed: a request without an answer
+/// (2 s), the connection's replacement (5 s, and 1 s between two tries), a re-check (6 s), and the claims of inboxes
+/// that no client reads.
 const HEALED_US: u64 = 20_000_000;
 
-/// What came of a seed.
+/// The result of a seed.
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) seed: u64,
-    /// Of its trace.
+    /// The hash of its trace.
     pub(super) hash: u64,
-    /// How often what happened.
+    /// How often each event occurred.
     pub(super) counts: BTreeMap<&'static str, u64>,
     pub(super) simulated_us: u64,
     pub(super) report: Report,
@@ -76,7 +77,7 @@ pub(super) fn play(seed: u64, form: Form) -> Verdict {
     yard.is_over.set(true);
     while step(&mut sim) < FAULTS_US + HEALED_US && !yard.running.borrow().is_empty() {}
     for (host, since_us) in &*yard.running.borrow() {
-        yard.wrong(format!("{host}, up since {since_us} µs, has not ended {HEALED_US} µs after everything was mended"));
+        yard.wrong(format!("{host}, up since {since_us} µs, has not ended {HEALED_US} µs after everything was healed"));
     }
     judge(seed, &yard, &trace)
 }
@@ -84,8 +85,8 @@ pub(super) fn play(seed: u64, form: Form) -> Verdict {
 fn judge(seed: u64, yard: &Yard, trace: &Trace) -> Verdict {
     yard.record_final();
     for name in NAMES {
-        // Whoever writes after its look, and not within it, loses updates by nature: they are counted.
-        let why = "a write is under way for some time".to_owned();
+        // A client that writes after its check, and not within it, loses updates by nature: they are counted.
+        let why = "a write is in flight for some time".to_owned();
         let breaks = Promise::UnfencedWrites;
         yard.recorder.record(Event::Fault { name: name.into(), breaks, from_us: 0, to_us: u64::MAX, why });
     }

@@ -1,6 +1,6 @@
-//! The simulated server: the front of the test kit behind a listener of turmoil's, and what goes wrong with its bytes.
+//! The simulated server: the front of the test kit behind a listener of turmoil's, and the faults of its bytes.
 //!
-//! Whoever makes the faults stands outside of the simulation and changes [`Server`] between two ticks.
+//! The code that injects faults is outside the simulation and changes [`Server`] between two ticks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,33 +20,33 @@ use super::world::{Clock, wall_us};
 pub(super) const HOST: &str = "redis";
 pub(super) const PORT: u16 = 6379;
 
-/// The server, as those see it who make its faults.
+/// The server, as the code that injects its faults sees it.
 pub(super) struct Server {
     pub(super) front: RefCell<Front>,
     pub(super) trace: Trace,
     clock: Clock,
     random: RefCell<Random>,
-    lines: RefCell<BTreeMap<Client, Line>>,
-    /// Until then nothing is read.
+    connections: RefCell<BTreeMap<Client, Connection>>,
+    /// Nothing is read until this time.
     pub(super) frozen_until_us: Cell<u64>,
-    /// How many of a hundred replies come in pieces.
+    /// How many of a hundred replies are sent in pieces.
     pub(super) split_percent: Cell<u64>,
-    /// How many connections are to break within their next reply.
+    /// How many connections break within their next reply.
     pub(super) cuts: Cell<u64>,
     /// How many of the next messages to inboxes are lost.
     pub(super) lost_pushes: Cell<u64>,
 }
 
 /// A connection.
-struct Line {
+struct Connection {
     out: UnboundedSender<Out>,
-    /// Until then nothing of it is read.
+    /// Nothing is read from it until this time.
     stalled_until_us: u64,
 }
 
 enum Out {
     Bytes(Vec<u8>),
-    /// So many bytes of it, and then the connection ends.
+    /// This many bytes of it, and then the connection ends.
     Cut(Vec<u8>),
     Close,
 }
@@ -59,7 +59,7 @@ impl Server {
             trace: trace.clone(),
             clock: clock.clone(),
             random: RefCell::new(random),
-            lines: RefCell::default(),
+            connections: RefCell::default(),
             frozen_until_us: Cell::new(0),
             split_percent: Cell::new(0),
             cuts: Cell::new(0),
@@ -67,9 +67,9 @@ impl Server {
         })
     }
 
-    /// The program on its host. It begins anew when the host does.
+    /// Runs the program on its host. It starts anew when the host does.
     pub(super) async fn run(self: Rc<Self>) -> turmoil::Result {
-        self.lines.borrow_mut().clear();
+        self.connections.borrow_mut().clear();
         let run = u128::from(self.random.borrow_mut().number());
         self.front.borrow_mut().restart(run);
         let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
@@ -79,30 +79,30 @@ impl Server {
         }
     }
 
-    /// `CLIENT KILL` for one of them. Whether there was any.
+    /// Does `CLIENT KILL` for one connection. Returns whether there was one.
     pub(super) fn kill_one(&self) -> bool {
-        self.with_one(|line| drop(line.out.send(Out::Close)))
+        self.with_one(|connection| drop(connection.out.send(Out::Close)))
     }
 
-    /// Nothing is read of one of them for so long, with all that is in its buffers.
+    /// Stops reading from one connection for this time, including all that is in its buffers.
     pub(super) fn stall_one(&self, for_us: u64) -> bool {
         let until_us = self.clock.now_us() + for_us;
-        self.with_one(|line| line.stalled_until_us = until_us)
+        self.with_one(|connection| connection.stalled_until_us = until_us)
     }
 
-    fn with_one(&self, change: impl FnOnce(&mut Line)) -> bool {
-        let mut lines = self.lines.borrow_mut();
-        if lines.is_empty() {
+    fn with_one(&self, change: impl FnOnce(&mut Connection)) -> bool {
+        let mut connections = self.connections.borrow_mut();
+        if connections.is_empty() {
             return false;
         }
-        let at = self.random.borrow_mut().index(lines.len());
-        lines.values_mut().nth(at).map(change).is_some()
+        let at = self.random.borrow_mut().index(connections.len());
+        connections.values_mut().nth(at).map(change).is_some()
     }
 
     fn serve(self: &Rc<Self>, stream: TcpStream) {
         let client = self.front.borrow_mut().connect();
         let (out, outgoing) = unbounded_channel();
-        self.lines.borrow_mut().insert(client, Line { out, stalled_until_us: 0 });
+        self.connections.borrow_mut().insert(client, Connection { out, stalled_until_us: 0 });
         let (read, write) = stream.into_split();
         let reading = Rc::clone(self);
         let reader = tokio::task::spawn_local(async move {
@@ -112,7 +112,7 @@ impl Server {
         let writing = Rc::clone(self);
         tokio::task::spawn_local(async move {
             writing.write(write, outgoing).await;
-            // The other half of a broken connection is of no use to anybody.
+            // The other half of a broken connection is useless.
             reader.abort();
             writing.forget(client);
         });
@@ -120,17 +120,17 @@ impl Server {
 
     fn forget(&self, client: Client) {
         self.front.borrow_mut().hang_up(client);
-        self.lines.borrow_mut().remove(&client);
+        self.connections.borrow_mut().remove(&client);
     }
 
     async fn read(&self, client: Client, mut stream: OwnedReadHalf) {
         let mut unread = Vec::new();
         let mut chunk = vec![0; 16 * 1024];
         loop {
-            while let Ok(Some((words, len))) = request(&unread) {
+            while let Ok(Some((args, len))) = request(&unread) {
                 unread.drain(..len);
                 self.thaw(client).await;
-                self.answer(client, &words);
+                self.answer(client, &args);
             }
             match stream.read(&mut chunk).await {
                 Ok(len) if len > 0 => unread.extend_from_slice(&chunk[..len]),
@@ -139,10 +139,11 @@ impl Server {
         }
     }
 
-    /// Waits until the server, and this connection, go on.
+    /// Waits until the server, and this connection, continue.
     async fn thaw(&self, client: Client) {
         loop {
-            let stalled_until_us = self.lines.borrow().get(&client).map_or(0, |line| line.stalled_until_us);
+            let stalled_until_us =
+                self.connections.borrow().get(&client).map_or(0, |connection| connection.stalled_until_us);
             let until_us = stalled_until_us.max(self.frozen_until_us.get());
             let left_us = until_us.saturating_sub(self.clock.now_us());
             if left_us == 0 {
@@ -152,25 +153,25 @@ impl Server {
         }
     }
 
-    fn answer(&self, client: Client, words: &[Vec<u8>]) {
-        for word in words {
-            // A script is 20 kB, and known by how it begins and how long it is.
-            self.trace.bytes("in", &word[..word.len().min(200)]);
-            self.trace.bytes("of", &word.len().to_le_bytes());
+    fn answer(&self, client: Client, args: &[Vec<u8>]) {
+        for arg in args {
+            // A script has 20 kB; its beginning and its length identify it.
+            self.trace.bytes("in", &arg[..arg.len().min(200)]);
+            self.trace.bytes("of", &arg.len().to_le_bytes());
         }
-        let sent = self.front.borrow_mut().answer(client, wall_us(&self.clock), words);
-        let lines = self.lines.borrow();
+        let sent = self.front.borrow_mut().answer(client, wall_us(&self.clock), args);
+        let connections = self.connections.borrow();
         for sent in sent {
             self.trace.bytes("out", &sent.bytes);
-            // Not a proof of an inbox: without that there is no connection.
+            // The proof of an inbox is never lost: without it there is no connection.
             if sent.what == What::Push && take_one(&self.lost_pushes) {
-                self.trace.say("lose push", &String::from_utf8_lossy(&sent.bytes[..1]));
+                self.trace.record("lose push", &String::from_utf8_lossy(&sent.bytes[..1]));
                 continue;
             }
-            let Some(line) = lines.get(&sent.to) else { continue };
+            let Some(connection) = connections.get(&sent.to) else { continue };
             let is_cut = take_one(&self.cuts);
-            // The writer has gone with its connection.
-            let _ = line.out.send(if is_cut { Out::Cut(sent.bytes) } else { Out::Bytes(sent.bytes) });
+            // The writer may have ended with its connection.
+            let _ = connection.out.send(if is_cut { Out::Cut(sent.bytes) } else { Out::Bytes(sent.bytes) });
         }
     }
 
@@ -181,7 +182,7 @@ impl Server {
                 Out::Cut(mut bytes) => {
                     let keep = self.random.borrow_mut().index(bytes.len());
                     bytes.truncate(keep);
-                    self.trace.say("cut reply", &keep.to_string());
+                    self.trace.record("cut reply", &keep.to_string());
                     (bytes, true)
                 }
                 Out::Close => (Vec::new(), true),
@@ -192,14 +193,14 @@ impl Server {
         }
     }
 
-    /// Writes, with a pause at any byte now and then.
+    /// Writes, sometimes with a pause at any byte.
     async fn in_pieces(&self, stream: &mut OwnedWriteHalf, mut bytes: &[u8]) -> std::io::Result<()> {
         while !bytes.is_empty() {
             let (mut len, mut pause_ms) = (bytes.len(), 0);
             if self.random.borrow_mut().chance(self.split_percent.get()) {
                 len = 1 + self.random.borrow_mut().index(bytes.len());
                 pause_ms = self.random.borrow_mut().within(1, 20);
-                self.trace.say("split reply", &len.to_string());
+                self.trace.record("split reply", &len.to_string());
             }
             stream.write_all(&bytes[..len]).await?;
             if pause_ms > 0 {
@@ -210,7 +211,7 @@ impl Server {
         Ok(())
     }
 
-    /// What a server in trouble says that is none.
+    /// Sets the abnormal replies of a server in trouble.
     pub(super) fn set_mood(&self, mood: Mood) {
         self.front.borrow_mut().mood = mood;
     }

@@ -1,4 +1,4 @@
-//! What happened, as a number: two runs of one seed that differ in a byte or a tick have different ones.
+//! The events, as a number: two runs of one seed that differ in a byte or a tick have different numbers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -6,17 +6,17 @@ use std::rc::Rc;
 
 use super::world::Clock;
 
-/// Whether what happens is printed.
+/// Whether events are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Form {
-    /// It is only counted.
+    /// Events are only counted.
     #[default]
     Brief,
-    /// A line for each.
+    /// A line is printed for each.
     Long,
 }
 
-/// Takes down what happens. Clones write to the same.
+/// Records events. Clones write to the same trace.
 #[derive(Clone)]
 pub(super) struct Trace(Rc<Inner>);
 
@@ -33,8 +33,8 @@ impl Trace {
         Self(Rc::new(Inner { clock: clock.clone(), form, hash: Cell::new(FNV_BASIS), counts }))
     }
 
-    /// Something of this kind happened: counted, and part of the hash.
-    pub(super) fn say(&self, kind: &'static str, what: &str) {
+    /// Records an event of this kind: it is counted, and is part of the hash.
+    pub(super) fn record(&self, kind: &'static str, what: &str) {
         self.bytes(kind, what.as_bytes());
         *self.0.counts.borrow_mut().entry(kind).or_default() += 1;
         if self.0.form == Form::Long {
@@ -42,7 +42,7 @@ impl Trace {
         }
     }
 
-    /// Bytes went by: part of the hash.
+    /// Records bytes: they are part of the hash.
     pub(super) fn bytes(&self, kind: &str, bytes: &[u8]) {
         let now = self.0.clock.now_us().to_le_bytes();
         let all = now.iter().chain(kind.as_bytes()).chain(bytes);

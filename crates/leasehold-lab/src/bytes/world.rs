@@ -1,4 +1,4 @@
-//! The world of a simulated client: turmoil's network, tokio's paused clock, and randomness of the seed's.
+//! The world of a simulated client: turmoil's network, tokio's paused clock, and the randomness of the seed.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,12 +9,13 @@ use leasehold::seam::{Address, Pending, Socket, World};
 use leasehold_testkit::Random;
 use tokio::runtime::Handle;
 
-/// The time of a whole simulation. It moves once a tick, between the turns of the hosts: within a tick all is at once.
+/// The time of a whole simulation. It advances once a tick, between the turns of the hosts: everything within a tick
+/// has the same time.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(Arc<AtomicU64>);
 
 impl Clock {
-    /// Since the simulation began.
+    /// Returns the time since the simulation began.
     pub(super) fn now_us(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -24,12 +25,12 @@ impl Clock {
     }
 }
 
-/// When the machines were started, by their own clocks: no two agree, and nobody may compare them.
+/// When the machines were started, by their own clocks: no two agree, and they must not be compared.
 const BOOTED_US: u64 = 3_600_000_000;
-/// What the server's wall clock says when the simulation begins.
+/// The server's wall clock when the simulation begins.
 const WALL_US: u64 = 1_795_000_000_000_000;
 
-/// The server's clock.
+/// Returns the server's wall clock.
 pub(super) fn wall_us(clock: &Clock) -> u64 {
     WALL_US + clock.now_us()
 }
@@ -95,7 +96,7 @@ impl World for Simulated {
         }
     }
 
-    /// A task: one thread has them all, and a seed their order.
+    /// The session is a task: one thread runs all tasks, and the seed decides their order.
     fn spawn_session(&self, session: Pending<()>) -> io::Result<()> {
         self.spawn(session).map_err(|_| io::Error::other("outside of the simulation"))
     }

@@ -1,8 +1,8 @@
-//! The notes about a run: the history for the checker, the injected faults and the promises that they break, the events
-//! that were met, and, if they are wanted, all steps in words.
+//! The records of a run: the history for the checker, the injected faults and the promises that they break, the events
+//! that occurred, and, on request, a trace of all steps.
 //!
-//! All times are true time, which no process sees. So the history needs none of the care that a history of several
-//! machines needs: a claim is as long as it was.
+//! All times are true time, which no process sees. So the history does not need the care that a history of several
+//! machines needs: a claim is exactly as long as it was.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use leasehold_testkit::history::{Ended, Event, Fenced, History, Promise};
 use super::exec::{Pid, lock};
 use super::jumps::{Jumps, Trip};
 
-/// Beside the seed a failure says what is wrong, in words.
+/// The records of a run. If the seed fails, they say what is wrong beside the seed.
 #[derive(Default)]
 pub(super) struct Book(Mutex<Pages>);
 
@@ -26,25 +26,26 @@ struct Pages {
     counts: BTreeMap<Cow<'static, str>, u64>,
     wrong: Vec<String>,
     overwritten: Vec<Overwritten>,
-    /// When the attempt of a grant was first known to stand in the queue.
+    /// When the attempt of a grant was first known to be in the queue.
     queued_us: BTreeMap<(String, u64), u64>,
     /// When the server made a grant.
     given_us: BTreeMap<(String, u64), u64>,
-    /// The last token of which a guard was seen.
+    /// The last token whose guard entered.
     entered: BTreeMap<String, u64>,
-    /// Holds whose sections have panicked, and in which process: behind a failover another one may have the same token.
+    /// Holds whose sections have panicked, and their processes: after a failover another hold may have the same token.
     panicked: BTreeMap<(String, u64), Pid>,
-    /// So many holds of a grant were entered when somebody had waited for long.
+    /// How many holds of a grant had entered when another client had waited for long.
     passes: BTreeMap<(String, u64), u64>,
-    /// When a grant of the server ended before its lease, with whatever it was handed on to.
+    /// When a revocation ended a grant of the server before its lease, with everything to which it was handed on.
     revoked_us: BTreeMap<(String, u64), u64>,
-    /// When the store has ended a grant although it had said that more is left: its clock was set forward.
+    /// When the store ended a grant although it had reported that more was left: its clock was set forward.
     early_us: BTreeMap<(String, u64), Vec<(u64, u64)>>,
     /// When a hold ended before its lease.
     cut_us: BTreeMap<(String, u64), u64>,
-    /// The forward jumps of the server's clock, and which clients know of them.
+    /// The forward jumps of the server's clock, and the clients that know them.
     jumps: Jumps,
-    /// Since when a client knows that somebody waits for its grant in strict order, where nothing else was heard since.
+    /// Since when a client knows that another client waits for its grant in strict order, if no later message has said
+    /// otherwise.
     strict_us: BTreeMap<(Pid, u64), u64>,
 }
 
@@ -58,7 +59,7 @@ impl Pages {
 /// A promise that does not hold for some time.
 #[derive(Clone, Debug)]
 pub(super) struct Excuse {
-    /// `None`: of every name.
+    /// `None`: it concerns every name.
     pub(super) name: Option<String>,
     pub(super) breaks: Promise,
     pub(super) from_us: u64,
@@ -66,7 +67,7 @@ pub(super) struct Excuse {
     pub(super) why: &'static str,
 }
 
-/// A write of `read + 1` on something else than was read: what came between is lost.
+/// A write of `read + 1` over another value than the one that was read: the updates in between are lost.
 #[derive(Clone, Debug)]
 pub(super) struct Overwritten {
     pub(super) name: String,
@@ -76,12 +77,12 @@ pub(super) struct Overwritten {
 }
 
 impl Book {
-    pub(super) fn with_words() -> Self {
+    pub(super) fn with_trace() -> Self {
         Self(Mutex::new(Pages { lines: Some(Vec::new()), ..Pages::default() }))
     }
 
-    /// A line of the trace.
-    pub(super) fn say(&self, at_us: u64, words: impl FnOnce() -> String) {
+    /// Adds a line to the trace.
+    pub(super) fn trace(&self, at_us: u64, words: impl FnOnce() -> String) {
         if let Some(lines) = &mut lock(&self.0).lines {
             lines.push(format!("{:>12.6} {}", at_us as f64 / 1e6, words()));
         }
@@ -91,14 +92,14 @@ impl Book {
         lock(&self.0).events.push(event);
     }
 
-    /// Something was come by.
-    pub(super) fn met(&self, what: impl Into<Cow<'static, str>>) {
+    /// Counts an event.
+    pub(super) fn count(&self, what: impl Into<Cow<'static, str>>) {
         *lock(&self.0).counts.entry(what.into()).or_default() += 1;
     }
 
-    /// A promise was broken that the checker knows nothing of.
+    /// Records a broken promise of which the checker knows nothing.
     pub(super) fn wrong(&self, at_us: u64, what: &str) {
-        self.say(at_us, || format!("WRONG: {what}"));
+        self.trace(at_us, || format!("WRONG: {what}"));
         lock(&self.0).wrong.push(format!("{:.6}: {what}", at_us as f64 / 1e6));
     }
 
@@ -106,8 +107,8 @@ impl Book {
         lock(&self.0).excuses.push(excuse);
     }
 
-    /// Whether a fault may have taken a lease of this name away at the store, at some time between these. A write that was
-    /// late took nothing.
+    /// Returns whether a fault may have taken a lease of this name away at the store at some time between these. A late
+    /// write has taken nothing.
     pub(super) fn is_excused(&self, name: &str, from_us: u64, to_us: u64) -> bool {
         let is_named = |e: &Excuse| e.name.as_ref().is_none_or(|known| known == name);
         let concerns = |e: &Excuse| e.breaks != Promise::UnfencedWrites && is_named(e);
@@ -119,12 +120,12 @@ impl Book {
         lock(&self.0).overwritten.push(what);
     }
 
-    /// The attempt that this token belongs to waited since then.
+    /// Records that the attempt of this token has waited since this time.
     pub(super) fn waited(&self, name: &str, token: u64, since_us: u64) {
         lock(&self.0).queued_us.insert((name.to_owned(), token), since_us);
     }
 
-    /// The server has granted this.
+    /// Records that the server has made this grant.
     pub(super) fn given(&self, name: &str, token: u64, at_us: u64) {
         lock(&self.0).given_us.entry((name.to_owned(), token)).or_insert(at_us);
     }
@@ -133,18 +134,18 @@ impl Book {
         lock(&self.0).given_us.get(&(name.to_owned(), token)).copied()
     }
 
-    /// The token of the server's grant that this one is of.
+    /// Returns the token of the server's grant to which this token belongs.
     pub(super) fn grant_of(&self, name: &str, token: u64) -> Option<u64> {
         lock(&self.0).grant_of(name, token)
     }
 
-    /// Whether no server has made a grant behind this token.
+    /// Returns whether no server has made a later grant than the one of this token.
     pub(super) fn is_last_given(&self, name: &str, token: u64) -> bool {
         let behind = (name.to_owned(), token + 1)..=(name.to_owned(), u64::MAX);
         lock(&self.0).given_us.range(behind).next().is_none()
     }
 
-    /// Whether this token is of the first grant that a server has made since then.
+    /// Returns whether this token belongs to the first grant that a server has made since this time.
     pub(super) fn is_first_since(&self, name: &str, token: u64, since_us: u64) -> bool {
         let pages = lock(&self.0);
         let given = pages.given_us.range((name.to_owned(), 0)..=(name.to_owned(), u64::MAX));
@@ -152,17 +153,17 @@ impl Book {
         first == Some(token)
     }
 
-    /// Whether nobody was seen with a guard of this name since that of this token.
+    /// Returns whether no guard of this name has entered since the guard of this token.
     pub(super) fn is_last_entered(&self, name: &str, token: u64) -> bool {
         lock(&self.0).entered.get(name) == Some(&token)
     }
 
-    /// A section has panicked under this token.
+    /// Records that a section has panicked under this token.
     pub(super) fn panicked(&self, pid: Pid, name: &str, token: u64) {
         lock(&self.0).panicked.insert((name.to_owned(), token), pid);
     }
 
-    /// Whether that has happened in this process under the same grant of the server as this token is of, before.
+    /// Returns whether a section of this process has panicked before under the same grant of the server.
     pub(super) fn is_behind_a_panic(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);
         let of = |token| (name.to_owned(), token);
@@ -170,8 +171,8 @@ impl Book {
         pages.panicked.range(grant.clone()..of(token)).any(|(_, panicked)| *panicked == pid)
     }
 
-    /// A message says who waits.
-    pub(super) fn heard_level(&self, pid: Pid, message: &Delivery, at_us: u64) {
+    /// Records a message that says who waits.
+    pub(super) fn record_contention(&self, pid: Pid, message: &Delivery, at_us: u64) {
         let (mut pages, of) = (lock(&self.0), (pid, message.token.get()));
         if message.contention == Contention::Strict {
             pages.strict_us.entry(of).or_insert(at_us);
@@ -180,21 +181,21 @@ impl Book {
         }
     }
 
-    /// So does an answer. It tells the server's clock, too.
-    pub(super) fn heard_answer(&self, pid: Pid, trip: Trip) {
+    /// Records an answer that says who waits. The answer shows the server's clock, too.
+    pub(super) fn record_answer(&self, pid: Pid, trip: Trip) {
         let mut pages = lock(&self.0);
         pages.strict_us.clear();
-        pages.jumps.heard(pid, trip);
+        pages.jumps.record_answer(pid, trip);
     }
 
-    /// The server's clock is set forward.
+    /// Records that the server's clock was set forward.
     pub(super) fn jumps(&self, at_us: u64, by_us: u64) {
         lock(&self.0).jumps.set_forward(at_us, by_us);
     }
 
-    /// Returns whether the server made the grant of this token after its clock had jumped forward, and no answer has shown
-    /// the jump to this client.
-    /// A message of the grant that is held up on its way is then taken for younger than it is.
+    /// Returns whether the server made the grant of this token after its clock had jumped forward, and no answer has
+    /// shown the jump to this client. If a message of the grant is delayed, the client then takes it for younger than
+    /// it is.
     pub(super) fn is_placed_by_an_old_clock(&self, pid: Pid, name: &str, token: u64) -> bool {
         let pages = lock(&self.0);
         let grant = pages.grant_of(name, token).map(|grant| (name.to_owned(), grant));
@@ -202,12 +203,12 @@ impl Book {
         pages.jumps.is_unknown(pid, *given_us)
     }
 
-    /// Since when this client knows surely that somebody waits for its grant in strict order.
+    /// Returns since when this client certainly knows that another client waits for its grant in strict order.
     pub(super) fn strict_us(&self, pid: Pid, grant: u64) -> Option<u64> {
         lock(&self.0).strict_us.get(&(pid, grant)).copied()
     }
 
-    /// One more pass of a grant for which others wait. Answers how many that makes.
+    /// Counts one more pass of a grant for which others wait. Returns the number of passes.
     pub(super) fn passed(&self, name: &str, token: u64) -> u64 {
         let mut pages = lock(&self.0);
         let passes = pages.passes.entry((name.to_owned(), token)).or_default();
@@ -215,15 +216,15 @@ impl Book {
         *passes
     }
 
-    /// From then on what was sent under this token is no longer covered by the lease that its sender saw: the work was
-    /// dropped.
+    /// Records that the work of this token was dropped: from this time on, its writes in flight are not covered by the
+    /// lease that the sender saw.
     pub(super) fn cut_short(&self, name: &str, token: u64, at_us: u64) {
         let mut pages = lock(&self.0);
         let cut_us = pages.cut_us.entry((name.to_owned(), token)).or_insert(at_us);
         *cut_us = at_us.min(*cut_us);
     }
 
-    /// The same of everything under the server's grant of this token: it was revoked.
+    /// Records the same for everything under the server's grant of this token: the grant was revoked.
     pub(super) fn revoked(&self, name: &str, token: u64, at_us: u64) {
         let mut pages = lock(&self.0);
         let revoked_us = pages.revoked_us.entry((name.to_owned(), token)).or_insert(at_us);
@@ -238,28 +239,30 @@ impl Book {
         pages.cut_us.get(&of(token)).into_iter().chain(revoked_us).min().copied()
     }
 
-    /// From then on the store has ended the grant of this token, and had said before that it lasts until `to_us`.
+    /// Records that the store has ended the grant of this token at `from_us`, after it had reported that the grant
+    /// lasts until `to_us`.
     pub(super) fn ended_early(&self, name: &str, token: u64, (from_us, to_us): (u64, u64)) {
         lock(&self.0).early_us.entry((name.to_owned(), token)).or_default().push((from_us, to_us));
     }
 
-    /// The store has renewed this grant: what was to end early has not.
+    /// Records that the store has renewed this grant: a recorded early end did not happen.
     pub(super) fn renewed(&self, name: &str, token: u64, at_us: u64) {
         if let Some(early_us) = lock(&self.0).early_us.get_mut(&(name.to_owned(), token)) {
             early_us.retain(|(from_us, _)| *from_us <= at_us);
         }
     }
 
-    /// Why the client did not know that the store had ended the grant, where it handed this token on inside itself then.
-    pub(super) fn handed_on_unheard(&self, name: &str, token: u64, at_us: u64) -> Option<&'static str> {
+    /// Returns why the client did not know that the store had ended the grant when it handed this token on inside
+    /// itself.
+    pub(super) fn handed_on_unaware(&self, name: &str, token: u64, at_us: u64) -> Option<&'static str> {
         let pages = lock(&self.0);
         let grant = (name.to_owned(), pages.grant_of(name, token).filter(|grant| *grant < token)?);
         if pages.revoked_us.get(&grant).is_some_and(|revoked_us| *revoked_us <= at_us) {
-            return Some("a lease of which the revocation was not heard is handed on inside its client");
+            return Some("a client that does not know the revocation hands the lease on inside itself");
         }
         let is_early = |(from_us, to_us): &(u64, u64)| (*from_us..=*to_us).contains(&at_us);
         let is_ended = pages.early_us.get(&grant).is_some_and(|early_us| early_us.iter().any(is_early));
-        is_ended.then_some("a lease that a clock has ended is handed on inside its client, which does not know of it")
+        is_ended.then_some("a client that does not know that a clock has ended its lease hands it on inside itself")
     }
 
     fn queued_us(&self, name: &str, token: u64) -> Option<u64> {
@@ -278,7 +281,7 @@ impl Book {
         lock(&self.0).wrong.clone()
     }
 
-    /// Updates that were lost: those that a fault excuses, and those that none does.
+    /// Returns the lost updates: those that a fault excuses, and those that no fault excuses.
     pub(super) fn lost_updates(&self) -> (Vec<&'static str>, Vec<Overwritten>) {
         let pages = lock(&self.0);
         let (mut excused, mut not) = (Vec::new(), Vec::new());
@@ -297,7 +300,7 @@ impl Book {
         (excused, not)
     }
 
-    /// The history, each excuse said of each name that it concerns.
+    /// Returns the history, with each excuse applied to each name that it concerns.
     pub(super) fn history(&self, names: &[String]) -> History {
         let pages = lock(&self.0);
         let mut events = pages.events.clone();
@@ -312,7 +315,7 @@ impl Book {
     }
 }
 
-/// Somebody's grant, as the history knows it.
+/// A client's grant, as the history knows it.
 #[derive(Clone, Debug)]
 pub(super) struct Grant {
     pub(super) name: String,
@@ -325,7 +328,7 @@ impl Grant {
         let Self { name, client, token } = self.clone();
         let queued_us = book.queued_us(&name, token);
         lock(&book.0).entered.insert(name.clone(), token);
-        // A token is as good a number of an attempt as any.
+        // The token serves as the number of the attempt.
         let (attempt, units) = (token, 1);
         book.event(Event::Granted { name, client, attempt, token, units, asked_us, queued_us, granted_us });
     }

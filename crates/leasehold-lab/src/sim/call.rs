@@ -1,16 +1,16 @@
-//! Calls, held to the time that their documentation promises: as long as the caller's own runtime is polled, whatever
-//! becomes of the program's other runtimes.
+//! Calls, checked against the time that their documentation promises: the time counts while the caller's own runtime is
+//! polled, whatever happens to the program's other runtimes.
 
 use super::exec::{Part, Pid};
 use super::stage::Sim;
 use super::worker::MS;
 
-/// A call that began.
+/// A call that has begun.
 pub(super) struct Call {
     what: &'static str,
-    who: String,
+    caller: String,
     pid: Pid,
-    /// Where it is polled.
+    /// The part on which it is polled.
     part: Part,
     pub(super) began_us: u64,
     halted_us: u64,
@@ -18,55 +18,56 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn begins(sim: &Sim, what: &'static str, who: &str, (pid, part): (Pid, Part)) -> Self {
+    pub(super) fn begins(sim: &Sim, what: &'static str, caller: &str, (pid, part): (Pid, Part)) -> Self {
         let (began_us, halted_us) = (sim.exec.now_us(), sim.exec.halted_us(pid, part));
         let halted_in_all_us = sim.exec.halted_in_all_us(pid);
-        sim.note(3, || format!("{who} on {part:?}: {what}"));
-        Self { what, who: who.to_owned(), pid, part, began_us, halted_us, halted_in_all_us }
+        sim.note(3, || format!("{caller} on {part:?}: {what}"));
+        Self { what, caller: caller.to_owned(), pid, part, began_us, halted_us, halted_in_all_us }
     }
 
-    /// For how long its caller could not run since it began.
+    /// Returns for how long the caller could not run since the call began.
     pub(super) fn halted_us(&self, sim: &Sim) -> u64 {
         sim.exec.halted_us(self.pid, self.part) - self.halted_us
     }
 
-    /// Returns whether any part of its program has stood still since it began. A waiter in a line depends on the task that
-    /// asked for the line, which may run on another part.
+    /// Returns whether any part of its program has stood still since it began. A waiter in a local queue depends on the
+    /// task that leads the queue's request, and that task may run on another part.
     pub(super) fn program_stood_still(&self, sim: &Sim) -> bool {
         sim.exec.halted_in_all_us(self.pid) > self.halted_in_all_us
     }
 
-    /// Whether it was polled on a runtime that it blocks.
+    /// Returns whether it was polled on a runtime that it blocks.
     pub(super) fn is_blocked(&self) -> bool {
         matches!(self.part, Part::Inside(_))
     }
 
-    /// How long it took, without that.
+    /// Returns how long it took, without the time in which the caller could not run.
     fn took_us(&self, sim: &Sim) -> u64 {
         (sim.exec.now_us() - self.began_us).saturating_sub(self.halted_us(sim))
     }
 
-    /// It returns now, and was promised to do so within this time.
+    /// Judges a call that returns now and was promised to return within this time.
     pub(super) fn returned_within(&self, sim: &Sim, within_us: u64) {
         let took_us = self.took_us(sim);
-        // Who polls its own executor on a runtime that it blocks has half a second more.
+        // A caller that polls its own executor on a runtime that it blocks has half a second more.
         let blocked_us = if self.is_blocked() { 500 * MS } else { 0 };
         if took_us > within_us + blocked_us + 300 * MS + 4 * sim.plan.trip_us() {
-            self.wrong(sim, &format!("took {took_us} µs, {within_us} were promised"));
+            self.wrong(sim, &format!("took {took_us} µs, but {within_us} µs were promised"));
         }
     }
 
-    /// It returns now, and there was nothing to wait for: where no fault touches the store, it takes some messages.
+    /// Judges a call that returns now and had nothing to wait for: if no fault touches the store, it takes a few
+    /// messages.
     pub(super) fn returned_soon(&self, sim: &Sim) {
         let (took_us, soon_us) = (self.took_us(sim), sim.plan.answers_us());
         let is_blocked = self.is_blocked() || self.halted_us(sim) > 0;
         if sim.plan.is_well() && !is_blocked && took_us > soon_us {
-            self.wrong(sim, &format!("took {took_us} µs, and nothing is wrong with the store ({soon_us} would do)"));
+            self.wrong(sim, &format!("took {took_us} µs, but the store is healthy and {soon_us} µs are enough"));
         }
     }
 
     fn wrong(&self, sim: &Sim, what: &str) {
-        let Self { what: call, who, part, .. } = self;
-        sim.book.wrong(sim.exec.now_us(), &format!("{call} of {who} on {part:?} {what}"));
+        let Self { what: call, caller, part, .. } = self;
+        sim.book.wrong(sim.exec.now_us(), &format!("{call} of {caller} on {part:?} {what}"));
     }
 }

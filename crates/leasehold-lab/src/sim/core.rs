@@ -1,4 +1,4 @@
-//! What the executor knows: tasks, timers, processes, and the time.
+//! The state of the executor: tasks, timers, processes, and the time.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -8,7 +8,7 @@ use std::task::Wake;
 
 use leasehold::seam::Pending;
 
-use super::exec::{NOBODY, Pid, lock};
+use super::exec::{Pid, WORLD, lock};
 use super::process::{Part, Process};
 use super::rng::Rng;
 use super::timer::{Timer, What};
@@ -26,7 +26,7 @@ pub(super) struct Core {
     pub(super) tasks: BTreeMap<u64, Task>,
     pub(super) processes: Vec<Process>,
     pub(super) current: (Pid, Part),
-    /// One in so many polls is put off.
+    /// One of this many polls is delayed.
     pub(super) hiccup_in: u64,
 }
 
@@ -49,11 +49,11 @@ pub(super) struct TaskWaker {
 pub(super) enum Stop {
     /// The time is over.
     Time,
-    /// Nothing will ever happen again.
+    /// No task is ready and no timer is set.
     Idle,
-    /// Too much happened at one moment.
+    /// Too many steps happened at one moment.
     Livelock,
-    /// What was waited for has come.
+    /// The awaited condition is met.
     Done,
 }
 
@@ -69,7 +69,7 @@ impl Core {
             timers: BinaryHeap::new(),
             tasks: BTreeMap::new(),
             processes: vec![Process::default()],
-            current: (NOBODY, Part::Thread),
+            current: (WORLD, Part::Thread),
             hiccup_in,
         }
     }

@@ -1,4 +1,4 @@
-//! The clients: who there is, how they come, and how they go.
+//! The clients: which there are, how they start, and how they end.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,15 +10,15 @@ use tokio::sync::{Notify, oneshot};
 
 use super::call::Call;
 use super::exec::{Part, Pid, lock};
-use super::link::Shop;
+use super::link::SimStore;
 use super::net::drift;
-use super::quorum::Seat;
+use super::quorum::SimNode;
 use super::rng::Rng;
 use super::stage::{Host, Sim};
 use super::words::client;
 use super::worker::{MS, Worker};
 
-/// How long some who have done their work wait before they close.
+/// How long some clients that have finished their work wait before they close.
 const CONNECTED: Duration = Duration::from_secs(21);
 
 pub(super) struct Crew {
@@ -38,26 +38,26 @@ struct Member {
     calls: Calls,
 }
 
-/// What is called into a program from outside.
+/// The signals that a program gets from outside.
 #[derive(Clone, Default)]
 pub(super) struct Calls {
-    /// All who wait are to drop their futures.
+    /// All waiters drop their futures.
     pub(super) storm: Arc<Notify>,
-    /// Its operator is to revoke.
+    /// The client's operator revokes.
     pub(super) revoke: Arc<Notify>,
 }
 
-/// What became of a client.
+/// The fate of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Alive,
     Crashed,
-    /// Closed, when things had healed or before; with the names that were not surely given back.
+    /// It has closed, before or after everything healed. Contains the names whose release was not confirmed.
     Closed {
         unconfirmed: Vec<String>,
         at_us: u64,
-        /// Whether it had waited until all its nodes were connected, and told what they were owed.
-        has_rested: bool,
+        /// Whether it had waited until all its nodes were connected and had got their pending requests.
+        has_settled: bool,
     },
 }
 
@@ -66,7 +66,7 @@ impl Crew {
         Arc::new(Self { sim: Arc::clone(sim), members: Mutex::new(Members { rng, known: BTreeMap::new() }) })
     }
 
-    /// One more client.
+    /// Starts one more client.
     pub(super) fn start(self: &Arc<Self>) {
         let sim = &self.sim;
         let mut members = lock(&self.members);
@@ -80,7 +80,7 @@ impl Crew {
         sim.exec.spawn(pid, Part::Thread, "the program", Box::pin(life));
     }
 
-    /// A new client in place of one that has gone, while things go on.
+    /// Starts a new client in place of one that has ended, while faults still occur.
     pub(super) fn replace(self: &Arc<Self>) {
         if self.sim.exec.now_us() < self.sim.plan.chaos_us {
             self.start();
@@ -100,7 +100,7 @@ impl Crew {
     }
 
     pub(super) fn dies(&self, pid: Pid) {
-        self.fare(pid, Fate::Crashed);
+        self.set_fate(pid, Fate::Crashed);
     }
 
     pub(super) fn storm(&self, pid: Pid) {
@@ -108,7 +108,7 @@ impl Crew {
         calls.into_iter().for_each(|calls| calls.storm.notify_waiters());
     }
 
-    /// The operator of this client revokes what it finds held.
+    /// Makes the operator of this client revoke the leases that it finds held.
     pub(super) fn revoke(&self, pid: Pid) {
         let calls = lock(&self.members).known.get(&pid).map(|member| member.calls.clone());
         calls.into_iter().for_each(|calls| calls.revoke.notify_waiters());
@@ -118,33 +118,33 @@ impl Crew {
         lock(&self.members).known.iter().map(|(pid, member)| (*pid, member.fate.clone())).collect()
     }
 
-    /// Whether everybody has gone.
+    /// Returns whether every client has ended.
     pub(super) fn is_done(&self) -> bool {
         lock(&self.members).known.values().all(|member| member.fate != Fate::Alive)
     }
 
-    /// Whether nobody has work to do.
+    /// Returns whether no client has work left.
     pub(super) fn is_served(&self) -> bool {
         lock(&self.members).known.values().all(|member| member.fate != Fate::Alive || member.is_served)
     }
 
-    fn fare(&self, pid: Pid, fate: Fate) {
+    fn set_fate(&self, pid: Pid, fate: Fate) {
         if let Some(member) = lock(&self.members).known.get_mut(&pid) {
             member.fate = fate;
         }
     }
 }
 
-/// The store, as a process reaches it.
-fn shop(sim: &Arc<Sim>, pid: Pid, world: &Arc<dyn World>) -> Arc<dyn Store> {
+/// Returns the store, as a process reaches it.
+fn store(sim: &Arc<Sim>, pid: Pid, world: &Arc<dyn World>) -> Arc<dyn Store> {
     match &sim.plan.quorum {
-        Some(settings) => Arc::new(QuorumStore::new(Seat::all(sim, pid), settings.max_lease_ms, Arc::clone(world))),
-        None => Arc::new(Shop { sim: Arc::clone(sim), pid }),
+        Some(settings) => Arc::new(QuorumStore::new(SimNode::all(sim, pid), settings.max_lease_ms, Arc::clone(world))),
+        None => Arc::new(SimStore { sim: Arc::clone(sim), pid }),
     }
 }
 
-/// Where something of a program may run: on one of its runtimes, of which another is started where there are fewer than it
-/// should have, or on a thread that has none.
+/// Returns a part on which a task of a program may run: one of its runtimes, or a thread that has none. If the program
+/// has fewer runtimes than it should have, another one is started.
 fn some_part(sim: &Sim, pid: Pid, rng: &mut Rng) -> Part {
     let runtimes = sim.exec.runtimes(pid);
     if rng.percent(sim.plan.threads) {
@@ -156,8 +156,8 @@ fn some_part(sim: &Sim, pid: Pid, rng: &mut Rng) -> Part {
     })
 }
 
-/// A client's life: connect, work, close. It is on a thread of the program; all that the library is asked is asked on
-/// runtimes, any of which may end.
+/// The life of a client: connect, work, close. It runs on a thread of the program. All calls into the library run on
+/// runtimes, and any of these may end.
 async fn live(crew: Arc<Crew>, pid: Pid, calls: Calls, mut rng: Rng) {
     let sim = Arc::clone(&crew.sim);
     let host = Host::new(&sim, pid, rng.fork());
@@ -172,7 +172,7 @@ async fn live(crew: Arc<Crew>, pid: Pid, calls: Calls, mut rng: Rng) {
             sim: Arc::clone(&sim),
             pid,
             part,
-            who: format!("{}.{number}", client(pid)),
+            caller: format!("{}.{number}", client(pid)),
             leasehold: leasehold.clone(),
             storm: Arc::clone(&calls.storm),
             rng: rng.fork(),
@@ -201,29 +201,29 @@ async fn live(crew: Arc<Crew>, pid: Pid, calls: Calls, mut rng: Rng) {
     if let Some(member) = lock(&crew.members).known.get_mut(&pid) {
         member.is_served = true;
     }
-    let has_rested = sim.plan.quorum.is_some() && rng.percent(60);
-    if has_rested {
-        // Until its nodes are connected again: it owes nothing to any of them then.
+    let has_settled = sim.plan.quorum.is_some() && rng.percent(60);
+    if has_settled {
+        // Until its nodes are connected again: then it owes nothing to any of them.
         sim.exec.sleep(pid, CONNECTED).await;
     }
     let unconfirmed = close(&sim, leasehold, pid, &mut rng).await;
     sim.note(pid as u64, || format!("{} is closed; not confirmed: {unconfirmed:?}", client(pid)));
-    crew.fare(pid, Fate::Closed { unconfirmed, at_us: sim.exec.now_us(), has_rested });
+    crew.set_fate(pid, Fate::Closed { unconfirmed, at_us: sim.exec.now_us(), has_settled });
     crew.replace();
 }
 
-/// Connects, again and again.
+/// Connects, and retries until that succeeds.
 async fn connect(sim: &Arc<Sim>, host: &Arc<Host>, pid: Pid, rng: &mut Rng) -> Leasehold {
     let is_remote = rng.percent(sim.plan.remote);
     loop {
         let world: Arc<dyn World> = Arc::clone(host) as Arc<dyn World>;
-        let shop = shop(sim, pid, &world);
+        let store = store(sim, pid, &world);
         let builder = Leasehold::builder("").holder(client(pid));
         let builder = if is_remote { builder.remote_hand_over() } else { builder };
         let (there, part) = (Arc::clone(sim), some_part(sim, pid, rng));
         let connecting = async move {
             let call = Call::begins(&there, "connect", &client(pid), (pid, part));
-            let connected = builder.connect_to(shop, world).await;
+            let connected = builder.connect_to(store, world).await;
             call.returned_within(&there, 5_000 * MS);
             connected
         };
@@ -236,7 +236,7 @@ async fn connect(sim: &Arc<Sim>, host: &Arc<Host>, pid: Pid, rng: &mut Rng) -> L
     }
 }
 
-/// An operator, who takes away what is held as often as it is called.
+/// Runs an operator: it revokes the leases that are held whenever it is signaled.
 async fn operate(sim: Arc<Sim>, pid: Pid, leasehold: Leasehold, called: Arc<Notify>, mut rng: Rng) {
     loop {
         called.notified().await;
@@ -248,13 +248,13 @@ async fn operate(sim: Arc<Sim>, pid: Pid, leasehold: Leasehold, called: Arc<Noti
                 mutex.revoke(&holder, grace).await.ok()
             };
             if sim.exec.on(pid, part, "an operator", revoking).await.flatten().is_some() {
-                sim.book.met("an operator revokes");
+                sim.book.count("an operator revokes");
             }
         }
     }
 }
 
-/// A worker, and another one on another runtime where that of the last has ended.
+/// Runs a worker. If its runtime ends, starts another one on another runtime.
 async fn keep_working(mut worker: Worker) {
     loop {
         let (sim, pid, part) = (Arc::clone(&worker.sim), worker.pid, worker.part);
@@ -262,14 +262,14 @@ async fn keep_working(mut worker: Worker) {
         if sim.exec.on(pid, part, "a worker", worker.work()).await.is_some() {
             return;
         }
-        sim.book.met("a worker on another runtime");
+        sim.book.count("a worker on another runtime");
         sim.exec.sleep(pid, Duration::from_micros(next.rng.scaled(MS, 2_000 * MS))).await;
         next.part = some_part(&sim, pid, &mut next.rng);
         worker = next;
     }
 }
 
-/// Closes a client, and answers what was not surely given back.
+/// Closes a client. Returns the names whose release was not confirmed.
 async fn close(sim: &Arc<Sim>, leasehold: Leasehold, pid: Pid, rng: &mut Rng) -> Vec<String> {
     loop {
         let (there, leasehold, part) = (Arc::clone(sim), leasehold.clone(), some_part(sim, pid, rng));
@@ -279,7 +279,7 @@ async fn close(sim: &Arc<Sim>, leasehold: Leasehold, pid: Pid, rng: &mut Rng) ->
             call.returned_within(&there, 5_000 * MS);
             closed.unconfirmed().to_vec()
         };
-        // Where that runtime ends meanwhile somebody else asks again.
+        // If that runtime ends meanwhile, another task calls `close` again.
         if let Some(unconfirmed) = sim.exec.on(pid, part, "closing", closing).await {
             return unconfirmed;
         }

@@ -1,17 +1,17 @@
 //! The executor: virtual time, and processes that stand still, sleep, and die.
 //!
-//! Tokio's paused clock (and turmoil, and madsim on top of such) gives all tasks one time. What breaks locks is that
-//! there is more than one: a process stands still while its clock goes on, or sleeps while its timers stand still, or runs
-//! a per mille fast. So every task belongs to a process, and every process has
+//! Tokio's paused clock (and turmoil, and madsim on top of such) gives all tasks one time. But locks break because
+//! there is more than one time: a process stands still while its clock continues, or sleeps while its timers stand
+//! still, or runs a per mille too fast. So every task belongs to a process, and every process has
 //!
-//! - a clock of its own, of which offset and rate differ from true time;
-//! - parts, as a real program has: the client's own thread (P17), threads without a runtime, and runtimes, each of which
-//!   stands still alone, ends and starts, while calls go on elsewhere;
-//! - a fate: it goes on, stands still (nothing runs, its timers ring unheard, its sockets fill), sleeps (its timers stand
-//!   still as well, its clock does not), or is dead.
+//! - a clock of its own, which differs from true time in offset and rate;
+//! - parts, as a real program has: the client's own thread (P17), threads without a runtime, and runtimes. Each of them
+//!   stands still, ends and starts alone, while calls continue on the others;
+//! - a state: it runs, stands still (nothing runs, its expired timers wait, its sockets fill), sleeps (its timers stand
+//!   still as well, but its clock continues), or is dead.
 //!
-//! One thread runs it all. Of the tasks that are ready one is taken by chance, so that a seed is a schedule; a ready task
-//! may also be kept waiting for a moment, as on a busy machine. When nobody is ready time goes on to the next timer.
+//! One thread runs everything. It takes one of the ready tasks at random, so that a seed is a schedule. A ready task
+//! may also be kept waiting for a moment, as on a busy machine. If no task is ready, time advances to the next timer.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,18 +25,18 @@ use tokio::sync::oneshot;
 pub(super) use super::core::Stop;
 use super::core::{Core, Ready, Task, TaskWaker};
 use super::plan::HICCUP_US;
-pub(super) use super::process::{Part, Still};
+pub(super) use super::process::{Halt, Part};
 use super::process::{Process, scale};
 use super::rng::Rng;
 use super::timer::{Bell, Sleep, Timer, What};
 
-/// Which process.
+/// The number of a process.
 pub(super) type Pid = usize;
 
-/// The world around the clients: it has no clock but the true one, and nobody stops it.
-pub(super) const NOBODY: Pid = 0;
+/// The world around the clients: it has no clock but the true one, and it never stops.
+pub(super) const WORLD: Pid = 0;
 
-/// So many polls and events at one moment are a livelock.
+/// This many polls and events at one moment are a livelock.
 const STEPS_AT_ONCE: u32 = 200_000;
 
 pub(super) struct Exec {
@@ -50,7 +50,7 @@ impl Exec {
         Self { core: Mutex::new(core), ready: Arc::default() }
     }
 
-    /// Runs until `until_us`, or until `is_done` says so.
+    /// Runs until `until_us`, or until `is_done` returns true.
     pub(super) fn run(&self, until_us: u64, mut is_done: impl FnMut() -> bool) -> Stop {
         loop {
             if is_done() {
@@ -70,12 +70,12 @@ impl Exec {
         }
     }
 
-    /// True time.
+    /// Returns true time.
     pub(super) fn now_us(&self) -> u64 {
         self.core().now_us
     }
 
-    /// What the clock of a process shows, the one that goes on while the machine sleeps.
+    /// Returns the clock of a process: the one that continues while the machine sleeps.
     pub(super) fn local_us(&self, pid: Pid) -> u64 {
         let core = self.core();
         core.processes[pid].clock_us(core.now_us)
@@ -87,47 +87,48 @@ impl Exec {
         core.processes.len() - 1
     }
 
-    /// For how long a part of a process could not run so far.
+    /// Returns for how long a part of a process could not run so far.
     pub(super) fn halted_us(&self, pid: Pid, part: Part) -> u64 {
         let core = self.core();
         core.processes[pid].halted_us(part, core.now_us)
     }
 
-    /// The same of all of its parts together.
+    /// Returns for how long its parts could not run so far, added up.
     pub(super) fn halted_in_all_us(&self, pid: Pid) -> u64 {
         let core = self.core();
         core.processes[pid].halted_in_all_us(core.now_us)
     }
 
-    /// It stands still until as many [`Exec::resume`] have come.
-    pub(super) fn halt(&self, pid: Pid, what: Still) {
+    /// Stops the process or part. It stands still until [`Exec::resume`] was called as many times.
+    pub(super) fn halt(&self, pid: Pid, what: Halt) {
         let mut core = self.core();
         let now_us = core.now_us;
         core.processes[pid].halt(what, now_us);
     }
 
-    pub(super) fn resume(&self, pid: Pid, what: Still) {
+    pub(super) fn resume(&self, pid: Pid, what: Halt) {
         let mut core = self.core();
         let now_us = core.now_us;
-        let (woken, unheard) = core.processes[pid].resume(what, now_us);
-        core.timers.extend(unheard.into_iter().map(Reverse));
+        let (woken, late_timers) = core.processes[pid].resume(what, now_us);
+        core.timers.extend(late_timers.into_iter().map(Reverse));
         lock(&self.ready).extend(woken);
     }
 
-    /// A process starts one more runtime.
+    /// Starts one more runtime of a process.
     pub(super) fn start_runtime(&self, pid: Pid) -> usize {
         let mut core = self.core();
         let now_us = core.now_us;
         core.processes[pid].start_runtime(now_us)
     }
 
-    /// The runtimes that a process has.
+    /// Returns the runtimes of a process.
     pub(super) fn runtimes(&self, pid: Pid) -> Vec<usize> {
         self.core().processes[pid].runtimes()
     }
 
-    /// A runtime ends: its tasks are dropped, one after the other, and what it is asked to run from now on is dropped, too.
-    /// Not while one of its threads is blocked: whoever shuts a runtime down waits for that. Answers whether it has ended.
+    /// Ends a runtime. Its tasks are dropped, one after the other, and later tasks for it are dropped, too. Does
+    /// nothing while one of its threads is blocked, because the shutdown of a runtime waits for its threads. Returns
+    /// whether it has ended.
     pub(super) fn end_runtime(&self, pid: Pid, number: usize) -> bool {
         let mut core = self.core();
         let is_of = |task: &Task, part: Part| task.pid == pid && task.part == part;
@@ -141,19 +142,19 @@ impl Exec {
         core.current = (pid, part);
         drop(core);
         drop(ended);
-        self.core().current = (NOBODY, Part::Thread);
+        self.core().current = (WORLD, Part::Thread);
         true
     }
 
-    /// On which part of a process the caller runs, if it is that process at all.
+    /// Returns the part of the process on which the caller runs, if the caller belongs to that process.
     pub(super) fn part_of(&self, pid: Pid) -> Option<Part> {
         let (current, part) = self.core().current;
         (current == pid).then_some(part)
     }
 
-    /// The machine sleeps: nothing runs, timers stand still, the clock goes on.
+    /// Puts the machine to sleep: nothing runs, timers stand still, the clock continues.
     pub(super) fn suspend(&self, pid: Pid) {
-        self.halt(pid, Still::All);
+        self.halt(pid, Halt::All);
         let mut core = self.core();
         let now_us = core.now_us;
         core.processes[pid].fall_asleep(now_us);
@@ -165,10 +166,10 @@ impl Exec {
         let overslept = core.processes[pid].wake_up(now_us);
         core.timers.extend(overslept.into_iter().map(Reverse));
         drop(core);
-        self.resume(pid, Still::All);
+        self.resume(pid, Halt::All);
     }
 
-    /// The process dies: its tasks are dropped, and what that wakes or spawns is not run any more.
+    /// Kills the process. Its tasks are dropped; tasks that this wakes or spawns do not run any more.
     pub(super) fn kill(&self, pid: Pid) {
         let mut core = self.core();
         core.processes[pid].is_dead = true;
@@ -182,7 +183,7 @@ impl Exec {
         !self.core().processes[pid].is_dead
     }
 
-    /// What still runs of a process.
+    /// Returns the tasks of a process that still run.
     pub(super) fn tasks_of(&self, pid: Pid) -> Vec<&'static str> {
         self.core().tasks.values().filter(|task| task.pid == pid).map(|task| task.what).collect()
     }
@@ -190,7 +191,7 @@ impl Exec {
     pub(super) fn spawn(&self, pid: Pid, part: Part, what: &'static str, future: Pending<()>) {
         let mut core = self.core();
         if core.processes[pid].is_dead || core.processes[pid].has_ended(part) {
-            // What it is may wake, spawn and close as it is dropped.
+            // Dropping the future may wake, spawn and close, so the lock is released first.
             drop(core);
             drop(future);
             return;
@@ -202,7 +203,8 @@ impl Exec {
         lock(&self.ready).push(id);
     }
 
-    /// Runs a future on a part of a process. `None`: that has ended, or the process has, before it was done.
+    /// Runs a future on a part of a process. Returns `None` if the part or the process ended before the future was
+    /// done.
     pub(super) fn on<T: Send + 'static>(
         &self,
         pid: Pid,
@@ -210,13 +212,13 @@ impl Exec {
         what: &'static str,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Pending<Option<T>> {
-        let (tell, told) = oneshot::channel();
-        let work = async move { drop(tell.send(work.await)) };
+        let (sender, receiver) = oneshot::channel();
+        let work = async move { drop(sender.send(work.await)) };
         self.spawn(pid, part, what, Box::pin(work));
-        Box::pin(async move { told.await.ok() })
+        Box::pin(async move { receiver.await.ok() })
     }
 
-    /// Spawns on the runtime of the task that runs now, and gives the future back where there is none.
+    /// Spawns on the runtime of the task that runs now. If there is no runtime, returns the future.
     pub(super) fn spawn_beside(&self, pid: Pid, what: &'static str, future: Pending<()>) -> Result<(), Pending<()>> {
         let part = match self.part_of(pid) {
             Some(Part::Inside(number)) => Part::Runtime(number),
@@ -227,14 +229,14 @@ impl Exec {
         Ok(())
     }
 
-    /// Does something so much later, whatever becomes of the processes.
+    /// Calls a function after this time, whatever happens to the processes.
     pub(super) fn after(&self, us: u64, call: impl FnOnce() + Send + 'static) {
         let mut core = self.core();
         let at_us = core.now_us + us;
         core.set(at_us, What::Call(Box::new(call)));
     }
 
-    /// Sleeps by the timers of a process: of the part that asks for it, which may stand still when they are due.
+    /// Sleeps by the timers of a process, and of the part that calls this. That part may stand still when they are due.
     pub(super) fn sleep(self: &Arc<Self>, pid: Pid, duration: Duration) -> Pending<()> {
         let part = match self.part_of(pid) {
             Some(Part::Inside(number)) => Part::Runtime(number),
@@ -244,7 +246,7 @@ impl Exec {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX).min(1 << 50);
         let mut core = self.core();
         let process = &core.processes[pid];
-        // While it sleeps its timers stand still from the moment at which it fell asleep.
+        // While the process sleeps, its timers stand still from the moment at which it fell asleep.
         let asleep_us = process.asleep_us(core.now_us);
         let at_us = core.now_us + scale(us, -process.rate_ppm);
         core.set(at_us, What::Ring { bell: Arc::downgrade(&bell), pid, part, asleep_us });
@@ -259,12 +261,12 @@ impl Exec {
             (std::mem::take(&mut core.tasks), std::mem::take(&mut core.timers))
         };
         drop((tasks, timers));
-        // What the first drops left behind.
+        // The first drops may have left timers behind.
         let timers = std::mem::take(&mut self.core().timers);
         drop(timers);
     }
 
-    /// Takes something that happened into the hash of the run.
+    /// Mixes an event into the hash of the run.
     pub(super) fn mix(&self, number: u64) {
         self.core().mix(number);
     }
@@ -299,7 +301,7 @@ impl Exec {
             return;
         }
         let hiccup_in = core.hiccup_in;
-        if hiccup_in > 0 && pid != NOBODY && core.rng.below(hiccup_in) == 0 {
+        if hiccup_in > 0 && pid != WORLD && core.rng.below(hiccup_in) == 0 {
             let at_us = core.now_us + core.rng.scaled(100, HICCUP_US);
             return core.set(at_us, What::Wake(id));
         }
@@ -312,7 +314,7 @@ impl Exec {
         drop(core);
         let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
         let mut core = self.core();
-        core.current = (NOBODY, Part::Thread);
+        core.current = (WORLD, Part::Thread);
         let done = match (polled, core.tasks.get_mut(&id)) {
             (Poll::Pending, Some(task)) => {
                 task.future = Some(future);
@@ -321,7 +323,7 @@ impl Exec {
             (Poll::Ready(()), _) => core.tasks.remove(&id),
             (Poll::Pending, None) => None,
         };
-        // Never under the lock: what is dropped may wake, spawn and close.
+        // Never under the lock: dropping a task may wake, spawn and close.
         drop(core);
         drop(future);
         drop(done);
@@ -372,7 +374,7 @@ impl Exec {
                     return;
                 }
                 if process.stands_still(part) {
-                    process.unheard.push(timer);
+                    process.late_timers.push(timer);
                     return;
                 }
                 drop(core);

@@ -1,4 +1,4 @@
-//! Servers that come and go: a restart, with the data or without, and a replica that takes over.
+//! Servers that are replaced: a restart, with the data or without, and a replica that takes over.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use super::stage::Sim;
 
 const MS: u64 = 1000;
 
-/// Its tokens are those that were reserved with it, and the next holder has larger ones already.
-const FORGOTTEN_RUN: &str = "a lease that the server has forgotten is handed on inside its client";
+/// The client uses the tokens that were reserved with the lease, and the next holder already has larger ones.
+const FORGOTTEN_LEASE: &str = "a client hands on a lease that the server has forgotten";
 
-/// For so long a client hands on that no answer reaches (P20). Clocks differ in rate.
-fn run_us(sim: &Sim) -> u64 {
-    let run_us = (sim.plan.lease_max_us() / 3).min(1_000 * MS);
-    run_us + run_us / 50
+/// The time for which a client hands on without an answer from the store (P20). Clocks differ in rate.
+fn hand_over_us(sim: &Sim) -> u64 {
+    let hand_over_us = (sim.plan.lease_max_us() / 3).min(1_000 * MS);
+    hand_over_us + hand_over_us / 50
 }
 
-/// The server ends, and comes back as another run.
+/// Ends the server, and starts it again with a new run ID.
 pub(super) fn restart(sim: &Arc<Sim>, kind: Kind, down_us: u64, rng: &mut Rng) {
     let mut net = lock(&sim.net);
     let old = net.primary;
@@ -42,15 +42,15 @@ pub(super) fn restart(sim: &Arc<Sim>, kind: Kind, down_us: u64, rng: &mut Rng) {
     drop(net);
     if kind == Kind::Amnesia {
         exclusion(sim, down_us + sim.plan.lease_max_us(), "the server restarted without its data");
-        excuse(sim, Promise::Tokens, run_us(sim), FORGOTTEN_RUN);
+        excuse(sim, Promise::Tokens, hand_over_us(sim), FORGOTTEN_LEASE);
         forgets(sim, highest);
     }
     let there = Arc::clone(sim);
     sim.exec.after(down_us, move || lock(&there.net).nodes[new].role = Role::Primary);
 }
 
-/// A replica takes over that lacks the last writes. The old primary may go on for a while with whoever is connected to it,
-/// and is a replica then.
+/// Makes a replica take over that lacks the last writes. The old primary may continue for a while with the clients that
+/// are connected to it, and is a replica then.
 pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
     let now_us = sim.exec.now_us();
     let elect_us = rng.scaled(50 * MS, 3_000 * MS).min(for_us);
@@ -85,56 +85,58 @@ pub(super) fn failover(sim: &Arc<Sim>, for_us: u64, rng: &mut Rng) {
     exclusion(sim, split_us.max(elect_us) + sim.plan.lease_max_us(), "a failover");
     if (goes_on && skew_us != 0) || skew_us.unsigned_abs() > elect_us {
         let for_us = split_us + elect_us + skew_us.unsigned_abs();
-        excuse(sim, Promise::Tokens, for_us, "two lineages, of which the clocks differ");
+        excuse(sim, Promise::Tokens, for_us, "two lineages whose clocks differ");
     }
     if goes_on || tail_us > 0 {
-        excuse(sim, Promise::Tokens, split_us + run_us(sim), FORGOTTEN_RUN);
+        excuse(sim, Promise::Tokens, split_us + hand_over_us(sim), FORGOTTEN_LEASE);
     }
-    // It may grant by its own clock until it is over.
+    // The old primary may grant by its own clock until that is over.
     forgets(sim, highest.max(old_clock.at_us(now_us)) + split_us);
     let there = Arc::clone(sim);
     sim.exec.after(elect_us, move || lock(&there.net).nodes[new].role = Role::Primary);
     if goes_on {
-        sim.book.met("an old primary goes on");
+        sim.book.count("an old primary continues");
         let there = Arc::clone(sim);
         sim.exec.after(split_us, move || lock(&there.net).nodes[old].role = Role::Replica);
     }
 }
 
-/// The server's clock is ahead of what it was, and the server ends what it has granted that much earlier. A client that
-/// does not know hands on inside itself: for as long as P20 lets it do so without an answer, from `unheard_us` on.
-pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, unheard_us: u64) {
+/// The server's clock is ahead of its former time, so the server ends its grants earlier by that difference. A client
+/// that does not know this hands on inside itself, for as long as P20 lets it do so without an answer, from
+/// `silent_from_us` on.
+pub(super) fn end_early(sim: &Sim, node: &Node, before: Clock, silent_from_us: u64) {
     let now_us = sim.exec.now_us();
     let (was_us, is_us) = (before.at_us(now_us), node.clock.at_us(now_us));
     for (name, record) in node.records.iter().filter(|_| is_us > was_us) {
         let Some(grant) = record.grants.sole() else { continue };
         let [left_us, said_us] = [is_us, was_us].map(|clock_us| grant.left_us(clock_us));
-        let to_us = now_us + said_us.min(unheard_us + run_us(sim));
+        let to_us = now_us + said_us.min(silent_from_us + hand_over_us(sim));
         sim.book.ended_early(name.as_str(), grant.token.get(), (now_us + left_us, to_us));
     }
 }
 
-/// So high a token is forgotten. While that is ahead of the clock, which was set back before or is later, tokens can fall.
+/// Records that a token of this height was forgotten. Tokens can fall while it is ahead of the clock, which was set
+/// back before or is set back later.
 fn forgets(sim: &Sim, highest: u64) {
     let mut net = lock(&sim.net);
     net.forgotten = net.forgotten.max(highest);
     tokens_may_fall(sim, &net);
 }
 
-/// To be called when the clock was set, too.
+/// Excuses falling tokens. The caller must call this after each change of the clock, too.
 pub(super) fn tokens_may_fall(sim: &Sim, net: &Net) {
     let clock_us = net.nodes[net.primary].clock.at_us(sim.exec.now_us());
     let ahead_us = net.forgotten.saturating_sub(clock_us);
     if ahead_us > 0 {
-        excuse(sim, Promise::Tokens, ahead_us + ahead_us / 100, "a token was forgotten that is ahead of the clock");
+        excuse(sim, Promise::Tokens, ahead_us + ahead_us / 100, "a forgotten token is ahead of the clock");
     }
 }
 
 fn break_all(sim: &Arc<Sim>, net: &mut Net, node: usize, rng: &mut Rng) {
     let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == node).map(|(id, _)| *id).collect();
     for id in ids {
-        let told_us = rng.scaled(1, 100 * MS);
-        net::sever(sim, net, id, Fate::Gone, told_us, 0);
+        let client_us = rng.scaled(1, 100 * MS);
+        net::sever(sim, net, id, Fate::Gone, client_us, 0);
     }
     net.nodes[node].pending.clear();
     net.nodes[node].inboxes.clear();

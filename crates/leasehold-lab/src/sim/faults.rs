@@ -1,8 +1,8 @@
-//! What goes wrong: each kind of fault, what it does, and which promise it breaks by its nature.
+//! The faults: each kind of fault, what it does, and which promise it breaks by its nature.
 //!
-//! Excuses are as narrow as can be: a fault that breaks nothing by nature has none, whatever follows from it; one that
-//! breaks exclusion does so until the longest lease has run out that was believed in when it happened. No fault excuses
-//! the fenced register.
+//! Excuses are as narrow as possible. A fault that breaks no promise by its nature has no excuse, whatever follows from
+//! it. A fault that breaks exclusion excuses it until the longest lease has expired that a client believed to hold at
+//! the time of the fault. No fault excuses the fenced register.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use leasehold_testkit::history::Promise;
 use super::aimed;
 use super::book::Excuse;
 use super::crew::Crew;
-use super::exec::{Part, Pid, Still, lock};
+use super::exec::{Halt, Part, Pid, lock};
 use super::follow::{self, Waiter, Why};
 use super::kind::Kind;
 use super::net::{self, Fate, Net, unblocked};
@@ -24,14 +24,14 @@ use super::words::client;
 
 const MS: u64 = 1000;
 
-/// Makes things go wrong until it is time to heal.
+/// Injects faults until it is time to heal.
 pub(super) async fn go_wrong(sim: Arc<Sim>, crew: Arc<Crew>, mut rng: Rng) {
     let total: u64 = sim.plan.faults.iter().map(|(_, weight)| weight).sum();
     if total == 0 {
         return;
     }
     loop {
-        sim.rest(rng.between(1, 2 * sim.plan.fault_every_us)).await;
+        sim.sleep_true(rng.between(1, 2 * sim.plan.fault_every_us)).await;
         if sim.exec.now_us() >= sim.plan.chaos_us {
             return;
         }
@@ -58,11 +58,11 @@ fn inject(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, rng: &mut Rng) {
         (None, _) => server(sim, kind, rng),
     };
     if is_done {
-        sim.book.met(kind.name());
+        sim.book.count(kind.name());
     }
 }
 
-/// How long a fault lasts: until things are to heal, at most.
+/// Returns how long a fault lasts: at most until everything is to heal.
 pub(super) fn lasting(sim: &Sim, rng: &mut Rng, most_us: u64) -> u64 {
     let left_us = sim.plan.chaos_us.saturating_sub(sim.exec.now_us());
     rng.scaled(10 * MS, most_us).min(left_us)
@@ -77,14 +77,14 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     }
     let id = *rng.pick(&open);
     sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
-    let told_us = rng.scaled(1, 200 * MS);
-    let noticed_us = if rng.percent(70) { told_us } else { rng.scaled(MS, 5_000 * MS) };
+    let client_us = rng.scaled(1, 200 * MS);
+    let server_us = if rng.percent(70) { client_us } else { rng.scaled(MS, 5_000 * MS) };
     match kind {
-        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, told_us, noticed_us),
+        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, client_us, server_us),
         Kind::Ghosts => {
             let late_us = rng.scaled(MS, 3_000 * MS);
-            // What is late is late behind what is noticed, or before.
-            net::sever(sim, &mut net, id, Fate::Late(late_us), told_us, noticed_us.max(late_us));
+            // A late request arrives after the server has noticed the break, or before.
+            net::sever(sim, &mut net, id, Fate::Late(late_us), client_us, server_us.max(late_us));
         }
         Kind::LoseReply => {
             if let Some(conn) = net.conns.get_mut(&id) {
@@ -114,7 +114,7 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     true
 }
 
-/// Answers whether there was anything for it to befall.
+/// Returns whether the fault had anything to act on.
 pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rng: &mut Rng) -> bool {
     let for_us = lasting(sim, rng, 15_000 * MS);
     sim.note(pid as u64, || format!("FAULT {kind:?} of {} for {} ms", client(pid), for_us / MS));
@@ -128,8 +128,8 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
             });
         }
         Kind::Pause => {
-            sim.exec.halt(pid, Still::All);
-            sim.exec.after(for_us, move || there.exec.resume(pid, Still::All));
+            sim.exec.halt(pid, Halt::All);
+            sim.exec.after(for_us, move || there.exec.resume(pid, Halt::All));
         }
         Kind::Block | Kind::EndRuntime => {
             let runtimes = sim.exec.runtimes(pid);
@@ -141,7 +141,7 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
             if kind == Kind::EndRuntime {
                 return sim.exec.end_runtime(pid, number);
             }
-            let blocked = Still::Only(Part::Runtime(number));
+            let blocked = Halt::Only(Part::Runtime(number));
             sim.exec.halt(pid, blocked);
             sim.exec.after(for_us, move || there.exec.resume(pid, blocked));
         }
@@ -155,7 +155,7 @@ pub(super) fn process(sim: &Arc<Sim>, crew: &Arc<Crew>, kind: Kind, pid: Pid, rn
     true
 }
 
-/// The network first: nothing that a dying process still does is heard.
+/// Disconnects the network first: no message that a dying process still sends arrives.
 pub(super) fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
     for held in sim.held_by(pid) {
         let others = |waiters: Vec<Waiter>| waiters.into_iter().filter(|waiter| waiter.pid != pid).collect();
@@ -169,9 +169,9 @@ pub(super) fn crash(sim: &Arc<Sim>, crew: &Arc<Crew>, pid: Pid, rng: &mut Rng) {
         for id in ids {
             let late_us = rng.scaled(MS, 3_000 * MS);
             let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
-            // A process that dies is noticed; a machine that does is not, for as long as that takes.
-            let noticed_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
-            net::sever(sim, &mut net, id, fate, 0, noticed_us);
+            // The server notices the death of a process. It does not notice the death of a machine for this time.
+            let server_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
+            net::sever(sim, &mut net, id, fate, 0, server_us);
         }
     }
     quorum::cut_all(sim, pid, rng);
@@ -223,7 +223,7 @@ fn server(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     true
 }
 
-/// The server's clock is set.
+/// Sets the server's clock.
 pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, by_us: i64) {
     let node = &mut net.nodes[net.primary];
     let (before, shown_us) = (node.clock, node.clock.at_us(sim.exec.now_us()));
@@ -241,7 +241,7 @@ pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, by_us: i64) {
     }
 }
 
-/// From now on, for so long, two may hold.
+/// Excuses two holders from now on, for this time.
 pub(super) fn exclusion(sim: &Sim, for_us: u64, why: &'static str) {
     excuse(sim, Promise::Exclusion, for_us, why);
 }
@@ -251,20 +251,22 @@ pub(super) fn excuse(sim: &Sim, breaks: Promise, for_us: u64, why: &'static str)
     sim.book.excuse(Excuse { name: None, breaks, from_us, to_us: from_us + for_us, why });
 }
 
-/// A grant was marked. If its holder has not heard of that when the grace is over it goes on, and so does the next one.
+/// Records that a grant was marked as revoked. If the holder has not been notified when the grace is over, it
+/// continues, and so does the next holder.
 pub(super) fn revoked(sim: &Arc<Sim>, name: &Name, token: Token, left_us: u64) {
     let (there, name) = (Arc::clone(sim), name.as_str().to_owned());
     let now_us = sim.exec.now_us();
     sim.book.revoked(&name, token.get(), now_us + left_us - left_us / 100);
-    // A waiter that was just granted may not have entered yet: its turn is spent, and it comes back behind the next one.
+    // A waiter that was just granted may not have entered yet. Its turn is spent, and it comes back behind the next
+    // waiter.
     let (spent, why) = (Some(name.clone()), "a revocation spent the turn of a waiter");
     sim.book.excuse(Excuse { name: spent, breaks: Promise::Order, from_us: now_us, to_us: now_us, why });
-    // Clocks differ in rate: a little before the server's end of it.
+    // Clocks differ in rate: this runs a little before the server ends the grant.
     sim.exec.after(left_us - left_us / 100, move || {
-        if lock(&there.net).told.contains(&token.get()) {
+        if lock(&there.net).notified.contains(&token.get()) {
             return;
         }
-        let (from_us, why) = (there.exec.now_us(), "a revocation that its holder has not heard of");
+        let (from_us, why) = (there.exec.now_us(), "a revocation of which its holder was not notified");
         let to_us = from_us + there.plan.lease_max_us();
         there.book.excuse(Excuse { name: Some(name), breaks: Promise::Exclusion, from_us, to_us, why });
     });

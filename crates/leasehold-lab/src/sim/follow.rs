@@ -17,7 +17,7 @@ use super::stage::Sim;
 
 const SECOND_US: u64 = 1_000_000;
 
-/// The grants that are to be followed, by number.
+/// The grants to judge, by number.
 #[derive(Default)]
 pub(super) struct Follow(Mutex<BTreeMap<u64, Ended>>);
 
@@ -35,9 +35,9 @@ struct Ended {
     /// When the next grant must have been made, if waiters were notified after a clock was set back.
     notified_us: u64,
     /// The waiters that know the end.
-    told: Vec<Waiter>,
-    /// Of a quorum: the waiters in the queue of any node when it began. Those that have died, or stand still, may be called
-    /// before the others, for a second.
+    informed: Vec<Waiter>,
+    /// Of a quorum: the waiters in the queue of any node when the grant began to end. Waiters that have died or stand
+    /// still may be called before the others, for a second.
     queue: Vec<Waiter>,
 }
 
@@ -83,13 +83,14 @@ pub(super) struct Held {
     pub(super) length_us: u64,
 }
 
-/// Judges this grant when its lease is over. Its holder will not give it back, and the waiters in `told` know the end.
-pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
+/// Judges this grant when its lease is over. Its holder will not give it back, and the waiters in `informed` know the
+/// end.
+pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, informed: Vec<Waiter>) {
     if !sim.plan.carries() {
         return;
     }
     let Held { name, token, left_us, length_us } = held;
-    let least_us = if why == Why::UnseenDeath { sim.plan.look_us() } else { 0 };
+    let least_us = if why == Why::UnseenDeath { sim.plan.recheck_us() } else { 0 };
     let base_us = due_us(sim, left_us.max(least_us));
     let ended = Ended {
         name,
@@ -99,7 +100,7 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
         length_us,
         set_back: BTreeMap::new(),
         notified_us: 0,
-        told,
+        informed,
         queue: Vec::new(),
     };
     let mut known = lock(&sim.follow.0);
@@ -108,7 +109,7 @@ pub(super) fn begins(sim: &Arc<Sim>, held: Held, why: Why, told: Vec<Waiter>) {
     drop(known);
     let there = Arc::clone(sim);
     sim.exec.after(0, move || there.follow.queue(&there, number));
-    look_at(sim, number, base_us);
+    check_at(sim, number, base_us);
 }
 
 /// Records that the store had to notify these waiters of the end of a revoked grant. If the clock was set back, and no
@@ -118,15 +119,15 @@ pub(super) fn notified(sim: &Sim, held: &Held, waiters: &[(GrantId, Pid)]) {
     let mut known = lock(&sim.follow.0);
     let is_it = |ended: &&mut Ended| ended.why == Why::Revocation && ended.is_of(&held.name, held.token);
     for ended in known.values_mut().filter(is_it) {
-        ended.told.extend(waiters.iter().map(|waiter| Waiter::new(sim, *waiter)));
+        ended.informed.extend(waiters.iter().map(|waiter| Waiter::new(sim, *waiter)));
         if !ended.set_back.is_empty() {
             ended.notified_us = due_us.max(ended.notified_us);
         }
     }
 }
 
-/// Records that a node's clock was set back. A lease that lies in the future of that clock lasts for its length from when
-/// somebody asks next (P1). Nodes whose clocks are set back at the same time cost that once.
+/// Records that a node's clock was set back. A lease that lies in the future of that clock lasts for its length from
+/// the next request on (P1). Nodes whose clocks are set back at the same time cost that once.
 pub(super) fn set_back(sim: &Sim, node: usize) {
     let now_us = sim.exec.now_us();
     for ended in lock(&sim.follow.0).values_mut().filter(|ended| ended.due_us() >= now_us) {
@@ -147,14 +148,14 @@ fn due_us(sim: &Sim, left_us: u64) -> u64 {
     sim.exec.now_us() + left_us + SECOND_US + sim.plan.soon_us()
 }
 
-fn look_at(sim: &Arc<Sim>, number: u64, due_us: u64) {
+fn check_at(sim: &Arc<Sim>, number: u64, due_us: u64) {
     let (there, now_us) = (Arc::clone(sim), sim.exec.now_us());
     sim.exec.after(due_us.saturating_sub(now_us), move || {
         let Some(ended) = lock(&there.follow.0).remove(&number) else { return };
         let due_us = ended.due_at(&there);
         if due_us > there.exec.now_us() {
             lock(&there.follow.0).insert(number, ended);
-            look_at(&there, number, due_us);
+            check_at(&there, number, due_us);
         } else {
             ended.judge(&there);
         }
@@ -162,7 +163,7 @@ fn look_at(sim: &Arc<Sim>, number: u64, due_us: u64) {
 }
 
 impl Follow {
-    /// Records who waits. Runs after the step that ended the grant, because that step holds the store's lock.
+    /// Records the waiters. Runs after the step that ended the grant, because that step holds the store's lock.
     fn queue(&self, sim: &Sim, number: u64) {
         if let Some(ended) = lock(&self.0).get_mut(&number).filter(|_| sim.plan.quorum.is_some()) {
             let waiters = lock(&sim.votes).waiters_at(&ended.name, 1);
@@ -181,8 +182,8 @@ impl Ended {
         self.notified_us.max(self.base_us + set_back_us)
     }
 
-    /// The same, as it is known now. A quorum grants the lease when a majority votes, and silent waiters may be called
-    /// before that.
+    /// Returns when the next grant must have been made, as it is known now. A quorum grants the lease when a majority
+    /// votes, and silent waiters may be called before that.
     fn due_at(&self, sim: &Sim) -> u64 {
         if sim.plan.quorum.is_none() {
             return self.due_us();
@@ -196,16 +197,16 @@ impl Ended {
         let Self { name, token, why, .. } = self;
         let still: Vec<GrantId> = sim.waiters(name).iter().map(|waiter| waiter.id).collect();
         let is_followed = !sim.book.is_last_given(name, *token);
-        let must_know = self.told.iter().any(|waiter| waiter.has_run(sim) && still.contains(&waiter.id));
+        let must_know = self.informed.iter().any(|waiter| waiter.has_run(sim) && still.contains(&waiter.id));
         if is_followed || must_know {
-            sim.book.met(match why {
-                Why::Death => "a death is looked after",
-                Why::UnseenDeath => "an unseen death is looked after",
-                Why::Revocation => "a revocation is looked after",
+            sim.book.count(match why {
+                Why::Death => "the next waiter is served after a death",
+                Why::UnseenDeath => "the next waiter is served after an unseen death",
+                Why::Revocation => "the next waiter is served after a revocation",
             });
         }
         if must_know && !is_followed {
-            let what = format!("{name}: the grant of token {token} is not followed in time behind a {why:?}");
+            let what = format!("{name}: the grant after token {token} was not made in time after a {why:?}");
             sim.book.wrong(sim.exec.now_us(), &what);
         }
     }
@@ -216,7 +217,7 @@ mod tests {
     use leasehold_spec::{Acquire, Hears, Name, Op, Order, Patience, Place, SessionId, Token};
 
     use super::super::book::Book;
-    use super::super::exec::Still;
+    use super::super::exec::Halt;
     use super::super::node::Ask;
     use super::super::plan::Plan;
     use super::*;
@@ -224,7 +225,8 @@ mod tests {
     const LEASE_US: u64 = 2_000_000;
     const NAME: &str = "name-0";
 
-    /// A world in which nothing is wrong, a holder with a lease of two seconds, and so many waiters: each in a process.
+    /// A world without faults, a holder with a lease of two seconds, and this many waiters, each in a process of its
+    /// own.
     struct Scene {
         sim: Arc<Sim>,
         waiters: Vec<(GrantId, Pid)>,
@@ -242,7 +244,7 @@ mod tests {
             let patience = if conn == 0 { Patience::Try } else { Patience::Queue(place) };
             let (lease_ms, range, not_after_us, label) = (LEASE_US / 1000, 1, u64::MAX, String::new());
             let acquire = Op::Acquire(Acquire { id, lease_ms, range, not_after_us, patience, label });
-            lock(&sim.net).who.insert(session, pid);
+            lock(&sim.net).pids.insert(session, pid);
             serve(&sim, conn, &Ask::Attach(session));
             serve(&sim, conn, &Ask::One(name(), acquire));
             ids.push((id, pid));
@@ -279,7 +281,7 @@ mod tests {
         }
 
         fn stands_still(&self, waiter: usize) {
-            self.sim.exec.halt(self.waiters[waiter].1, Still::All);
+            self.sim.exec.halt(self.waiters[waiter].1, Halt::All);
         }
 
         fn leaves(&self, waiter: usize) {
@@ -287,7 +289,7 @@ mod tests {
             serve(&self.sim, waiter + 1, &Ask::One(name(), leave));
         }
 
-        /// Returns what was wrong by then.
+        /// Returns what was wrong by this time.
         fn wrong(&self, until_us: u64) -> Vec<String> {
             self.sim.exec.run(until_us, || false);
             self.sim.book.wrongs()
@@ -304,7 +306,7 @@ mod tests {
         scene.dies();
         assert!(scene.wrong(LEASE_US + SECOND_US).is_empty(), "it is not late yet");
         let wrong = scene.wrong(10_000_000);
-        assert!(wrong.len() == 1 && wrong[0].contains("behind a Death"), "{wrong:?}");
+        assert!(wrong.len() == 1 && wrong[0].contains("after a Death"), "{wrong:?}");
     }
 
     #[test]
@@ -328,7 +330,7 @@ mod tests {
     fn a_lease_that_no_waiter_has_seen_is_followed_when_waiters_re_check() {
         let scene = scene(1);
         begins(&scene.sim, Scene::held(), Why::UnseenDeath, scene.sim.waiters(NAME));
-        assert!(scene.wrong(LEASE_US.max(scene.sim.plan.look_us()) + SECOND_US).is_empty(), "it is not late yet");
+        assert!(scene.wrong(LEASE_US.max(scene.sim.plan.recheck_us()) + SECOND_US).is_empty(), "it is not late yet");
         assert!(scene.is_late());
     }
 
@@ -345,8 +347,8 @@ mod tests {
         let resumed = scene(1);
         resumed.dies();
         resumed.stands_still(0);
-        resumed.sim.exec.resume(resumed.waiters[0].1, Still::All);
-        assert!(resumed.is_late(), "it stood still for no time at all");
+        resumed.sim.exec.resume(resumed.waiters[0].1, Halt::All);
+        assert!(resumed.is_late(), "it never stood still");
     }
 
     #[test]
@@ -377,7 +379,7 @@ mod tests {
         }
         set_back(&set.sim, 0);
         for scene in [&set, &not] {
-            assert!(scene.wrong(2_500_000).is_empty(), "nobody waits");
+            assert!(scene.wrong(2_500_000).is_empty(), "no client waits");
             notified(&scene.sim, &Scene::held(), &scene.next());
         }
         assert!(not.is_late(), "the clock was not set");

@@ -18,7 +18,7 @@ impl Net {
         let record = self.record(self.primary, name);
         let queue = record.into_iter().flat_map(|record| &record.queue);
         let attached = queue.filter(|entry| node.inboxes.contains_key(&entry.id.session));
-        attached.filter_map(|entry| Some((entry.id, *self.who.get(&entry.id.session)?))).collect()
+        attached.filter_map(|entry| Some((entry.id, *self.pids.get(&entry.id.session)?))).collect()
     }
 
     /// Returns those of them that have asked since the grant was made, and so know its end. A token is the time of its
@@ -29,8 +29,8 @@ impl Net {
         self.waiters(&held.name).into_iter().filter(|(id, _)| know.contains(id)).collect()
     }
 
-    /// Returns the waiters that a server has to notify when a lease of this name is revoked (P10). The server looks at the
-    /// first entries of the queue, and notifies the first two sessions that could be granted the lease.
+    /// Returns the waiters that a server has to notify when a lease of this name is revoked (P10). The server examines
+    /// the first entries of the queue, and notifies the first two sessions that could be granted the lease.
     pub(super) fn next_waiters(&self, node: usize, name: &str, now_us: u64) -> Vec<(GrantId, Pid)> {
         let clock_us = self.nodes[node].clock.at_us(now_us);
         let mut next: Vec<(GrantId, Pid)> = Vec::new();
@@ -42,7 +42,7 @@ impl Net {
             let is_over = entry.limit_us.is_some_and(|limit_us| limit_us <= clock_us);
             let is_attached = self.nodes[node].inboxes.contains_key(&session);
             let is_known = next.iter().any(|(id, _)| id.session == session);
-            if let Some(pid) = self.who.get(&session).filter(|_| is_attached && !has_lapsed && !is_over && !is_known) {
+            if let Some(pid) = self.pids.get(&session).filter(|_| is_attached && !has_lapsed && !is_over && !is_known) {
                 next.push((entry.id, *pid));
             }
         }
@@ -58,12 +58,12 @@ impl Net {
         (left_us > 0).then_some(Held { name, token, left_us, length_us })
     }
 
-    /// Returns what a process holds.
+    /// Returns the leases that a process holds.
     pub(super) fn held_by(&self, pid: Pid, now_us: u64) -> Vec<Held> {
         let node = &self.nodes[self.primary];
         let clock_us = node.clock.at_us(now_us);
         let held = node.records.iter().filter_map(|(name, record)| {
-            let its = |grant: &&Grant| grant.is_held() && self.who.get(&grant.id.session) == Some(&pid);
+            let its = |grant: &&Grant| grant.is_held() && self.pids.get(&grant.id.session) == Some(&pid);
             let grant = record.grants.sole().filter(its)?;
             let (name, token, left_us) = (name.as_str().to_owned(), grant.token.get(), grant.left_us(clock_us));
             Some(Held { name, token, left_us, length_us: grant.length_ms * 1000 })

@@ -3,11 +3,11 @@
 /// A kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// A connection breaks; what was under way is gone.
+    /// A connection breaks; the requests and replies in flight are lost.
     Cut,
-    /// A connection breaks; the requests that were under way are carried out later.
+    /// A connection breaks; the requests in flight are carried out later.
     Ghosts,
-    /// A connection carries nothing any more, and nobody is told.
+    /// A connection carries nothing any more, and neither end is notified.
     HalfOpen,
     /// A connection carries nothing for a while.
     Stall,
@@ -25,7 +25,7 @@ pub(super) enum Kind {
     Restart,
     /// The server restarts empty.
     Amnesia,
-    /// A replica takes over, without the last writes; the old primary may go on for a while.
+    /// A replica takes over, without the last writes; the old primary may continue for a while.
     Failover,
     /// The server's clock is set forward.
     JumpForward,
@@ -33,13 +33,13 @@ pub(super) enum Kind {
     JumpBack,
     /// The server's memory is full.
     NoMemory,
-    /// A process stands still; its clock goes on.
+    /// A process stands still; its clock continues.
     Pause,
     /// A machine sleeps: its timers stand still, too.
     Suspend,
-    /// A program blocks one of its runtimes; the client's thread goes on.
+    /// A program blocks one of its runtimes; the client's thread continues.
     Block,
-    /// A runtime ends, with all that runs on it; the program goes on.
+    /// A runtime ends, with all that runs on it; the program continues.
     EndRuntime,
     /// A process dies, and another comes.
     Crash,
@@ -47,11 +47,11 @@ pub(super) enum Kind {
     KillHolder,
     /// A holder stands still. Mostly an operator revokes its lease then.
     PauseHolder,
-    /// All who wait in a process drop their futures.
+    /// All waiters in a process drop their futures.
     Storm,
     /// Of a quorum: a node loses everything, and its connections live on.
     Flush,
-    /// Of a quorum: a node restarts, without what it had written last.
+    /// Of a quorum: a node restarts, without its last writes.
     Rollback,
     /// Of a quorum: all clients are cut off from some nodes.
     Isolate,
@@ -84,7 +84,7 @@ impl Kind {
         Self::Storm,
     ];
 
-    /// Those of a quorum.
+    /// The kinds of faults of a quorum.
     pub(super) const OF_QUORUM: &[Self] = &[
         Self::Cut,
         Self::Ghosts,
@@ -113,7 +113,7 @@ impl Kind {
         Self::Storm,
     ];
 
-    /// Whether it befalls one client.
+    /// Returns whether it acts on one client.
     pub(super) const fn is_of_a_process(self) -> bool {
         matches!(
             self,

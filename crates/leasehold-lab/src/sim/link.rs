@@ -1,4 +1,4 @@
-//! A connection as its client has it: the store's two traits, and where what is asked goes.
+//! A connection as its client has it: the store's two traits, and where its requests go.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -11,18 +11,18 @@ use leasehold_spec::{Answer, Contention, Delivery, Event, Name, Op, Renew, Sessi
 use super::exec::{Pid, lock};
 use super::jumps::Trip;
 use super::net;
-use super::node::{Ask, Said};
+use super::node::{Ask, Reply};
 use super::stage::Sim;
 use super::wire::{Way, Wire};
 
 /// The simulated store, as one process reaches it.
-pub(super) struct Shop {
+pub(super) struct SimStore {
     pub(super) sim: Arc<Sim>,
     pub(super) pid: Pid,
 }
 
-/// Where a connection leads: to the server, by the network.
-pub(super) struct Road {
+/// The route of a connection: to the server, by the network.
+pub(super) struct Route {
     sim: Arc<Sim>,
     pid: Pid,
     id: u64,
@@ -31,18 +31,18 @@ pub(super) struct Road {
     sent_us: Mutex<VecDeque<u64>>,
 }
 
-impl Store for Shop {
+impl Store for SimStore {
     fn open(&self) -> Pending<Result<Arc<dyn Link>>> {
         let (sim, pid) = (Arc::clone(&self.sim), self.pid);
         Box::pin(async move {
             let (id, run, wire) = net::open(&sim, pid).await?;
             let inbox = Arc::new(Mutex::new(None));
-            let road = Road { sim: Arc::clone(&sim), pid, id, inbox: Arc::clone(&inbox), sent_us: Mutex::default() };
-            let driver = Box::pin(wire.drive(road));
-            // Dropped, it closes what was opened.
+            let route = Route { sim: Arc::clone(&sim), pid, id, inbox: Arc::clone(&inbox), sent_us: Mutex::default() };
+            let driver = Box::pin(wire.drive(route));
+            // Dropping the link closes the connection.
             let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
             spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
-            Ok(Arc::new(Line { sim, run, wire, inbox }) as Arc<dyn Link>)
+            Ok(Arc::new(SimLink { sim, run, wire, inbox }) as Arc<dyn Link>)
         })
     }
 
@@ -59,10 +59,10 @@ impl Store for Shop {
     }
 }
 
-impl Way for Road {
+impl Way for Route {
     type Ask = Ask;
-    /// With the moment at which it was made.
-    type Said = (Said, u64);
+    /// An answer, and the moment at which the server made it.
+    type Reply = (Reply, u64);
     type Push = (Name, Delivery);
 
     fn send(&self, number: u64, ask: Ask) {
@@ -70,31 +70,32 @@ impl Way for Road {
         net::send(&self.sim, self.id, net::Way::Up { reply: Some(number), ask });
     }
 
-    fn answered(&self, (_, made_us): &(Said, u64)) {
-        let (made_us, heard_us) = (*made_us, self.sim.exec.now_us());
+    fn answered(&self, (_, made_us): &(Reply, u64)) {
+        let (made_us, received_us) = (*made_us, self.sim.exec.now_us());
         let sent_us = lock(&self.sent_us).pop_front().unwrap_or(made_us);
-        // Of which name, nobody knows here. It may have been the word that who asked for strict order has gone.
-        self.sim.book.heard_answer(self.pid, Trip { sent_us, made_us, heard_us });
+        // The link does not know the name of the answer. The answer may have said that the waiter in strict order has
+        // left.
+        self.sim.book.record_answer(self.pid, Trip { sent_us, made_us, received_us });
     }
 
     fn pushed(&self, (name, delivery): (Name, Delivery)) {
-        let pid = lock(&self.sim.net).who.get(&delivery.to).copied();
-        pid.inspect(|pid| self.sim.book.heard_level(*pid, &delivery, self.sim.exec.now_us()));
+        let pid = lock(&self.sim.net).pids.get(&delivery.to).copied();
+        pid.inspect(|pid| self.sim.book.record_contention(*pid, &delivery, self.sim.exec.now_us()));
         if delivery.event == Event::Revoked {
-            lock(&self.sim.net).told.insert(delivery.token.get());
+            lock(&self.sim.net).notified.insert(delivery.token.get());
         }
-        self.tell(Message::Delivery(name, delivery));
+        self.deliver(Message::Delivery(name, delivery));
     }
 
     fn ended(&self) {
         net::client_closes(&self.sim, self.id);
-        self.tell(Message::Detached);
+        self.deliver(Message::Detached);
         lock(&self.inbox).take();
     }
 }
 
-impl Road {
-    fn tell(&self, message: Message) {
+impl Route {
+    fn deliver(&self, message: Message) {
         let inbox = lock(&self.inbox).clone();
         if let Some(inbox) = inbox {
             inbox(message);
@@ -102,20 +103,20 @@ impl Road {
     }
 }
 
-struct Line {
+struct SimLink {
     sim: Arc<Sim>,
     run: String,
-    wire: Arc<Wire<Road>>,
+    wire: Arc<Wire<Route>>,
     inbox: Arc<Mutex<Option<Inbox>>>,
 }
 
-impl Line {
-    fn exchange(&self, ask: Ask) -> impl Future<Output = Result<Said, Fault>> + Send + use<> {
+impl SimLink {
+    fn exchange(&self, ask: Ask) -> impl Future<Output = Result<Reply, Fault>> + Send + use<> {
         let said = self.wire.exchange(ask);
         async move {
             match said.await {
-                Some((Said::NotPrimary, _)) | None => Err(gone()),
-                Some((Said::NoMemory, _)) => {
+                Some((Reply::NotPrimary, _)) | None => Err(gone()),
+                Some((Reply::NoMemory, _)) => {
                     Err(Fault::NoMemory(error(ErrorKind::Store, "the memory of the store is full")))
                 }
                 Some((said, _)) => Ok(said),
@@ -124,7 +125,7 @@ impl Line {
     }
 }
 
-impl Link for Line {
+impl Link for SimLink {
     fn apply(&self, name: &Name, op: &Op, _: Contention) -> Pending<Result<Answer, Fault>> {
         let mut op = op.clone();
         if let Op::Acquire(acquire) = &mut op {
@@ -133,7 +134,7 @@ impl Link for Line {
         let said = self.exchange(Ask::One(name.clone(), op));
         Box::pin(async move {
             match said.await? {
-                Said::Answer(answer) => Ok(answer),
+                Reply::Answer(answer) => Ok(answer),
                 _ => Err(gone()),
             }
         })
@@ -147,7 +148,7 @@ impl Link for Line {
         let (said, count) = (self.exchange(Ask::Batch(batch.to_vec())), batch.len());
         Box::pin(async move {
             match said.await {
-                Ok(Said::Answers(answers)) => answers.into_iter().map(Ok).collect(),
+                Ok(Reply::Answers(answers)) => answers.into_iter().map(Ok).collect(),
                 _ => (0..count).map(|_| Err(gone())).collect(),
             }
         })
@@ -157,7 +158,7 @@ impl Link for Line {
         let said = self.exchange(Ask::Names);
         Box::pin(async move {
             match said.await? {
-                Said::Names(names) => Ok((names, 0)),
+                Reply::Names(names) => Ok((names, 0)),
                 _ => Err(gone()),
             }
         })
@@ -166,7 +167,7 @@ impl Link for Line {
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let (ours, said) = (Arc::clone(&self.inbox), self.exchange(Ask::Attach(session)));
         Box::pin(async move {
-            // Before it is asked for: a push may come before the answer.
+            // Set before the request is sent: a push may come before the answer.
             *lock(&ours) = Some(inbox);
             said.await.map(drop)
         })
@@ -180,7 +181,7 @@ impl Link for Line {
         let said = self.exchange(Ask::Time);
         Box::pin(async move {
             match said.await? {
-                Said::Time(us) => Ok(us),
+                Reply::Time(us) => Ok(us),
                 _ => Err(gone()),
             }
         })
@@ -207,7 +208,7 @@ impl Link for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for SimLink {
     fn drop(&mut self) {
         self.close();
     }

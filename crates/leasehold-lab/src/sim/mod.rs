@@ -1,15 +1,16 @@
-//! The simulation: the session and the faces as they are shipped, in a world that is not.
+//! The simulation: the session and the public API as they are shipped, in a simulated world.
 //!
 //! A lock fails in schedules that no test machine shows: an answer that is late by more than the margin, a process that
-//! stands still between its check and its write, a replica that has not heard of the last grant. Here the world is a
-//! program. Time is a number (`exec.rs`), the network two queues a connection (`net.rs`, `link.rs`), the server the
-//! specification over records (`node.rs`), and everything that is left to chance comes from one seed (`rng.rs`,
-//! `plan.rs`): the same seed is the same run, to the last step, in any process. What is simulated is the world and nothing
-//! of the product: `Leasehold`, `Mutex`, `Guard` and the session are those of the crate, by its seam.
+//! stands still between its check and its write, a replica that lacks the last grant. Here the world is a program. Time
+//! is a number (`exec.rs`), the network is two queues per connection (`net.rs`, `link.rs`), the server is the
+//! specification over records (`node.rs`), and everything random comes from one seed (`rng.rs`, `plan.rs`): the same
+//! seed is the same run, to the last step, in any process. Only the world is simulated, and nothing of the product:
+//! `Leasehold`, `Mutex`, `Guard` and the session are those of the crate, through its seam.
 //!
-//! A seed plays clients that work (`crew.rs`, `worker.rs`) on what locks protect (`registers.rs`) while things go wrong
-//! (`faults.rs`, `failover.rs`), lets everything heal, waits until all are served and have closed, and looks at what is
-//! left (`run.rs`). The history goes to the checker of the test kit, which knows nothing of any of this.
+//! A seed plays clients that work (`crew.rs`, `worker.rs`) on the resources that locks protect (`registers.rs`) while
+//! faults occur (`faults.rs`, `failover.rs`). Then everything heals. The run waits until all clients are served and
+//! have closed, and examines what is left (`run.rs`). The checker of the test kit, which knows nothing of all this,
+//! judges the history.
 
 mod aimed;
 mod book;
@@ -24,7 +25,6 @@ mod holders;
 mod jumps;
 mod kind;
 mod link;
-mod look;
 mod mutants;
 mod net;
 mod node;
@@ -40,6 +40,7 @@ mod roam;
 mod run;
 mod sent;
 mod stage;
+mod step_rules;
 #[cfg(test)]
 mod tests;
 mod timer;
@@ -54,7 +55,7 @@ use book::Book;
 pub(crate) use options::{Options, USAGE};
 use report::{When, play_all, print_failure};
 
-/// Plays what was asked for.
+/// Plays the seeds of these options.
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(name) = &options.mutant {
         return mutants::run(name, options);
@@ -65,9 +66,9 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
 }
 
-/// One seed, told in words if that is asked for.
+/// Plays one seed, with a trace if the options ask for it.
 fn one(seed: u64, options: &Options) -> ExitCode {
-    let book = if options.tells { Book::with_words() } else { Book::default() };
+    let book = if options.verbose { Book::with_trace() } else { Book::default() };
     let verdict = run::play(options.plan(seed), book);
     verdict.lines.iter().for_each(|line| println!("{line}"));
     println!("seed {seed}: hash {:016x}, {} steps, {} grants", verdict.hash, verdict.steps, verdict.report.grants);
@@ -78,7 +79,7 @@ fn one(seed: u64, options: &Options) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// From so many seeds on everything has to have been come by.
+/// From this many seeds on, every event must have occurred.
 const COVERS: u64 = 1000;
 
 fn many(options: &Options) -> ExitCode {
@@ -89,10 +90,10 @@ fn many(options: &Options) -> ExitCode {
     }
     let missed = if total.seeds >= COVERS { total.missed() } else { Vec::new() };
     if !missed.is_empty() {
-        eprintln!("never come by, in {} seeds: {}", total.seeds, missed.join(", "));
+        eprintln!("these never occurred in {} seeds: {}", total.seeds, missed.join(", "));
     }
     if total.grants == 0 {
-        println!("no lock was granted: this proves nothing");
+        println!("no lock was granted, so this run proves nothing");
     }
     let is_clean = total.failed.is_empty() && missed.is_empty() && total.grants > 0;
     if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -1,4 +1,4 @@
-//! Seeded flaws: after how many seeds the simulation notices each.
+//! Seeded flaws: after how many seeds the simulation finds each.
 
 use std::process::ExitCode;
 
@@ -8,8 +8,8 @@ use super::options::Options;
 use super::report::{Total, When, play_all};
 use crate::usage::replay_with;
 
-/// The flaws that the simulation is to notice. Those that are left out are of what it does not have: a file, a command, a
-/// fence of the crate's own, a poller.
+/// The flaws that the simulation must find. The others need something that it does not have: a file, a command, a fence
+/// of the crate's own, a poller.
 pub(super) const ALL: &[Mutant] = &[
     Mutant::P1Barging,
     Mutant::P1Unbounded,
@@ -67,11 +67,11 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant::P29StartsOnClaim,
 ];
 
-/// The same of a quorum.
+/// The flaws that the simulation of a quorum must find.
 const OF_QUORUM: &[Mutant] =
     &[Mutant::QVotesBelow, Mutant::QNoRest, Mutant::QFillCounts, Mutant::QTakesLaterVotes, Mutant::P1FutureStays];
 
-/// Looks for a seed that notices a flaw.
+/// Searches for a seed that finds a flaw.
 pub(super) fn hunt(mutant: Mutant, options: &Options) -> Total {
     switch(mutant);
     let total = play_all(options, When::Failed);
@@ -84,7 +84,7 @@ pub(super) fn run(name: &str, options: &Options) -> ExitCode {
     let chosen: Vec<Mutant> = all.iter().copied().filter(|m| name == "all" || name == format!("{m:?}")).collect();
     if chosen.is_empty() {
         let names: Vec<String> = all.iter().map(|mutant| format!("{mutant:?}")).collect();
-        eprintln!("no flaw that the simulation is to notice is called {name}; there are: {}", names.join(", "));
+        eprintln!("the simulation does not look for a flaw called {name}; it looks for: {}", names.join(", "));
         return ExitCode::from(2);
     }
     let mut survived = 0;

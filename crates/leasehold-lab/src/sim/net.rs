@@ -1,10 +1,11 @@
 //! The network, and the server at its end.
 //!
-//! A connection is two ordered pipes. Each message takes a time of its own, and none overtakes another of its pipe. While
-//! the way is blocked (a partition, a stall, a connection that is only half open), messages stay in the pipe. When the
-//! connection breaks, they are gone, or they reach the server seconds later: TCP and a frozen server do both.
+//! A connection is two ordered pipes. Each message takes a time of its own, and no message overtakes another of its
+//! pipe. While a pipe is blocked (a partition, a stall, a half-open connection), messages stay in the pipe. When the
+//! connection breaks, the messages are lost, or they reach the server seconds later: TCP and a frozen server do both.
 //!
-//! Only this module and `faults.rs` know what is going on; a client has its end of the connection and nothing else.
+//! Only this module and `faults.rs` know the state of the network; a client has its end of the connection and nothing
+//! else.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,13 +19,13 @@ use super::book::Grant;
 use super::exec::{Pid, lock};
 use super::follow;
 use super::holders;
-use super::link::Road;
-use super::node::{Ask, Clock, Done, Node, Role, Said, label};
+use super::link::Route;
+use super::node::{Ask, Clock, Done, Node, Reply, Role, label};
 use super::pipe::Pipe;
 use super::plan::Plan;
 use super::rng::Rng;
 use super::stage::Sim;
-use super::wire::{Wire, Word};
+use super::wire::{Incoming, Wire};
 use super::words;
 
 pub(super) struct Net {
@@ -36,39 +37,39 @@ pub(super) struct Net {
     next_conn: u64,
     delay_us: (u64, u64),
     slow_in: u64,
-    /// How many reasons there are for a client to be cut off.
+    /// For how many reasons a client is cut off.
     pub(super) cut_off: BTreeMap<Pid, u32>,
-    /// How many reasons there are to refuse new connections.
+    /// For how many reasons new connections are refused.
     pub(super) refuses: u32,
-    /// Of a hundred pushes so many are lost.
+    /// How many of a hundred pushes are lost.
     pub(super) lost_pushes: u64,
     /// The client of each session, for the trace.
-    pub(super) who: BTreeMap<SessionId, Pid>,
-    /// When an attempt first stood in the queue.
+    pub(super) pids: BTreeMap<SessionId, Pid>,
+    /// When an attempt first was in the queue.
     queued_us: BTreeMap<GrantId, u64>,
-    /// The tokens of revoked grants of which the holder has heard.
-    pub(super) told: BTreeSet<u64>,
+    /// The tokens of revoked grants whose holders were notified.
+    pub(super) notified: BTreeSet<u64>,
     pub(super) is_calm: bool,
-    /// The highest token of which a server may know nothing any more.
+    /// The highest token that a server may have forgotten.
     pub(super) forgotten: u64,
 }
 
 /// A grant that is handed on inside its client.
-pub(super) struct Run {
+pub(super) struct HandOver {
     pub(super) token: u64,
-    /// Since when somebody waits in the queue.
+    /// Since when a client waits in the queue.
     pub(super) waited_us: u64,
-    /// The same of those who asked for strict order.
+    /// The same for waiters in strict order.
     pub(super) strict_us: u64,
 }
 
 pub(super) struct Conn {
     pub(super) pid: Pid,
     pub(super) node: usize,
-    wire: Arc<Wire<Road>>,
+    wire: Arc<Wire<Route>>,
     up: Pipe<(Option<u64>, Ask)>,
-    down: Pipe<Word<Road>>,
-    /// How many reasons there are for nothing to flow.
+    down: Pipe<Incoming<Route>>,
+    /// For how many reasons nothing flows.
     pub(super) stalls: u32,
     pub(super) is_half_open: bool,
     /// The next reply is lost, and the connection with it.
@@ -77,21 +78,21 @@ pub(super) struct Conn {
     is_left: bool,
 }
 
-/// Which way a message goes.
+/// The direction of a message.
 pub(super) enum Way {
     Up { reply: Option<u64>, ask: Ask },
-    Down(Word<Road>),
+    Down(Incoming<Route>),
 }
 
 /// The fate of the requests that are in flight when a connection breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Gone,
-    /// It is carried out so much later.
+    /// It is carried out after this time.
     Late(u64),
 }
 
-/// The first pause of a client that finds nobody under the address, if it waits for that at all.
+/// How long a client that finds no server under the address hangs at first, if it hangs at all.
 pub(super) const HANG_US: u64 = 10_000_000;
 
 impl Net {
@@ -108,9 +109,9 @@ impl Net {
             cut_off: BTreeMap::new(),
             refuses: 0,
             lost_pushes: 0,
-            who: BTreeMap::new(),
+            pids: BTreeMap::new(),
             queued_us: BTreeMap::new(),
-            told: BTreeSet::new(),
+            notified: BTreeSet::new(),
             is_calm: false,
             forgotten: 0,
         }
@@ -130,8 +131,8 @@ impl Net {
         conn.stalls > 0 || conn.is_half_open || self.is_cut_off(conn.pid)
     }
 
-    /// The grant that this hold is of, as the server has it now.
-    pub(super) fn run_of(&self, hold: &Grant) -> Option<Run> {
+    /// Returns the grant of the server to which this hold belongs, as the server has it now.
+    pub(super) fn hand_over_of(&self, hold: &Grant) -> Option<HandOver> {
         let records = &self.nodes[self.primary].records;
         let (_, record) = records.iter().find(|(name, _)| name.as_str() == hold.name)?;
         let grant = record.grants.sole().filter(|grant| grant.is_held())?;
@@ -141,41 +142,41 @@ impl Net {
             waits.filter_map(|entry| self.queued_us.get(&entry.id)).min().copied().unwrap_or(u64::MAX / 2)
         };
         let (waited_us, strict_us) = (since_us(&[Order::Relaxed, Order::Strict]), since_us(&[Order::Strict]));
-        let run = Run { token, waited_us, strict_us };
+        let run = HandOver { token, waited_us, strict_us };
         (token <= hold.token && hold.token <= last).then_some(run)
     }
 
-    /// The open connections of those who are alive.
+    /// Returns the open connections of live clients.
     pub(super) fn open_conns(&self) -> Vec<u64> {
         self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
     }
 }
 
-/// How much the rate of a clock differs from true time.
+/// Returns by how much the rate of a clock differs from true time.
 pub(super) fn drift(rng: &mut Rng, most_ppm: i64) -> i64 {
     rng.below(2 * most_ppm.unsigned_abs() + 1).cast_signed() - most_ppm
 }
 
-/// A client connects: two round trips, and it knows whom it has reached. Answers the number of the connection, the run, and
-/// the client's end.
-pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<(u64, String, Arc<Wire<Road>>)> {
+/// Connects a client: this takes two round trips, and then the client knows the run ID of the server. Returns the
+/// number of the connection, the run ID, and the client's end.
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<(u64, String, Arc<Wire<Route>>)> {
     for _ in 0..2 {
-        let (us, refused, unheard) = {
+        let (us, refused, hangs) = {
             let mut net = lock(&sim.net);
             let node = &net.nodes[net.primary];
             let refused = net.refuses > 0 || node.role == Role::Down;
-            let unheard = net.is_cut_off(pid) || node.freezes > 0;
-            (2 * net.delay_us(), refused, unheard)
+            let hangs = net.is_cut_off(pid) || node.freezes > 0;
+            (2 * net.delay_us(), refused, hangs)
         };
-        sim.rest(if unheard { HANG_US } else { us }).await;
-        if refused || unheard {
-            return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+        sim.sleep_true(if hangs { HANG_US } else { us }).await;
+        if refused || hangs {
+            return Err(error(ErrorKind::Unreachable, "no server listens there"));
         }
     }
     let mut net = lock(&sim.net);
     let node = net.primary;
     if net.nodes[node].role != Role::Primary || net.is_cut_off(pid) || net.refuses > 0 {
-        return Err(error(ErrorKind::Unreachable, "not the one to ask"));
+        return Err(error(ErrorKind::Unreachable, "the server is not the primary"));
     }
     let id = net.next_conn;
     net.next_conn += 1;
@@ -197,7 +198,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid) -> Result<(u64, String, Arc<W
     Ok((id, run, wire))
 }
 
-/// Puts a message on its way.
+/// Sends a message.
 pub(super) fn send(sim: &Arc<Sim>, id: u64, way: Way) {
     let mut net = lock(&sim.net);
     let us = net.delay_us();
@@ -210,7 +211,7 @@ fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
     let at_us = match way {
         Way::Up { reply, ask } => conn.up.push(now_us + us, (reply, ask)),
         Way::Down(_) if conn.is_left => return,
-        Way::Down(word) => conn.down.push(now_us + us, word),
+        Way::Down(message) => conn.down.push(now_us + us, message),
     };
     pump_at(sim, id, at_us - now_us);
 }
@@ -220,7 +221,7 @@ fn pump_at(sim: &Arc<Sim>, id: u64, us: u64) {
     sim.exec.after(us, move || pump(&there, id));
 }
 
-/// Lets arrive what has come to the end of its way.
+/// Delivers the messages that are due.
 pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
     let now_us = sim.exec.now_us();
     loop {
@@ -232,8 +233,8 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
         let node = conn.node;
         let Some(conn) = net.conns.get_mut(&id) else { return };
         if conn.down.is_due(now_us) {
-            if let Some(word) = conn.down.pop() {
-                conn.wire.arrive(word);
+            if let Some(message) = conn.down.pop() {
+                conn.wire.arrive(message);
             }
         } else if conn.up.is_due(now_us) {
             let Some((reply, ask)) = conn.up.pop() else { return };
@@ -244,7 +245,7 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
     }
 }
 
-/// A way is open again.
+/// Delivers again on connections whose block has ended.
 pub(super) fn unblocked(sim: &Arc<Sim>, which: impl Fn(&Conn) -> bool) {
     let ids: Vec<u64> = lock(&sim.net).conns.iter().filter(|(_, conn)| which(conn)).map(|(id, _)| *id).collect();
     ids.into_iter().for_each(|id| pump(sim, id));
@@ -259,7 +260,7 @@ fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u6
     carry_out(sim, net, node, id, reply, &ask);
 }
 
-/// A server that stood still goes on: what has piled up is carried out, whoever still waits for it.
+/// Thaws a frozen server: it carries out the requests that have piled up, whether anyone still waits for them or not.
 pub(super) fn thaw(sim: &Arc<Sim>, node: usize) {
     let mut net = lock(&sim.net);
     net.nodes[node].freezes -= 1;
@@ -277,30 +278,31 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
     }
     let now_us = sim.exec.now_us();
     if let Ask::Attach(session) = ask {
-        // A connection that is gone is not subscribed by what it had asked for.
+        // A request to subscribe that arrives after its connection is gone subscribes nothing.
         let Some(conn) = net.conns.get(&id) else { return };
-        net.who.insert(*session, conn.pid);
+        net.pids.insert(*session, conn.pid);
     }
     let Done { said, deliveries, steps, wrong } = net.nodes[node].serve(id, ask, now_us);
-    if matches!(said, Said::NoMemory) {
-        sim.book.met("an acquire finds no memory");
+    if matches!(said, Reply::NoMemory) {
+        sim.book.count("an acquire finds no memory");
     }
     wrong.into_iter().for_each(|what| sim.book.wrong(now_us, what));
     for (name, op, answer) in &steps {
-        look(sim, net, (node, now_us), name, op, answer);
+        observe(sim, net, (node, now_us), name, op, answer);
     }
     let us = net.delay_us();
-    // The pushes first, as on Redis 7.0; they go by other connections than the answer, or by the same before it.
+    // The pushes are sent first, as on Redis 7.0. They use other connections than the answer, or arrive before it on
+    // the same connection.
     for (name, delivery) in deliveries {
         if net.rng.percent(net.lost_pushes) {
-            sim.book.met("a push is lost");
+            sim.book.count("a push is lost");
             sim.note(delivery.token.get(), || format!("{}: a push of {name} is lost", net.nodes[node].run));
             continue;
         }
         sim.note(delivery.token.get(), || words::push(net, &name, &delivery));
         for to in net.nodes[node].inboxes.get(&delivery.to).cloned().unwrap_or_default() {
             let us = net.delay_us();
-            push(sim, net, to, us, Way::Down(Word::Push((name.clone(), delivery.clone()))));
+            push(sim, net, to, us, Way::Down(Incoming::Push((name.clone(), delivery.clone()))));
         }
     }
     let Some(reply) = reply else { return };
@@ -309,17 +311,17 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sever(sim, net, id, Fate::Gone, us, 0);
         return;
     }
-    push(sim, net, id, us, Way::Down(Word::Reply(reply, (said, now_us))));
+    push(sim, net, id, us, Way::Down(Incoming::Reply(reply, (said, now_us))));
 }
 
-/// Notes the facts that the laboratory learns from a step of the server.
-fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name, op: &Op, answer: &Answer) {
-    sim.book.met(label(op, answer));
+/// Records the facts that the laboratory learns from a step of the server.
+fn observe(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name, op: &Op, answer: &Answer) {
+    sim.book.count(label(op, answer));
     if answer.rest == leasehold_spec::Rest::More {
-        sim.book.met("more to settle");
+        sim.book.count("more to settle");
     }
     if answer.handed_claim_ms.is_some() {
-        sim.book.met("a hand-over");
+        sim.book.count("a hand-over");
     }
     let queued = match (op, &answer.outcome) {
         (Op::Acquire(acquire), Outcome::Queued { .. }) => Some(acquire.id),
@@ -345,7 +347,7 @@ fn look(sim: &Arc<Sim>, net: &mut Net, (node, now_us): (usize, u64), name: &Name
     sim.note(answer.highest.get() ^ answer.now_us, || words::step(net, node, name, op, answer));
 }
 
-/// The client has closed its end: what it sent arrives, and then its end.
+/// Closes the client's end: the requests that it has sent arrive, and then the end of the stream.
 pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     let mut net = lock(&sim.net);
     let us = net.delay_us();
@@ -358,8 +360,8 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Ask::End });
 }
 
-/// Breaks a connection. The client notices it after `told_us`, the server after `noticed_us`.
-pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
+/// Breaks a connection. The client notices it after `client_us`, the server after `server_us`.
+pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, client_us: u64, server_us: u64) {
     let Some(conn) = net.conns.get_mut(&id) else { return };
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
     let was_left = std::mem::replace(&mut conn.is_left, true);
@@ -367,21 +369,21 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
     let under_way_count = under_way.len() as u64;
     conn.down.clear();
     if !was_left {
-        // Nor does that reach who is cut off.
-        let told_us = if net.is_cut_off(pid) { told_us + HANG_US } else { told_us };
-        sim.exec.after(told_us, move || wire.arrive(Word::Broken));
+        // A client that is cut off does not notice the break either.
+        let client_us = if net.is_cut_off(pid) { client_us + HANG_US } else { client_us };
+        sim.exec.after(client_us, move || wire.arrive(Incoming::Broken));
     }
     if let Fate::Late(us) = fate {
         for (nth, (reply, ask)) in under_way.into_iter().enumerate() {
             let there = Arc::clone(sim);
-            sim.book.met("a request outlives its connection");
+            sim.book.count("a request outlives its connection");
             sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.net), node, id, reply, ask));
         }
     }
-    // A server is done with a connection behind the last that it has read of it.
+    // The server ends a connection after the last request that it has read from it.
     let read_us = if let Fate::Late(us) = fate { us + under_way_count + 1 } else { 0 };
     let there = Arc::clone(sim);
-    sim.exec.after(noticed_us.max(read_us), move || {
+    sim.exec.after(server_us.max(read_us), move || {
         let mut net = lock(&there.net);
         net.nodes[node].detach(id);
         net.conns.remove(&id);

@@ -1,5 +1,5 @@
-//! A server: the specification over records of its own, with a clock that can be set, a memory that can be full, and a
-//! past of which a failover loses the end.
+//! A server: the specification over records of its own. Its clock can be set, its memory can be full, and a failover
+//! loses its last writes.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -8,7 +8,7 @@ use leasehold_spec::{
     Answer, Delivery, Env, GrantState, Joined, Name, Op, Outcome, Renew, Resource, SessionId, Token, step,
 };
 
-use super::look::{self, Seen};
+use super::step_rules::{self, Seen};
 
 /// A request of a client.
 #[derive(Clone, Debug)]
@@ -18,33 +18,33 @@ pub(super) enum Ask {
     Time,
     Attach(SessionId),
     Names,
-    /// The client has closed the connection, and has nothing more to say.
+    /// The client has closed the connection and sends no more requests.
     End,
 }
 
 /// A reply to a client.
 #[derive(Clone, Debug)]
-pub(super) enum Said {
+pub(super) enum Reply {
     Answer(Answer),
     Answers(Vec<Answer>),
     Time(u64),
     Attached,
     Names(Vec<Name>),
     NoMemory,
-    /// Not the one to ask.
+    /// This server is not the primary.
     NotPrimary,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Primary,
-    /// It answers, and never with an answer.
+    /// It replies with `NotPrimary` only.
     Replica,
     /// Not running.
     Down,
 }
 
-/// So many writes are remembered for a failover to lose.
+/// How many of the last writes are remembered, for a failover to lose.
 const TAIL: usize = 256;
 /// The wall clock at the beginning.
 const BEGAN_US: u64 = 1_795_193_818_000_000;
@@ -53,23 +53,23 @@ pub(super) struct Node {
     pub(super) run: String,
     pub(super) role: Role,
     pub(super) records: BTreeMap<Name, Resource>,
-    /// Through which connections an inbox is attached.
+    /// The connections through which an inbox is attached.
     pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
     pub(super) clock: Clock,
-    /// Until when its clock shows what it has shown before, because it was set back: a request that comes too late by then
-    /// is in time once more, also behind what took it back.
+    /// Until when its clock shows times that it has shown before, because it was set back. Until then a request that
+    /// was too late is in time once more, also after the request that took it back.
     pub(super) relives_until_us: u64,
-    /// How many reasons there are to do nothing.
+    /// For how many reasons it is frozen.
     pub(super) freezes: u32,
-    /// The requests that arrived meanwhile.
+    /// The requests that arrived while it was frozen.
     pub(super) pending: VecDeque<(u64, Option<u64>, Ask)>,
-    /// How many reasons there are for the memory to be full.
+    /// For how many reasons the memory is full.
     pub(super) full: u32,
     /// The record before each of the last writes.
     tail: VecDeque<(u64, Name, Option<Resource>)>,
 }
 
-/// A server's wall clock: set, and of another rate than true time.
+/// A server's wall clock: it can be set, and its rate differs from true time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
     pub(super) offset_us: i64,
@@ -85,7 +85,7 @@ impl Clock {
 
 /// The effects of carrying out a request.
 pub(super) struct Done {
-    pub(super) said: Said,
+    pub(super) said: Reply,
     pub(super) deliveries: Vec<(Name, Delivery)>,
     pub(super) steps: Vec<(Name, Op, Answer)>,
     pub(super) wrong: Vec<&'static str>,
@@ -107,27 +107,27 @@ impl Node {
         }
     }
 
-    /// Carries a request out.
+    /// Carries out a request.
     pub(super) fn serve(&mut self, conn: u64, ask: &Ask, now_us: u64) -> Done {
-        let mut done = Done { said: Said::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
+        let mut done = Done { said: Reply::NotPrimary, deliveries: Vec::new(), steps: Vec::new(), wrong: Vec::new() };
         if self.role != Role::Primary {
             return done;
         }
         done.said = match ask {
-            Ask::One(_, Op::Acquire(_)) if self.full > 0 => Said::NoMemory,
-            Ask::One(name, op) => Said::Answer(self.apply(name, op.clone(), now_us, &mut done)),
+            Ask::One(_, Op::Acquire(_)) if self.full > 0 => Reply::NoMemory,
+            Ask::One(name, op) => Reply::Answer(self.apply(name, op.clone(), now_us, &mut done)),
             Ask::Batch(batch) => {
                 let each =
                     batch.iter().map(|(name, renew)| self.apply(name, Op::Renew(renew.clone()), now_us, &mut done));
-                Said::Answers(each.collect())
+                Reply::Answers(each.collect())
             }
-            Ask::Time => Said::Time(self.clock.at_us(now_us)),
+            Ask::Time => Reply::Time(self.clock.at_us(now_us)),
             Ask::Attach(session) => {
                 self.inboxes.entry(*session).or_default().insert(conn);
-                Said::Attached
+                Reply::Attached
             }
-            Ask::Names => Said::Names(self.records.keys().cloned().collect()),
-            Ask::End => Said::Attached,
+            Ask::Names => Reply::Names(self.records.keys().cloned().collect()),
+            Ask::End => Reply::Attached,
         };
         done
     }
@@ -142,7 +142,7 @@ impl Node {
         let was = before.clone().unwrap_or_default();
         let seen =
             Seen { before: &was, op: &op, now_us: clock_us, after: &record, answer: &answer, deliveries: &deliveries };
-        done.wrong.extend(look::wrong(&seen, |session| inboxes.contains_key(&session)));
+        done.wrong.extend(step_rules::wrong(&seen, |session| inboxes.contains_key(&session)));
         if before.as_ref() != Some(&record) && (before.is_some() || record != Resource::default()) {
             if self.tail.len() == TAIL {
                 self.tail.pop_front();
@@ -155,7 +155,7 @@ impl Node {
         answer
     }
 
-    /// A connection is gone, and the inbox with it, if it had one.
+    /// Ends a connection, and detaches its inbox if it has one.
     pub(super) fn detach(&mut self, conn: u64) {
         self.inboxes.retain(|_, conns| {
             conns.remove(&conn);
@@ -163,7 +163,7 @@ impl Node {
         });
     }
 
-    /// Another one with the same records, but for the writes since then.
+    /// Returns another server with the same records, without the writes since this time.
     pub(super) fn promoted(&self, run: String, clock: Clock, since_us: u64) -> Self {
         let mut node = Self::new(run, clock);
         node.relives_until_us = self.relives_until_us;
@@ -177,7 +177,7 @@ impl Node {
         node
     }
 
-    /// The highest token of any name.
+    /// Returns the highest token of any name.
     pub(super) fn highest(&self) -> u64 {
         self.records.values().map(|record| record.last).max().map_or(0, Token::get)
     }

@@ -1,4 +1,4 @@
-//! What is said on the command line.
+//! The options of the command line.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ pub(crate) struct Options {
     pub(super) seeds: u64,
     pub(super) from: u64,
     pub(super) at_most: Option<Duration>,
-    /// One seed alone.
+    /// The only seed to play.
     pub(super) seed: Option<u64>,
-    /// A quorum of nodes, and not one server.
+    /// Plays a quorum of nodes instead of one server.
     pub(super) is_quorum: bool,
-    pub(super) tells: bool,
+    pub(super) verbose: bool,
     pub(super) json: bool,
     pub(super) mutant: Option<String>,
 }
@@ -24,12 +24,12 @@ pub(crate) const USAGE: &str = "leasehold-lab sim [--quorum] [--seeds N] [--from
        leasehold-lab sim [--quorum] --mutant P12FromReceipt|all [--seeds N]";
 
 impl Options {
-    /// What a seed is about.
+    /// Returns the plan of a seed.
     pub(super) fn plan(&self, seed: u64) -> Plan {
         if self.is_quorum { quorum::plan(seed) } else { Plan::of(seed) }
     }
 
-    /// `None`: that is not how it is said.
+    /// Parses the arguments. Returns `None` if they are not valid.
     pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let mut options = Self {
             seeds: 1000,
@@ -37,7 +37,7 @@ impl Options {
             at_most: None,
             seed: None,
             is_quorum: false,
-            tells: false,
+            verbose: false,
             json: false,
             mutant: None,
         };
@@ -56,11 +56,11 @@ impl Options {
                 "--mutant" => options.mutant = Some(args.next()?),
                 "--quorum" => options.is_quorum = true,
                 "--json" => options.json = true,
-                "-v" => options.tells = true,
+                "-v" => options.verbose = true,
                 _ => return None,
             }
         }
-        // Minutes alone are as many seeds as there is time for.
+        // Minutes without a count mean as many seeds as there is time for.
         if options.at_most.is_some() && !are_counted {
             options.seeds = u64::MAX;
         }

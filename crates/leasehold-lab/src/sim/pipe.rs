@@ -1,4 +1,4 @@
-//! One way of a connection: messages that do not overtake one another.
+//! One direction of a connection: messages that do not overtake one another.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ impl<M> Pipe<M> {
         self.last_us
     }
 
-    /// Whether the next message has come to the end of its way.
+    /// Returns whether the next message has arrived.
     pub(super) fn is_due(&self, now_us: u64) -> bool {
         self.queue.front().is_some_and(|(at_us, _)| *at_us <= now_us)
     }

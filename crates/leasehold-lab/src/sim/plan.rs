@@ -1,10 +1,10 @@
-//! Swarm: what a seed is about.
+//! Swarm testing: the plan of a seed.
 //!
-//! A world in which everything goes wrong all the time shows little: connections that live for a second never let a lease
-//! be renewed three times. So each seed takes a few kinds of faults and leaves the others out, some seeds take none, and
-//! the sizes (how far the server is, how long leases and sections are, how many there are of everything) are chosen anew.
-//! So is what is handed on inside of clients: in some seeds many tasks of each want one lease for a moment, all of the
-//! time, and in some nobody hands anything on.
+//! A world in which everything fails all the time shows little: if connections live for a second, a lease is never
+//! renewed three times. So each seed takes a few kinds of faults and leaves out the others, and some seeds take none.
+//! The sizes (the distance of the server, the lengths of leases and sections, the numbers of everything) are chosen
+//! anew. So is the handing on inside clients: in some seeds many tasks of each client want one lease for a moment, all
+//! of the time, and in some no client hands anything on.
 
 use leasehold_spec::limits::{RANGE_MAX, look_floor_ms, run_silent_us};
 
@@ -15,65 +15,65 @@ use super::rng::Rng;
 /// The longest that a ready task is kept waiting.
 pub(super) const HICCUP_US: u64 = 20_000;
 
-/// What happens to runtimes and to what waits on them, and to nothing else.
+/// Faults of runtimes and of the tasks that wait on them, and of nothing else.
 pub(super) const OF_RUNTIMES: &[Kind] = &[Kind::Block, Kind::EndRuntime, Kind::Storm];
 
-/// What happens to holders, and to the clocks of those that keep their leases.
+/// Faults of holders, and of the clocks of the stores that keep their leases.
 const OF_HOLDERS: &[Kind] = &[Kind::KillHolder, Kind::PauseHolder, Kind::JumpBack, Kind::EndRuntime];
 
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
-    /// How long things go wrong.
+    /// How long faults are injected.
     pub(super) chaos_us: u64,
     pub(super) clients: u64,
     /// Tasks of each client.
     pub(super) workers: u64,
     pub(super) names: Vec<String>,
-    /// Of ten choices of a name so many take the first.
+    /// How many of ten choices of a name take the first name.
     pub(super) heat: u64,
     pub(super) leases_ms: Vec<u64>,
-    /// One way, at least and usually at most.
+    /// The delay in one direction: the least, and usually the most.
     pub(super) delay_us: (u64, u64),
-    /// One message in so many takes ten times as long.
+    /// One of this many messages takes ten times as long.
     pub(super) slow_in: u64,
-    /// Between two actions of a task.
+    /// The time between two actions of a task.
     pub(super) think_us: u64,
     pub(super) section_us: u64,
     pub(super) faults: Vec<(Kind, u64)>,
     pub(super) fault_every_us: u64,
-    /// Clocks differ by at most this in rate from true time.
+    /// The rate of each clock differs by at most this from true time.
     pub(super) drift_ppm: i64,
     pub(super) hiccup_in: u64,
-    /// Of a hundred actions so many are futures that are dropped.
+    /// How many of a hundred actions drop their future.
     pub(super) cancels: u64,
-    /// Of a hundred actions so many are revocations.
+    /// How many of a hundred actions are revocations.
     pub(super) revokes: u64,
-    /// Of a hundred clients so many hand nothing on inside.
+    /// How many of a hundred clients hand nothing on inside.
     pub(super) remote: u64,
-    /// Of a hundred guards that are dropped so many go in a panic.
+    /// How many of a hundred dropped guards are dropped in a panic.
     pub(super) panics: u64,
-    /// Of a hundred actions so many are locks for a moment, and nothing else.
+    /// How many of a hundred actions only lock for a moment.
     pub(super) plain: u64,
-    /// Of a hundred sections so many last to the end of what is left of their lease.
+    /// How many of a hundred sections last to the end of their lease.
     pub(super) lingers: u64,
-    /// Of a hundred locks so many may stand in line with all others of their client.
+    /// How many of a hundred locks may share one local queue with all others of their client.
     pub(super) alike: u64,
-    /// Of a hundred locks so many are kept for a while when they are given back.
+    /// How many of a hundred locks are sticky when they are given back.
     pub(super) sticky: u64,
-    /// How many tokens a client asks for at once: few, so that they run out.
+    /// How many tokens a client requests at once: few, so that they run out.
     pub(super) range: u64,
     /// How many runtimes each program has.
     pub(super) runtimes: u64,
-    /// Of a hundred workers so many are on a thread that has no runtime.
+    /// How many of a hundred workers are on a thread that has no runtime.
     pub(super) threads: u64,
-    /// Of a hundred guards so many are given back on another runtime than they were acquired on.
+    /// How many of a hundred guards are given back on another runtime than the one on which they were acquired.
     pub(super) abroad: u64,
-    /// Of a hundred actions so many are begun on one runtime and awaited on another.
+    /// How many of a hundred actions begin on one runtime and are awaited on another.
     pub(super) wanders: u64,
-    /// Of a hundred actions so many block their runtime.
+    /// How many of a hundred actions block their runtime.
     pub(super) blocks: u64,
-    /// `None`: there is one server.
+    /// `None` if there is one server.
     pub(super) quorum: Option<Settings>,
 }
 
@@ -83,14 +83,14 @@ impl Plan {
         let names = (0..rng.between(1, 4)).map(|n| format!("name-{n}")).collect();
         let near = rng.scaled(50, 30_000);
         let leases_ms = match rng.below(10) {
-            // Long ones, so that what is not given back is noticed by those who wait for it.
+            // Long leases, so that a waiter notices a lease that is not given back.
             0..3 => vec![60_000, 300_000],
             3..6 => vec![rng.scaled(100, 1_000), rng.scaled(500, 3_000)],
             _ => vec![rng.scaled(300, 10_000), rng.scaled(1_000, 10_000), 2_000],
         };
         let faults = Self::choose(&mut rng);
         let delay_us = (near, near + rng.scaled(1, near * 3));
-        // Nobody ever holds a lease that is over before the word of it has come.
+        // No holder ever has a lease that ends before the message about it arrives.
         let leases_ms = leases_ms.into_iter().map(|ms: u64| ms.max(8 * delay_us.1 / 1000)).collect();
         let mut plan = Self {
             seed,
@@ -133,14 +133,16 @@ impl Plan {
         plan
     }
 
-    /// Holders die, or stand still until an operator revokes; clocks are set back; and messages arrive.
+    /// Sets up a plan in which holders die, or stand still until an operator revokes; clocks are set back; and messages
+    /// arrive.
     pub(super) fn of_holders(&mut self, rng: &mut Rng) {
         self.faults = OF_HOLDERS.iter().map(|kind| (*kind, rng.between(1, 6))).collect();
-        // Short ones, so that deaths are followed before everything heals.
+        // Short leases, so that the next grant after a death is made before everything heals.
         self.leases_ms = vec![rng.scaled(1_000, 8_000), *rng.pick(&[2_000, 20_000])];
         self.revokes = *rng.pick(&[0, 5]);
         if rng.percent(50) {
-            // Few who wait, with re-checks that are seconds apart: nobody comes by where nobody was told.
+            // A few waiters, with re-checks that are seconds apart: if a waiter is not notified, no other waiter
+            // re-checks in time.
             self.faults = vec![(Kind::PauseHolder, 4), (Kind::EndRuntime, 1)];
             self.leases_ms = vec![*rng.pick(&[20_000, 60_000])];
             (self.workers, self.revokes) = (rng.between(1, 2), 0);
@@ -153,12 +155,13 @@ impl Plan {
         self.fault_every_us = self.fault_every_us.max(2_000_000);
     }
 
-    /// Many tasks of a client want one lease for a moment. That is many steps in a second, so it is for a shorter time.
+    /// Sets up many tasks of a client that want one lease for a moment. That is many steps in a second, so the run is
+    /// shorter.
     fn in_line(&mut self, rng: &mut Rng) {
         self.workers = rng.between(3, 8);
         self.clients = rng.between(2, 4);
         if rng.percent(70) {
-            // Near enough for many in the time that a run has once others wait.
+            // Near enough for many passes in the time that a client may hand on once others wait.
             let near = rng.scaled(20, 500);
             self.delay_us = (near, 2 * near);
         }
@@ -169,18 +172,18 @@ impl Plan {
         self.think_us = rng.scaled(2_000, 100_000);
         self.section_us = rng.scaled(1_000, 50_000);
         if rng.percent(25) {
-            // How far a run goes is judged where nothing is in its way.
+            // The length of local hand-over is judged if no fault interferes.
             self.faults.clear();
             (self.slow_in, self.revokes) = (0, 0);
         }
         if rng.percent(25) {
-            // Nobody else is there, and a run goes on for as long as its answers come, and its tokens.
+            // There is no other client, so local hand-over continues for as long as answers and tokens arrive.
             (self.clients, self.workers, self.alike, self.plain) = (1, 8, 100, 100);
             (self.remote, self.panics, self.lingers) = (0, 0, 0);
             (self.think_us, self.section_us) = (1_000, 1_000);
             self.names.truncate(1);
             if rng.percent(50) {
-                // And nothing is in its way at all.
+                // No fault interferes at all.
                 self.faults.clear();
                 (self.slow_in, self.revokes, self.cancels, self.hiccup_in) = (0, 0, 0, 0);
                 (self.wanders, self.blocks) = (0, 0);
@@ -195,7 +198,7 @@ impl Plan {
             return Vec::new();
         }
         if rng.percent(8) {
-            // Nothing is wrong but inside of the programs.
+            // Faults occur only inside the programs.
             return OF_RUNTIMES.iter().map(|kind| (*kind, rng.between(1, 6))).collect();
         }
         let share = *rng.pick(&[8, 15, 30, 60]);
@@ -217,14 +220,14 @@ impl Plan {
         self.leases_ms.iter().max().copied().unwrap_or(0) * 1000
     }
 
-    /// Whether nothing happens that makes a waiter lose its turn: its inbox stays attached, its pushes come in time, and
-    /// nobody hands on past it. (How far that goes where somebody does: [`Worker::is_bounded`](super::worker::Worker).)
+    /// Returns whether nothing makes a waiter lose its turn: its inbox stays attached, its pushes come in time, and no
+    /// client hands on past it. (For the limit of local hand-over see [`Worker::judge_passes`](super::worker::Worker).)
     pub(super) fn keeps_order(&self) -> bool {
         let shortest_us = self.lease_min_us();
         self.remote == 100 && self.faults.is_empty() && shortest_us.min(1_000_000) > 4 * (self.trip_us() + HICCUP_US)
     }
 
-    /// Whether leases are long enough to be held at all, at such a distance.
+    /// Returns whether leases are long enough to be held at all, at such a distance.
     pub(super) fn serves(&self) -> bool {
         self.lease_min_us() > 4 * self.trip_us()
     }
@@ -233,24 +236,25 @@ impl Plan {
         self.leases_ms.iter().min().copied().unwrap_or(0) * 1000
     }
 
-    /// Whether nothing happens that could take a lease from who renews it, or keep a lock that is free from who waits.
+    /// Returns whether nothing can take a lease from a holder that renews it, or keep a free lock from a waiter.
     pub(super) fn keeps_leases(&self) -> bool {
         let shortest_us = self.lease_min_us();
         let is_quick = self.slow_in == 0 && self.faults.is_empty();
         is_quick && (self.revokes, self.blocks) == (0, 0) && shortest_us > 2 * self.soon_us()
     }
 
-    /// Whether nothing ever happens to the store and the ways to it: what is in the way of a call is in its own program.
+    /// Returns whether no fault ever touches the store and the connections to it: everything that delays a call is in
+    /// its own program.
     pub(super) fn is_well(&self) -> bool {
-        // Nodes that are heard late are nodes that have not voted.
-        let is_heard = self.quorum.is_none() || self.hiccup_in == 0;
+        // A node whose reply is late is a node that has not voted.
+        let is_prompt = self.quorum.is_none() || self.hiccup_in == 0;
         // A request has a sixth of the lease for its answer.
         let has_time = self.lease_min_us() / 6 > self.answers_us();
-        self.slow_in == 0 && is_heard && has_time && self.faults.iter().all(|(kind, _)| OF_RUNTIMES.contains(kind))
+        self.slow_in == 0 && is_prompt && has_time && self.faults.iter().all(|(kind, _)| OF_RUNTIMES.contains(kind))
     }
 
-    /// Whether every message reaches who can hear it, and every request the store: programs die and stand still, and clocks
-    /// are set back.
+    /// Returns whether every message reaches every receiver that is able to read it, and every request the store:
+    /// programs die and stand still, and clocks are set back.
     pub(super) fn carries(&self) -> bool {
         let of_programs = [Kind::Pause, Kind::Suspend, Kind::Crash];
         let is_harmless =
@@ -258,25 +262,27 @@ impl Plan {
         self.slow_in == 0 && self.faults.iter().all(|(kind, _)| is_harmless(kind))
     }
 
-    /// A waiter re-checks within this time (P15).
-    pub(super) fn look_us(&self) -> u64 {
+    /// Returns the time within which a waiter re-checks (P15).
+    pub(super) fn recheck_us(&self) -> u64 {
         look_floor_ms(self.lease_max_us() / 1000) * 1000 * 6 / 5
     }
 
-    /// Within this time a store that is well answers.
+    /// Returns the time within which a healthy store answers.
     pub(super) fn answers_us(&self) -> u64 {
-        // Rounds of a quorum may be lost to each other. `try_lock` tries three times, and waits for up to 6 and 12 round
+        // Rounds of a quorum may lose to each other. `try_lock` tries three times, and waits for up to 6 and 12 round
         // trips in between.
         self.soon_us() + if self.quorum.is_some() { 100_000 + 20 * self.trip_us() } else { 0 }
     }
 
-    /// Whether a run that is wanted all the time goes on for as long as its answers come, and they do.
+    /// Returns whether a local hand-over that is always wanted continues for as long as answers arrive, and whether
+    /// they do.
     pub(super) fn is_steady(&self) -> bool {
         let is_wanted = self.clients == 1 && (self.alike, self.plain, self.cancels) == (100, 100, 0);
         is_wanted && self.keeps_leases() && run_silent_us(self.lease_min_us()) > 4 * self.soon_us()
     }
 
-    /// What is done at once is done by then, where nothing goes wrong: some messages, and turns of a busy machine.
+    /// Returns the time within which an immediate action is done if nothing fails: a few messages, and delays of a busy
+    /// machine.
     pub(super) fn soon_us(&self) -> u64 {
         4 * self.trip_us() + if self.hiccup_in > 0 { 10 * HICCUP_US } else { 50_000 }
     }

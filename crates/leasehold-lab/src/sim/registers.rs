@@ -1,5 +1,5 @@
-//! What the locks protect: two registers a name, on a server of their own which is never down. Requests to it take time,
-//! and some take very long: a write that was sent before a pause arrives behind it.
+//! The resources that the locks protect: two registers for each name, on a server of their own that is never down.
+//! Requests to it take time, and some take very long: a write that was sent before a pause arrives after it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::stage::Sim;
 pub(super) struct Registers {
     rng: Rng,
     delay_us: (u64, u64),
-    /// One write in so many is under way for seconds.
+    /// One of this many writes is in flight for seconds.
     late_in: u64,
     heals_us: u64,
     of: BTreeMap<String, InMemory>,
@@ -44,7 +44,7 @@ pub(super) async fn write_fenced(sim: &Arc<Sim>, grant: &Grant) -> Option<Fenced
     ask(sim, move || {
         let sim = there;
         let answer = lock(&sim.registers).of.entry(grant.name.clone()).or_default().write_fenced(grant.token);
-        // What the register did is known here, whether the client lives to hear it or not.
+        // The answer of the register is recorded here, whether the client lives to receive it or not.
         grant.fenced(&sim.book, sim.exec.now_us(), answer);
         sim.note(grant.token, || {
             format!(
@@ -57,7 +57,7 @@ pub(super) async fn write_fenced(sim: &Arc<Sim>, grant: &Grant) -> Option<Fenced
     .await
 }
 
-/// Reads the other register. Answers when it did so, too.
+/// Reads the other register. Returns when it was read, too.
 pub(super) async fn read(sim: &Arc<Sim>, name: &str) -> Option<(u64, u64)> {
     let (there, name) = (Arc::clone(sim), name.to_owned());
     ask(sim, move || {
@@ -67,7 +67,7 @@ pub(super) async fn read(sim: &Arc<Sim>, name: &str) -> Option<(u64, u64)> {
     .await
 }
 
-/// Writes to it. The writer has just looked at its lease.
+/// Writes to the other register. The writer has just checked its lease.
 pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, u64), sent: Sent) -> Option<()> {
     let (there, grant) = (Arc::clone(sim), grant.clone());
     ask(sim, move || {
@@ -76,8 +76,8 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
         let (name, client) = (grant.name.clone(), grant.client.clone());
         for Late { from_us, met, why } in sent.arrives(sim.book.cut_us(&name, grant.token), at_us) {
             let breaks = Promise::UnfencedWrites;
-            sim.book.met(met);
-            sim.book.say(at_us, || format!("{name}, {client}: {met}: {why}, since {:.6}", from_us as f64 / 1e6));
+            sim.book.count(met);
+            sim.book.trace(at_us, || format!("{name}, {client}: {met}: {why}, since {:.6}", from_us as f64 / 1e6));
             sim.book.excuse(Excuse { name: Some(name.clone()), breaks, from_us, to_us: at_us, why });
         }
         let found = {
@@ -101,22 +101,22 @@ pub(super) async fn write(sim: &Arc<Sim>, grant: &Grant, (read, read_us): (u64, 
     .await
 }
 
-/// A request to the registers, which is under way whatever becomes of its sender.
+/// Sends a request to the registers. It stays in flight whatever happens to its sender.
 async fn ask<T: Send + 'static>(sim: &Arc<Sim>, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     let (there_us, back_us) = {
         let (now_us, mut registers) = (sim.exec.now_us(), lock(&sim.registers));
         (registers.delay_us(now_us), registers.delay_us(now_us))
     };
-    let (tell, answer) = oneshot::channel();
+    let (sender, answer) = oneshot::channel();
     let exec = Arc::clone(&sim.exec);
     sim.exec.after(there_us, move || {
         let said = work();
-        exec.after(back_us, move || drop(tell.send(said)));
+        exec.after(back_us, move || drop(sender.send(said)));
     });
     answer.await.ok()
 }
 
-/// What both have at the end.
+/// Records the final values of both registers.
 pub(super) fn record_final(sim: &Sim) {
     let registers = lock(&sim.registers);
     for name in &sim.plan.names {
@@ -133,13 +133,13 @@ mod tests {
     use leasehold_testkit::history::Ended;
 
     use super::super::book::Book;
-    use super::super::exec::{NOBODY, Part, Pid};
+    use super::super::exec::{Part, Pid, WORLD};
     use super::*;
 
-    const WRITTEN_LATE: &str = "a write was under way when its sender gave back, or was told that the lease is lost";
+    const WRITTEN_LATE: &str = "a write was in flight when its sender released, or was notified that the lease is lost";
 
-    /// A world of two clients, in which a message takes a millisecond. The first writes without a fence, and that is under
-    /// way for ten; its lease lasts for longer than everything.
+    /// A world of two clients, in which a message takes a millisecond. The first client writes without a fence, and
+    /// that write is in flight for ten milliseconds; its lease outlasts everything.
     struct Scene {
         sim: Arc<Sim>,
         client: Pid,
@@ -161,12 +161,12 @@ mod tests {
         }
 
         fn signal(&mut self) -> Pending<Lost> {
-            let (tell, signal) = oneshot::channel();
-            self.lost = Some(tell);
+            let (sender, signal) = oneshot::channel();
+            self.lost = Some(sender);
             Box::pin(async { signal.await.unwrap_or(lost("a", LostReason::Released)) })
         }
 
-        /// The first client sends what it read at the very beginning.
+        /// Makes the first client send the value that it read at the very beginning.
         fn sends(&self, left_us: u64, signal: Pending<Lost>) {
             let delay_us = std::mem::replace(&mut lock(&self.sim.registers).delay_us, (10_000, 10_000));
             let sent = Sent::now(&self.sim.exec, self.client, left_us, signal);
@@ -180,10 +180,10 @@ mod tests {
             let writing = async move {
                 write(&sim, &grant, read, sent).await;
             };
-            self.sim.exec.spawn(NOBODY, Part::Thread, "a write", Box::pin(writing));
+            self.sim.exec.spawn(WORLD, Part::Thread, "a write", Box::pin(writing));
         }
 
-        /// Another is granted now, reads, writes, and ends in time.
+        /// Another client is granted the lock now, reads, writes, and ends in time.
         fn another(&self) {
             let now_us = self.sim.exec.now_us();
             let grant = self.grant("second", 2);
@@ -199,13 +199,14 @@ mod tests {
             self.sim.exec.run(us, || false);
         }
 
-        fn told(&mut self) {
-            let tell = self.lost.take().expect("it has not been told");
-            // Of what has arrived nobody asks any more.
-            tell.send(lost("a", LostReason::Expired)).ok();
+        fn loses(&mut self) {
+            let sender = self.lost.take().expect("no loss was reported yet");
+            // If the write has arrived, the receiver is gone.
+            sender.send(lost("a", LostReason::Expired)).ok();
         }
 
-        /// Why updates were lost, by the book, and how many of them nothing excuses, by the book and by the checker.
+        /// Returns why updates were lost, by the book, and the numbers of updates that nothing excuses, by the book and
+        /// by the checker.
         fn judged(self) -> (Vec<&'static str>, usize, usize) {
             self.until(100_000);
             record_final(&self.sim);
@@ -216,20 +217,20 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_under_the_lease_may_arrive_behind_it() {
+    fn a_write_that_was_sent_under_the_lease_may_arrive_after_it() {
         let mut scene = Scene::new();
         let signal = scene.signal();
         scene.sends(1_000_000, signal);
         scene.until(5_000);
-        scene.told();
+        scene.loses();
         scene.another();
         let sim = Arc::clone(&scene.sim);
         assert_eq!(scene.judged(), (vec![WRITTEN_LATE], 0, 0));
-        assert_eq!(sim.book.counts().get("a write arrives behind its hold"), Some(&1), "it is counted");
+        assert_eq!(sim.book.counts().get("a write arrives after its hold"), Some(&1), "it is counted");
     }
 
     #[test]
-    fn what_is_late_while_its_sender_holds_is_a_violation() {
+    fn a_late_write_of_a_current_holder_is_a_violation() {
         let mut scene = Scene::new();
         let signal = scene.signal();
         scene.sends(1_000_000, signal);
@@ -239,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_behind_the_loss_is_a_violation() {
+    fn a_write_that_is_sent_after_the_loss_is_a_violation() {
         for left_us in [0, 1_000_000] {
             let scene = Scene::new();
             scene.until(2_000);
@@ -251,32 +252,32 @@ mod tests {
     }
 
     #[test]
-    fn who_is_told_behind_the_arrival_is_not_excused() {
+    fn a_loss_that_is_reported_after_the_arrival_excuses_nothing() {
         let mut scene = Scene::new();
         let signal = scene.signal();
         scene.sends(1_000_000, signal);
         scene.until(5_000);
         scene.another();
         scene.until(10_000);
-        scene.told();
+        scene.loses();
         assert_eq!(scene.judged(), (vec![], 1, 1));
     }
 
-    /// What was lost before the sender was told is another's fault.
+    /// An update that was lost before the sender learned of the loss is the fault of another writer.
     #[test]
-    fn what_was_lost_before_the_loss_was_told_is_a_violation() {
+    fn an_update_lost_before_the_loss_is_reported_is_a_violation() {
         let mut scene = Scene::new();
         let signal = scene.signal();
         scene.sends(1_000_000, signal);
         scene.until(3_000);
         scene.another();
         scene.until(8_000);
-        scene.told();
+        scene.loses();
         assert_eq!(scene.judged().2, 1);
     }
 
     #[test]
-    fn who_has_died_was_told_nothing() {
+    fn a_dead_sender_is_not_notified() {
         let mut scene = Scene::new();
         let signal = scene.signal();
         scene.sends(1_000_000, signal);
@@ -294,8 +295,9 @@ mod tests {
         let (first, second) = (scene.grant("first", 1), scene.grant("second", 2));
         scene.sends(1_000_000, signal);
         scene.until(5_000);
-        scene.told();
-        // Both claim it for all of that time, and the fenced register takes the older token behind the newer.
+        scene.loses();
+        // Both clients claim the lock for all of that time, and the fenced register takes the older token after the
+        // newer.
         for grant in [&first, &second] {
             grant.granted(&scene.sim.book, 0, 0);
             [0, 20_000].into_iter().for_each(|at_us| grant.claimed(&scene.sim.book, at_us));
@@ -304,9 +306,9 @@ mod tests {
         first.fenced(&scene.sim.book, 7_000, Fenced::Accepted(2));
         scene.until(30_000);
         let report = check(&scene.sim.book.history(&scene.sim.plan.names), &Rules::mutex().at_least(0));
-        let told: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
-        assert!(told.iter().any(|told| told.contains("both held")), "{told:?}");
-        assert!(told.iter().any(|told| told.contains("the fenced register's write")), "{told:?}");
-        assert!(!scene.sim.book.is_excused(&first.name, 0, 30_000), "no lease was lost by it");
+        let violations: Vec<String> = report.violations.iter().map(ToString::to_string).collect();
+        assert!(violations.iter().any(|violation| violation.contains("both held")), "{violations:?}");
+        assert!(violations.iter().any(|violation| violation.contains("the fenced register's write")), "{violations:?}");
+        assert!(!scene.sim.book.is_excused(&first.name, 0, 30_000), "it lost no lease");
     }
 }

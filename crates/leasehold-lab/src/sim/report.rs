@@ -1,4 +1,4 @@
-//! Many seeds, and what they amount to.
+//! Many seeds, and their totals.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -29,23 +29,23 @@ pub(super) struct Total {
     pub(super) excused: u64,
     pub(super) lost_updates: BTreeMap<&'static str, u64>,
     coverage: Coverage,
-    /// The seeds in which something was wrong, and what.
+    /// The seeds that failed, each with its failures.
     pub(super) failed: BTreeMap<u64, (u64, Vec<String>)>,
     /// Seeds without a grant.
     pub(super) vacuous: u64,
     pub(super) took: Duration,
 }
 
-/// When to stop before the end.
+/// When to stop early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
     Never,
-    /// Once a seed has failed.
+    /// After a seed has failed.
     Failed,
 }
 
 /// The number of failures that are printed in full.
-const TOLD: usize = 10;
+const PRINTED: usize = 10;
 
 /// Plays seeds on every core, each on one thread.
 pub(super) fn play_all(options: &Options, until: When) -> Total {
@@ -64,7 +64,7 @@ pub(super) fn play_all(options: &Options, until: When) -> Total {
                     let verdict = play(options.plan(options.from.wrapping_add(nth)), Book::default());
                     match (verdict.wrong.first(), until) {
                         (Some(_), When::Failed) => stop.store(true, Ordering::Relaxed),
-                        // At once: a run of hours may be ended before it tells of all together.
+                        // Printed at once: a run of hours may be ended before it prints its totals.
                         (Some(wrong), When::Never) => eprintln!("seed {} FAILED: {wrong}", verdict.seed),
                         (None, _) => {}
                     }
@@ -142,22 +142,22 @@ impl Total {
             println!("  {count:>8}  {why}");
         }
         for (title, kind) in
-            [("faults", Covered::Fault), ("come by", Covered::Event), ("paths taken in the product", Covered::Mark)]
+            [("faults", Covered::Fault), ("events", Covered::Event), ("paths taken in the product", Covered::Mark)]
         {
             println!("{title}:");
             self.coverage.iter(kind).for_each(|(what, times)| println!("  {times:>8}  {what}"));
         }
-        for (seed, (hash, wrong)) in self.failed.iter().take(TOLD) {
+        for (seed, (hash, wrong)) in self.failed.iter().take(PRINTED) {
             print_failure(*seed, self.is_quorum, *hash, wrong);
         }
-        if self.failed.len() > TOLD {
-            let rest: Vec<String> = self.failed.keys().skip(TOLD).map(u64::to_string).collect();
+        if self.failed.len() > PRINTED {
+            let rest: Vec<String> = self.failed.keys().skip(PRINTED).map(u64::to_string).collect();
             println!("failed as well: {}", rest.join(", "));
         }
         println!("{} seeds failed", self.failed.len());
     }
 
-    /// The same for a program.
+    /// Prints the totals as JSON, for a program.
     pub(super) fn print_json(&self) {
         let counts = [Covered::Fault, Covered::Event].into_iter().flat_map(|kind| self.coverage.iter(kind));
         let json = serde_json::json!({
@@ -175,9 +175,9 @@ impl Total {
 
 pub(super) fn print_failure(seed: u64, is_quorum: bool, hash: u64, wrong: &[String]) {
     println!("seed {seed} FAILED (hash {hash:016x}):");
-    wrong.iter().take(TOLD).for_each(|what| println!("    {what}"));
-    if wrong.len() > TOLD {
-        println!("    and {} more", wrong.len() - TOLD);
+    wrong.iter().take(PRINTED).for_each(|what| println!("    {what}"));
+    if wrong.len() > PRINTED {
+        println!("    and {} more", wrong.len() - PRINTED);
     }
     println!(
         "  to play it again: {}",
@@ -185,13 +185,14 @@ pub(super) fn print_failure(seed: u64, is_quorum: bool, hash: u64, wrong: &[Stri
     );
 }
 
-/// Paths that no seed takes: the simulation has no ten thousand waiters, and nobody who polls. And a session gives back
-/// what it no longer asks for, so that the store has no word about that to an attempt which still does.
-/// Nobody asks for a longer lease on re-entry. And that somebody goes in the very moment of its pass takes two threads.
+/// Paths that no seed takes: the simulation has no ten thousand waiters, and no client that polls. A session gives back
+/// the attempts that it no longer makes, so the store has no answer about them for an attempt that still waits. No
+/// caller asks for a longer lease on re-entry. And for a caller to leave at the very moment of its pass, two threads
+/// are needed.
 const ELSEWHERE: &[Mark] =
     &[Mark::QueueFull, Mark::PassedSilent, Mark::ToldGone, Mark::RunLengthened, Mark::NextHadGone];
 
-/// Paths that a seed in a thousand takes, or fewer: two thousand seeds come by them or not.
+/// Paths that one seed in a thousand takes, or fewer: two thousand seeds may take them or not.
 const RARE: &[Mark] = &[
     Mark::AnswerOfAnotherRun,
     Mark::LapsesFull,
@@ -201,7 +202,7 @@ const RARE: &[Mark] = &[
     Mark::ReserveNotHeld,
     Mark::ReserveUnheard,
 ];
-/// From so many seeds on there is no such excuse.
+/// From this many seeds on there is no such excuse.
 const COVERS_RARE: u64 = 50_000;
 
 /// The events that many seeds must meet. Otherwise the simulation has become weak.
@@ -231,16 +232,16 @@ const MUST: &[&str] = &[
     "a push is lost",
     "an acquire finds no memory",
     "a request outlives its connection",
-    "an old primary goes on",
-    "a write arrives behind its lease",
+    "an old primary continues",
+    "a write arrives after its lease",
     "a dropped future",
     "a dropped release",
     "a release on another runtime",
-    "a future that goes on on another runtime",
+    "a future that continues on another runtime",
     "a runtime that its caller blocks",
     "a worker on another runtime",
-    "a death is looked after",
-    "a revocation is looked after",
+    "the next waiter is served after a death",
+    "the next waiter is served after a revocation",
     "a panic under the lock",
     "a re-entry",
     "a re-entry is refused",

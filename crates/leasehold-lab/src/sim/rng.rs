@@ -1,4 +1,4 @@
-//! Chance, all of it from one seed.
+//! Randomness, all of it from one seed.
 
 /// SplitMix64: small, fast, and good enough to choose schedules by.
 #[derive(Clone, Debug)]
@@ -19,24 +19,25 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// Another, which this one's later use does not change.
+    /// Returns another generator, which later use of this one does not change.
     pub(super) fn fork(&mut self) -> Self {
         Self::new(self.next())
     }
 
-    /// Below `end`, which is not 0.
+    /// Returns a number below `end`, which is not 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// From `first` to `last`, both included.
+    /// Returns a number from `first` to `last`, both included.
     pub(super) fn between(&mut self, first: u64, last: u64) -> u64 {
-        // What is built for speed does not look for overflows, and would wait for half a million years.
+        // A release build does not check for overflows, and would wait for half a million years.
         assert!(first <= last, "from {first} to {last}");
         first + self.below(last - first + 1)
     }
 
-    /// From `first` to `last`, each order of magnitude as likely as the next: most are short, and some are long.
+    /// Returns a number from `first` to `last`; each order of magnitude is equally likely, so most numbers are small,
+    /// and some are large.
     pub(super) fn scaled(&mut self, first: u64, last: u64) -> u64 {
         let (low, high) = ((first.max(1) as f64).ln(), (last.max(1) as f64).ln());
         let part = self.below(1 << 32) as f64 / (1u64 << 32) as f64;

@@ -1,5 +1,6 @@
-//! Calls that do not stay on one runtime: guards that are given back on another one than they were acquired on, futures
-//! that are begun on one and awaited on another, and callers that block their runtime with an executor of their own.
+//! Calls that do not stay on one runtime: guards that are given back on another runtime than the one on which they were
+//! acquired, futures that begin on one runtime and are awaited on another, and callers that block their runtime with an
+//! executor of their own.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,10 +12,10 @@ use tokio::sync::oneshot;
 
 use super::book::Grant;
 use super::call::Call;
-use super::exec::{Exec, Part, Pid, Still};
+use super::exec::{Exec, Halt, Part, Pid};
 use super::worker::{MS, Worker};
 
-/// A runtime that is blocked, until this is dropped.
+/// A blocked runtime, until this is dropped.
 struct Blocked {
     exec: Arc<Exec>,
     pid: Pid,
@@ -23,12 +24,12 @@ struct Blocked {
 
 impl Drop for Blocked {
     fn drop(&mut self) {
-        self.exec.resume(self.pid, Still::Only(self.part));
+        self.exec.resume(self.pid, Halt::Only(self.part));
     }
 }
 
 impl Worker {
-    /// Another part of the program, if it has one.
+    /// Returns another part of the program, if it has one.
     fn elsewhere(&mut self) -> Option<Part> {
         let runtimes = self.sim.exec.runtimes(self.pid).into_iter().map(Part::Runtime);
         let mut parts: Vec<Part> = runtimes.filter(|part| *part != self.part).collect();
@@ -38,7 +39,7 @@ impl Worker {
         if parts.is_empty() { None } else { Some(*self.rng.pick(&parts)) }
     }
 
-    /// The same worker on another part.
+    /// Returns the same worker on another part.
     fn deputy(&mut self, part: Part) -> Self {
         Self { part, rng: self.rng.fork(), ..self.clone() }
     }
@@ -47,27 +48,27 @@ impl Worker {
     pub(super) async fn give_back(&mut self, guard: Guard, grant: &Grant) {
         let there = if self.rng.percent(self.sim.plan.abroad) { self.elsewhere() } else { None };
         let Some(there) = there else { return self.release(guard, grant).await };
-        self.sim.book.met("a release on another runtime");
+        self.sim.book.count("a release on another runtime");
         let (mut deputy, grant) = (self.deputy(there), grant.clone());
         let release = async move { deputy.release(guard, &grant).await };
-        // Where that part ends meanwhile the session goes on with the release.
+        // If that part ends meanwhile, the session continues with the release.
         let _released_or_ended = self.sim.exec.on(self.pid, there, "a release elsewhere", release).await;
     }
 
-    /// Begins to ask on one part, and goes on on another.
+    /// Begins a call on one part, and awaits it on another.
     pub(super) async fn wander(&mut self, mutex: &Mutex, name: &str) {
         let Some(there) = self.elsewhere() else { return self.try_lock_for(mutex, name).await };
         let (wait_us, mutex) = (self.rng.scaled(MS, 10_000 * MS), mutex.clone());
-        let call = Call::begins(&self.sim, "try_lock_for, from elsewhere", &self.who, (self.pid, there));
+        let call = Call::begins(&self.sim, "try_lock_for, from elsewhere", &self.caller, (self.pid, there));
         let mut asking = Box::pin(async move { mutex.try_lock_for(Duration::from_micros(wait_us)).await });
         let tried = match poll_fn(|context| Poll::Ready(asking.as_mut().poll(context))).await {
             Poll::Ready(tried) => tried,
             Poll::Pending => {
-                self.sim.book.met("a future that goes on on another runtime");
+                self.sim.book.count("a future that continues on another runtime");
                 let sim = Arc::clone(&self.sim);
                 let asking = async move {
                     let tried = asking.await;
-                    // The runtime that it was begun on may have what it sent: that is found out.
+                    // The runtime on which the call began may have its request: the session has to find that out.
                     call.returned_within(&sim, wait_us + 2_500 * MS);
                     (tried, call)
                 };
@@ -86,7 +87,7 @@ impl Worker {
         let wait_us = self.rng.scaled(MS, 2_000 * MS);
         let waits = self.rng.percent(70);
         let call =
-            Call::begins(&self.sim, "a call that blocks its runtime", &self.who, (self.pid, Part::Inside(number)));
+            Call::begins(&self.sim, "a call that blocks its runtime", &self.caller, (self.pid, Part::Inside(number)));
         let (sim, mutex) = (Arc::clone(&self.sim), mutex.clone());
         let tried = self.blocked(number, async move {
             let tried = match waits {
@@ -101,17 +102,17 @@ impl Worker {
         }
     }
 
-    /// What came of a try.
+    /// Handles the result of a try.
     pub(super) async fn tried(&mut self, tried: Result<Option<Guard>>, call: &Call, name: &str) {
         match tried {
             Ok(Some(guard)) => self.section(guard, name, call.began_us).await,
             Ok(None) => {}
-            // Who stands in the way of its own answer hears that there was none.
+            // A caller that prevents its own answer gets an error.
             Err(error) => self.failed("try_lock", &error, call.is_blocked() || call.program_stood_still(&self.sim)),
         }
     }
 
-    /// What came of a try elsewhere. This part may have stood still since, and the lease may be over.
+    /// Handles the result of a try on another part. This part may have stood still since, and the lease may be over.
     async fn arrived(&mut self, (tried, call): (Result<Option<Guard>>, Call), name: &str) {
         match tried {
             Ok(Some(guard)) if guard.check().is_err() => drop(guard),
@@ -126,16 +127,16 @@ impl Worker {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Option<T> {
         let (exec, pid, part) = (Arc::clone(&self.sim.exec), self.pid, Part::Runtime(number));
-        self.sim.book.met("a runtime that its caller blocks");
-        exec.halt(pid, Still::Only(part));
+        self.sim.book.count("a runtime that its caller blocks");
+        exec.halt(pid, Halt::Only(part));
         let blocked = Blocked { exec: Arc::clone(&exec), pid, part };
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let work = async move {
             let done = work.await;
-            drop(tell.send(done));
+            drop(sender.send(done));
             drop(blocked);
         };
         exec.spawn(pid, Part::Inside(number), "a call that blocks its runtime", Box::pin(work));
-        told.await.ok()
+        receiver.await.ok()
     }
 }

@@ -11,7 +11,7 @@ use leasehold_testkit::checker::{Report, Rules, Violation, check};
 
 use super::book::Book;
 use super::crew::{Crew, Fate};
-use super::exec::{NOBODY, Part, Pid, Stop, lock};
+use super::exec::{Part, Pid, Stop, WORLD, lock};
 use super::faults::go_wrong;
 use super::kind::Kind;
 use super::node::Role;
@@ -22,17 +22,17 @@ use super::rng::Rng;
 use super::stage::Sim;
 use super::words::client;
 
-/// Everybody is served within this, once everything has healed: links are opened anew, claims of the dead run out one
-/// after the other, and each who waits has its turn. Not for as long as a lease that somebody died with.
+/// All waiters are served within this, once everything has healed: connections are opened again, claims of dead clients
+/// expire one after the other, and each waiter has its turn. It does not include the lease with which a client died.
 const SERVED_WITHIN_US: u64 = 45_000_000;
-/// How often that is put off for the leases of the dead: one of them may come after the other.
+/// How often the deadline is extended for the leases of dead clients: one of them may come after the other.
 const EXTENDED_MOST: u32 = 5;
 /// The time after which everything that was given back or closed is gone.
 const QUIET_AFTER_US: u64 = 8_000_000;
 
-/// Paths that nobody takes where nothing goes wrong. A client that is deaf, or slow, still breaks no promise: those who
-/// look after it see to that. Only they can tell.
-const UNHEARD: &[Mark] =
+/// Paths that no session takes if nothing fails. A client that gets no messages, or is slow, still breaks no promise,
+/// because these paths make up for that. So only these paths reveal such a client.
+const ONLY_AFTER_FAULTS: &[Mark] =
     &[Mark::ClaimLapsed, Mark::ClaimRanOut, Mark::ClaimLost, Mark::LinkReplaced, Mark::PassedDetached];
 
 /// The result of a seed.
@@ -48,7 +48,7 @@ pub(super) struct Verdict {
     pub(super) counts: BTreeMap<Cow<'static, str>, u64>,
     /// The paths that were taken in the product, and how often.
     pub(super) marks: Vec<(Mark, u64)>,
-    /// Why the unfenced register has lost updates, each.
+    /// The reason of each update that the unfenced register lost.
     pub(super) lost_updates: Vec<&'static str>,
     pub(super) lines: Vec<String>,
 }
@@ -72,25 +72,23 @@ pub(super) fn play(plan: Plan, book: Book) -> Verdict {
         verdict.wrong.extend(left);
     }
     if sim.plan.keeps_leases() {
-        let unheard = verdict.marks.iter().filter(|(mark, _)| UNHEARD.contains(mark));
-        verdict
-            .wrong
-            .extend(unheard.map(|(mark, times)| format!("{mark:?}, {times} times, and nothing was in its way")));
+        let taken = verdict.marks.iter().filter(|(mark, _)| ONLY_AFTER_FAULTS.contains(mark));
+        verdict.wrong.extend(taken.map(|(mark, times)| format!("{mark:?}, {times} times, but no fault interfered")));
     }
     if sim.plan.is_steady() && verdict.marks.iter().any(|(mark, _)| *mark == Mark::RunSilent) {
-        verdict.wrong.push("P20: a run has ended for want of an answer, and nothing was in its way".into());
+        verdict.wrong.push("P20: a local hand-over ended without an answer, but no fault interfered".into());
     }
     verdict
 }
 
-/// Answers what is left of those who have closed, in queues.
+/// Runs the seed. Returns the entries in queues that clients left when they closed.
 fn go(sim: &Arc<Sim>) -> Vec<String> {
     let mut rng = Rng::new(sim.plan.seed ^ 0x63_7265_7773);
     sim.note(sim.plan.seed, || format!("{:?}", sim.plan));
     let crew = Crew::new(sim, rng.fork());
     (0..sim.plan.clients).for_each(|_| crew.start());
     let wrong = go_wrong(Arc::clone(sim), Arc::clone(&crew), rng.fork());
-    sim.exec.spawn(NOBODY, Part::Thread, "what goes wrong", Box::pin(wrong));
+    sim.exec.spawn(WORLD, Part::Thread, "the faults", Box::pin(wrong));
     if !ran(sim, sim.exec.run(sim.plan.chaos_us, || false)) {
         return Vec::new();
     }
@@ -102,7 +100,7 @@ fn go(sim: &Arc<Sim>) -> Vec<String> {
     while !crew.is_done() {
         match sim.exec.run(until_us, || crew.is_done()) {
             Stop::Done => break,
-            // The clients that still wait are about to close: nobody holds what they wait for.
+            // The clients that still wait are about to close: no client holds what they wait for.
             Stop::Time if crew.is_served() && extended < EXTENDED_MOST => {
                 extended += 1;
                 until_us = sim.exec.now_us() + SERVED_WITHIN_US;
@@ -131,16 +129,16 @@ fn go(sim: &Arc<Sim>) -> Vec<String> {
     left
 }
 
-/// Whether the executor came to the end of its time.
+/// Returns whether the executor reached the end of its time.
 fn ran(sim: &Sim, stop: Stop) -> bool {
     if stop == Stop::Livelock {
-        sim.book.wrong(sim.exec.now_us(), "a livelock: time does not go on");
+        sim.book.wrong(sim.exec.now_us(), "a livelock: time does not advance");
     }
     stop != Stop::Livelock
 }
 
-/// For how long a lease is kept by somebody who has died with it, or could not give it back before it closed. Where the
-/// server's clock was set back a lease can outlive every wish to give it back.
+/// Returns for how long a lease is kept by a client that has died with it, or could not give it back before it closed.
+/// If the server's clock was set back, a lease can outlive every attempt to give it back.
 fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
     if let Some(settings) = &sim.plan.quorum {
         return quorum::kept(sim, settings, &crew.fates());
@@ -157,7 +155,7 @@ fn kept_by_the_dead(sim: &Sim, crew: &Crew) -> u64 {
         if state == GrantState::Pushed && !was_set_back {
             return None;
         }
-        let is_dead = net.who.get(&session).is_none_or(|pid| fates.get(pid) != Some(&Fate::Alive));
+        let is_dead = net.pids.get(&session).is_none_or(|pid| fates.get(pid) != Some(&Fate::Alive));
         (is_dead || was_set_back).then_some(left_us)
     });
     kept.max().unwrap_or(0)
@@ -177,13 +175,14 @@ fn unserved(sim: &Sim, crew: &Crew) {
     }
 }
 
-/// Nothing is left of those who have closed. Answers the entries in a queue that are: right only where a client could not
-/// reach the store for so long that it gave them up by time (P14).
+/// Checks that clients that have closed left nothing. Returns their entries in queues: such an entry is right only if a
+/// client could not reach the store for so long that it gave the entry up by time (P14).
 fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
     let (now_us, mut left) = (sim.exec.now_us(), Vec::new());
     let wrong = |what: String| sim.book.wrong(now_us, &what);
     let fates = crew.fates();
-    // A request that may yet be carried out is in the way of a last word, and by a clock that was set back it may for long.
+    // A request that may still be carried out delays the final leave. If a clock was set back, it may delay it for
+    // long.
     let was_set_back = was_set_back(sim);
     let has_failed_over = sim.book.counts().contains_key(Kind::Failover.name());
     for (pid, fate) in &fates {
@@ -193,7 +192,7 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
             wrong(format!("{} is closed, and still runs: {}", client(*pid), tasks.join(", ")));
         }
         if *at_us > sim.plan.chaos_us + SERVED_WITHIN_US / 3 && !unconfirmed.is_empty() && !was_set_back {
-            wrong(format!("{} has not given back {unconfirmed:?}, and nothing was in its way", client(*pid)));
+            wrong(format!("{} has not given back {unconfirmed:?}, but no fault interfered", client(*pid)));
         }
     }
     if sim.plan.quorum.is_some() {
@@ -211,7 +210,7 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
             if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us)
     };
     for (session, conns) in &node.inboxes {
-        if net.who.get(session).is_none_or(is_clean) {
+        if net.pids.get(session).is_none_or(is_clean) {
             wrong(format!("an inbox is still attached, on connections {conns:?}"));
         }
     }
@@ -219,14 +218,14 @@ fn residue(sim: &Sim, crew: &Crew) -> Vec<String> {
         let held = node
             .held(name, now_us)
             .filter(|(_, state, left_us)| *left_us > 0 && *state != GrantState::CoolingDown && !was_set_back);
-        if let Some(pid) = held.and_then(|(session, ..)| net.who.get(&session)).filter(|pid| is_clean(pid)) {
+        if let Some(pid) = held.and_then(|(session, ..)| net.pids.get(&session)).filter(|pid| is_clean(pid)) {
             wrong(format!("{name} is still held by {}, which has closed", client(*pid)));
         }
-        // A failover can bring an entry back, and a clock that was set back an acquire that was to come too late. The entry
-        // is passed over when its turn comes, and costs nobody anything.
+        // A failover can bring an entry back. A clock that was set back can bring back an acquire that was to come too
+        // late. The entry is passed over at its turn, and costs no client anything.
         let is_relived = |seen_us: u64| seen_us < node.relives_until_us;
         for entry in record.queue.iter().filter(|entry| !has_failed_over && !is_relived(entry.seen_us)) {
-            if let Some(pid) = net.who.get(&entry.id.session).filter(|pid| is_clean(pid)) {
+            if let Some(pid) = net.pids.get(&entry.id.session).filter(|pid| is_clean(pid)) {
                 left.push(format!("{} has closed, and still waits for {name}", client(*pid)));
             }
         }
@@ -240,8 +239,8 @@ fn judge(sim: &Arc<Sim>) -> Verdict {
     let mut report = check(&sim.book.history(&sim.plan.names), &rules);
     let mut wrong = sim.book.wrongs();
     let twice = granted_twice(&report);
-    // If a token was granted twice, nobody can tell to which of the two grants a claim belongs. That there are two grants
-    // is reported.
+    // If a token was granted twice, a claim cannot be assigned to one of the two grants. The second grant is reported
+    // by itself.
     let is_of_two = |v: &Violation| matches!(v, Violation::ClaimedAfterEnd { token, .. } if twice.contains(token));
     wrong.extend(report.violations.drain(..).filter(|v| !is_of_two(v)).map(|violation| violation.to_string()));
     let (lost_updates, unexcused) = sim.book.lost_updates();

@@ -1,5 +1,5 @@
-//! One simulated world: the executor, the network with its server, the registers, and the book. And the seam: what a
-//! session sees of it.
+//! One simulated world: the executor, the network with its server, the registers, and the book. And the seam: the world
+//! as a session sees it.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use leasehold::seam::{Address, Pending, RuntimeId, Socket, World};
 use leasehold_spec::{Name, Resource};
 
 use super::book::Book;
-use super::exec::{Exec, NOBODY, Part, Pid, lock};
+use super::exec::{Exec, Part, Pid, WORLD, lock};
 use super::follow::{Follow, Held, Waiter};
 use super::net::Net;
 use super::plan::Plan;
@@ -21,7 +21,7 @@ use super::rng::Rng;
 pub(super) struct Sim {
     pub(super) exec: Arc<Exec>,
     pub(super) net: Mutex<Net>,
-    /// The nodes of a quorum, if that is what is played.
+    /// The nodes of a quorum, if the plan has one.
     pub(super) votes: Mutex<quorum::Net>,
     pub(super) registers: Mutex<Registers>,
     pub(super) book: Book,
@@ -39,13 +39,13 @@ impl Sim {
         Arc::new(Self { exec, net, votes, registers, book, follow: Follow::default(), plan })
     }
 
-    /// Something happened: into the hash, and into the trace.
+    /// Records an event: in the hash, and in the trace.
     pub(super) fn note(&self, number: u64, words: impl FnOnce() -> String) {
         self.exec.mix(number);
-        self.book.say(self.exec.now_us(), words);
+        self.book.trace(self.exec.now_us(), words);
     }
 
-    /// Whether nobody holds this name at the server, and nobody waits. Of a quorum nobody can say.
+    /// Returns whether no client holds this name at the server, and none waits. Of a quorum this cannot be known.
     pub(super) fn is_free(&self, name: &str) -> bool {
         let (net, now_us) = (lock(&self.net), self.exec.now_us());
         let node = &net.nodes[net.primary];
@@ -66,7 +66,8 @@ impl Sim {
         waiters.into_iter().map(|waiter| Waiter::new(self, waiter)).collect()
     }
 
-    /// Those of them that know the end of this grant. The waiters of a quorum ask again whenever it changes hands.
+    /// Returns those of them that know the end of this grant. The waiters of a quorum ask again whenever it changes
+    /// hands.
     pub(super) fn waiters_that_know(&self, held: &Held) -> Vec<Waiter> {
         if self.plan.quorum.is_some() {
             return self.waiters(&held.name);
@@ -84,9 +85,9 @@ impl Sim {
         }
     }
 
-    /// A sleep in true time.
-    pub(super) fn rest(&self, us: u64) -> Pending<()> {
-        self.exec.sleep(NOBODY, Duration::from_micros(us))
+    /// Sleeps in true time.
+    pub(super) fn sleep_true(&self, us: u64) -> Pending<()> {
+        self.exec.sleep(WORLD, Duration::from_micros(us))
     }
 }
 

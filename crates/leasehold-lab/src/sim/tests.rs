@@ -1,8 +1,8 @@
-//! The parts of the simulation, one by one. Whole seeds are played by processes of their own (tests/sim.rs): here the
-//! models switch flaws on and off, for everybody in this process.
+//! Unit tests of the simulation's parts. Whole seeds are played by processes of their own (tests/sim.rs): here the
+//! models switch flaws on and off, for every test in this process.
 
 use super::book::Book;
-use super::exec::{Exec, NOBODY, Part, Still, Stop};
+use super::exec::{Exec, Halt, Part, Stop, WORLD};
 use super::jumps::Trip;
 use super::mutants::ALL;
 use super::plan::Plan;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 #[test]
-fn what_was_never_come_by_is_named() {
+fn events_that_never_occurred_are_named() {
     let everything = Total::default().missed();
     assert!(["cut", "settle", "GhostPush"].iter().all(|what| everything.contains(what)), "{everything:?}");
     let mut total = Total::default();
@@ -33,12 +33,12 @@ fn seeds_differ_in_what_goes_wrong() {
 }
 
 #[test]
-fn only_what_is_handed_on_behind_a_revocation_is_excused_by_it() {
+fn a_revocation_excuses_only_later_tokens_of_its_own_grant() {
     let book = Book::default();
     book.given("a", 7, 100);
     book.revoked("a", 7, 400);
     book.given("a", 20, 500);
-    let is_excused = |name, token, at_us| book.handed_on_unheard(name, token, at_us).is_some();
+    let is_excused = |name, token, at_us| book.handed_on_unaware(name, token, at_us).is_some();
     assert!(is_excused("a", 8, 400));
     assert!(!is_excused("a", 8, 399), "it has not ended");
     assert!(!is_excused("a", 7, 400), "the store's own grant");
@@ -47,12 +47,12 @@ fn only_what_is_handed_on_behind_a_revocation_is_excused_by_it() {
 }
 
 #[test]
-fn only_what_is_handed_on_behind_an_early_end_is_excused_by_a_clock() {
+fn an_early_end_excuses_only_later_tokens_of_its_own_grant() {
     let book = Book::default();
     book.given("a", 7, 100);
     book.ended_early("a", 7, (400, 900));
     book.given("a", 20, 500);
-    let is_excused = |token, at_us| book.handed_on_unheard("a", token, at_us).is_some();
+    let is_excused = |token, at_us| book.handed_on_unaware("a", token, at_us).is_some();
     assert!(is_excused(8, 400) && is_excused(9, 900));
     assert!(!is_excused(8, 399), "it has not ended");
     assert!(!is_excused(8, 901), "it would have ended");
@@ -64,18 +64,18 @@ fn only_what_is_handed_on_behind_an_early_end_is_excused_by_a_clock() {
 }
 
 #[test]
-fn only_a_grant_behind_a_jump_that_its_client_has_not_heard_of_is_placed_by_an_old_clock() {
+fn an_old_clock_dates_only_a_grant_after_a_jump_that_its_client_does_not_know() {
     let book = Book::default();
-    let at = |us| Trip { sent_us: us, made_us: us, heard_us: us };
-    book.heard_answer(1, at(100));
+    let at = |us| Trip { sent_us: us, made_us: us, received_us: us };
+    book.record_answer(1, at(100));
     book.jumps(200, 10_000);
     [("a", 7, 150), ("a", 8, 250)].into_iter().for_each(|(name, token, at_us)| book.given(name, token, at_us));
     assert!(book.is_placed_by_an_old_clock(1, "a", 8));
     assert!(!book.is_placed_by_an_old_clock(1, "a", 7), "made before it");
-    book.heard_answer(2, at(210));
-    assert!(!book.is_placed_by_an_old_clock(2, "a", 8), "another client, which has heard");
-    book.heard_answer(1, at(260));
-    assert!(!book.is_placed_by_an_old_clock(1, "a", 8), "it has heard since");
+    book.record_answer(2, at(210));
+    assert!(!book.is_placed_by_an_old_clock(2, "a", 8), "another client, which knows the jump");
+    book.record_answer(1, at(260));
+    assert!(!book.is_placed_by_an_old_clock(1, "a", 8), "it knows the jump now");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn flaws_have_names_of_their_own() {
     assert_eq!(names.len(), ALL.len());
 }
 
-/// An executor, a process in it, and when its sleep of a second was over.
+/// Returns an executor, a process in it, and the time at which its sleep of a second was over.
 fn sleeper(rate_ppm: i64) -> (Arc<Exec>, usize, Arc<AtomicU64>) {
     let exec = Arc::new(Exec::new(Rng::new(1), 0));
     let pid = exec.start(5_000_000, rate_ppm);
@@ -102,7 +102,7 @@ fn sleeper(rate_ppm: i64) -> (Arc<Exec>, usize, Arc<AtomicU64>) {
 }
 
 #[test]
-fn timers_go_by_the_rate_of_their_process() {
+fn timers_run_at_the_rate_of_their_process() {
     let (exec, pid, woke_us) = sleeper(10_000);
     assert_eq!(exec.run(2_000_000, || false), Stop::Idle);
     assert_eq!(woke_us.load(Ordering::SeqCst), 990_000);
@@ -110,19 +110,19 @@ fn timers_go_by_the_rate_of_their_process() {
 }
 
 #[test]
-fn who_stands_still_wakes_late_and_its_clock_goes_on() {
+fn a_halted_process_wakes_late_and_its_clock_continues() {
     let (exec, pid, woke_us) = sleeper(0);
     exec.run(500_000, || false);
-    exec.halt(pid, Still::All);
+    exec.halt(pid, Halt::All);
     let there = Arc::clone(&exec);
-    exec.after(2_000_000, move || there.resume(pid, Still::All));
+    exec.after(2_000_000, move || there.resume(pid, Halt::All));
     exec.run(10_000_000, || false);
     assert_eq!(woke_us.load(Ordering::SeqCst), 2_500_000, "as soon as it runs");
     assert_eq!(exec.halted_us(pid, Part::Thread), 2_000_000);
 }
 
 #[test]
-fn who_slept_has_its_timers_still_before_it_and_its_clock_has_gone_on() {
+fn sleep_stops_the_timers_of_a_process_but_not_its_clock() {
     let (exec, pid, woke_us) = sleeper(0);
     exec.run(500_000, || false);
     exec.suspend(pid);
@@ -136,7 +136,7 @@ fn who_slept_has_its_timers_still_before_it_and_its_clock_has_gone_on() {
 }
 
 #[test]
-fn who_is_dead_does_nothing_and_leaves_nothing() {
+fn a_dead_process_runs_nothing_and_leaves_nothing() {
     let (exec, pid, woke_us) = sleeper(0);
     exec.run(500_000, || false);
     exec.kill(pid);
@@ -145,7 +145,7 @@ fn who_is_dead_does_nothing_and_leaves_nothing() {
     assert_eq!((woke_us.load(Ordering::SeqCst), exec.tasks_of(pid)), (0, Vec::new()));
 }
 
-/// A process with two runtimes, and what each of them has done by then.
+/// Returns a process with two runtimes, and the progress of each of them.
 fn two_runtimes() -> (Arc<Exec>, usize, [Arc<AtomicU64>; 2]) {
     let exec = Arc::new(Exec::new(Rng::new(1), 0));
     let pid = exec.start(0, 0);
@@ -166,7 +166,7 @@ fn two_runtimes() -> (Arc<Exec>, usize, [Arc<AtomicU64>; 2]) {
 #[test]
 fn a_runtime_stands_still_alone() {
     let (exec, pid, woke_us) = two_runtimes();
-    let (there, first) = (Arc::clone(&exec), Still::Only(Part::Runtime(0)));
+    let (there, first) = (Arc::clone(&exec), Halt::Only(Part::Runtime(0)));
     exec.run(500_000, || false);
     exec.halt(pid, first);
     exec.after(2_000_000, move || there.resume(pid, first));
@@ -176,14 +176,14 @@ fn a_runtime_stands_still_alone() {
 }
 
 #[test]
-fn a_runtime_ends_alone_and_what_it_is_asked_then_is_dropped() {
+fn a_runtime_ends_alone_and_later_tasks_for_it_are_dropped() {
     let (exec, pid, woke_us) = two_runtimes();
     exec.run(500_000, || false);
     assert!(exec.end_runtime(pid, 0) && !exec.end_runtime(pid, 0), "it ends once");
     assert_eq!(exec.runtimes(pid), [1]);
     let held = Arc::new(());
     let ghost = Arc::clone(&held);
-    exec.spawn(pid, Part::Runtime(0), "a ghost", Box::pin(async move { panic!("it runs, and has {ghost:?}") }));
+    exec.spawn(pid, Part::Runtime(0), "a ghost", Box::pin(async move { panic!("it runs with {ghost:?}") }));
     assert_eq!(Arc::strong_count(&held), 1, "it was dropped");
     exec.run(10_000_000, || false);
     assert_eq!(woke_us.map(|us| us.load(Ordering::SeqCst)), [0, 1_000_000]);
@@ -191,9 +191,9 @@ fn a_runtime_ends_alone_and_what_it_is_asked_then_is_dropped() {
 }
 
 #[test]
-fn who_blocks_a_runtime_is_polled_and_nobody_else_there() {
+fn a_blocked_runtime_polls_only_the_caller_that_blocks_it() {
     let (exec, pid, woke_us) = two_runtimes();
-    exec.halt(pid, Still::Only(Part::Runtime(1)));
+    exec.halt(pid, Halt::Only(Part::Runtime(1)));
     let (there, seen) = (Arc::clone(&exec), Arc::new(AtomicU64::new(0)));
     let inside = Arc::clone(&seen);
     let blocking = async move {
@@ -201,9 +201,9 @@ fn who_blocks_a_runtime_is_polled_and_nobody_else_there() {
         inside.store(u64::from(spawned.is_ok()), Ordering::SeqCst);
         assert!(!there.end_runtime(pid, 1), "its thread is in use");
     };
-    exec.spawn(pid, Part::Inside(1), "who blocks", Box::pin(blocking));
+    exec.spawn(pid, Part::Inside(1), "the blocking caller", Box::pin(blocking));
     exec.run(3_000_000, || false);
-    assert_eq!((seen.load(Ordering::SeqCst), exec.tasks_of(pid).len()), (1, 2), "beside it, and a sleeper");
+    assert_eq!((seen.load(Ordering::SeqCst), exec.tasks_of(pid).len()), (1, 2), "the task beside it, and a sleeper");
     assert_eq!(woke_us.map(|us| us.load(Ordering::SeqCst)), [1_000_000, 0]);
 }
 
@@ -214,12 +214,12 @@ fn a_livelock_ends_the_run() {
         context.waker().wake_by_ref();
         std::task::Poll::Pending
     });
-    exec.spawn(NOBODY, Part::Thread, "a spinner", Box::pin(spinning));
+    exec.spawn(WORLD, Part::Thread, "a spinner", Box::pin(spinning));
     assert_eq!(exec.run(1_000_000, || false), Stop::Livelock);
 }
 
 #[test]
-fn chance_takes_every_order() {
+fn ready_tasks_run_in_every_order() {
     let orders: std::collections::BTreeSet<Vec<u32>> = (0..50).map(order_of_three).collect();
     assert_eq!(orders.len(), 6);
 }
@@ -229,10 +229,10 @@ fn order_of_three(seed: u64) -> Vec<u32> {
     let order = Arc::new(Mutex::new(Vec::new()));
     for number in 0..3 {
         let order = Arc::clone(&order);
-        let task = async move { order.lock().expect("nobody panics").push(number) };
-        exec.spawn(NOBODY, Part::Thread, "one of three", Box::pin(task));
+        let task = async move { order.lock().expect("no task panics").push(number) };
+        exec.spawn(WORLD, Part::Thread, "one of three", Box::pin(task));
     }
     exec.run(1, || false);
-    let order = order.lock().expect("nobody panics");
+    let order = order.lock().expect("no task panics");
     order.clone()
 }

@@ -1,4 +1,4 @@
-//! What happens at a moment: somebody is called, woken, or hears its bell.
+//! Timed events: a function is called, a task is woken, or a sleep ends.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
@@ -20,7 +20,7 @@ pub(super) enum What {
     Wake(u64),
 }
 
-/// What a sleep waits for.
+/// The state that a sleep waits for.
 #[derive(Default)]
 pub(super) struct Bell {
     has_rung: bool,
@@ -57,7 +57,7 @@ impl PartialEq for Timer {
 
 impl Eq for Timer {}
 
-/// Ready once its bell has rung.
+/// A sleep: ready once its bell has rung.
 pub(super) struct Sleep(pub(super) Arc<Mutex<Bell>>);
 
 impl Future for Sleep {

@@ -1,4 +1,4 @@
-//! Under the lock: what a lock is for, and whether its holder still believes in it.
+//! The work under the lock, and whether the holder still believes in its lease.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::sent::Sent;
 use super::stage::Sim;
 use super::worker::{MS, Worker};
 
-/// Work that is dropped when its lease is lost, with a write under way perhaps.
+/// Work that is dropped when its lease is lost, perhaps with a write in flight.
 pub(super) struct Work {
     pub(super) sim: Arc<Sim>,
     pub(super) grant: Grant,
@@ -28,7 +28,7 @@ impl Drop for Work {
 }
 
 impl Worker {
-    /// Under the lock.
+    /// Runs a section under the lock.
     pub(super) async fn section(&mut self, guard: Guard, name: &str, asked_us: u64) {
         let grant = self.entered(&guard, name, asked_us);
         let is_over = self.sim.exec.now_us() >= self.sim.plan.chaos_us;
@@ -38,50 +38,50 @@ impl Worker {
 
     pub(super) fn entered(&self, guard: &Guard, name: &str, asked_us: u64) -> Grant {
         let token = guard.token().get();
-        let grant = Grant { name: name.into(), client: self.who.clone(), token };
+        let grant = Grant { name: name.into(), client: self.caller.clone(), token };
         let now_us = self.sim.exec.now_us();
         grant.granted(&self.sim.book, asked_us, now_us);
-        // Only a holder that has not heard of it hands on, and what the next one of the store was granted is larger.
-        if let Some(why) = self.sim.book.handed_on_unheard(name, token, now_us) {
+        // Only a holder that was not notified hands on, and the store's next holder was granted a larger token.
+        if let Some(why) = self.sim.book.handed_on_unaware(name, token, now_us) {
             let (name, breaks) = (Some(name.to_owned()), Promise::Tokens);
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us: now_us, why });
         }
         if self.sim.book.is_placed_by_an_old_clock(self.pid, name, token) {
             let (name, breaks, to_us) = (Some(name.to_owned()), Promise::Exclusion, now_us + left_us(guard));
-            let why = "a message that was held up is placed in time by a clock that was set forward since";
+            let why = "a delayed message is dated by a clock that was set forward since";
             self.sim.book.excuse(Excuse { name, breaks, from_us: now_us, to_us, why });
         }
         if self.sim.plan.keeps_leases() {
-            self.is_bounded(&grant, now_us);
+            self.judge_passes(&grant, now_us);
         }
         if self.sim.book.is_behind_a_panic(self.pid, name, token) {
-            self.wrong("P20: a lease was handed on whose section had panicked");
+            self.wrong("P20: a lease was handed on after its section had panicked");
         }
-        self.sim.note(token, || format!("{} holds {name} with token {token}", self.who));
+        self.sim.note(token, || format!("{} holds {name} with token {token}", self.caller));
         if guard.check().is_err() {
-            self.wrong("lock() gave a guard that was lost already");
+            self.wrong("lock() returned a guard whose lease was already lost");
         }
         grant
     }
 
-    /// Once somebody else waits a client hands on for so long, and so often, and no more (P20): counted from when the word
-    /// of that must have come.
-    fn is_bounded(&self, grant: &Grant, now_us: u64) {
-        let Some(run) = lock(&self.sim.net).run_of(grant) else { return };
+    /// Judges local hand-over. Once another client waits, a client may hand on only for a limited time and number of
+    /// passes (P20), counted from when the message about the waiter must have arrived.
+    fn judge_passes(&self, grant: &Grant, now_us: u64) {
+        let Some(run) = lock(&self.sim.net).hand_over_of(grant) else { return };
         let given_us = self.sim.book.given_us(&grant.name, run.token).unwrap_or(now_us);
         let soon_us = self.sim.plan.soon_us();
-        let heard_us = given_us.max(run.waited_us) + soon_us;
-        if run.token == grant.token || now_us <= heard_us {
+        let known_us = given_us.max(run.waited_us) + soon_us;
+        if run.token == grant.token || now_us <= known_us {
             return;
         }
         if now_us > given_us.max(run.strict_us) + soon_us {
-            self.wrong("P20: a pass, and somebody waits who has asked for strict order");
+            self.wrong("P20: a pass, but a client waits in strict order");
         }
         let passes = self.sim.book.passed(&grant.name, run.token);
-        if now_us > heard_us + RUN_MAX_US || passes > u64::from(RUN_PASSES) {
-            let late_us = now_us - heard_us;
+        if now_us > known_us + RUN_MAX_US || passes > u64::from(RUN_PASSES) {
+            let late_us = now_us - known_us;
             self.wrong(&format!(
-                "P20: pass {passes}, and somebody else has waited for {late_us} µs since that was heard"
+                "P20: pass {passes}, but another client has waited for {late_us} µs since this client knew it"
             ));
         }
     }
@@ -99,22 +99,22 @@ impl Worker {
                 () = self.sleep(us) => None,
             };
             if let Some(lost) = lost {
-                self.sim.note(1, || format!("{} hears that {} is lost: {lost}", self.who, grant.name));
+                self.sim.note(1, || format!("{} is notified that {} is lost: {lost}", self.caller, grant.name));
                 if guard.check().is_ok() {
-                    self.wrong("a guard is valid whose loss was told");
+                    self.wrong("a guard is valid after its loss was reported");
                 }
                 break;
             }
             let was_halted = waiting.halted_us(&self.sim) > 0;
             let is_over = us > left_us + 10 * HICCUP_US && guard.check().is_err();
             if is_over && !self.is_renewed && !was_halted {
-                self.wrong("a lease has run out, and who waited for its loss was not told");
+                self.wrong("a lease has expired, but the waiter for its loss was not notified");
             }
         }
         self.end(guard, grant).await;
     }
 
-    /// How long to work on: usually for a while; sometimes to the last moment of what is left.
+    /// Returns how long to work: usually for a while; sometimes to the last moment of the lease.
     fn pause_us(&mut self, guard: &Guard) -> u64 {
         let us = self.rng.scaled(100, self.sim.plan.section_us);
         let left_us = left_us(guard);
@@ -165,62 +165,63 @@ impl Worker {
             }
             Some(Err(_)) => "released: no answer",
         };
-        self.sim.book.met(what);
+        self.sim.book.count(what);
     }
 
-    /// The section panics, and its guard goes on the way.
+    /// Panics in the section; the panic drops the guard.
     fn panics(&self, guard: Guard, grant: &Grant) {
-        self.sim.book.met("a panic under the lock");
+        self.sim.book.count("a panic under the lock");
         self.sim.book.panicked(self.pid, &grant.name, grant.token);
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _guard = guard;
-            // Quietly.
+            // Without the message of the panic hook.
             resume_unwind(Box::new("the work gives up"));
         }));
         drop(panicked);
     }
 
-    /// What is dropped goes back at once, or to the next one here.
+    /// Checks that a dropped guard goes back at once, or to the next caller of this client.
     async fn is_given_back(&self, grant: &Grant) {
         if !self.sim.plan.keeps_leases() || self.is_kept {
             return;
         }
         self.sleep(self.sim.plan.soon_us()).await;
-        let run = lock(&self.sim.net).run_of(grant);
+        let run = lock(&self.sim.net).hand_over_of(grant);
         if run.is_some() && self.sim.book.is_last_entered(&grant.name, grant.token) {
-            self.wrong("what was dropped is still held, and nothing was in its way");
+            self.wrong("a dropped lock is still held, but no fault interfered");
         }
     }
 
-    /// A release that the store has carried out within the validity of its lease says so, however often it was sent, as
-    /// long as nobody was granted since.
+    /// Judges the answer "not held". A release that the store carries out within the validity of its lease reports
+    /// success, however often it was sent, unless another client was granted since.
     fn not_held(&self, grant: &Grant, began_us: u64, was_left_us: u64) {
         let (book, now_us) = (&self.sim.book, self.sim.exec.now_us());
-        // Nodes that have forgotten it know nothing of it, and no two hold for that.
+        // Nodes that have forgotten the release do not know it, and no two clients hold for that.
         if self.sim.plan.quorum.is_some() && !self.sim.plan.keeps_leases() {
             return;
         }
         let is_in_time = now_us - began_us < was_left_us;
         let is_taken = book.cut_us(&grant.name, grant.token).is_some() || !self.is_last(grant);
         if is_in_time && !is_taken && !book.is_excused(&grant.name, began_us, now_us) {
-            self.wrong("a release in time was told that nothing was held");
+            self.wrong("a release in time got the answer that nothing was held");
         }
     }
 
-    /// Whether the store has made no later grant.
+    /// Returns whether the store has made no later grant.
     fn is_last(&self, grant: &Grant) -> bool {
         self.sim.book.is_last_given(&grant.name, grant.token)
     }
 
-    /// A guard was told that somebody else was granted since.
+    /// Judges a guard that reports that another client was granted since.
     fn superseded(&self, grant: &Grant) {
-        // A node tells of every token that it has voted for, and not of those that won.
+        // A node reports every token for which it has voted, and not only those that won.
         if self.is_last(grant) && self.sim.plan.quorum.is_none() {
-            self.wrong("a guard was told that another was granted, and nobody was");
+            self.wrong("a guard reports that another client was granted, but none was");
         }
     }
 
-    /// What a lock is for: a write under its token, and one without. False when the lease is lost.
+    /// Does the work that the lock protects: a write with its token, and a write without one. Returns false if the
+    /// lease is lost.
     pub(super) async fn effect(&mut self, guard: &Guard, grant: &Grant) -> bool {
         if !self.claims(guard, grant) {
             return false;
@@ -235,20 +236,20 @@ impl Worker {
         }
         let sent = Sent::now(&self.sim.exec, self.pid, left_us(guard), Box::pin(guard.lost()));
         let (sim, plain, fenced) = (Arc::clone(&self.sim), grant.clone(), grant.clone());
-        // Both at once; some writers do not wait for the answer.
+        // Both writes at once; some writers do not wait for the answer.
         let write = registers::write(&sim, &plain, read, sent);
         let write_fenced = registers::write_fenced(&sim, &fenced);
         let written = tokio::join!(biased; write_fenced, write);
         written.0.is_some()
     }
 
-    /// Whether what has healed was clocks: where a majority's are set forward, leases end there.
+    /// Returns whether clocks have healed: if the clocks of a majority are set forward, leases end there.
     fn is_set_right(&self, grant: &Grant) -> bool {
         let (healed_us, now_us) = (self.sim.plan.chaos_us, self.sim.exec.now_us());
         now_us > healed_us && self.sim.plan.quorum.is_some() && self.sim.book.is_excused(&grant.name, healed_us, now_us)
     }
 
-    /// Looks whether the lease is valid, and takes a yes down.
+    /// Checks whether the lease is valid, and records a claim if it is.
     fn claims(&self, guard: &Guard, grant: &Grant) -> bool {
         match guard.check() {
             Ok(_) => {
@@ -256,15 +257,15 @@ impl Worker {
                 true
             }
             Err(lost) => {
-                self.sim.book.met(lost_label(lost.reason()));
+                self.sim.book.count(lost_label(lost.reason()));
                 if self.is_renewed && self.sim.plan.keeps_leases() && !self.is_set_right(grant) {
-                    self.wrong(&format!("a lease was lost ({lost}) that is renewed, and nothing was in its way"));
+                    self.wrong(&format!("a renewed lease was lost ({lost}), but no fault interfered"));
                 }
                 if lost.reason() == LostReason::Superseded {
                     self.superseded(grant);
                 }
                 if lost.reason() == LostReason::Released {
-                    self.wrong("a guard was given back that nobody has released");
+                    self.wrong("a guard reports its release, but it was not released");
                 }
                 false
             }

@@ -1,8 +1,8 @@
-//! A connection's end at its client: what is handed to it, what arrives, and the task that moves both.
+//! The client's end of a connection: the requests for it, the messages that arrive, and the task that moves both.
 //!
-//! As with a real client crate the socket belongs to a task, the *driver*, and the driver to the runtime that opened the
-//! connection. While that runtime stands still nothing is sent and nothing is read, however many wait on other runtimes;
-//! when it ends, the connection does.
+//! As with a real client crate, the socket belongs to a task, the *driver*, and the driver to the runtime that opened
+//! the connection. While that runtime stands still, nothing is sent and nothing is read, however many callers wait on
+//! other runtimes. When the runtime ends, the connection does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
@@ -15,22 +15,22 @@ use tokio::sync::oneshot;
 
 use super::exec::lock;
 
-/// What is asked, answered and pushed by a connection, and where it leads.
+/// The requests, answers and pushes of a connection, and its route.
 pub(super) trait Way: Send + Sync + 'static {
     type Ask: Send;
-    type Said: Send;
+    type Reply: Send;
     type Push: Send;
 
-    /// Puts a request on its way.
+    /// Sends a request.
     fn send(&self, number: u64, ask: Self::Ask);
 
-    /// An answer is read, whether anybody waits for it or not.
-    fn answered(&self, said: &Self::Said);
+    /// Notes an answer that is read, whether any caller waits for it or not.
+    fn answered(&self, said: &Self::Reply);
 
-    /// A message is read.
+    /// Handles a push that is read.
     fn pushed(&self, push: Self::Push);
 
-    /// The socket is closed, at the latest now.
+    /// Notes that the socket is closed, at the latest now.
     fn ended(&self);
 }
 
@@ -43,20 +43,20 @@ pub(super) struct Wire<W: Way> {
 }
 
 struct Ends<W: Way> {
-    /// What was handed over, and is not sent yet.
+    /// The requests that were handed over and are not sent yet.
     outbox: VecDeque<(u64, W::Ask)>,
-    /// What has arrived, and is not read yet.
-    socket: VecDeque<Word<W>>,
+    /// The messages that have arrived and are not read yet.
+    socket: VecDeque<Incoming<W>>,
     driver: Option<Waker>,
-    waiting: BTreeMap<u64, oneshot::Sender<W::Said>>,
+    waiting: BTreeMap<u64, oneshot::Sender<W::Reply>>,
     next: u64,
-    /// The driver has ended: nothing is taken any more.
+    /// The driver has ended: requests are not accepted any more.
     has_ended: bool,
 }
 
-/// What arrives.
-pub(super) enum Word<W: Way> {
-    Reply(u64, W::Said),
+/// A message that arrives.
+pub(super) enum Incoming<W: Way> {
+    Reply(u64, W::Reply),
     Push(W::Push),
     /// The connection is gone.
     Broken,
@@ -71,10 +71,10 @@ impl<W: Way> Default for Wire<W> {
 }
 
 impl<W: Way> Wire<W> {
-    /// Something arrives, whether anybody reads it or not.
-    pub(super) fn arrive(&self, word: Word<W>) {
+    /// Delivers a message, whether any caller reads it or not.
+    pub(super) fn arrive(&self, message: Incoming<W>) {
         let mut ends = lock(&self.ends);
-        ends.socket.push_back(word);
+        ends.socket.push_back(message);
         let driver = ends.driver.take();
         drop(ends);
         driver.into_iter().for_each(Waker::wake);
@@ -84,7 +84,7 @@ impl<W: Way> Wire<W> {
         self.is_closed.load(Ordering::Acquire)
     }
 
-    /// Gives the connection up. What is in flight fails when the driver comes to know of it.
+    /// Gives the connection up. Requests in flight fail when the driver notices that.
     pub(super) fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
         let driver = lock(&self.ends).driver.take();
@@ -111,12 +111,13 @@ impl<W: Way> Wire<W> {
         !lock(&self.ends).outbox.is_empty()
     }
 
-    /// Handed over when this is first polled; the future may be dropped then, and the request goes on. `None`: the
-    /// connection is gone. One that was given up is so when its driver knows, and takes what nobody will send until then.
-    pub(super) fn exchange(self: &Arc<Self>, ask: W::Ask) -> impl Future<Output = Option<W::Said>> + Send + use<W> {
+    /// Sends a request, and returns its answer. The request is handed over at the first poll. The future may be dropped
+    /// after that, and the request continues. Returns `None` if the connection is gone. A connection that was given up
+    /// is gone when its driver notices that; until then it accepts requests that are never sent.
+    pub(super) fn exchange(self: &Arc<Self>, ask: W::Ask) -> impl Future<Output = Option<W::Reply>> + Send + use<W> {
         let wire = Arc::clone(self);
         async move {
-            let (tell, said) = oneshot::channel();
+            let (sender, said) = oneshot::channel();
             let driver = {
                 let mut ends = lock(&wire.ends);
                 if ends.has_ended {
@@ -124,7 +125,7 @@ impl<W: Way> Wire<W> {
                 }
                 ends.next += 1;
                 let number = ends.next;
-                ends.waiting.insert(number, tell);
+                ends.waiting.insert(number, sender);
                 ends.outbox.push_back((number, ask));
                 ends.driver.take()
             };
@@ -134,44 +135,44 @@ impl<W: Way> Wire<W> {
         }
     }
 
-    /// Moves what there is to move, until the connection is closed or gone. Dropping it, with its runtime, ends the
-    /// connection as well.
+    /// Moves requests and messages until the connection is closed or gone. If this is dropped, with its runtime, the
+    /// connection ends as well.
     pub(super) fn drive(self: &Arc<Self>, way: W) -> impl Future<Output = ()> + Send + use<W> {
         let ending = Ending { wire: Arc::clone(self), way };
         async move { poll_fn(|context| ending.wire.drive_once(&ending.way, context)).await }
     }
 
-    /// Reads one word at a turn: others may come between.
+    /// Reads one message in each turn, so that other tasks may run in between.
     fn drive_once(&self, way: &W, context: &mut Context<'_>) -> Poll<()> {
         if self.is_closed() {
             return Poll::Ready(());
         }
         self.is_suspect.store(false, Ordering::Relaxed);
         let mut ends = lock(&self.ends);
-        let (outbox, word) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
-        let waiting = if let Some(Word::Reply(number, _)) = &word { ends.waiting.remove(number) } else { None };
-        if word.is_none() {
+        let (outbox, message) = (std::mem::take(&mut ends.outbox), ends.socket.pop_front());
+        let waiting = if let Some(Incoming::Reply(number, _)) = &message { ends.waiting.remove(number) } else { None };
+        if message.is_none() {
             ends.driver = Some(context.waker().clone());
         }
         drop(ends);
         outbox.into_iter().for_each(|(number, ask)| way.send(number, ask));
-        match word {
+        match message {
             None => return Poll::Pending,
-            Some(Word::Reply(_, said)) => {
+            Some(Incoming::Reply(_, said)) => {
                 way.answered(&said);
                 if let Some(waiting) = waiting {
                     drop(waiting.send(said));
                 }
             }
-            Some(Word::Push(push)) => way.pushed(push),
-            Some(Word::Broken) => return Poll::Ready(()),
+            Some(Incoming::Push(push)) => way.pushed(push),
+            Some(Incoming::Broken) => return Poll::Ready(()),
         }
         context.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-/// Says that the connection is gone, however its driver ended.
+/// Marks the connection as gone, however its driver ended.
 struct Ending<W: Way> {
     wire: Arc<Wire<W>>,
     way: W,
@@ -197,12 +198,12 @@ mod tests {
 
     use super::*;
 
-    /// Numbers are asked, answered and pushed.
+    /// A connection whose requests, answers and pushes are numbers.
     struct Numbers(Seen);
 
     impl Way for Numbers {
         type Ask = u64;
-        type Said = u64;
+        type Reply = u64;
         type Push = u64;
 
         fn send(&self, number: u64, ask: u64) {
@@ -234,11 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_or_read_where_nobody_drives() {
+    fn without_a_driver_nothing_is_sent_or_read() {
         let (wire, mut driver, seen) = connection();
         let (mut first, mut second) = (pin!(wire.exchange(7)), pin!(wire.exchange(8)));
         assert!(turn(first.as_mut()).is_pending() && turn(second.as_mut()).is_pending());
-        wire.arrive(Word::Reply(1, 70));
+        wire.arrive(Incoming::Reply(1, 70));
         assert!(lock(&seen).is_empty() && turn(first.as_mut()).is_pending());
         assert_eq!((wire.check_driven(), wire.check_driven()), (Progress::Waiting, Progress::Stalled));
         assert!(turn(driver.as_mut()).is_pending());
@@ -247,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_up_fails_when_its_driver_knows_and_is_not_sent() {
+    fn a_request_on_a_closed_connection_is_not_sent_and_fails_when_its_driver_runs() {
         let (wire, mut driver, seen) = connection();
         let mut asked = pin!(wire.exchange(7));
         assert!(turn(asked.as_mut()).is_pending());

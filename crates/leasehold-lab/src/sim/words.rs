@@ -1,4 +1,4 @@
-//! The events of a run, in words that a person can read.
+//! Descriptions of the events of a run, for the trace.
 
 use leasehold_spec::{Acquire, Answer, Delivery, GrantId, Name, Op, Outcome, PublicId, Renew, SessionId};
 
@@ -10,7 +10,7 @@ pub(super) fn client(pid: Pid) -> String {
 }
 
 fn session(net: &Net, session: SessionId) -> String {
-    net.who.get(&session).map_or_else(|| "somebody".into(), |pid| client(*pid))
+    net.pids.get(&session).map_or_else(|| "an unknown client".into(), |pid| client(*pid))
 }
 
 fn attempt(net: &Net, id: GrantId) -> String {

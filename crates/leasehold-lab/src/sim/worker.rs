@@ -1,4 +1,4 @@
-//! What clients do: a task that asks for locks in every way there is, and does under them what a lock is for.
+//! The work of clients: a task that asks for locks in every possible way, and does under them what locks protect.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -19,23 +19,23 @@ use super::under::Work;
 pub(super) struct Worker {
     pub(super) sim: Arc<Sim>,
     pub(super) pid: Pid,
-    /// Where it is polled.
+    /// The part on which it is polled.
     pub(super) part: Part,
-    pub(super) who: String,
+    pub(super) caller: String,
     pub(super) leasehold: Leasehold,
     pub(super) storm: Arc<Notify>,
     pub(super) rng: Rng,
     /// When to begin nothing new.
     pub(super) until_us: u64,
-    /// Whether what was asked for last is renewed for as long as it is held.
+    /// Whether the last requested lock is renewed for as long as it is held.
     pub(super) is_renewed: bool,
-    /// Whether it is kept for a while when it is given back.
+    /// Whether the last requested lock is sticky: kept for a while when it is given back.
     pub(super) is_kept: bool,
-    /// The lease that was asked for last.
+    /// The last requested lease.
     pub(super) lease_us: u64,
 }
 
-/// How often somebody asks in the end, when a memory may just have been full.
+/// How often a worker asks at the end, when a memory may just have been full.
 const LAST_TRIES: usize = 3;
 
 pub(super) const MS: u64 = 1000;
@@ -47,7 +47,7 @@ impl Worker {
             self.sleep(think_us).await;
             self.act().await;
         }
-        // Whatever has happened, whoever asks now is served.
+        // Any caller that asks now is served, whatever has happened.
         let name = self.sim.plan.names[0].clone();
         let mutex = self.leasehold.mutex(&name).lease(self.lease());
         (self.is_renewed, self.is_kept) = (true, false);
@@ -58,7 +58,7 @@ impl Worker {
             self.sleep(1_000 * MS).await;
         }
         if self.until_us == self.sim.plan.chaos_us {
-            self.wrong("whoever asks in the end is refused");
+            self.wrong("a caller that asks at the end is refused");
         }
     }
 
@@ -89,24 +89,24 @@ impl Worker {
             75..83 => self.run(&mutex, &name).await,
             83..90 => self.re_enter(&mutex, &name).await,
             90..94 => self.two_of_one_owner(&mutex, &name).await,
-            // Many tasks in a line are busy enough.
+            // Many tasks in a local queue are busy enough.
             94..96 if self.sim.plan.alike == 0 => self.crowd(&mutex, &name).await,
             _ => {
                 let call = self.call("inspect");
                 let inspected = mutex.inspect().await;
                 self.returned(&call, 2_000 * MS);
-                self.said("inspect", inspected.map(drop).err().as_ref(), &call);
+                self.check_result("inspect", inspected.map(drop).err().as_ref(), &call);
             }
         }
     }
 
-    /// Answers whether it was granted.
+    /// Locks. Returns whether the lock was granted.
     async fn lock(&mut self, mutex: &Mutex, name: &str) -> bool {
         let (call, was_free) = (self.call("lock"), self.sim.is_free(name));
         match mutex.lock().await {
             Ok(guard) => {
-                self.is_soon(&guard, name);
-                self.gives_way(&guard, name);
+                self.judge_latency(&guard, name);
+                self.judge_strict_order(&guard, name);
                 let is_first = || self.sim.book.is_first_since(name, guard.token().get(), call.began_us);
                 if was_free && !call.program_stood_still(&self.sim) && is_first() {
                     call.returned_soon(&self.sim);
@@ -115,28 +115,28 @@ impl Worker {
                 true
             }
             Err(error) => {
-                self.said("lock", Some(&error), &call);
+                self.check_result("lock", Some(&error), &call);
                 false
             }
         }
     }
 
-    /// A grant reaches who waits for it by its push, and not by a look some time.
-    fn is_soon(&self, guard: &Guard, name: &str) {
+    /// Checks that a grant reaches its waiter by its push, and not by a later re-check.
+    fn judge_latency(&self, guard: &Guard, name: &str) {
         let Some(given_us) = self.sim.book.given_us(name, guard.token().get()) else { return };
         let took_us = self.sim.exec.now_us() - given_us;
         if self.sim.plan.keeps_leases() && took_us > self.sim.plan.soon_us() {
-            self.wrong(&format!("a grant took {took_us} µs to its holder, and nothing was in its way"));
+            self.wrong(&format!("a grant took {took_us} µs to its holder, but no fault interfered"));
         }
     }
 
-    /// Who knows that somebody waits in strict order hands nothing on.
-    fn gives_way(&self, guard: &Guard, name: &str) {
+    /// Checks that a client hands nothing on when it knows of a waiter in strict order.
+    fn judge_strict_order(&self, guard: &Guard, name: &str) {
         let (plan, token, now_us) = (&self.sim.plan, guard.token().get(), self.sim.exec.now_us());
         let grant = self.sim.book.grant_of(name, token).filter(|grant| *grant != token);
         let known_us = grant.and_then(|grant| self.sim.book.strict_us(self.pid, grant));
         if plan.keeps_leases() && plan.hiccup_in == 0 && known_us.is_some_and(|known_us| now_us > known_us + 2 * MS) {
-            self.wrong("P20: a pass, and it is known that somebody waits in strict order");
+            self.wrong("P20: a pass, but the client knows of a waiter in strict order");
         }
     }
 
@@ -149,15 +149,15 @@ impl Worker {
     }
 
     pub(super) async fn try_lock_for(&mut self, mutex: &Mutex, name: &str) {
-        // Often for less than a store takes: then the one answer is waited for, and is an answer.
+        // Often for less time than a store takes: then the call waits for its one answer, and returns it.
         let is_short = self.rng.percent(30);
         let wait_us = if is_short { self.rng.between(0, 50 * MS) } else { self.rng.scaled(MS, 10_000 * MS) };
-        // With a whole lease a grant is claimed before it is entered.
+        // With a whole lease, a grant is claimed before it is entered.
         let is_whole = !self.is_kept && self.rng.percent(15);
         let mutex = if is_whole { mutex.clone().full_lease() } else { mutex.clone() };
         let call = self.call("try_lock_for");
         let tried = mutex.try_lock_for(Duration::from_micros(wait_us)).await;
-        // Half a second more, or four round trips where those take longer, and no more than 2 s.
+        // Half a second more, or four round trips if those take longer, and no more than 2 s.
         call.returned_within(&self.sim, wait_us + 2_000 * MS);
         self.tried(tried, &call, name).await;
     }
@@ -174,7 +174,7 @@ impl Worker {
                 }
                 self.section(guard, name, call.began_us).await;
             }
-            Err(error) => self.said("lock", Some(&error), &call),
+            Err(error) => self.check_result("lock", Some(&error), &call),
         }
     }
 
@@ -193,12 +193,12 @@ impl Worker {
         };
         match locked {
             Some(Ok(guard)) => self.section(guard, name, call.began_us).await,
-            Some(Err(error)) => self.said("lock", Some(&error), &call),
-            None => self.sim.book.met("a dropped future"),
+            Some(Err(error)) => self.check_result("lock", Some(&error), &call),
+            None => self.sim.book.count("a dropped future"),
         }
     }
 
-    /// Asks, looks away for a moment, and drops the future: what it was granted meanwhile goes on to the next.
+    /// Asks, does not poll for a moment, and drops the future: a grant that came meanwhile goes to the next waiter.
     async fn forget(&mut self, mutex: &Mutex) {
         let mut locking = Box::pin(mutex.lock());
         let asked = poll_fn(|context| Poll::Ready(locking.as_mut().poll(context)));
@@ -207,7 +207,7 @@ impl Worker {
             self.sleep(us).await;
         }
         drop(locking);
-        self.sim.book.met("a dropped future");
+        self.sim.book.count("a dropped future");
     }
 
     async fn run(&mut self, mutex: &Mutex, name: &str) {
@@ -225,36 +225,36 @@ impl Worker {
         });
         let ran = ran.await;
         done.inspect(|done| done.returned_within(&self.sim, 5_000 * MS));
-        self.said("run", ran.err().as_ref(), &call);
+        self.check_result("run", ran.err().as_ref(), &call);
     }
 
-    /// An owner that holds enters again, at once and with the same token.
+    /// Enters again as an owner that holds, at once and with the same token.
     async fn re_enter(&mut self, mutex: &Mutex, name: &str) {
         let mutex = mutex.clone().owner(&Owner::new());
         let call = self.call("lock of an owner");
         let outer = match mutex.lock().await {
             Ok(guard) => guard,
-            Err(error) => return self.said("lock of an owner", Some(&error), &call),
+            Err(error) => return self.check_result("lock of an owner", Some(&error), &call),
         };
         let grant = self.entered(&outer, name, call.began_us);
         let us = self.rng.scaled(1, self.sim.plan.section_us);
         self.sleep(us).await;
         match mutex.lock().await {
             Ok(inner) => {
-                self.sim.book.met("a re-entry");
+                self.sim.book.count("a re-entry");
                 if inner.check().is_err() || inner.token() != outer.token() {
-                    self.wrong("a lost lease was entered again, or another with a token of its own");
+                    self.wrong("a re-entry got a lost lease, or a lease with another token");
                 }
                 self.effect(&inner, &grant).await;
                 let _ = inner.release().await;
             }
-            Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.met("a re-entry is refused"),
-            Err(error) => self.said("lock of an owner", Some(&error), &call),
+            Err(error) if error.kind() == ErrorKind::Lost => self.sim.book.count("a re-entry is refused"),
+            Err(error) => self.check_result("lock of an owner", Some(&error), &call),
         }
         self.hold(outer, &grant, 1).await;
     }
 
-    /// Two tasks of one owner share what the first of them gets.
+    /// Locks in two tasks of one owner: they share the lease that the first of them gets.
     async fn two_of_one_owner(&mut self, mutex: &Mutex, name: &str) {
         let mutex = mutex.clone().owner(&Owner::new());
         let call = self.call("lock of an owner");
@@ -268,16 +268,16 @@ impl Worker {
                 self.hold(first, &grant, 1).await;
             }
             (one, other) => {
-                self.said("lock of an owner", one.err().as_ref(), &call);
-                self.said("lock of an owner", other.err().as_ref(), &call);
+                self.check_result("lock of an owner", one.err().as_ref(), &call);
+                self.check_result("lock of an owner", other.err().as_ref(), &call);
             }
         }
     }
 
-    /// So many ask for a moment that the store has more to settle than one step does.
+    /// Makes so many callers ask for a moment that the store has more to settle than one step does.
     async fn crowd(&mut self, mutex: &Mutex, name: &str) {
         let wait = Duration::from_micros(self.rng.scaled(MS, 500 * MS));
-        // Each stands in the store's queue for itself.
+        // Each waits in the store's queue by itself.
         let mutex = mutex.clone().sticky(Duration::ZERO).fair();
         let mut crowd: Vec<_> = (0..80).map(|_| Box::pin(mutex.try_lock_for(wait))).collect();
         let asked_us = self.sim.exec.now_us();
@@ -285,13 +285,13 @@ impl Worker {
         for waiter in crowd.drain(..1) {
             one = waiter.await.ok().flatten();
         }
-        // Asked for, and some of them dropped before they were heard.
+        // All are polled, and some are dropped before they get an answer.
         let polled = crowd.iter_mut().map(|waiter| {
             let mut context = std::task::Context::from_waker(std::task::Waker::noop());
             waiter.as_mut().poll(&mut context).is_ready()
         });
         let ready = polled.filter(|is_ready| *is_ready).count();
-        self.sim.note(ready as u64, || format!("{}: a crowd asks for {name}", self.who));
+        self.sim.note(ready as u64, || format!("{}: a crowd asks for {name}", self.caller));
         let us = self.rng.scaled(MS, 300 * MS);
         self.sleep(us).await;
         drop(crowd);
@@ -310,33 +310,33 @@ impl Worker {
         let call = self.call("revoke");
         let revoked = mutex.revoke(&holder, grace).await;
         self.returned(&call, 2_000 * MS);
-        self.sim.book.met("an operator revokes");
-        self.said("revoke", revoked.map(drop).err().as_ref(), &call);
+        self.sim.book.count("an operator revokes");
+        self.check_result("revoke", revoked.map(drop).err().as_ref(), &call);
     }
 
     pub(super) fn call(&self, what: &'static str) -> Call {
-        Call::begins(&self.sim, what, &self.who, (self.pid, self.part))
+        Call::begins(&self.sim, what, &self.caller, (self.pid, self.part))
     }
 
-    /// A call that waits for one answer of the store returns: within its time, and soon where nothing is in its way.
+    /// Judges a call that waits for one answer of the store: it returns in time, and soon if no fault interferes.
     pub(super) fn returned(&self, call: &Call, within_us: u64) {
         call.returned_within(&self.sim, within_us);
         call.returned_soon(&self.sim);
     }
 
-    fn said(&self, what: &'static str, error: Option<&Error>, call: &Call) {
+    fn check_result(&self, what: &'static str, error: Option<&Error>, call: &Call) {
         error.into_iter().for_each(|error| self.failed(what, error, call.program_stood_still(&self.sim)));
     }
 
-    /// A call has failed. Its caller stood still meanwhile, or did not.
+    /// Handles a failed call. `has_stood` says whether its caller stood still meanwhile.
     pub(super) fn failed(&self, what: &'static str, error: &Error, has_stood: bool) {
-        self.sim.note(2, || format!("{}: {what}: {error}", self.who));
-        self.sim.book.met(error_label(error.kind()));
+        self.sim.note(2, || format!("{}: {what}: {error}", self.caller));
+        self.sim.book.count(error_label(error.kind()));
         let may = match error.kind() {
             ErrorKind::Unreachable | ErrorKind::Quorum => {
                 !what.starts_with("lock") && (has_stood || !self.sim.plan.is_well())
             }
-            // As this store says it, and nothing else that it might say.
+            // Exactly the message of this store, and no other that it might report.
             ErrorKind::Store => error.to_string().contains("the memory of the store is full"),
             ErrorKind::Lost => matches!(what, "run" | "lock of an owner"),
             _ => false,
@@ -347,7 +347,7 @@ impl Worker {
     }
 
     pub(super) fn wrong(&self, what: &str) {
-        self.sim.book.wrong(self.sim.exec.now_us(), &format!("{}: {what}", self.who));
+        self.sim.book.wrong(self.sim.exec.now_us(), &format!("{}: {what}", self.caller));
     }
 
     fn name(&mut self) -> String {
@@ -368,7 +368,7 @@ impl Worker {
         let is_alike = self.rng.percent(self.sim.plan.alike);
         let kind = if is_alike { 20 } else { self.rng.below(20) };
         self.is_renewed = kind >= 6;
-        // One that may not be handed on cannot be kept.
+        // A mutex that may not be handed on cannot be sticky.
         self.is_kept = (kind >= 10 || (6..8).contains(&kind)) && self.rng.percent(self.sim.plan.sticky);
         if self.is_kept {
             return mutex.lease(lease).sticky(Duration::from_micros(self.rng.scaled(MS, 5_000 * MS)));

@@ -1,4 +1,4 @@
-//! How long each public call takes in each place where it can be made, on each store: the table that
+//! The duration of each public call in each place from which it can be made, on each store: the table that
 //! `leasehold_testkit::times` measures, as Markdown.
 
 mod options;
@@ -10,7 +10,7 @@ use leasehold_testkit::times::{Weather, measure};
 
 pub(crate) use options::{Options, USAGE};
 
-/// Prints the tables, and what broke its bound.
+/// Prints the tables, and the calls that exceeded their bounds.
 pub(crate) fn run(options: &Options) -> ExitCode {
     let mut failures = Vec::new();
     for &backend in &options.stores {

@@ -1,4 +1,4 @@
-//! What is said on the command line.
+//! The options of the command line.
 
 use leasehold_testkit::conformance::Backend;
 use leasehold_testkit::times::Share;
@@ -12,7 +12,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// `None`: that is not how it is said.
+    /// Parses the arguments. Returns `None` if they are not valid.
     pub(crate) fn of(mut args: impl Iterator<Item = String>) -> Option<Self> {
         let mut options = Self { stores: Backend::ALL.to_vec(), share: Share::Whole };
         while let Some(arg) = args.next() {
@@ -46,10 +46,10 @@ mod tests {
     }
 
     #[test]
-    fn options_are_read_and_nonsense_is_not() {
-        let all = parse("").expect("sense");
+    fn valid_options_are_parsed_and_invalid_ones_are_rejected() {
+        let all = parse("").expect("valid options");
         assert_eq!((all.stores.as_slice(), all.share), (Backend::ALL, Share::Whole));
-        let some = parse("--quick --stores quorum,memory").expect("sense");
+        let some = parse("--quick --stores quorum,memory").expect("valid options");
         assert_eq!((some.stores, some.share), (vec![Backend::Quorum, Backend::Memory], Share::Quick));
         for nonsense in ["--stores", "--stores etcd", "--stores redis,", "--quick yes", "redis"] {
             assert!(parse(nonsense).is_none(), "{nonsense}");

@@ -1,4 +1,4 @@
-//! When things have healed: how long that may take to be felt, and what is left of those who have gone.
+//! After healing: how long the effects of faults may last, and what clients that have ended may leave.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::super::words::client;
 use super::faults::set_clock;
 use super::settings::{Settings, too_far_us};
 
-/// Everybody is connected again after this.
+/// Every client is connected again after this.
 const CONNECTED_US: u64 = 20_000_000;
 
-/// Clocks are right again.
+/// Sets the clocks right again.
 pub(in super::super) fn heal(sim: &Arc<Sim>) {
     let mut net = lock(&sim.votes);
     net.is_calm = true;
@@ -25,15 +25,15 @@ pub(in super::super) fn heal(sim: &Arc<Sim>) {
     }
 }
 
-/// For how long who waits may have to do so for what went before: nodes that rest, leases of the dead, tokens ahead of all
-/// clocks.
+/// Returns for how long a waiter may have to wait because of earlier faults: nodes in quarantine, leases of dead
+/// clients, tokens ahead of all clocks.
 pub(in super::super) fn kept(sim: &Sim, settings: &Settings, fates: &BTreeMap<Pid, Fate>) -> u64 {
     let (net, now_us) = (lock(&sim.votes), sim.exec.now_us());
-    let is_alive = |session| net.who.get(&session).is_some_and(|pid| fates.get(pid) == Some(&Fate::Alive));
+    let is_alive = |session| net.pids.get(&session).is_some_and(|pid| fates.get(pid) == Some(&Fate::Alive));
     let mut longest_us = 0;
     for voter in &net.nodes {
         let clock_us = voter.clock.at_us(now_us);
-        longest_us = longest_us.max(voter.rest_us(now_us).min(settings.rest_us()));
+        longest_us = longest_us.max(voter.quarantine_us(now_us).min(settings.quarantine_us()));
         for record in voter.records.values() {
             let is_kept = |grant: &&Granted| !grant.is_held() || !is_alive(grant.id.session);
             let grant = record.grant.as_ref().filter(is_kept);
@@ -44,25 +44,26 @@ pub(in super::super) fn kept(sim: &Sim, settings: &Settings, fates: &BTreeMap<Pi
     longest_us
 }
 
-/// Nothing is left of those who have closed.
+/// Checks that clients that have closed left nothing.
 pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
     let (net, now_us) = (lock(&sim.votes), sim.exec.now_us());
     let wrong = |what: String| sim.book.wrong(now_us, &what);
     if net.nodes.iter().any(|voter| voter.downs + voter.freezes + voter.refuses + voter.full > 0) {
         wrong("the simulation has not healed".into());
     }
-    // Whose votes and places must be gone: who closed with everything given back, when nothing was in the way for long.
+    // Clients whose votes and places must be gone: they closed with everything given back, when nothing had interfered
+    // for long.
     let is_clean = |pid: &Pid| {
         matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us, .. })
             if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us + CONNECTED_US)
     };
-    // A connection that a fault has broken without a word is found to be so when it is used next, by a release perhaps; who
-    // closes in that moment leaves the vote to the end of its lease.
+    // If a fault has broken a connection silently, the client finds that out at the next use, perhaps by a release. If
+    // the client closes at that moment, the vote stays to the end of its lease.
     let owes_nothing = |pid: &Pid| {
-        is_clean(pid) && matches!(fates.get(pid), Some(Fate::Closed { has_rested: true, .. }))
+        is_clean(pid) && matches!(fates.get(pid), Some(Fate::Closed { has_settled: true, .. }))
             || is_clean(pid) && sim.plan.faults.is_empty()
     };
-    // Whoever has closed since has at least told a majority of it.
+    // A client that has closed since has notified at least a majority.
     let has_gone = |pid: &Pid| {
         matches!(fates.get(pid), Some(Fate::Closed { unconfirmed, at_us, .. })
             if unconfirmed.is_empty() && *at_us > sim.plan.chaos_us)
@@ -72,7 +73,7 @@ pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
         for (name, record) in &voter.records {
             let lasts = |grant: &&Granted| grant.is_held() && grant.left_us(voter.clock.at_us(now_us)) > 0;
             let grant = record.grant.as_ref().filter(lasts);
-            if let Some(pid) = grant.and_then(|grant| net.who.get(&grant.id.session)).filter(|pid| has_gone(pid)) {
+            if let Some(pid) = grant.and_then(|grant| net.pids.get(&grant.id.session)).filter(|pid| has_gone(pid)) {
                 *kept.entry((name, *pid)).or_default() += 1;
             }
         }
@@ -82,7 +83,7 @@ pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
     }
     for voter in &net.nodes {
         for (session, conns) in &voter.inboxes {
-            if net.who.get(session).is_none_or(is_clean) {
+            if net.pids.get(session).is_none_or(is_clean) {
                 wrong(format!("{}: an inbox is still attached, on connections {conns:?}", voter.at));
             }
         }
@@ -92,17 +93,18 @@ pub(in super::super) fn residue(sim: &Sim, fates: &BTreeMap<Pid, Fate>) {
         let clock_us = voter.clock.at_us(now_us);
         for (name, record) in &voter.records {
             let held = record.grant.as_ref().filter(|grant| grant.is_held() && grant.left_us(clock_us) > 0);
-            let of = |grant: &Granted| net.who.get(&grant.id.session).filter(|pid| is_clean(pid));
+            let of = |grant: &Granted| net.pids.get(&grant.id.session).filter(|pid| is_clean(pid));
             if let Some((grant, pid)) = held.and_then(|grant| Some((grant, of(grant)?))) {
-                sim.book.met("a vote is left behind");
+                sim.book.count("a vote is left behind");
                 if owes_nothing(pid) && grant.since_us >= voter.relives_until_us {
                     wrong(format!("{}: {name} is still held by {}, which has closed", voter.at, client(*pid)));
                 }
             }
-            // A place that a node could not be told of in time is passed over at its turn, and costs nobody anything.
+            // A place that a node could not be notified of in time is passed over at its turn, and costs no client
+            // anything.
             for (_, id) in record.queue.keys() {
-                let Some(pid) = net.who.get(&id.session).filter(|pid| is_clean(pid)) else { continue };
-                sim.book.met("a place is left behind");
+                let Some(pid) = net.pids.get(&id.session).filter(|pid| is_clean(pid)) else { continue };
+                sim.book.count("a place is left behind");
                 if sim.plan.faults.is_empty() {
                     wrong(format!("{}: {} has closed, and still waits for {name}", voter.at, client(*pid)));
                 }

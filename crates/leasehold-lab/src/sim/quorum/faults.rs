@@ -1,4 +1,4 @@
-//! What goes wrong with nodes and the ways to them. What goes wrong with clients is that of one server: the other
+//! Faults of nodes and of the connections to them. The faults of clients are those of one server: the other
 //! `faults.rs`.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use super::settings::Settings;
 
 const MS: u64 = 1000;
 
-/// Answers whether there was anything for it to befall.
+/// Returns whether the fault had anything to act on.
 pub(in super::super) fn inject(
     sim: &Arc<Sim>,
     crew: &Arc<Crew>,
@@ -52,13 +52,13 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     }
     let id = *rng.pick(&open);
     sim.note(id, || format!("FAULT {kind:?} of connection {id}"));
-    let told_us = rng.scaled(1, 200 * MS);
-    let noticed_us = if rng.percent(70) { told_us } else { rng.scaled(MS, 5_000 * MS) };
+    let client_us = rng.scaled(1, 200 * MS);
+    let node_us = if rng.percent(70) { client_us } else { rng.scaled(MS, 5_000 * MS) };
     match kind {
-        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, told_us, noticed_us),
+        Kind::Cut => net::sever(sim, &mut net, id, Fate::Gone, client_us, node_us),
         Kind::Ghosts => {
             let late_us = rng.scaled(MS, 3_000 * MS);
-            net::sever(sim, &mut net, id, Fate::Late(late_us), told_us, noticed_us.max(late_us));
+            net::sever(sim, &mut net, id, Fate::Late(late_us), client_us, node_us.max(late_us));
         }
         Kind::LoseReply => {
             net.conns.entry(id).and_modify(|conn| conn.loses_reply = true);
@@ -69,7 +69,7 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
             sim.exec.after(for_us, move || net::sever(&there, &mut lock(&there.votes), id, Fate::Gone, 0, 0));
         }
         _ => {
-            // Requests alone, replies alone, or both.
+            // Only requests, only replies, or both.
             let ways = *rng.pick(&[[1, 0], [0, 1], [0, 1], [1, 1]]);
             net.conns.entry(id).and_modify(|conn| (0..2).for_each(|way| conn.stalls[way] += ways[way]));
             let there = Arc::clone(sim);
@@ -83,7 +83,7 @@ fn connection(sim: &Arc<Sim>, kind: Kind, rng: &mut Rng) -> bool {
     true
 }
 
-/// These clients are cut off from some nodes.
+/// Cuts these clients off from some nodes.
 fn partition(sim: &Arc<Sim>, pids: &[Pid], settings: &Settings, rng: &mut Rng) {
     let for_us = lasting(sim, rng, 15_000 * MS);
     let from = rng.between(0, settings.nodes as u64 - 1) as usize;
@@ -116,7 +116,7 @@ fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool 
         Kind::Restart => net.nodes[at].forgets,
         _ => false,
     };
-    // Whoever lost one waits for it to have rested, mostly.
+    // Mostly, after one node was lost, the next one is lost only after the quarantine of the first.
     if forgets && out + 1 >= settings.majority() && rng.percent(80) {
         return false;
     }
@@ -125,7 +125,7 @@ fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool 
     }
     sim.note(at as u64, || format!("FAULT {kind:?} of {} for {} ms", net.nodes[at].run(), for_us / MS));
     if forgets {
-        sim.book.met("a node forgets");
+        sim.book.count("a node forgets");
     }
     match kind {
         Kind::Refuse => {
@@ -162,12 +162,12 @@ fn node(sim: &Arc<Sim>, settings: &Settings, kind: Kind, rng: &mut Rng) -> bool 
         }
     }
     if net.nodes.iter().all(|voter| voter.is_out(now_us)) {
-        sim.book.met("all nodes rest or are away");
+        sim.book.count("all nodes are quarantined or away");
     }
     true
 }
 
-/// A node's clock is set by some time, as far as there is room for it.
+/// Sets a node's clock by some time, as far as the bounds permit.
 fn jump(sim: &Arc<Sim>, settings: &Settings, net: &mut Net, at: usize, is_forward: bool, rng: &mut Rng) -> bool {
     let (offset_us, most_us) = (net.nodes[at].clock.offset_us, settings.clocks_us);
     let room_us = if is_forward { most_us - offset_us } else { most_us + offset_us };
@@ -179,7 +179,7 @@ fn jump(sim: &Arc<Sim>, settings: &Settings, net: &mut Net, at: usize, is_forwar
     true
 }
 
-/// Some nodes' clocks are set back: one, or all of them.
+/// Sets back the clocks of some nodes: of one, or of all.
 pub(in super::super) fn set_back(sim: &Arc<Sim>, settings: &Settings, rng: &mut Rng) {
     let mut net = lock(&sim.votes);
     let count = rng.between(1, settings.nodes as u64) as usize;
@@ -192,14 +192,14 @@ pub(in super::super) fn set_back(sim: &Arc<Sim>, settings: &Settings, rng: &mut 
 fn restart(sim: &Arc<Sim>, net: &mut Net, at: usize, rng: &mut Rng) {
     let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.node == at).map(|(id, _)| *id).collect();
     for id in ids {
-        let told_us = rng.scaled(1, 100 * MS);
-        net::sever(sim, net, id, Fate::Gone, told_us, 0);
+        let client_us = rng.scaled(1, 100 * MS);
+        net::sever(sim, net, id, Fate::Gone, client_us, 0);
     }
     net.nodes[at].restarts();
     net.nodes[at].downs += 1;
 }
 
-/// A node's clock is set.
+/// Sets a node's clock.
 pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, at: usize, offset_us: i64) {
     let by_us = offset_us - net.nodes[at].clock.offset_us;
     if by_us < 0 {
@@ -211,13 +211,13 @@ pub(super) fn set_clock(sim: &Arc<Sim>, net: &mut Net, at: usize, offset_us: i64
     sim.note(by_us.unsigned_abs(), || format!("  {}: by {} ms", net.nodes[at].at, by_us / 1000));
     if by_us > 0 {
         for broken in net.pledges.jumps(at, by_us.unsigned_abs(), sim.exec.now_us()) {
-            sim.book.met("a jump leaves no majority");
-            promise_ends(sim, Some(broken), "clocks that were set forward have left no majority");
+            sim.book.count("a jump leaves no majority");
+            promise_ends(sim, Some(broken), "clocks that were set forward left no majority");
         }
     }
 }
 
-/// Two may hold for a while.
+/// Excuses two holders for a while.
 pub(super) fn promise_ends(sim: &Sim, broken: Option<Broken>, why: &'static str) {
     let Some(Broken { name, token, from_us, to_us }) = broken else { return };
     sim.book.ended_early(name.as_str(), token.get(), (from_us, to_us));
@@ -225,14 +225,14 @@ pub(super) fn promise_ends(sim: &Sim, broken: Option<Broken>, why: &'static str)
     sim.book.excuse(Excuse { name, breaks: Promise::Exclusion, from_us, to_us, why });
 }
 
-/// The network first: nothing that a dying process still does is heard.
+/// Disconnects the network first: no message that a dying process still sends arrives.
 pub(in super::super) fn cut_all(sim: &Arc<Sim>, pid: Pid, rng: &mut Rng) {
     let mut net = lock(&sim.votes);
     let ids: Vec<u64> = net.conns.iter().filter(|(_, conn)| conn.pid == pid).map(|(id, _)| *id).collect();
     for id in ids {
         let late_us = rng.scaled(MS, 3_000 * MS);
         let fate = if rng.percent(50) { Fate::Gone } else { Fate::Late(late_us) };
-        let noticed_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
-        net::sever(sim, &mut net, id, fate, 0, noticed_us);
+        let node_us = if rng.percent(60) { MS } else { rng.scaled(100 * MS, 20_000 * MS) };
+        net::sever(sim, &mut net, id, fate, 0, node_us);
     }
 }

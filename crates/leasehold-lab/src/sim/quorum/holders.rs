@@ -1,4 +1,4 @@
-//! Returns what the nodes know about holders and waiters.
+//! The nodes' knowledge of holders and waiters.
 
 use std::collections::BTreeMap;
 
@@ -27,11 +27,11 @@ impl Net {
             }
         }
         let enough = at.into_iter().filter(|(_, count)| *count >= least);
-        enough.filter_map(|(id, _)| Some((id, *self.who.get(&id.session)?))).collect()
+        enough.filter_map(|(id, _)| Some((id, *self.pids.get(&id.session)?))).collect()
     }
 
-    /// Returns the waiters that a node has to notify when its vote is revoked (P10). The node looks at the first entries of
-    /// its queue, and notifies the first two sessions that have an inbox.
+    /// Returns the waiters that a node has to notify when its vote is revoked (P10). The node examines the first
+    /// entries of its queue, and notifies the first two sessions that have an inbox.
     pub(super) fn next_waiters(&self, node: usize, name: &str) -> Vec<(GrantId, Pid)> {
         let mut next: Vec<(GrantId, Pid)> = Vec::new();
         let voter = &self.nodes[node];
@@ -39,7 +39,7 @@ impl Net {
         let first = queue.take(SETTLE_STEPS);
         for (_, id) in first.filter(|(_, id)| voter.inboxes.contains_key(&id.session)) {
             let is_known = next.iter().any(|(known, _)| known.session == id.session);
-            if let Some(pid) = self.who.get(&id.session).filter(|_| !is_known) {
+            if let Some(pid) = self.pids.get(&id.session).filter(|_| !is_known) {
                 next.push((*id, *pid));
             }
         }
@@ -57,7 +57,7 @@ impl Net {
         (left_us > 0).then_some(Held { name, token, left_us, length_us })
     }
 
-    /// Returns from when on a majority votes for this name again. A node whose clock was set back votes when its clock is
+    /// Returns when a majority votes for this name again. A node whose clock was set back votes once its clock is
     /// within the window of the last token.
     pub(in super::super) fn votes_from_us(&self, name: &str, now_us: u64) -> u64 {
         let records = self.nodes.iter().filter_map(|voter| record(&voter.records, name));
@@ -71,12 +71,12 @@ impl Net {
         from_us[self.nodes.len() / 2]
     }
 
-    /// Returns what a process holds at most nodes, for as long as the last of them keeps it.
+    /// Returns the leases that a process holds at most nodes, for as long as the last of them keeps it.
     pub(in super::super) fn held_by(&self, pid: Pid, now_us: u64) -> Vec<Held> {
         let mut held: BTreeMap<(&Name, Token), (usize, u64, u64)> = BTreeMap::new();
         for voter in &self.nodes {
             for (name, record) in &voter.records {
-                let is_its = |grant: &&Granted| grant.is_held() && self.who.get(&grant.id.session) == Some(&pid);
+                let is_its = |grant: &&Granted| grant.is_held() && self.pids.get(&grant.id.session) == Some(&pid);
                 let Some(grant) = record.grant.as_ref().filter(is_its) else { continue };
                 let left_us = grant.left_us(voter.clock.at_us(now_us));
                 let (count, longest_us, length_us) = held.entry((name, grant.token)).or_default();
@@ -85,13 +85,13 @@ impl Net {
             }
         }
         let most = held.into_iter().filter(|(_, (count, ..))| *count > self.nodes.len() / 2);
-        let told = |((name, token), (_, left_us, length_us)): ((&Name, Token), _)| Held {
+        let as_held = |((name, token), (_, left_us, length_us)): ((&Name, Token), _)| Held {
             name: name.as_str().to_owned(),
             token: token.get(),
             left_us,
             length_us,
         };
-        most.map(told).collect()
+        most.map(as_held).collect()
     }
 }
 

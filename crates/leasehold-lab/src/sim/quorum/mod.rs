@@ -1,13 +1,14 @@
-//! The simulation of a quorum: `QuorumStore` as it is shipped, over nodes that are the specification, in the same world as
-//! the rest (`exec.rs`), under the same clients (`crew.rs`, `worker.rs`) and judged by the same book and checker.
+//! The simulation of a quorum: `QuorumStore` as it is shipped, over nodes that are the specification, in the same world
+//! as the rest (`exec.rs`), with the same clients (`crew.rs`, `worker.rs`), judged by the same book and checker.
 //!
-//! Each node is a server of its own (`voter.rs`): it has a clock that is set, memory that it loses, and runs. Each client
-//! has a path to each node (`net.rs`), as far away as that node is, which breaks, stalls and is partitioned by itself; a
-//! `NodeLink` is one end of it (`seat.rs`). What goes wrong is told in `faults.rs`.
+//! Each node is a server of its own (`voter.rs`): its clock can be set, and it can lose its memory and restart. Each
+//! client has a connection to each node (`net.rs`) with the delay of that node, which breaks, stalls and is partitioned
+//! by itself; a `NodeLink` is one end of it (`seat.rs`). The faults are in `faults.rs`.
 //!
-//! What is promised is more than of one server: no node may be lost so that two hold, or a token falls, however many of
-//! them lose their memory. So excuses are narrow (`pledges.rs`): two may hold only while clocks that were set forward, or a
-//! revocation that is not heard of, have left a grant without the majority on which its holder relies.
+//! A quorum promises more than one server: the loss of nodes must never let two clients hold or a token fall, however
+//! many nodes lose their memory. So excuses are narrow (`pledges.rs`): two clients may hold only while clocks that were
+//! set forward, or a revocation of which the holder was not notified, have left a grant without the majority on which
+//! its holder relies.
 
 mod after;
 mod faults;
@@ -23,5 +24,5 @@ mod voter;
 pub(super) use after::{heal, kept, residue};
 pub(super) use faults::{cut_all, inject, set_back};
 pub(super) use net::Net;
-pub(super) use seat::Seat;
+pub(super) use seat::SimNode;
 pub(super) use settings::{MUST, RARE, Settings, plan};

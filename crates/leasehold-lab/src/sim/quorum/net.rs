@@ -1,8 +1,8 @@
 //! The network between clients and nodes, and the nodes at its end.
 //!
-//! As in `net.rs` a connection is two ordered pipes, and what is in a pipe stays there while the way is blocked, or is
-//! carried out seconds after the connection broke. Here each way has a block of its own: requests that arrive and replies
-//! that do not are what splits votes.
+//! As in the `net.rs` of one server, a connection is two ordered pipes. Messages stay in a pipe while it is blocked, or
+//! are carried out seconds after the connection broke. Here each direction can be blocked alone: votes are split if
+//! requests arrive and their replies do not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use super::super::pipe::Pipe;
 use super::super::plan::Plan;
 use super::super::rng::Rng;
 use super::super::stage::Sim;
-use super::super::wire::{Wire, Word};
+use super::super::wire::{Incoming, Wire};
 use super::super::words::client;
 use super::faults::promise_ends;
 use super::pledges::Pledges;
-use super::seat::Road;
+use super::seat::Route;
 use super::voter::{Done, Query, Reply, Voter, label};
 
 pub(in super::super) struct Net {
@@ -34,12 +34,12 @@ pub(in super::super) struct Net {
     next_conn: u64,
     delays_us: Vec<(u64, u64)>,
     slow_in: u64,
-    /// How many reasons there are for a client to be cut off from a node.
+    /// For how many reasons a client is cut off from a node.
     pub(super) cut_off: BTreeMap<(Pid, usize), u32>,
-    /// Of a hundred messages of nodes so many are lost.
+    /// How many of a hundred messages of nodes are lost.
     pub(super) lost_pushes: u64,
-    /// Who a session is.
-    pub(super) who: BTreeMap<SessionId, Pid>,
+    /// The client of each session.
+    pub(super) pids: BTreeMap<SessionId, Pid>,
     pub(super) is_calm: bool,
     pub(super) pledges: Pledges,
     /// The nodes at which a grant was revoked.
@@ -51,10 +51,10 @@ pub(in super::super) struct Net {
 pub(super) struct Conn {
     pub(super) pid: Pid,
     pub(super) node: usize,
-    wire: Arc<Wire<Road>>,
+    wire: Arc<Wire<Route>>,
     up: Pipe<(Option<u64>, Query)>,
-    down: Pipe<Word<Road>>,
-    /// How many reasons there are for nothing to flow, up and down.
+    down: Pipe<Incoming<Route>>,
+    /// For how many reasons nothing flows, up and down.
     pub(super) stalls: [u32; 2],
     pub(super) is_half_open: bool,
     /// The next reply is lost, and the connection with it.
@@ -63,10 +63,10 @@ pub(super) struct Conn {
     is_left: bool,
 }
 
-/// Which way a message goes.
+/// The direction of a message.
 pub(super) enum Way {
     Up { reply: Option<u64>, ask: Query },
-    Down(Word<Road>),
+    Down(Incoming<Route>),
 }
 
 impl Net {
@@ -88,7 +88,7 @@ impl Net {
             slow_in: plan.slow_in,
             cut_off: BTreeMap::new(),
             lost_pushes: 0,
-            who: BTreeMap::new(),
+            pids: BTreeMap::new(),
             is_calm: false,
             pledges,
             marked: BTreeMap::new(),
@@ -107,30 +107,31 @@ impl Net {
         if is_slow { us * 10 } else { us }
     }
 
-    /// The open connections of those who are alive.
+    /// Returns the open connections of live clients.
     pub(super) fn open_conns(&self) -> Vec<u64> {
         self.conns.iter().filter(|(_, conn)| !conn.is_left && !conn.is_half_open).map(|(id, _)| *id).collect()
     }
 }
 
-/// A client connects: two round trips. Answers the number of the connection, the run, and the client's end.
-pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, String, Arc<Wire<Road>>)> {
+/// Connects a client: this takes two round trips. Returns the number of the connection, the run ID, and the client's
+/// end.
+pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, String, Arc<Wire<Route>>)> {
     for _ in 0..2 {
-        let (us, refused, unheard) = {
+        let (us, refused, hangs) = {
             let mut net = lock(&sim.votes);
             let voter = &net.nodes[node];
             let refused = voter.refuses > 0 || voter.downs > 0;
-            let unheard = voter.freezes > 0 || net.is_cut_off(pid, node);
-            (2 * net.delay_us(node), refused, unheard)
+            let hangs = voter.freezes > 0 || net.is_cut_off(pid, node);
+            (2 * net.delay_us(node), refused, hangs)
         };
-        sim.rest(if unheard { HANG_US } else { us }).await;
-        if refused || unheard {
-            return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+        sim.sleep_true(if hangs { HANG_US } else { us }).await;
+        if refused || hangs {
+            return Err(error(ErrorKind::Unreachable, "no node listens there"));
         }
     }
     let mut net = lock(&sim.votes);
     if net.nodes[node].downs > 0 || net.is_cut_off(pid, node) || net.nodes[node].refuses > 0 {
-        return Err(error(ErrorKind::Unreachable, "nobody listens there"));
+        return Err(error(ErrorKind::Unreachable, "no node listens there"));
     }
     let id = net.next_conn;
     net.next_conn += 1;
@@ -151,7 +152,7 @@ pub(super) async fn open(sim: &Arc<Sim>, pid: Pid, node: usize) -> Result<(u64, 
     Ok((id, run, wire))
 }
 
-/// Puts a message on its way.
+/// Sends a message.
 pub(super) fn send(sim: &Arc<Sim>, id: u64, node: usize, way: Way) {
     let mut net = lock(&sim.votes);
     let us = net.delay_us(node);
@@ -164,13 +165,13 @@ fn push(sim: &Arc<Sim>, net: &mut Net, id: u64, us: u64, way: Way) {
     let at_us = match way {
         Way::Up { reply, ask } => conn.up.push(now_us + us, (reply, ask)),
         Way::Down(_) if conn.is_left => return,
-        Way::Down(word) => conn.down.push(now_us + us, word),
+        Way::Down(message) => conn.down.push(now_us + us, message),
     };
     let there = Arc::clone(sim);
     sim.exec.after(at_us - now_us, move || pump(&there, id));
 }
 
-/// Lets arrive what has come to the end of its way.
+/// Delivers the messages that are due.
 pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
     let now_us = sim.exec.now_us();
     loop {
@@ -183,8 +184,8 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
         let Some(conn) = net.conns.get_mut(&id) else { return };
         let [up, down] = conn.stalls.map(|stalls| stalls == 0);
         if down && conn.down.is_due(now_us) {
-            if let Some(word) = conn.down.pop() {
-                conn.wire.arrive(word);
+            if let Some(message) = conn.down.pop() {
+                conn.wire.arrive(message);
             }
         } else if up && conn.up.is_due(now_us) {
             let Some((reply, ask)) = conn.up.pop() else { return };
@@ -195,7 +196,7 @@ pub(super) fn pump(sim: &Arc<Sim>, id: u64) {
     }
 }
 
-/// A way is open again.
+/// Delivers again on connections whose block has ended.
 pub(super) fn unblocked(sim: &Arc<Sim>, which: impl Fn(&Conn) -> bool) {
     let ids: Vec<u64> = lock(&sim.votes).conns.iter().filter(|(_, conn)| which(conn)).map(|(id, _)| *id).collect();
     ids.into_iter().for_each(|id| pump(sim, id));
@@ -210,7 +211,7 @@ fn receive(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<u6
     }
 }
 
-/// A node that stood still goes on: what has piled up is carried out, whoever still waits for it.
+/// Thaws a frozen node: it carries out the requests that have piled up, whether anyone still waits for them or not.
 pub(super) fn thaw(sim: &Arc<Sim>, node: usize) {
     let mut net = lock(&sim.votes);
     net.nodes[node].freezes -= 1;
@@ -227,18 +228,18 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         return;
     }
     if let Query::Attach(session) = ask {
-        // A connection that is gone is not subscribed by what it had asked for.
+        // A request to subscribe that arrives after its connection is gone subscribes nothing.
         let Some(conn) = net.conns.get(&id) else { return };
-        net.who.insert(*session, conn.pid);
+        net.pids.insert(*session, conn.pid);
     }
     let Done { said, bells, steps } = net.nodes[node].serve(id, ask, sim.exec.now_us());
     if matches!(said, Reply::NoMemory) {
-        sim.book.met("an acquire finds no memory");
+        sim.book.count("an acquire finds no memory");
     }
     for (name, request, vote) in &steps {
-        sim.book.met(label(request, vote));
+        sim.book.count(label(request, vote));
         if let Ok(vote) = vote {
-            look(sim, net, node, name, request, vote);
+            observe(sim, net, node, name, request, vote);
         }
         let number = vote.as_ref().map_or(3, |vote| vote.highest.get() ^ vote.now_us);
         sim.note(number, || {
@@ -246,20 +247,21 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
             format!("{}: {name}: {request:?} of connection {id}: {:?}", voter.run(), vote.as_ref().map(|v| &v.said))
         });
     }
-    // The messages first; they go by another connection than the answer, or by the same before it.
+    // The messages are sent first. They use another connection than the answer, or arrive before it on the same
+    // connection.
     for (name, bell) in bells {
         if bell.rings == Rings::Call {
-            sim.book.met("a call");
+            sim.book.count("a call");
         }
         if net.rng.percent(net.lost_pushes) {
-            sim.book.met("a push is lost");
+            sim.book.count("a push is lost");
             sim.note(4, || format!("{}: {bell:?} is lost", net.nodes[node].at));
             continue;
         }
         sim.note(bell.highest.get(), || format!("{}: {name}: {bell:?}", net.nodes[node].at));
         for to in net.nodes[node].inboxes.get(&bell.to).cloned().unwrap_or_default() {
             let us = net.delay_us(node);
-            push(sim, net, to, us, Way::Down(Word::Push((name.clone(), bell.clone()))));
+            push(sim, net, to, us, Way::Down(Incoming::Push((name.clone(), bell.clone()))));
         }
     }
     let us = net.delay_us(node);
@@ -269,11 +271,11 @@ fn carry_out(sim: &Arc<Sim>, net: &mut Net, node: usize, id: u64, reply: Option<
         sever(sim, net, id, Fate::Gone, us, 0);
         return;
     }
-    push(sim, net, id, us, Way::Down(Word::Reply(reply, said)));
+    push(sim, net, id, us, Way::Down(Incoming::Reply(reply, said)));
 }
 
-/// What the laboratory learns from what a node does.
-fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Request, vote: &Vote) {
+/// Notes the facts that the laboratory learns from a step of a node.
+fn observe(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Request, vote: &Vote) {
     let now_us = sim.exec.now_us();
     let known = match request {
         Request::Ask(ask) => match vote.said {
@@ -292,16 +294,16 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
         if matches!(vote.said, Said::Filled { .. }) {
             net.pledges.keeps(node, grant.clone(), until_us);
         } else {
-            let broken = net.pledges.said(node, grant.clone(), until_us, now_us);
+            let broken = net.pledges.record(node, grant.clone(), until_us, now_us);
             if broken.is_none() {
                 sim.book.renewed(name.as_str(), token.get(), now_us);
             }
-            promise_ends(sim, broken, "clocks that were set forward have left no majority");
+            promise_ends(sim, broken, "clocks that were set forward left no majority");
         }
         let majority = net.nodes.len() / 2 + 1;
         let voted = net.voted.entry(grant).or_default();
         if matches!(request, Request::Ask(_)) && voted.insert(node) && voted.len() == majority {
-            sim.book.met("a majority votes");
+            sim.book.count("a majority votes");
             sim.book.given(name.as_str(), token.get(), now_us);
         }
     }
@@ -325,12 +327,12 @@ fn look(sim: &Arc<Sim>, net: &mut Net, node: usize, name: &Name, request: &Reque
             net.voted.keys().filter(|(known, _, won)| (known, won) == (name, token)).cloned().collect();
         for grant in grants {
             let broken = net.pledges.ends(node, grant, at_us, now_us);
-            promise_ends(sim, broken, "a revocation that its holder may not have heard of");
+            promise_ends(sim, broken, "a revocation of which its holder may not know");
         }
     }
 }
 
-/// The client has closed its end: what it sent arrives, and then its end.
+/// Closes the client's end: the requests that it has sent arrive, and then the end of the stream.
 pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     let mut net = lock(&sim.votes);
     let Some(conn) = net.conns.get_mut(&id) else { return };
@@ -344,8 +346,8 @@ pub(super) fn client_closes(sim: &Arc<Sim>, id: u64) {
     push(sim, &mut net, id, us, Way::Up { reply: None, ask: Query::End });
 }
 
-/// Breaks a connection: the client hears of it after `told_us`, the node after `noticed_us`.
-pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us: u64, noticed_us: u64) {
+/// Breaks a connection. The client notices it after `client_us`, the node after `node_us`.
+pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, client_us: u64, node_us: u64) {
     let Some(conn) = net.conns.get_mut(&id) else { return };
     let (pid, node, wire) = (conn.pid, conn.node, Arc::clone(&conn.wire));
     let was_left = std::mem::replace(&mut conn.is_left, true);
@@ -353,21 +355,21 @@ pub(super) fn sever(sim: &Arc<Sim>, net: &mut Net, id: u64, fate: Fate, told_us:
     let count = under_way.len() as u64;
     conn.down.clear();
     if !was_left {
-        // Nor does that reach who is cut off.
-        let told_us = if net.is_cut_off(pid, node) { told_us + HANG_US } else { told_us };
-        sim.exec.after(told_us, move || wire.arrive(Word::Broken));
+        // A client that is cut off does not notice the break either.
+        let client_us = if net.is_cut_off(pid, node) { client_us + HANG_US } else { client_us };
+        sim.exec.after(client_us, move || wire.arrive(Incoming::Broken));
     }
     if let Fate::Late(us) = fate {
         for (nth, (reply, ask)) in under_way.into_iter().enumerate() {
             let there = Arc::clone(sim);
-            sim.book.met("a request outlives its connection");
+            sim.book.count("a request outlives its connection");
             sim.exec.after(us + nth as u64, move || receive(&there, &mut lock(&there.votes), node, id, reply, ask));
         }
     }
-    // A node is done with a connection behind the last that it has read of it.
+    // The node ends a connection after the last request that it has read from it.
     let read_us = if let Fate::Late(us) = fate { us + count + 1 } else { 0 };
     let there = Arc::clone(sim);
-    sim.exec.after(noticed_us.max(read_us), move || {
+    sim.exec.after(node_us.max(read_us), move || {
         let mut net = lock(&there.votes);
         net.nodes[node].detach(id);
         net.conns.remove(&id);

@@ -1,4 +1,4 @@
-//! A path to a node as its client has it: the two traits of `store/quorum/node.rs`, and where what is asked goes.
+//! A connection to a node as its client has it: the two traits of `store/quorum/node.rs`, and where its requests go.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,15 +15,15 @@ use super::net;
 use super::voter::{Query, Reply};
 
 /// A node, as one process reaches it.
-pub(in super::super) struct Seat {
+pub(in super::super) struct SimNode {
     sim: Arc<Sim>,
     pid: Pid,
     node: usize,
     at: String,
 }
 
-impl Seat {
-    /// All of them.
+impl SimNode {
+    /// Returns all nodes.
     pub(in super::super) fn all(sim: &Arc<Sim>, pid: Pid) -> Vec<Arc<dyn Node>> {
         let names: Vec<String> = lock(&sim.votes).nodes.iter().map(|voter| voter.at.clone()).collect();
         let seat = |(node, at)| Arc::new(Self { sim: Arc::clone(sim), pid, node, at }) as Arc<dyn Node>;
@@ -31,7 +31,7 @@ impl Seat {
     }
 }
 
-impl Node for Seat {
+impl Node for SimNode {
     fn at(&self) -> &str {
         &self.at
     }
@@ -41,39 +41,39 @@ impl Node for Seat {
         Box::pin(async move {
             let (id, run, wire) = net::open(&sim, pid, node).await?;
             let inbox = Arc::new(Mutex::new(None));
-            let road = Road { sim: Arc::clone(&sim), node, id, inbox: Arc::clone(&inbox) };
-            let driver = Box::pin(wire.drive(road));
-            // Owned from here on: dropped, it closes the connection.
-            let mut line = Line { sim: Arc::clone(&sim), run, wire, inbox, marker: None };
+            let route = Route { sim: Arc::clone(&sim), node, id, inbox: Arc::clone(&inbox) };
+            let driver = Box::pin(wire.drive(route));
+            // Owns the connection from here on: dropping it closes the connection.
+            let mut link = SimNodeLink { sim: Arc::clone(&sim), run, wire, inbox, marker: None };
             let spawned = sim.exec.spawn_beside(pid, "a connection", driver);
             spawned.map_err(|_| error(ErrorKind::Unreachable, "there is no runtime here"))?;
-            match line.exchange(Query::Greet(charter)).await {
-                Ok(Reply::Greeted(marker)) => line.marker = Some(Arc::new(marker)),
+            match link.exchange(Query::Greet(charter)).await {
+                Ok(Reply::Greeted(marker)) => link.marker = Some(Arc::new(marker)),
                 Ok(_) => return Err(error(ErrorKind::Invalid, "a quorum with another charter")),
                 Err(_) => return Err(error(ErrorKind::Unreachable, "the connection is gone")),
             }
-            Ok(Arc::new(line) as Arc<dyn NodeLink>)
+            Ok(Arc::new(link) as Arc<dyn NodeLink>)
         })
     }
 
-    /// Every node of a simulation has begun before the first client comes.
+    /// Every node of a simulation was initialized before the first client starts.
     fn prepare(&self, _: Charter) -> Pending<Result<Arc<dyn Candidate>, Error>> {
-        let begun = error(ErrorKind::Unsupported, "every node has begun");
+        let begun = error(ErrorKind::Unsupported, "every node is initialized");
         Box::pin(std::future::ready(Err(begun)))
     }
 }
 
-/// Where a connection leads: to a node, by the network.
-pub(super) struct Road {
+/// The route of a connection: to a node, by the network.
+pub(super) struct Route {
     sim: Arc<Sim>,
     node: usize,
     id: u64,
     inbox: Arc<Mutex<Option<Inbox>>>,
 }
 
-impl Way for Road {
+impl Way for Route {
     type Ask = Query;
-    type Said = Reply;
+    type Reply = Reply;
     type Push = (Name, Bell);
 
     fn send(&self, number: u64, ask: Query) {
@@ -94,16 +94,16 @@ impl Way for Road {
     }
 }
 
-struct Line {
+struct SimNodeLink {
     sim: Arc<Sim>,
     run: String,
-    wire: Arc<Wire<Road>>,
+    wire: Arc<Wire<Route>>,
     inbox: Arc<Mutex<Option<Inbox>>>,
-    /// `None` until it was greeted.
+    /// `None` until the node was greeted.
     marker: Option<Arc<Marker>>,
 }
 
-impl Line {
+impl SimNodeLink {
     fn exchange(&self, ask: Query) -> impl Future<Output = Result<Reply, Fault>> + Send + use<> {
         let said = self.wire.exchange(ask);
         async move {
@@ -118,8 +118,8 @@ impl Line {
     }
 
     fn seen(&self) -> Arc<Marker> {
-        // Nobody has a line that was not greeted.
-        self.marker.clone().unwrap_or_else(|| unreachable!("a line is greeted before it is used"))
+        // No link is used before its node was greeted.
+        self.marker.clone().unwrap_or_else(|| unreachable!("a node is greeted before its link is used"))
     }
 }
 
@@ -127,11 +127,11 @@ fn vote(said: Result<Vote, Abstention>) -> Result<Vote, NoVote> {
     said.map_err(NoVote::Abstains)
 }
 
-impl NodeLink for Line {
+impl NodeLink for SimNodeLink {
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
         let mut request = request.clone();
         if let Request::Ask(ask) = &mut request {
-            // Small in some plans, so that sessions come to the end of what they have reserved.
+            // The range is small in some plans, so that sessions use up their reserved tokens.
             ask.range = ask.range.min(self.sim.plan.range);
         }
         let said = self.exchange(Query::One(name.clone(), request, self.seen()));
@@ -167,7 +167,7 @@ impl NodeLink for Line {
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         let (ours, said) = (Arc::clone(&self.inbox), self.exchange(Query::Attach(session)));
         Box::pin(async move {
-            // Before it is asked for: a message may come before the answer.
+            // Set before the request is sent: a message may come before the answer.
             *lock(&ours) = Some(inbox);
             said.await.map(drop)
         })
@@ -212,7 +212,7 @@ impl NodeLink for Line {
     }
 }
 
-impl Drop for Line {
+impl Drop for SimNodeLink {
     fn drop(&mut self) {
         self.close();
     }

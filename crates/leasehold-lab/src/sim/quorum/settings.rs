@@ -1,4 +1,4 @@
-//! What a seed of the quorum is about.
+//! The plan of a seed of the quorum.
 
 use leasehold_spec::Token;
 use leasehold_spec::limits::CLOCK_ERROR_MS;
@@ -11,16 +11,17 @@ use super::super::rng::Rng;
 
 const MS: u64 = 1000;
 
-/// What a plan says of the nodes.
+/// The part of a plan that concerns the nodes.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Settings {
     pub(super) nodes: usize,
     pub(in super::super) max_lease_ms: u64,
-    /// Whether each node may lose in a restart what it has answered.
+    /// Whether each node may lose acknowledged writes in a restart.
     pub(super) forgets: Vec<bool>,
-    /// How far each is, one way.
+    /// The delay of each node in one direction.
     pub(super) delays_us: Vec<(u64, u64)>,
-    /// How far a clock may be from true time. Beyond what the promise about tokens allows no node of the seed forgets.
+    /// How far a clock may be from true time. If that exceeds the bound that the promise about tokens permits, no node
+    /// of the seed forgets.
     pub(super) clocks_us: i64,
 }
 
@@ -33,12 +34,12 @@ impl Settings {
         self.nodes / 2 + 1
     }
 
-    /// The longest that a token can be ahead of all clocks.
+    /// Returns by how much a token can be ahead of all clocks at most.
     pub(super) const fn ahead_us(&self) -> u64 {
         2 * self.clocks_us.unsigned_abs()
     }
 
-    pub(super) fn rest_us(&self) -> u64 {
+    pub(super) fn quarantine_us(&self) -> u64 {
         rest_ms(self.max_lease_ms) * MS
     }
 }
@@ -58,20 +59,20 @@ pub(in super::super) fn plan(seed: u64) -> Plan {
         (near, near + rng.scaled(1, near * 3))
     };
     let delays_us: Vec<(u64, u64)> = (0..nodes).map(|_| delay(&mut rng)).collect();
-    // What judges how soon something is done takes the farthest.
+    // Judges of durations assume the farthest node.
     let farthest_us = delays_us.iter().map(|(_, most)| *most).max().unwrap_or(near);
-    // All of them may be nearer than most are.
+    // All nodes may be nearer than most nodes of other seeds.
     plan.delay_us = (near.min(farthest_us), farthest_us);
     match rng.below(10) {
         0 => {
-            // Nothing is wrong but inside of the programs, which are quick: then nodes have to be, too.
+            // Faults occur only inside the programs, which are quick, so the nodes have to be quick, too.
             plan.faults = OF_RUNTIMES.iter().map(|kind| (*kind, rng.between(1, 6))).collect();
             (plan.hiccup_in, plan.slow_in) = (0, 0);
         }
         1 => plan.of_holders(&mut rng),
         _ => plan.faults = choose(&mut rng),
     }
-    // A round has a tenth of the lease, and every message and every turn of a busy machine is a part of it.
+    // A round has a tenth of the lease, and every message and every delay of a busy machine takes a part of it.
     let shortest_ms = (40 * plan.delay_us.1 / MS).max(if plan.hiccup_in > 0 { 2_000 } else { 300 });
     plan.leases_ms.iter_mut().for_each(|ms| *ms = (*ms).clamp(shortest_ms, 60_000));
     let longest_ms = plan.lease_max_us() / MS;
@@ -85,7 +86,7 @@ pub(in super::super) fn plan(seed: u64) -> Plan {
     let error_us = (CLOCK_ERROR_MS * MS).cast_signed();
     let clocks_us = if is_wide { 15 * error_us } else { error_us * 7 / 10 };
     if plan.faults.iter().any(|(kind, _)| FORGET.contains(kind) || *kind == Kind::Restart) {
-        // Rests are long.
+        // Quarantines are long.
         plan.chaos_us = plan.chaos_us.max(30_000 * MS) * 3 / 2;
         plan.fault_every_us = plan.fault_every_us.max(1_000 * MS);
     }
@@ -109,12 +110,12 @@ fn choose(rng: &mut Rng) -> Vec<(Kind, u64)> {
     faults
 }
 
-/// By how much a token is ahead of a clock beyond what a node takes.
+/// Returns by how much a token is ahead of a clock beyond what a node accepts.
 pub(super) fn too_far_us(token: Token, clock_us: u64) -> u64 {
     token.get().saturating_sub(clock_us + leasehold_spec::limits::TOKEN_WINDOW_MS * MS)
 }
 
-/// What many seeds come by, or the simulation has become weak.
+/// The events that many seeds must meet. Otherwise the simulation has become weak.
 pub(in super::super) const MUST: &[&str] = &[
     "ask: granted",
     "ask: refused",
@@ -134,7 +135,7 @@ pub(in super::super) const MUST: &[&str] = &[
     "settle",
     "inspect",
     "a call",
-    "no vote: rests",
+    "no vote: quarantined",
     "no vote: unmarked",
     "a majority votes",
     "a push is lost",
@@ -142,16 +143,16 @@ pub(in super::super) const MUST: &[&str] = &[
     "a request outlives its connection",
     "a jump leaves no majority",
     "a node forgets",
-    "all nodes rest or are away",
-    "a write arrives behind its lease",
+    "all nodes are quarantined or away",
+    "a write arrives after its lease",
     "a dropped future",
     "a dropped release",
     "a release on another runtime",
-    "a future that goes on on another runtime",
+    "a future that continues on another runtime",
     "a runtime that its caller blocks",
     "a worker on another runtime",
-    "a death is looked after",
-    "a revocation is looked after",
+    "the next waiter is served after a death",
+    "the next waiter is served after a revocation",
     "a panic under the lock",
     "a re-entry",
     "released",
@@ -161,5 +162,5 @@ pub(in super::super) const MUST: &[&str] = &[
     "error: quorum",
 ];
 
-/// Paths that a seed in a thousand takes, or fewer.
+/// Paths that one seed in a thousand takes, or fewer.
 pub(in super::super) const RARE: &[Mark] = &[Mark::KeptLate, Mark::RoundWonLate, Mark::StoodBackGone];

@@ -1,4 +1,4 @@
-//! A node: the specification over records of its own, with a clock that is set, a memory that it loses, and runs.
+//! A node: the specification over records of its own. Its clock can be set, and it can lose its memory and restart.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use leasehold_spec::{Env, LostHow, Name, SessionId, Was};
 
 use super::super::node::Clock;
 
-/// What a client asks.
+/// A request of a client.
 #[derive(Clone, Debug)]
 pub(super) enum Query {
     Greet(Charter),
@@ -18,11 +18,11 @@ pub(super) enum Query {
     Time,
     Attach(SessionId),
     Names,
-    /// The client has closed the connection, and has nothing more to say.
+    /// The client has closed the connection and sends no more requests.
     End,
 }
 
-/// What it hears.
+/// A reply to a client.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     Greeted(Marker),
@@ -35,39 +35,39 @@ pub(super) enum Reply {
     Unlike,
 }
 
-/// So many writes are remembered for a restart to lose.
+/// How many of the last writes are remembered, for a restart to lose.
 const TAIL: usize = 256;
 
 pub(super) struct Voter {
     pub(super) at: String,
     pub(super) runs: u64,
-    /// How many reasons there are not to run.
+    /// For how many reasons it does not run.
     pub(super) downs: u32,
-    /// How many reasons there are to refuse new connections.
+    /// For how many reasons it refuses new connections.
     pub(super) refuses: u32,
-    /// How many reasons there are to do nothing.
+    /// For how many reasons it is frozen.
     pub(super) freezes: u32,
-    /// How many reasons there are for the memory to be full.
+    /// For how many reasons the memory is full.
     pub(super) full: u32,
-    /// What came while it was frozen.
+    /// The requests that arrived while it was frozen.
     pub(super) pending: VecDeque<(u64, Option<u64>, Query)>,
     pub(super) records: BTreeMap<Name, Record>,
     pub(super) marker: Option<Marker>,
-    /// Whether it loses in a restart what it has answered.
+    /// Whether it loses acknowledged writes in a restart.
     pub(super) forgets: bool,
-    /// Whether it has lost the end of what it had answered: votes and places that were given back are there again.
+    /// Whether it has lost its last acknowledged writes: votes and places that were given back exist again.
     pub(super) fell_back: bool,
     pub(super) clock: Clock,
-    /// Until when its clock shows what it has shown before, because it was set back: a request that comes too late by then
-    /// is in time once more, also behind what took it back.
+    /// Until when its clock shows times that it has shown before, because it was set back. Until then a request that
+    /// was too late is in time once more, also after the request that took it back.
     pub(super) relives_until_us: u64,
-    /// Through which connections an inbox is attached.
+    /// The connections through which an inbox is attached.
     pub(super) inboxes: BTreeMap<SessionId, BTreeSet<u64>>,
-    /// What was there before each of the last writes.
+    /// The record before each of the last writes.
     tail: VecDeque<(u64, Name, Option<Record>)>,
 }
 
-/// What carrying a request out amounts to.
+/// The effects of carrying out a request.
 pub(super) struct Done {
     pub(super) said: Reply,
     pub(super) bells: Vec<(Name, Bell)>,
@@ -93,7 +93,7 @@ impl Voter {
             inboxes: BTreeMap::new(),
             tail: VecDeque::new(),
         };
-        // Nobody has used it before.
+        // No client has used it before.
         voter.marker = Some(begin(charter, &voter.run(), forgets));
         voter
     }
@@ -102,21 +102,21 @@ impl Voter {
         format!("{} run {}", self.at, self.runs)
     }
 
-    /// Whether it has no vote whatever it is asked.
+    /// Returns whether it has no vote whatever the request is.
     pub(super) fn is_out(&self, now_us: u64) -> bool {
-        self.downs > 0 || self.freezes > 0 || self.rest_us(now_us) > 0
+        self.downs > 0 || self.freezes > 0 || self.quarantine_us(now_us) > 0
     }
 
-    /// For how long it rests, if it does, by its clock; for all that is known before a run that may have forgotten
-    /// something is greeted.
-    pub(super) fn rest_us(&self, now_us: u64) -> u64 {
+    /// Returns how much of its quarantine is left by its clock, or 0. Before a run that may have forgotten something is
+    /// greeted, this is the whole quarantine as far as it is known.
+    pub(super) fn quarantine_us(&self, now_us: u64) -> u64 {
         let run = self.run();
         let is_known = |marker: &&Marker| marker.run == run || !marker.forgets && !self.forgets;
         let known = self.marker.as_ref().filter(is_known);
         known.map_or(u64::MAX, |marker| marker.rests_until_us.saturating_sub(self.clock.at_us(now_us)))
     }
 
-    /// Carries a request out.
+    /// Carries out a request.
     pub(super) fn serve(&mut self, conn: u64, ask: &Query, now_us: u64) -> Done {
         let mut done = Done { said: Reply::Unlike, bells: Vec::new(), steps: Vec::new() };
         done.said = match ask {
@@ -182,7 +182,7 @@ impl Voter {
         Ok(said)
     }
 
-    /// A connection is gone, and the inbox with it, if it had one.
+    /// Ends a connection, and detaches its inbox if it has one.
     pub(super) fn detach(&mut self, conn: u64) {
         self.inboxes.retain(|_, conns| {
             conns.remove(&conn);
@@ -190,21 +190,21 @@ impl Voter {
         });
     }
 
-    /// Another run of it.
+    /// Starts another run of it.
     pub(super) fn restarts(&mut self) {
         self.runs += 1;
         self.pending.clear();
         self.inboxes.clear();
     }
 
-    /// It has nothing any more.
+    /// Deletes everything.
     pub(super) fn is_emptied(&mut self) {
         self.records.clear();
         self.tail.clear();
         self.marker = None;
     }
 
-    /// Its records are those of that moment, as far back as is remembered. The marker stays: it is older than that.
+    /// Restores its records of that moment, as far back as is remembered. The marker stays: it is older than that.
     pub(super) fn falls_back(&mut self, since_us: u64) {
         while self.tail.back().is_some_and(|(at_us, ..)| *at_us >= since_us)
             && let Some((_, name, before)) = self.tail.pop_back()
@@ -219,11 +219,11 @@ impl Voter {
     }
 }
 
-/// What an answer is called, for the coverage.
+/// Returns the name that the coverage has for an answer.
 pub(super) fn label(request: &Request, said: &Result<Vote, Abstention>) -> &'static str {
     let said = match said {
         Ok(vote) => &vote.said,
-        Err(Abstention::Resting { .. }) => return "no vote: rests",
+        Err(Abstention::Resting { .. }) => return "no vote: quarantined",
         Err(Abstention::Unmarked) => return "no vote: unmarked",
     };
     match (request, said) {

@@ -1,5 +1,5 @@
-//! The checks of every step of the server, apart from `step` itself. If one of these rules is broken, clients notice it as
-//! slowness or unfairness long before a promise is broken.
+//! The checks of every step of the server, apart from `step` itself. If one of these rules is broken, clients notice it
+//! as slowness or unfairness long before a promise is broken.
 
 use leasehold_spec::limits::{SETTLE_STEPS, TICKET_STEPS, TOKEN_LEAD_US};
 use leasehold_spec::{
@@ -21,15 +21,15 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
     let Seen { before, op, now_us, after, answer, deliveries } = seen;
     let is_free = after.grants.is_empty() && !matches!(op, Op::Inspect);
     if is_free && !after.queue.is_empty() && answer.rest == Rest::Done {
-        return Some("P1: a lease is free, and somebody waits for it");
+        return Some("P1: a lease is free, but a waiter is in the queue");
     }
-    // One more leaves because it holds now, and one because it says so.
+    // One more entry leaves because it holds now, and one because it asked to leave.
     if before.queue.len() > after.queue.len() + SETTLE_STEPS + 2 {
-        return Some("P1: a step has looked at more waiters than it may");
+        return Some("P1: a step has examined more waiters than it may");
     }
     let mut grants = deliveries.iter().filter(|delivery| delivery.event == Event::Granted);
     if grants.any(|delivery| !is_attached(delivery.to)) {
-        return Some("P6: a waiter was granted whose inbox is not attached");
+        return Some("P6: the store granted to a waiter whose inbox is not attached");
     }
     if (answer.contention == Contention::None) != after.queue.is_empty() {
         return Some("P9: an answer does not say whether others wait");
@@ -61,11 +61,11 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
                 return Some("P2: a repeated acquire has extended its lease");
             }
             let ticket = if let Patience::Queue(place) = &acquire.patience { place.ticket } else { None };
-            // A waiter whose time is over has no place. It may ask once more if its first answer is late, and then leaves.
+            // An expired waiter has no place. It may ask once more if its first answer is late, and then leaves.
             let stands =
                 |entry: &&Entry| entry.id == acquire.id && entry.limit_us.is_none_or(|until_us| *now_us < until_us);
             let had = before.queue.iter().find(stands).map(|entry| entry.ticket);
-            // Behind a failover two may have the same ticket: then the tail is as good a place.
+            // After a failover two waiters may have the same ticket: then the tail is as good a place.
             let is_near = before.queue.len() < TICKET_STEPS
                 && ticket.is_none_or(|ticket| before.queue.back().is_none_or(|tail| tail.ticket != ticket));
             if let (Outcome::Queued { ticket: now, .. }, Some(ticket)) = (outcome, ticket.or(had))
@@ -78,7 +78,7 @@ pub(super) fn wrong(seen: &Seen<'_>, is_attached: impl Fn(SessionId) -> bool) ->
         }
         (Op::Reserve { id, token, .. }, Outcome::Reserved { .. }) => {
             let is_holder = before.held_by(*id).is_some_and(|grant| grant.token == *token);
-            (!is_holder).then_some("P19: somebody was given tokens of another's grant")
+            (!is_holder).then_some("P19: a client was given tokens of another client's grant")
         }
         // A record may be forgotten at its end, and then says nothing.
         (Op::Release { id, .. }, Outcome::NotHeld) => (before.released == Some(*id) && *now_us < before.keep_until_us)
