@@ -9,7 +9,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use leasehold::{Guard, Leasehold, LostReason};
-use leasehold_testkit::proxy::{Proxy, Way};
+use leasehold_testkit::proxy::{FaultProxy, Way};
 use leasehold_testkit::{RedisServer, wait_until};
 use tokio::time::{sleep, timeout};
 use tracing::field::{Field, Visit};
@@ -163,7 +163,7 @@ async fn a_loss_is_an_event_with_its_reason_and_a_subscriber_may_call_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_outage_is_an_event_for_the_store_and_for_each_renewal() {
     let server = RedisServer::start();
-    let proxy = Proxy::start(server.port());
+    let proxy = FaultProxy::start(server.port());
     let client = client(&proxy.url()).await;
     let guard = client.mutex("outage").lease(Duration::from_secs(3)).lock().await.unwrap();
     proxy.stall(Way::Both);
