@@ -3,7 +3,7 @@
 //! It is about schemes and not about code: the nodes are of the model's own, since most of the schemes are those that were
 //! not chosen. (`leasehold_spec::node` is the one that was; `sim --quorum` runs it.) What the model grants is more than any
 //! network does: a request may be carried out at any moment after it was sent, long after its client has moved on, or
-//! never; and where no clocks are modelled, any lease may end at any moment.
+//! never; and where no clocks are modeled, any lease may end at any moment.
 //!
 //! Two questions, two kinds of [`scenes::Scene`]:
 //! - *Order* (no clocks): are tokens unique, and does a grant that begins after another one was made have the larger one?
