@@ -144,9 +144,9 @@ impl Fleet {
     }
 
     /// Sends an order to a process.
-    pub(crate) fn tell(&mut self, who: Who, order: &str) {
+    pub(crate) fn send(&mut self, who: Who, order: &str) {
         if let Some(slot) = self.of(who) {
-            slot.tell(order);
+            slot.send(order);
         }
     }
 
@@ -165,7 +165,7 @@ impl Fleet {
         self.shift = None;
         let mut drained = Drained::default();
         for slot in &mut self.slots {
-            slot.tell(&format!("drain {}", within.as_millis()));
+            slot.send(&format!("drain {}", within.as_millis()));
         }
         // A silent client gets more time than a client that reports stuck tasks.
         let deadline = Instant::now() + within + Duration::from_secs(5);
@@ -179,7 +179,7 @@ impl Fleet {
         let Some(shift) = &mut self.shift else { return };
         let (Names { round, epoch }, seed) = (shift.names, shift.random.number());
         let file = shift.dir.join(format!("{}.jsonl", self.slots[slot].label()));
-        self.slots[slot].tell(&format!("round {round} {epoch} {seed} {}", file.display()));
+        self.slots[slot].send(&format!("round {round} {epoch} {seed} {}", file.display()));
     }
 
     fn of(&mut self, who: Who) -> Option<&mut Slot> {
@@ -210,10 +210,10 @@ impl Slot {
             .expect("the lab can start itself");
         let orders = child.stdin.take().expect("it is piped");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        let (tell, lines) = mpsc::channel();
+        let (sender, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in output.lines().map_while(Result::ok) {
-                if tell.send(line).is_err() {
+                if sender.send(line).is_err() {
                     break;
                 }
             }
@@ -222,7 +222,7 @@ impl Slot {
     }
 
     /// Sends an order. A process that has died is noticed later, by `collect`.
-    fn tell(&mut self, order: &str) {
+    fn send(&mut self, order: &str) {
         if let Some(process) = &mut self.process {
             let _noticed_later = writeln!(process.orders, "{order}");
         }
