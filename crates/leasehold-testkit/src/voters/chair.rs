@@ -1,4 +1,4 @@
-//! A node that is to begin: what it is asked before, and how it is told.
+//! A node that an operator is about to begin: the checks before, and the begin itself.
 
 use std::sync::Arc;
 
@@ -8,13 +8,13 @@ use leasehold::{Error, ErrorKind};
 use leasehold_spec::node::{Charter, Marker, Request, Said, begin, has_lost, vote};
 use leasehold_spec::{Env, Inspection, Name, Token};
 
-use super::{Shelf, Voter, answers, gone};
+use super::{Shelf, Voter, gone, wait_for_reply};
 
-/// A node that is to begin.
+/// A node that an operator is about to begin.
 pub(super) struct Chair {
     voter: Arc<Voter>,
     charter: Charter,
-    /// As it was when it was asked.
+    /// The marker at the time of the checks.
     marker: Option<Marker>,
     run: String,
 }
@@ -27,14 +27,14 @@ impl Chair {
         Self { voter, charter, marker, run }
     }
 
-    /// Carried out where it stands, over this connection: one of another run is gone.
+    /// Carries out the work at once, over this connection. A connection of an earlier run is gone.
     fn asked<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Shelf, u64) -> T + Send + 'static,
     ) -> Pending<Result<T, Error>> {
         let (voter, run) = (Arc::clone(&self.voter), self.run.clone());
         Box::pin(async move {
-            if answers(&voter).await.is_err() || voter.run(&voter.shelf()) != run {
+            if wait_for_reply(&voter).await.is_err() || voter.run(&voter.shelf()) != run {
                 return Err(gone());
             }
             let mut shelf = voter.shelf();
@@ -58,7 +58,7 @@ impl Candidate for Chair {
             let seen = vote(&mut record, &env, &Request::Inspect).0;
             match seen.said {
                 Said::Inspected(inspection) => (inspection, seen.highest),
-                other => panic!("what was asked for is a look: {other:?}"),
+                other => panic!("the reply to an inspection is not an inspection: {other:?}"),
             }
         });
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
@@ -82,7 +82,7 @@ impl Candidate for Chair {
         Box::pin(async move {
             match asked.await? {
                 false => Ok(()),
-                true => Err(error(ErrorKind::InUse, "it was emptied while it was asked")),
+                true => Err(error(ErrorKind::InUse, "the node was emptied during the checks")),
             }
         })
     }
