@@ -147,7 +147,7 @@ mod tests {
         held.fenced(Fenced::Accepted(1));
         notes.counting("n", "c1.1/t1");
         held.counted(0, Answered::Acknowledged);
-        assert_eq!(read(&path, 1).expect("whole").events.len(), 4, "every write was answered");
+        assert_eq!(read(&path, 1).expect("whole").events.len(), 4, "every write has a reply");
         notes.fencing("n", "c1.1/t1", 7);
         notes.counting("n", "c1.1/t2");
         let call = Call {

@@ -52,7 +52,7 @@ pub(crate) struct Epoch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Strike {
     pub(crate) kind: Kind,
-    /// Since the round's faults began.
+    /// In milliseconds since the round's faults began.
     pub(crate) at_ms: u64,
     pub(crate) for_ms: u64,
     /// The servers that the fault strikes.
@@ -77,9 +77,9 @@ pub(crate) struct Round {
     /// The fault that comes first and alone.
     pub(crate) solo: Strike,
     pub(crate) faults_ms: u64,
-    /// In the order of their beginnings.
+    /// Sorted by their beginnings.
     pub(crate) strikes: Vec<Strike>,
-    /// For the clients' own choices.
+    /// The seed of the clients' own choices.
     pub(crate) seed: u64,
 }
 

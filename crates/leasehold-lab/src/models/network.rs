@@ -12,7 +12,7 @@ use leasehold_spec::{Answer, Delivery, Event, Order, Token};
 pub(crate) struct Request {
     pub(crate) n: u8,
     pub(crate) ask: Ask,
-    /// The session's clock just before it left.
+    /// The session's clock just before the request was sent.
     pub(crate) sent: u8,
     /// The request must not be carried out after this time (P4), in ticks of the store's clock.
     pub(crate) not_after: u8,

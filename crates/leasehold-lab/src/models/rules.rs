@@ -36,7 +36,7 @@ pub(crate) enum Slip {
     BelievesNotHeld,
     /// P6, P7: a waiter without an inbox states the claim of a waiter that has an inbox.
     PollsTooRarely,
-    /// P11: a leave goes out on another connection than its acquire.
+    /// P11: a leave is sent on another connection than its acquire.
     LeaveOvertakes,
     /// P11: a release is sent on the callers' connection while a re-check on the other connection has no reply.
     ReleaseOvertakes,

@@ -51,11 +51,11 @@ pub(crate) enum Wall {
 /// How often each fault may happen. It is part of the state, where it says how often each fault may still happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Budget {
-    /// Ticks that pass while a message is under way on a live connection.
+    /// Ticks that may pass while a message is in flight on a live connection.
     pub(crate) slow: u8,
     pub(crate) cuts: u8,
     pub(crate) lost_pushes: u8,
-    /// A request sent twice because its answer is slow.
+    /// Requests that are sent twice because the reply is slow.
     pub(crate) retries: u8,
     pub(crate) cancels: u8,
     pub(crate) pauses: u8,

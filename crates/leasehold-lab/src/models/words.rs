@@ -10,7 +10,7 @@ pub(crate) fn name(session: u8) -> char {
     char::from(b'A' + session)
 }
 
-/// `A0`: the first attempt of session A.
+/// Formats an attempt: `A0` is the first attempt of session A.
 pub(crate) fn attempt(session: u8, n: u8) -> String {
     format!("{}{n}", name(session))
 }
@@ -62,7 +62,7 @@ fn request(session: u8, request: &Request) -> String {
 fn message(session: u8, message: &Message) -> String {
     match message {
         Message::Subscribed => "the confirmation that its inbox is attached".into(),
-        Message::Answer { to, answer: said, .. } => format!("the answer to {}: {}", request(session, to), answer(said)),
+        Message::Answer { to, answer: said, .. } => format!("the reply to {}: {}", request(session, to), answer(said)),
         Message::Refused { to } => format!("an error for {}", request(session, to)),
         Message::Push(push) => {
             let (id, token) = (attempt(session, push.id.counter as u8), token(push.token));

@@ -136,7 +136,7 @@ impl Model for Play {
 }
 
 impl World {
-    /// The store's clock.
+    /// Returns the store's clock.
     pub(crate) fn clock_us(&self) -> u64 {
         clock_behind_us(self.tick, self.behind)
     }

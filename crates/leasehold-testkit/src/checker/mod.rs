@@ -7,12 +7,12 @@
 //! | promise | check |
 //! |---|---|
 //! | tokens are unique | tokens of a name |
-//! | tokens grow | a grant that was complete before an attempt began has the smaller token; so has, among exclusive grants, the one that was claimed first |
+//! | tokens grow | a grant that was complete before an attempt began has the smaller token; of two exclusive grants, the one that was claimed first has the smaller token |
 //! | exclusion | at no time do the claimed units exceed the limit |
-//! | loss is final | nobody claims a grant whose end it has recorded |
+//! | loss is final | no client claims a grant after it has recorded the end of that grant |
 //! | the queue's order | the largest number of times that a waiter was overtaken |
 //! | the fenced register | its tokens never fall; it has counted all acknowledged writes, and in addition at most the unanswered ones |
-//! | the other register | each update that was lost, and between which two sections |
+//! | the unfenced register | each lost update, with the two sections between which it was lost |
 //! | liveness | from a repair to the next fault every attempt ends within a bound, and is not refused while nobody holds |
 //! | no residue | the residue that the test has found; and that it has checked |
 //! | the history is not vacuous | how many grants there were, how many of them after waiting, how many before the first fault |

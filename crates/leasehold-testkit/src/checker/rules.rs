@@ -80,10 +80,9 @@ impl Rules {
     /// abandoned within this time, counted from the later of its beginning and the repair. The time must be longer than
     /// a whole queue takes. After it no attempt may be refused as busy when no client has held the lock for as long, and
     /// none may fail with an error.
-    /// after it that the lock is busy when no client has held it for as long, or an error.
     ///
+    /// # Panics
     /// For a time that is not a number of microseconds.
-    /// For a time that is no number of microseconds.
     #[must_use]
     pub const fn served_within(mut self, within: Duration) -> Self {
         self.served_within_us = Some(micros(within));

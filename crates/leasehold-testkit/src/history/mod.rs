@@ -9,7 +9,7 @@
 //! needs to.
 //!
 //! The test's own actions belong to the history as well: the faults that it injected, the times when it stopped, and the
-//! residue that it found. Without them a lock that works could not be told apart from one that no client asked for.
+//! residue that it found. Without them a lock that works could not be distinguished from one that no client asked for.
 //!
 //! On disk a history is JSON, one event per line, written line by line: the actions of a process before it was killed
 //! count.
@@ -75,7 +75,7 @@ pub enum Event {
         client: String,
         /// When the register was read, or earlier.
         read_us: u64,
-        /// When the write was answered, or later.
+        /// When the write got its reply, or later.
         at_us: u64,
         read: u64,
         answer: Answered,

@@ -43,7 +43,7 @@ pub(super) enum Flaw {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Begins {
     Never,
-    /// The operator waits for nothing.
+    /// The operator does not check anything.
     Unasked,
     /// No node knows a holder.
     Asked,

@@ -85,7 +85,7 @@ fn history(grants: &[Given]) -> History {
     History { events }
 }
 
-/// The later tokens of all falls.
+/// Returns the later tokens of all falls.
 fn falls(grants: &[Given], limit: u32) -> BTreeSet<u64> {
     let fell = |later: &&Given| {
         grants.iter().any(|earlier| {
@@ -98,7 +98,7 @@ fn falls(grants: &[Given], limit: u32) -> BTreeSet<u64> {
     grants.iter().filter(fell).map(|grant| grant.token).collect()
 }
 
-/// The tokens of the grants that began a claim when there was no room.
+/// Returns the tokens of the grants that began a claim when there was no room.
 fn overlaps(grants: &[Given], limit: u32) -> Vec<u64> {
     let claimed: Vec<(usize, &Given)> = grants.iter().enumerate().filter(|(_, grant)| grant.is_claimed()).collect();
     let is_there = |(i, one): (usize, &Given), (j, other): (usize, &Given)| {
