@@ -162,7 +162,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "begun",
-        about: "an operator ends the quarantine: no holder is known, no request is in flight, tokens are passed",
+        about: "an operator ends the quarantine: no holder is known, no forgotten request is in flight, tokens are passed",
         ..BEGUN
     },
     Scene {
@@ -266,7 +266,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "begun behind tokens",
-        about: "when no holder is known, and no request is in flight",
+        about: "when no holder is known, and no forgotten request is in flight",
         begins: Begins::Settled,
         harm: Some(TWICE),
         ..BEGUN
