@@ -162,7 +162,7 @@ pub(super) const ALL: &[Scene] = &[
     },
     Scene {
         name: "begun",
-        about: "an operator ends the quarantine: no holder is known, no forgotten request is in flight, tokens are passed",
+        about: "an operator ends the quarantine: no holder is known, no forgotten request in flight, tokens passed",
         ..BEGUN
     },
     Scene {
