@@ -269,7 +269,7 @@ struct VoterLink {
 impl VoterLink {
     /// Runs the work at once if the node replies, so that requests are carried out in the order in which they are
     /// polled.
-    fn asked<T: Send + 'static>(
+    fn run_on_node<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Voter, &Marker) -> T + Send + 'static,
     ) -> Pending<Result<T, Error>> {
@@ -293,13 +293,13 @@ impl VoterLink {
 impl NodeLink for VoterLink {
     fn ask(&self, name: &Name, request: &Request) -> Pending<Result<Vote, NoVote>> {
         let (name, request) = (name.clone(), request.clone());
-        let asked = self.asked(move |voter, marker| voter.carry_out(&name, &request, marker));
+        let asked = self.run_on_node(move |voter, marker| voter.carry_out(&name, &request, marker));
         Box::pin(async move { asked.await.unwrap_or_else(|error| Err(NoVote::Fault(Fault::Gone(error)))) })
     }
 
     fn renew(&self, batch: &[(Name, Renewal)]) -> Pending<Vec<Result<Vote, NoVote>>> {
         let (batch, count) = (batch.to_vec(), batch.len());
-        let asked = self.asked(move |voter, marker| {
+        let asked = self.run_on_node(move |voter, marker| {
             let each = batch.into_iter();
             each.map(|(name, renewal)| voter.carry_out(&name, &Request::Renew(renewal), marker)).collect()
         });
@@ -310,14 +310,14 @@ impl NodeLink for VoterLink {
     }
 
     fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
-        let asked = self.asked(|voter, _| voter.shelf().records.keys().cloned().collect::<Vec<_>>());
+        let asked = self.run_on_node(|voter, _| voter.shelf().records.keys().cloned().collect::<Vec<_>>());
         Box::pin(async move { asked.await.map(|names| (names, 0)).map_err(Fault::Gone) })
     }
 
     fn attach(&self, session: SessionId, inbox: Inbox) -> Pending<Result<(), Fault>> {
         *self.attached.lock().unwrap_or_else(PoisonError::into_inner) = Some(session);
         let number = self.number;
-        let asked = self.asked(move |voter, _| {
+        let asked = self.run_on_node(move |voter, _| {
             let (sender, mut bells) = mpsc::unbounded_channel();
             voter.shelf().inboxes.insert(session, (number, sender));
             tokio::spawn(async move {
@@ -343,7 +343,7 @@ impl NodeLink for VoterLink {
     }
 
     fn ping(&self) -> Pending<Result<u64, Fault>> {
-        let asked = self.asked(|voter, _| voter.clock_us());
+        let asked = self.run_on_node(|voter, _| voter.clock_us());
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
     }
 

@@ -47,11 +47,11 @@ pub(crate) struct Residue {
 /// Checks every name and locks it once: a new client must be served.
 pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Residue {
     let bound = bound(stage);
-    let (eye, store) = (stage.eye(), stage.store);
+    let (observer, store) = (stage.observer(), stage.store);
     let mut residue = stage.runtime().block_on(async {
         let each = names.all().into_iter().map(|name| {
-            let (eye, recorder) = (eye.clone(), recorder.clone());
-            tokio::spawn(async move { free(&eye, (&name, store), &recorder, bound).await })
+            let (observer, recorder) = (observer.clone(), recorder.clone());
+            tokio::spawn(async move { free(&observer, (&name, store), &recorder, bound).await })
         });
         let mut residue = Residue::default();
         for one in each.collect::<Vec<_>>() {
@@ -72,14 +72,14 @@ pub(crate) fn residue(stage: &Stage, names: Names, recorder: &Recorder) -> Resid
 /// Checks that a new client can lock the name, and that there is then no holder and no waiter. Returns the number of
 /// places that were left.
 async fn free(
-    eye: &Leasehold,
+    observer: &Leasehold,
     (name, store): (&str, Store),
     recorder: &Recorder,
     bound: Duration,
 ) -> std::result::Result<u64, String> {
     let lease = Class::of(name).longest_lease(store);
-    let mutex = eye.mutex(name).lease(lease);
-    let attempt = recorder.attempt(name, &format!("eye/{name}"));
+    let mutex = observer.mutex(name).lease(lease);
+    let attempt = recorder.attempt(name, &format!("observer/{name}"));
     let taken = async {
         match mutex.try_lock_for(bound).await? {
             Some(guard) => {

@@ -15,7 +15,7 @@ use super::plan::Epoch;
 
 /// The common state of the rounds of one epoch. Fields are dropped in this order.
 pub(crate) struct Stage {
-    eye: Option<Leasehold>,
+    observer: Option<Leasehold>,
     pub(crate) fleet: Fleet,
     pub(crate) ground: Ground,
     pub(crate) store: Store,
@@ -33,12 +33,12 @@ const OPERATION: Duration = Duration::from_secs(3);
 impl Stage {
     pub(crate) fn set(store: Store, epoch: Epoch, registers: u16, runtime: Handle) -> Self {
         let ground = Ground::start(store, epoch, &runtime);
-        let (urls, eye) = (ground.urls(), ground.calm_url());
+        let (urls, observer) = (ground.urls(), ground.calm_url());
         let fleet = Fleet::start(urls, registers);
-        let eye = Leasehold::builder(&eye).holder("eye").connect();
-        let eye = Some(runtime.block_on(eye).expect("the store is whole"));
+        let observer = Leasehold::builder(&observer).holder("observer").connect();
+        let observer = Some(runtime.block_on(observer).expect("the store is whole"));
         let (excuses, set_back) = (Excuses::default(), Duration::ZERO);
-        Self { eye, fleet, ground, store, excuses, set_back, runtime }
+        Self { observer, fleet, ground, store, excuses, set_back, runtime }
     }
 
     /// Returns the label of this name's holder.
@@ -48,7 +48,7 @@ impl Stage {
 
     /// Inspects this name.
     pub(crate) fn seen(&self, name: &str) -> Option<Inspection> {
-        let mutex = self.eye.as_ref()?.mutex(name);
+        let mutex = self.observer.as_ref()?.mutex(name);
         let seen = self.runtime.block_on(async { tokio::time::timeout(INSPECTION, mutex.inspect()).await });
         seen.ok()?.ok()
     }
@@ -75,8 +75,8 @@ impl Stage {
         }
     }
 
-    pub(crate) fn eye(&self) -> &Leasehold {
-        self.eye.as_ref().expect("open until the stage is dropped")
+    pub(crate) fn observer(&self) -> &Leasehold {
+        self.observer.as_ref().expect("open until the stage is dropped")
     }
 
     pub(crate) fn runtime(&self) -> &Handle {
@@ -109,6 +109,6 @@ impl Stage {
 impl Drop for Stage {
     fn drop(&mut self) {
         let _inside = self.runtime.enter();
-        drop(self.eye.take());
+        drop(self.observer.take());
     }
 }

@@ -37,10 +37,10 @@ impl Stop {
 
     /// Sleeps until this time, or until a signal arrives.
     pub(crate) fn sleep_until(&self, until: Instant) -> Result<(), Interrupted> {
-        let (signal, bell) = &*self.0;
+        let (signal, changed) = &*self.0;
         let signal = signal.lock().unwrap_or_else(PoisonError::into_inner);
         let time = until.saturating_duration_since(Instant::now());
-        let came = bell.wait_timeout_while(signal, time, |signal| signal.is_none());
+        let came = changed.wait_timeout_while(signal, time, |signal| signal.is_none());
         came.unwrap_or_else(PoisonError::into_inner).0.map_or(Ok(()), |signal| Err(Interrupted(signal)))
     }
 }

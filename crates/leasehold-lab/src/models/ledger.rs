@@ -10,17 +10,17 @@ use super::session::Run;
 pub(crate) enum Harm {
     TwoHolders,
     TokenFell,
-    Haunted,
+    UnknowingHolder,
     LeftButHolds,
     HeadWaits,
     FalseAlarm,
     FalseReport,
     OutOfOrder,
     ToDetached,
-    DearDeath,
+    CostlyDeath,
     ClaimUnnoticed,
     ClaimWasted,
-    Heedless,
+    IgnoresWaiters,
     WaitsForEver,
     Unrepresented,
     Outranks,
@@ -39,17 +39,17 @@ impl Harm {
         match self {
             Self::TwoHolders => "two holders at once",
             Self::TokenFell => "a token that is not above every earlier one",
-            Self::Haunted => "a lease whose holder does not know of it",
+            Self::UnknowingHolder => "a lease whose holder does not know of it",
             Self::LeftButHolds => "a lease that is kept until its attempt may leave again",
             Self::HeadWaits => "a live waiter left at a free lease",
             Self::FalseAlarm => "a release in time is called NotHeld",
             Self::FalseReport => "a caller gets NotHeld although it released in time",
             Self::OutOfOrder => "a waiter passed over for a later one",
             Self::ToDetached => "a lease handed to an inbox that is gone",
-            Self::DearDeath => "a dead process costs more than one claim",
+            Self::CostlyDeath => "a dead process costs more than one claim",
             Self::ClaimUnnoticed => "a lapsed claim that nobody re-checks",
             Self::ClaimWasted => "a claim that lapses on a waiter which is awake and connected",
-            Self::Heedless => "a run that goes on although others are known to wait",
+            Self::IgnoresWaiters => "a run that goes on although others are known to wait",
             Self::WaitsForEver => "a waiter that waits forever",
             Self::Unrepresented => "a local queue without a grant, a request or an entry",
             Self::Outranks => "an old holder whose token is not below its successor's",
@@ -162,8 +162,8 @@ impl Ledger {
             return;
         }
         // Strict order allows no pass at all.
-        if run.heedless > scene.passes || run.others == Contention::Strict {
-            self.note(Harm::Heedless);
+        if run.passes_while_wanted > scene.passes || run.others == Contention::Strict {
+            self.note(Harm::IgnoresWaiters);
         }
         let is_overdue = |since: u8| tick > since + scene.third();
         if run.others == Contention::None && self.wanted.is_some_and(is_overdue) {

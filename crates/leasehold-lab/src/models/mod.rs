@@ -14,7 +14,7 @@
 //! ```text
 //!   session   the session's reactions by P2-P4, P7, P9, P11-P16 and P21: its attempts and its callers
 //!   runs      local hand-over of a lease among the tasks of a session: P19 to P21
-//!   errands   the due work of a session: its timers, its connections, the requests that it sends
+//!   due       the due work of a session: its timers, its connections, the requests that it sends
 //!   receive   the handling of each message that a session receives
 //!   network   connections as queues in both directions, and the fate of their messages when they break
 //!   server    step, the attached inboxes, the published messages
@@ -33,7 +33,7 @@ mod acts;
 mod cases;
 mod check;
 mod cooling;
-mod errands;
+mod due;
 mod ledger;
 mod network;
 mod options;

@@ -32,17 +32,17 @@ const NEVER: &[(Harm, Check)] = never! {
     TokenFell: |_, w| w.has(Harm::TokenFell),
     // A lease that was given back can be held again after a failover. The model does not contain the repeated releases
     // (P13).
-    Haunted: |p, w| p.scene.budget.failovers == w.budget.failovers && w.is_haunted(),
+    UnknowingHolder: |p, w| p.scene.budget.failovers == w.budget.failovers && w.has_unknowing_holder(),
     LeftButHolds: |p, w| p.scene.is_whole() && w.is_left_but_holds(),
     HeadWaits: |_, w| w.has(Harm::HeadWaits),
     FalseAlarm: |_, w| w.has(Harm::FalseAlarm),
     FalseReport: |_, w| w.has(Harm::FalseReport),
     OutOfOrder: |_, w| w.has(Harm::OutOfOrder),
     ToDetached: |_, w| w.has(Harm::ToDetached),
-    DearDeath: |_, w| w.has(Harm::DearDeath),
+    CostlyDeath: |_, w| w.has(Harm::CostlyDeath),
     ClaimUnnoticed: |_, w| w.has(Harm::ClaimUnnoticed),
     ClaimWasted: |_, w| w.has(Harm::ClaimWasted),
-    Heedless: |_, w| w.has(Harm::Heedless),
+    IgnoresWaiters: |_, w| w.has(Harm::IgnoresWaiters),
     WaitsForEver: |_, w| w.has(Harm::WaitsForEver),
     Outranks: |_, w| w.has(Harm::Outranks) || w.is_outranked(),
     LetInLate: |_, w| w.has(Harm::LetInLate),
@@ -129,7 +129,7 @@ impl World {
     }
 
     /// Whether the record names a holder that does not know of it and will do nothing about it.
-    fn is_haunted(&self) -> bool {
+    fn has_unknowing_holder(&self) -> bool {
         let Some((grant, session, attempt)) = self.quiet_holder() else { return false };
         let is_excused = grant.state == GrantState::Pushed && self.ledger.lost_push;
         match attempt.map(|a| &a.phase) {
@@ -164,7 +164,7 @@ impl World {
         // After the clock was set back, a claim begins anew. A push cannot be placed in time, so its grant is claimed
         // first.
         if self.ledger.dead_ticks > scene.claim && self.behind == 0 {
-            self.ledger.note(Harm::DearDeath);
+            self.ledger.note(Harm::CostlyDeath);
         }
         self.watch_claim(somebody_waits);
         self.watch_waiters(scene);

@@ -49,12 +49,12 @@ impl Session {
         let Some(i) = self.find(to.n) else {
             // P14: a grant without a registered attempt is given back.
             if matches!((to.ask, &answer.outcome), (Ask::Acquire { .. }, Outcome::Granted { .. })) {
-                self.disown(now, to.n);
+                self.leave_unknown(now, to.n);
             }
             return;
         };
         match to.ask {
-            Ask::Acquire { .. } => self.asked(now, ledger, i, to, answer, run),
+            Ask::Acquire { .. } => self.accept_acquire_reply(now, ledger, i, to, answer, run),
             Ask::Renew { token } => self.renewed(now, ledger, i, to, answer, token, run),
             Ask::Release { token, .. } => self.released(now, ledger, i, token, answer),
             Ask::Reserve { token, .. } => self.reserved(now, i, token, answer, run),
@@ -73,7 +73,15 @@ impl Session {
     }
 
     /// Accepts the reply to an acquire: the first one, a retry, or a re-check.
-    fn asked(&mut self, now: &Now<'_>, ledger: &mut Ledger, i: usize, to: &Request, answer: &Answer, run: Run) {
+    fn accept_acquire_reply(
+        &mut self,
+        now: &Now<'_>,
+        ledger: &mut Ledger,
+        i: usize,
+        to: &Request,
+        answer: &Answer,
+        run: Run,
+    ) {
         let attempt = &mut self.attempts[i];
         // P11: the leave behind the acquire takes back anything that the acquire grants.
         if matches!(attempt.phase, Phase::Releasing { .. } | Phase::Leaving { .. }) {
@@ -233,8 +241,8 @@ impl Session {
     fn pushed(&mut self, now: &Now<'_>, ledger: &mut Ledger, push: &Delivery) {
         let n = push.id.counter as u8;
         let Some(i) = self.find(n) else {
-            if !now.slips(Slip::IgnoresGhost) {
-                self.disown(now, n);
+            if !now.slips(Slip::IgnoresUnknownPush) {
+                self.leave_unknown(now, n);
             }
             return;
         };
@@ -266,7 +274,7 @@ impl Session {
     }
 
     /// Leaves with an ID that is not ours (any more) and holds (P14).
-    fn disown(&mut self, now: &Now<'_>, n: u8) {
+    fn leave_unknown(&mut self, now: &Now<'_>, n: u8) {
         now.log(|| format!("does not know attempt {n} and leaves"));
         let phase = leaving_at_once(now);
         let order = leasehold_spec::Order::Relaxed;

@@ -51,7 +51,7 @@ pub(crate) enum Slip {
     /// P14: the open requests are determined when the leave is answered, not when it was sent.
     BarAtAnswer,
     /// P14: a push for an unknown id is dropped.
-    IgnoresGhost,
+    IgnoresUnknownPush,
     /// P14: an attempt is closed one lease after its first request.
     ClosesEarly,
     /// P15: a waiter relies on its push alone and never re-checks.

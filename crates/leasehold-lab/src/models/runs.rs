@@ -34,7 +34,7 @@ impl Session {
         holding.task = attempt.waiters.remove(0);
         holding.pass += 1;
         holding.run.passes += u8::from(holding.run.others != Contention::None);
-        holding.run.heedless += u8::from(holding.run.knows_waiters);
+        holding.run.passes_while_wanted += u8::from(holding.run.knows_waiters);
         attempt.used = holding.current();
         self.tasks[holding.task as usize] = Task::Inside;
         ledger.enters(holding.current(), holding.pass);
@@ -181,7 +181,7 @@ impl Run {
             false => (self.others, self.stated_at),
         };
         let passes = if others == Contention::None { 0 } else { before.passes };
-        let Self { heedless, range, reserving, .. } = before;
-        Self { others, stated_at, passes, heedless, knows_waiters, range, reserving, ..self }
+        let Self { passes_while_wanted, range, reserving, .. } = before;
+        Self { others, stated_at, passes, passes_while_wanted, knows_waiters, range, reserving, ..self }
     }
 }

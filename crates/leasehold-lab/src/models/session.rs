@@ -149,7 +149,7 @@ pub(crate) struct Run {
     /// For the property only: whether a reply has arrived that was given while others really waited, and the passes
     /// since.
     pub(crate) knows_waiters: bool,
-    pub(crate) heedless: u8,
+    pub(crate) passes_while_wanted: u8,
 }
 
 impl Holding {

@@ -28,7 +28,7 @@ impl Chair {
     }
 
     /// Carries out the work at once, over this connection. A connection of an earlier run is gone.
-    fn asked<T: Send + 'static>(
+    fn run_on_node<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Shelf, u64) -> T + Send + 'static,
     ) -> Pending<Result<T, Error>> {
@@ -46,13 +46,13 @@ impl Chair {
 
 impl Candidate for Chair {
     fn names(&self, _from: u64) -> Pending<Result<(Vec<Name>, u64), Fault>> {
-        let asked = self.asked(|shelf, _| shelf.records.keys().cloned().collect::<Vec<_>>());
+        let asked = self.run_on_node(|shelf, _| shelf.records.keys().cloned().collect::<Vec<_>>());
         Box::pin(async move { asked.await.map(|names| (names, 0)).map_err(Fault::Gone) })
     }
 
     fn inspect(&self, name: &Name) -> Pending<Result<(Inspection, Token), Fault>> {
         let name = name.clone();
-        let asked = self.asked(move |shelf, now_us| {
+        let asked = self.run_on_node(move |shelf, now_us| {
             let env = Env { wall_us: now_us, lease_us: now_us, attached: &|_| true };
             let mut record = shelf.records.get(&name).cloned().unwrap_or_default();
             let seen = vote(&mut record, &env, &Request::Inspect).0;
@@ -65,14 +65,14 @@ impl Candidate for Chair {
     }
 
     fn time(&self) -> Pending<Result<u64, Fault>> {
-        let asked = self.asked(|_, now_us| now_us);
+        let asked = self.run_on_node(|_, now_us| now_us);
         Box::pin(async move { asked.await.map_err(Fault::Gone) })
     }
 
     fn begin(&self, how: Begin) -> Pending<Result<(), Error>> {
         let (charter, run) = (self.charter, self.run.clone());
         let marker = self.marker.clone().filter(|_| how == Begin::Asked);
-        let asked = self.asked(move |shelf, _| {
+        let asked = self.run_on_node(move |shelf, _| {
             let has_lost = has_lost(shelf.marker.as_ref(), marker.as_ref(), &run);
             if !has_lost {
                 shelf.marker = Some(begin(charter, &run, true));

@@ -118,10 +118,10 @@ impl Session {
             return;
         }
         for i in 0..self.attempts.len() {
-            self.give_back(now, i);
+            self.send_return(now, i);
         }
         for i in 0..self.attempts.len() {
-            self.keep(now, i);
+            self.send_renewal(now, i);
             if let Some(k) = self.pick(0) {
                 self.reserves(now, i, k);
             }
@@ -158,7 +158,7 @@ impl Session {
         }
     }
 
-    fn give_back(&mut self, now: &Now<'_>, i: usize) {
+    fn send_return(&mut self, now: &Now<'_>, i: usize) {
         let n = self.attempts[i].n;
         match self.attempts[i].phase {
             Phase::Releasing { token, asked: None, .. } => {
@@ -188,7 +188,7 @@ impl Session {
         }
     }
 
-    fn keep(&mut self, now: &Now<'_>, i: usize) {
+    fn send_renewal(&mut self, now: &Now<'_>, i: usize) {
         let Some(k) = self.pick(0) else { return };
         let attempt = &mut self.attempts[i];
         let n = attempt.n;
